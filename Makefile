@@ -1,0 +1,34 @@
+# Two commands for a newcomer: `make run` and `make test`. Each sets up everything it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: run test check format lint types clean
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable . --group dev
+	touch $@
+
+run: $(READY)  ## a schedule that fires before your eyes
+	$(BIN)/rota up --demo
+
+test: $(READY)  ## the whole suite
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+check: lint types test  ## exactly what CI runs
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache
