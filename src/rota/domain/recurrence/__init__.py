@@ -1,0 +1,56 @@
+"""Recurrence: given a timing, when does it fire?
+
+The public face of the engine; nothing outside this package imports its modules. All functions are pure: the
+zone data of the `tzdata` package is read, the clock never is.
+
+    timing      the four kinds of timing, as records
+    occurrences next_after, between, latest, count, check
+    words       describe
+    advice      what the owner of a schedule should be told: warnings, dst_note, local
+    rule        the field-by-field RecurrenceRule, which becomes a timing
+    checker     fire_times, the engine behind strings
+
+Inside, a timing becomes a `Ticks` (`ticks`): cron lines (`cron`) and calendar rules (`rrule`) name wall-clock
+readings as sets of days (`days`, `months`) and times (`times`); `walk` follows a zone's clock (`zones`)
+through them; `rrule_steps` does the rules that advance in elapsed time.
+"""
+
+from __future__ import annotations
+
+from rota.domain.recurrence.advice import dst_note, instant, local, warnings
+from rota.domain.recurrence.checker import fire_times
+from rota.domain.recurrence.durations import format_duration, parse_duration
+from rota.domain.recurrence.occurrences import between, check, count, latest, next_after
+from rota.domain.recurrence.rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
+from rota.domain.recurrence.timing import Cron, Interval, Once, RRule, Timing
+from rota.domain.recurrence.words import describe
+from rota.domain.recurrence.zone_data import close_zones, known_zone, tzdata_version, zone_names
+
+__all__ = [
+    "Cron",
+    "DayOfWeek",
+    "Frequency",
+    "Interval",
+    "MonthOfYear",
+    "Once",
+    "RRule",
+    "RecurrenceRule",
+    "Timing",
+    "between",
+    "check",
+    "close_zones",
+    "count",
+    "describe",
+    "dst_note",
+    "fire_times",
+    "format_duration",
+    "instant",
+    "known_zone",
+    "latest",
+    "local",
+    "next_after",
+    "parse_duration",
+    "tzdata_version",
+    "warnings",
+    "zone_names",
+]

@@ -1,0 +1,77 @@
+"""The one shape every recurrence has inside: an ascending, sparse set of whole numbers.
+
+A `Ticks` answers three questions about a closed range `[low, high]`, none of them by walking through it.
+Three kinds of number are used, never mixed in one object:
+
+* *local seconds*: what a wall clock reads, as if it were UTC (`1970-01-01 00:00:00` on the wall is 0);
+* *instants*: seconds since 1970-01-01T00:00:00Z;
+* *microseconds* since the same moment, for `once` and `interval`, which may carry a fraction.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+__all__ = ["DAY", "EARLIEST", "LATEST", "Point", "Progression", "Ticks", "lowest_bit"]
+
+DAY: Final = 86_400
+EARLIEST: Final = -62_135_596_800
+"""0001-01-01 00:00:00, the first second that a `datetime` can hold."""
+LATEST: Final = 253_402_300_799
+"""9999-12-31 23:59:59, the last one: the horizon of every search."""
+
+
+class Ticks(Protocol):
+    def first(self, low: int, high: int) -> int | None:
+        """The smallest member in `[low, high]`."""
+
+    def last(self, low: int, high: int) -> int | None:
+        """The largest member in `[low, high]`."""
+
+    def count(self, low: int, high: int) -> int:
+        """How many members are in `[low, high]`."""
+
+
+class Progression:
+    """`start + k * step` for k = 0, 1, 2, …"""
+
+    __slots__ = ("start", "step")
+
+    def __init__(self, start: int, step: int) -> None:
+        self.start = start
+        self.step = step
+
+    def first(self, low: int, high: int) -> int | None:
+        missing = low - self.start
+        hit = self.start if missing <= 0 else low + -missing % self.step
+        return hit if hit <= high else None
+
+    def last(self, low: int, high: int) -> int | None:
+        hit = high - (high - self.start) % self.step
+        return hit if hit >= low and hit >= self.start else None
+
+    def count(self, low: int, high: int) -> int:
+        first, last = self.first(low, high), self.last(low, high)
+        return 0 if first is None or last is None else (last - first) // self.step + 1
+
+
+class Point:
+    """A single member."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def first(self, low: int, high: int) -> int | None:
+        return self.at if low <= self.at <= high else None
+
+    last = first
+
+    def count(self, low: int, high: int) -> int:
+        return int(low <= self.at <= high)
+
+
+def lowest_bit(mask: int) -> int:
+    """The position of the lowest bit set; `mask` is not zero."""
+    return (mask & -mask).bit_length() - 1

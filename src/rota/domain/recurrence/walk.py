@@ -1,0 +1,139 @@
+"""From wall-clock readings to instants: the two ways in which a rule can follow a zone's clock.
+
+`Nominal` is for rules that name times of day. Each reading fires once, when the clock first reaches it:
+inside a gap that is the first instant after it, and when clocks go back it is the first of the two.
+
+`Elapsed` is for rules that repeat within the day. They fire at every instant whose reading matches, so they
+keep their rhythm: nothing is added for readings that are skipped, nothing removed for those that come twice.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rota.domain.recurrence.ticks import DAY, EARLIEST, LATEST, Ticks
+from rota.domain.recurrence.zones import Zone
+
+__all__ = ["Elapsed", "Nominal", "Readings"]
+
+
+class Nominal:
+    """Instants at which the clock of `zone` first reaches a reading of `pattern`.
+
+    With an `origin` nothing fires before it, and readings that the clock showed before it do not count: a
+    rule that begins at the second 01:30 of an autumn night has its first 01:30 there.
+    """
+
+    __slots__ = ("_again", "_offset", "_origin", "_pattern", "_zone")
+
+    def __init__(self, pattern: Ticks, zone: Zone, origin: int = EARLIEST) -> None:
+        self._pattern = pattern
+        self._zone = zone
+        self._origin = origin
+        self._offset = zone.offset(origin)
+        self._again = zone.reached(origin) - self._offset
+        """Until this instant the clock repeats what it showed before the origin."""
+
+    def first(self, low: int, high: int) -> int | None:
+        if low <= self._again:
+            if low < self._origin:
+                low = self._origin
+            reached = self._reached(low - 1)
+        else:
+            reached = self._zone.reached(low - 1)
+        if high > LATEST:
+            high = LATEST
+        if low > high:
+            return None
+        reading = self._pattern.first(reached + 1, high + 2 * DAY)
+        if reading is None:
+            return None
+        hit = self._zone.resolve(reading)
+        if hit < self._origin:
+            hit = reading - self._offset
+        return hit if hit <= high else None
+
+    def last(self, low: int, high: int) -> int | None:
+        low, high = max(low, self._origin), min(high, LATEST)
+        if low > high:
+            return None
+        reading = self._pattern.last(self._reached(low - 1) + 1, self._reached(high))
+        return None if reading is None else self._resolve(reading)
+
+    def count(self, low: int, high: int) -> int:
+        low, high = max(low, self._origin), min(high, LATEST)
+        if low > high:
+            return 0
+        total = self._pattern.count(self._reached(low - 1) + 1, self._reached(high))
+        for _, skipped, after in self._zone.gaps(low, high):
+            total -= max(self._pattern.count(skipped, after) - 1, 0)  # all of them fire as one
+        return total
+
+    def _reached(self, instant: int) -> int:
+        if instant < self._again:
+            return instant + self._offset
+        return self._zone.reached(instant)
+
+    def _resolve(self, reading: int) -> int:
+        hit = self._zone.resolve(reading)
+        return hit if hit >= self._origin else reading - self._offset
+
+
+class Readings(Protocol):
+    """A pattern that may depend on the offset: elapsed time moves against the wall clock when it changes."""
+
+    def under(self, offset: int) -> Ticks:
+        """The readings that match while the clock is `offset` seconds ahead of UTC."""
+
+
+class Elapsed:
+    """Instants at which the clock of `zone` shows a reading of `pattern`, each time it does."""
+
+    __slots__ = ("_origin", "_pattern", "_zone")
+
+    def __init__(self, pattern: Readings, zone: Zone, origin: int = EARLIEST) -> None:
+        self._pattern = pattern
+        self._zone = zone
+        self._origin = origin
+
+    def first(self, low: int, high: int) -> int | None:
+        if low < self._origin:
+            low = self._origin
+        if high > LATEST:
+            high = LATEST
+        while low <= high:
+            _, end, offset = self._zone.stretch(low)
+            stop = end - 1 if end <= high else high
+            hit = self._pattern.under(offset).first(low + offset, stop + offset)
+            if hit is not None:
+                return hit - offset
+            low = self._skip(end, high) if end <= high else end
+        return None
+
+    def _skip(self, low: int, high: int) -> int:
+        """An instant at or after `low` before which nothing can fire, whatever the offset will be."""
+        instants: list[int] = []
+        for offset in self._zone.offsets_from(low):
+            hit = self._pattern.under(offset).first(low + offset, high + offset)
+            if hit is not None:
+                instants.append(hit - offset)
+        return min(instants, default=high + 1)
+
+    def last(self, low: int, high: int) -> int | None:
+        low, high = max(low, self._origin), min(high, LATEST)
+        while low <= high:
+            start, _, offset = self._zone.stretch(high)
+            hit = self._pattern.under(offset).last(max(start, low) + offset, high + offset)
+            if hit is not None:
+                return hit - offset
+            high = start - 1
+        return None
+
+    def count(self, low: int, high: int) -> int:
+        low, high = max(low, self._origin), min(high, LATEST)
+        total = 0
+        while low <= high:
+            _, end, offset = self._zone.stretch(low)
+            total += self._pattern.under(offset).count(low + offset, min(end - 1, high) + offset)
+            low = end
+        return total
