@@ -1,0 +1,166 @@
+"""Every error of the product, in one tree.
+
+RotaError                     code: stable, for programs; str(): one sentence, for people
+├── Refused                   understood and not done; nothing was written
+│   ├── Invalid               a value is wrong: which field, what was wrong, what is accepted (a ValueError)
+│   └── NotFound              there is no such task, schedule, … in this tenant (a LookupError)
+├── StoreError                what a store may raise, and nothing else
+│   ├── Conflict              someone else was first: read again, decide again
+│   ├── Unavailable           the store did not answer: the outcome is unknown, repeat with the same ids
+│   └── Corrupt               what is stored cannot be read; names the place
+└── HandlerError              raised *by handlers* to say what should become of their task
+    ├── PermanentError        fail now, whatever retries are left
+    ├── RetryableError        retry, after this delay if one is given
+    └── RescheduleError       run again later; not a failure, counted apart
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Conflict",
+    "Corrupt",
+    "HandlerError",
+    "Invalid",
+    "NotFound",
+    "PermanentError",
+    "Refused",
+    "RescheduleError",
+    "RetryableError",
+    "RotaError",
+    "StoreError",
+    "Unavailable",
+]
+
+_SENTENCES = {
+    "already_ended": "task {task} is already {status}, which is final",
+    "bad_target": "schedule {schedule} cannot run its target: {problem}",
+    "cannot_archive": "task {task} is {status}; only a task that has ended can be archived",
+    "cannot_expire": "task {task} is {status}; only a pending task can expire",
+    "cannot_replay": "task {task} is {status}; only a failed or cancelled task can be replayed",
+    "completed_schedule": "schedule {schedule} is completed; give it a new time or a higher max_runs"
+    " to activate it",
+    "deleted_schedule": "schedule {schedule} is deleted; restore it first",
+    "expired": "task {task} expired at {expires_at}; it cannot run any more, submit it anew",
+    "idempotency_conflict": "idempotency_key {key!r} was already used for a task with another kind or input",
+    "key_taken": "schedule_id {key!r} is already in use; choose another, or delete the schedule that has it",
+    "lease_held": "task {task} is {status}; only a running task whose lease has run out can be taken back",
+    "lease_lost": "task {task} is no longer held under this lease; another worker may have it",
+    "newer_schema": "the store at {store} was written by a newer version of rota (schema {found}, this one"
+    " knows {known}); upgrade rota",
+    "not_claimable": "task {task} is {status} and cannot be claimed now",
+    "not_deleted": "schedule {schedule} is not deleted, so there is nothing to restore",
+    "other_schema": "the store at {store} has a migration {migration} that differs from this version's; it"
+    " was changed by hand or by another build",
+    "stale_version": "{record} {id} is at version {found}, not {expected}; read it again and repeat the"
+    " change",
+    "tenant_suspended": "tenant {tenant} is suspended",
+}
+
+
+class RotaError(Exception):
+    """The root. `code` never changes between releases; `details` holds the ids involved."""
+
+    code = "error"
+
+    def __init__(self, message: str, /, **details: object) -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class Refused(RotaError):
+    """Understood, and not done: the rules do not allow it. Nothing was written."""
+
+    def __init__(self, code: str, /, **details: object) -> None:
+        super().__init__(_SENTENCES[code].format(**details), **details)
+        self.code = code
+
+
+class Invalid(Refused, ValueError):
+    """A value is wrong. The sentence names the field, what was wrong, and what is accepted."""
+
+    def __init__(self, field: str, problem: str, accepted: str = "") -> None:
+        sentence = f"{field}: {problem}" + (f"; {accepted}" if accepted else "")
+        RotaError.__init__(self, sentence, field=field)
+        self.code = "invalid"
+        self.field = field
+
+
+class NotFound(Refused, LookupError):
+    """There is nothing of that name here (or it belongs to someone else, which looks the same)."""
+
+    def __init__(self, what: str, id: str) -> None:
+        RotaError.__init__(self, f"there is no {what} {id!r}", **{what: id})
+        self.code = "not_found"
+
+
+class StoreError(RotaError):
+    """What a store raises."""
+
+    code = "store"
+
+
+class Conflict(StoreError):
+    """A record changed between read and write. The work is run again from the start."""
+
+    code = "conflict"
+
+
+class Unavailable(StoreError):
+    """The store did not answer, so whether the commit happened is unknown: repeat with the same ids."""
+
+    code = "unavailable"
+
+
+class Corrupt(StoreError):
+    """Something stored cannot be read. The message names the place."""
+
+    code = "corrupt"
+
+
+class HandlerError(RotaError):
+    """What a handler raises to decide the fate of its task."""
+
+    code = "handler"
+
+
+class PermanentError(HandlerError):
+    """Fail at once: trying again cannot help."""
+
+    code = "permanent"
+
+    def __init__(self, message: str = "failed permanently") -> None:
+        super().__init__(message)
+
+
+class RetryableError(HandlerError):
+    """Try again, after `delay_seconds` if given, else after the usual backoff."""
+
+    code = "retryable"
+
+    def __init__(self, message: str = "asked to be retried", *, delay_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.delay_seconds = None if delay_seconds is None else _seconds("delay_seconds", delay_seconds)
+
+
+class RescheduleError(HandlerError):
+    """Not now: run again after `delay_seconds`. The expiry may be moved by `extend_expiration_seconds`."""
+
+    code = "reschedule"
+
+    def __init__(
+        self,
+        message: str = "asked to run again later",
+        *,
+        delay_seconds: float,
+        extend_expiration_seconds: float = 0,
+    ) -> None:
+        super().__init__(message)
+        self.delay_seconds = _seconds("delay_seconds", delay_seconds)
+        self.extend_expiration_seconds = _seconds("extend_expiration_seconds", extend_expiration_seconds)
+
+
+def _seconds(field: str, value: float) -> float:
+    """Refused here, on the handler's own line, rather than when its answer is to be stored."""
+    if not isinstance(value, (int, float)) or not abs(value) <= 3_153_600_000:
+        raise Invalid(field, "it is not a usable delay", "give a number of seconds, at most 100 years")
+    return value

@@ -1,0 +1,342 @@
+"""The records: what Rota stores, and the words of its glossary.
+
+All are frozen. Times are aware UTC datetimes; durations are timedeltas. `version` counts the writes of a
+record (0: not stored yet) and is moved by the store alone. What may change a record is written in
+`task.py` and `schedule.py`; here are only shapes, and questions a record can answer by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from .recurrence import Timing, next_after
+from .states import (
+    LIVE,
+    MissedRunPolicy,
+    OverlapPolicy,
+    RunReason,
+    RunStatus,
+    Runtime,
+    RunTrigger,
+    ScheduleStatus,
+    TaskStatus,
+    TenantStatus,
+)
+
+__all__ = [
+    "LIVE",
+    "Change",
+    "Event",
+    "Failure",
+    "Limits",
+    "LogLine",
+    "MissedRunPolicy",
+    "OverlapPolicy",
+    "Record",
+    "RetryPolicy",
+    "Run",
+    "RunReason",
+    "RunStatus",
+    "RunTrigger",
+    "Runtime",
+    "Schedule",
+    "ScheduleStatus",
+    "Step",
+    "Target",
+    "Task",
+    "TaskStatus",
+    "TaskTarget",
+    "Template",
+    "TemplateTarget",
+    "Tenant",
+    "TenantStatus",
+    "WorkflowTarget",
+]
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a record."""
+
+
+class Record(Value, frozen=True, kw_only=True):
+    """What a store keeps: it has an identity, an owner and a count of its writes."""
+
+    id: str
+    tenant: str = "default"
+    version: int = 0
+
+
+class RetryPolicy(Value, frozen=True, kw_only=True):
+    """Backoff: `initial * multiplier ** retries`, at most `maximum`, spread by `jitter` to either side."""
+
+    initial: timedelta = timedelta(seconds=1)
+    multiplier: float = 2.0
+    maximum: timedelta = timedelta(seconds=60)
+    jitter: float = 0.25
+
+
+class Failure(Value, frozen=True, kw_only=True):
+    """What went wrong in a handler, as it can be stored."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class Change(Value, frozen=True, kw_only=True):
+    """One line of a task's history."""
+
+    number: int
+    at: datetime
+    status: TaskStatus
+    actor: str
+    detail: str = ""
+
+
+class LogLine(Value, frozen=True, kw_only=True):
+    """One line that a handler logged."""
+
+    at: datetime
+    attempt: int
+    message: str
+
+
+class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
+    """One piece of work. `None` in max_retries, retry_policy, timeout: as the handler was registered."""
+
+    kind: str
+    queue: str = "default"
+    priority: int = 128
+    input: Any = None
+    output: Any = None
+    error: Failure | None = None
+    metadata: dict[str, Any] = {}
+    tags: tuple[str, ...] = ()
+    status: TaskStatus = TaskStatus.PENDING
+    created_at: datetime
+    available_at: datetime
+    expires_at: datetime | None = None
+    expired_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    updated_at: datetime
+    attempt: int = 0
+    retries: int = 0
+    max_retries: int | None = None
+    retry_policy: RetryPolicy | None = None
+    reschedules: int = 0
+    max_reschedules: int | None = None
+    timeout: timedelta | None = None
+    lease_id: str | None = None
+    lease_expires_at: datetime | None = None
+    worker_id: str | None = None
+    cancel_requested: bool = False
+    cancelled_by: str | None = None
+    cancel_reason: str | None = None
+    schedule_id: str | None = None
+    run_id: str | None = None
+    parent_id: str | None = None
+    idempotency_key: str | None = None
+    progress: Any = None
+    logs: tuple[LogLine, ...] = ()
+    history: tuple[Change, ...] = ()
+
+    @property
+    def task_type(self) -> str:
+        return self.kind
+
+    @property
+    def is_live(self) -> bool:
+        return self.status in LIVE
+
+    def is_expired_at(self, at: datetime) -> bool:
+        """Past its expiry and never started, or already marked so."""
+        if self.status is TaskStatus.EXPIRED:
+            return True
+        return self.status is TaskStatus.PENDING and self.expires_at is not None and at >= self.expires_at
+
+    def is_available_at(self, at: datetime) -> bool:
+        return self.status is TaskStatus.PENDING and at >= self.available_at and not self.is_expired_at(at)
+
+    def as_of(self, now: datetime) -> Task:
+        """How this task reads at `now`: a pending one past its expiry is expired, swept or not."""
+        if self.status is TaskStatus.PENDING and self.is_expired_at(now):
+            return msgspec.structs.replace(self, status=TaskStatus.EXPIRED)
+        return self
+
+
+class TaskTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="task"):
+    """A schedule that submits a task."""
+
+    kind: str
+    queue: str = "default"
+    input: Any = None
+    max_retries: int | None = None
+    metadata: dict[str, Any] = {}
+    tags: tuple[str, ...] = ()
+    ttl: timedelta | None = None
+    priority: int = 128
+    timeout: timedelta | None = None
+
+
+class WorkflowTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="workflow"):
+    """A schedule that starts a workflow."""
+
+    kind: str
+    queue: str = "default"
+    input: Any = None
+    metadata: dict[str, Any] = {}
+    tags: tuple[str, ...] = ()
+
+
+class TemplateTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="template"):
+    """A schedule that runs a stored template, its parameters overlaid with `input`."""
+
+    template_id: str
+    input: Any = None
+
+
+Target = TaskTarget | WorkflowTarget | TemplateTarget
+
+
+class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
+    """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added."""
+
+    key: str
+    description: str = ""
+    timing: Timing
+    target: Target
+    status: ScheduleStatus = ScheduleStatus.ACTIVE
+    next_run_at: datetime | None = None
+    due_at: datetime | None = None
+    last_run_at: datetime | None = None
+    last_task_id: str | None = None
+    run_count: int = 0
+    max_runs: int | None = None
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    missed_run_policy: MissedRunPolicy = MissedRunPolicy.SKIP
+    misfire_grace: timedelta = timedelta(seconds=60)
+    catch_up_window: timedelta = timedelta(days=365)
+    overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
+    jitter: timedelta = timedelta(0)
+    pause_note: str | None = None
+    pause_on_failure: bool = False
+    completed_reason: str | None = None
+    metadata: dict[str, Any] = {}
+    zone_data: str = ""
+    created_by: str | None = None
+    updated_by: str | None = None
+    created_at: datetime
+    updated_at: datetime
+    deleted_at: datetime | None = None
+
+    @property
+    def schedule_id(self) -> str:
+        return self.key
+
+    @property
+    def name(self) -> str:
+        return self.key
+
+    @property
+    def enabled(self) -> bool:
+        return self.status is ScheduleStatus.ACTIVE and self.deleted_at is None
+
+    @property
+    def timezone(self) -> str:
+        return getattr(self.timing, "timezone", "UTC")
+
+    def is_due(self, now: datetime) -> bool:
+        return self.enabled and self.due_at is not None and self.due_at <= now
+
+    def has_reached_end_date(self, now: datetime) -> bool:
+        return self.end_at is not None and now > self.end_at
+
+    def has_reached_max_executions(self) -> bool:
+        return self.max_runs is not None and self.run_count >= self.max_runs
+
+    def next_occurrence(self, after: datetime) -> datetime | None:
+        """The first time after `after` that the timing and its bounds allow, whatever the status is."""
+        return next_after(self.timing, after, start_at=self.start_at, end_at=self.end_at)
+
+
+class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):
+    """The ledger: one row for every time a schedule was expected to run.
+
+    A run of misses is one row: `scheduled_at` is the first, `until` the last, `count` how many."""
+
+    schedule_id: str
+    scheduled_at: datetime
+    until: datetime | None = None
+    count: int = 1
+    trigger: RunTrigger = RunTrigger.SCHEDULED
+    status: RunStatus = RunStatus.RUNNING
+    reason: RunReason | None = None
+    target_type: str = "task"
+    target_id: str | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    error: str | None = None
+    created_at: datetime
+    actor: str | None = None
+
+
+class Template(Record, frozen=True, kw_only=True, tag_field="record", tag="template.1"):
+    """A stored task definition: what to run, kept apart from when."""
+
+    alias: str
+    kind: str
+    runtime: Runtime = Runtime.PYTHON
+    command: str = ""
+    parameters: dict[str, Any] = {}
+    queue: str = "default"
+    max_retries: int | None = None
+    timeout: timedelta | None = None
+    enabled: bool = True
+    tags: tuple[str, ...] = ()
+    created_at: datetime
+    updated_at: datetime
+
+
+class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
+    """A checkpoint of a workflow: what one named step returned."""
+
+    task_id: str
+    name: str
+    output: Any = None
+    created_at: datetime
+
+
+class Limits(Value, frozen=True, kw_only=True):
+    """What one tenant may use."""
+
+    minimum_interval: timedelta = timedelta(seconds=1)
+    input_bytes: int = 1024 * 1024
+
+
+class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.1"):
+    """Who owns records. `id` is its name; a tenant without a record has the default limits."""
+
+    status: TenantStatus = TenantStatus.ACTIVE
+    limits: Limits = Limits()
+    created_at: datetime
+
+
+class Event(Record, frozen=True, kw_only=True, tag_field="record", tag="event.1"):
+    """What someone did to a schedule, template, tenant or key: append-only."""
+
+    at: datetime
+    actor: str
+    action: str
+    subject_type: str
+    subject_id: str
+    detail: str = ""
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None

@@ -1,0 +1,175 @@
+"""The ledger: rows for what fired, was skipped or could not start, and how a row follows its task."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from .errors import Invalid
+from .ids import derived_id
+from .limits import shown
+from .model import (
+    Limits,
+    Run,
+    RunReason,
+    RunStatus,
+    Runtime,
+    RunTrigger,
+    Schedule,
+    Target,
+    Task,
+    TaskStatus,
+    TaskTarget,
+    Template,
+    TemplateTarget,
+    WorkflowTarget,
+)
+from .schedule import Skip
+from .task import Submission, admit
+
+__all__ = ["follow", "run_id", "skipped", "start", "target_type"]
+
+_FOLLOWS = {
+    TaskStatus.PENDING: RunStatus.RUNNING,
+    TaskStatus.RUNNING: RunStatus.RUNNING,
+    TaskStatus.COMPLETED: RunStatus.COMPLETED,
+    TaskStatus.FAILED: RunStatus.FAILED,
+    TaskStatus.CANCELLED: RunStatus.CANCELLED,
+    TaskStatus.EXPIRED: RunStatus.FAILED,
+}
+
+
+def run_id(schedule: Schedule, scheduled_at: datetime) -> str:
+    """Derived: whoever fires this time of this schedule writes the same row."""
+    return derived_id(schedule.id, scheduled_at)
+
+
+def start(
+    id: str,
+    schedule: Schedule,
+    scheduled_at: datetime,
+    trigger: RunTrigger,
+    template: Template | None,
+    now: datetime,
+    limits: Limits,
+    actor: str,
+) -> tuple[Run, Task | None]:
+    """A run and the task that it starts; or a failed run and no task, if the target cannot work."""
+    run = Run(
+        id=id,
+        tenant=schedule.tenant,
+        schedule_id=schedule.id,
+        scheduled_at=scheduled_at,
+        trigger=trigger,
+        target_type=target_type(schedule.target),
+        started_at=now,
+        created_at=now,
+        actor=actor,
+    )
+    try:
+        asked = replace(_submission(schedule, template), schedule_id=schedule.id, run_id=run.id)
+        task = admit(derived_id("task", run.id), asked, schedule.tenant, now, limits, actor)
+    except Invalid as problem:
+        return _failed(run, str(problem), now), None
+    return follow(replace(run, target_id=task.id), task), task
+
+
+def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:
+    """A row for a due time (or a stretch of them) that started nothing."""
+    return Run(
+        id=run_id(schedule, skip.scheduled_at),
+        tenant=schedule.tenant,
+        schedule_id=schedule.id,
+        scheduled_at=skip.scheduled_at,
+        until=skip.until,
+        count=skip.count,
+        status=RunStatus.SKIPPED,
+        reason=skip.reason,
+        target_type=target_type(schedule.target),
+        completed_at=now,
+        created_at=now,
+    )
+
+
+def follow(run: Run, task: Task) -> Run:
+    """A run is `running` until its task ends, and then says how it ended."""
+    if task.status is not TaskStatus.ARCHIVED:
+        return _following(run, task, task.status)
+    if run.status is not RunStatus.RUNNING:
+        return run
+    return _following(run, task, TaskStatus.EXPIRED)  # put away before the sweep that would have marked it
+
+
+def target_type(target: Target) -> str:
+    match target:
+        case TaskTarget():
+            return "task"
+        case WorkflowTarget():
+            return "workflow"
+        case TemplateTarget():
+            return "template"
+
+
+def _following(run: Run, task: Task, ended: TaskStatus) -> Run:
+    status = _FOLLOWS[ended]
+    return replace(
+        run,
+        status=status,
+        completed_at=task.completed_at,
+        reason=RunReason.EXPIRED if ended is TaskStatus.EXPIRED else None,
+        error=str(task.error) if task.error and status is RunStatus.FAILED else None,
+    )
+
+
+def _failed(run: Run, error: str, now: datetime) -> Run:
+    return replace(run, status=RunStatus.FAILED, reason=RunReason.BAD_TARGET, error=error, completed_at=now)
+
+
+def _submission(schedule: Schedule, template: Template | None) -> Submission:
+    target = schedule.target
+    match target:
+        case TemplateTarget():
+            if template is None or template.tenant != schedule.tenant:
+                problem = f"there is no template {target.template_id!r}"
+                raise Invalid("target.template_id", problem, "create it first")
+            return _from_template(target, template)
+        case WorkflowTarget():
+            return Submission(
+                kind=target.kind,
+                queue=target.queue,
+                input=target.input,
+                metadata=target.metadata,
+                tags=target.tags,
+            )
+        case TaskTarget():
+            return Submission(
+                kind=target.kind,
+                queue=target.queue,
+                input=target.input,
+                metadata=target.metadata,
+                tags=target.tags,
+                max_retries=target.max_retries,
+                ttl=target.ttl,
+                priority=target.priority,
+                timeout=target.timeout,
+            )
+
+
+def _from_template(target: TemplateTarget, template: Template) -> Submission:
+    if not template.enabled:
+        raise Invalid("target.template_id", f"template {template.alias!r} is disabled", "enable it first")
+    if template.runtime is not Runtime.PYTHON:
+        problem = f"runtime {template.runtime} cannot run here"
+        raise Invalid("target.template_id", problem, "accepted is python")
+    if not isinstance(target.input, dict | None):
+        problem = f"{shown(target.input)} cannot be laid over a template's parameters"
+        raise Invalid("target.input", problem, "give a dict")
+    return Submission(
+        kind=template.kind,
+        queue=template.queue,
+        input=template.parameters | (target.input or {}),
+        tags=template.tags,
+        max_retries=template.max_retries,
+        timeout=template.timeout,
+    )

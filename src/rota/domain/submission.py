@@ -1,0 +1,83 @@
+"""What someone asks for when a task is submitted, and what of it is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from .errors import Invalid
+from .limits import (
+    check_duration,
+    check_kind,
+    check_metadata,
+    check_number,
+    check_priority,
+    check_queue,
+    check_retry_policy,
+    check_tags,
+    check_text,
+    check_time,
+)
+from .model import RetryPolicy
+
+__all__ = ["Submission", "check_submission"]
+
+MOST_RETRIES = 1_000_000
+SHORTEST_TIMEOUT = timedelta(milliseconds=1)
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """What someone asks for. `ttl` counts from submission; at most one of `ttl` and `expires_at` is given."""
+
+    kind: str
+    input: Any = None
+    schedule_at: datetime | None = None
+    expires_at: datetime | None = None
+    ttl: timedelta | None = None
+    queue: str = "default"
+    priority: int = 128
+    max_retries: int | None = None
+    max_reschedules: int | None = None
+    retry_policy: RetryPolicy | None = None
+    timeout: timedelta | None = None
+    idempotency_key: str | None = None
+    metadata: dict[str, Any] = {}
+    tags: tuple[str, ...] = ()
+    schedule_id: str | None = None
+    run_id: str | None = None
+    parent_id: str | None = None
+
+
+_OPTIONS: tuple[tuple[str, Callable[[object], Any]], ...] = (
+    ("schedule_at", partial(check_time, "schedule_at")),
+    ("expires_at", partial(check_time, "expires_at")),
+    ("ttl", partial(check_duration, "ttl")),
+    ("max_retries", partial(check_number, "max_retries", least=0, most=MOST_RETRIES)),
+    ("max_reschedules", partial(check_number, "max_reschedules", least=0, most=MOST_RETRIES)),
+    ("retry_policy", check_retry_policy),
+    ("timeout", partial(check_duration, "timeout_seconds", least=SHORTEST_TIMEOUT)),
+    ("idempotency_key", partial(check_text, "idempotency_key", most=255)),
+)
+
+
+def check_submission(asked: Submission) -> Submission:
+    """The submission with all but its input in stored form; the input waits for the limits of its tenant."""
+    if asked.ttl is not None and asked.expires_at is not None:
+        raise Invalid("ttl", "expires_at is given, too", "give one of ttl, ttl_seconds and expires_at")
+    given = {
+        name: check(getattr(asked, name)) for name, check in _OPTIONS if getattr(asked, name) is not None
+    }
+    return replace(
+        asked,
+        kind=check_kind(asked.kind),
+        queue=check_queue(asked.queue),
+        priority=check_priority(asked.priority),
+        metadata=check_metadata(asked.metadata),
+        tags=check_tags(asked.tags),
+        **given,
+    )

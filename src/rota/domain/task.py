@@ -1,0 +1,392 @@
+"""The life of a task, as pure functions: (task, what happened, now) -> the task as it is then, or `Refused`.
+
+            claim                     finish
+ pending ───────────▶ running ───────────────▶ completed ─┐
+   ▲  │ ▲               │  │  no retries left              │ archive
+   │  │ └── retry, ─────┘  ├─────────────────▶ failed ─────┼──────────▶ archived
+   │  │     reschedule,    │  replay: failed ─▶ pending    │
+   │  │     lease lost     └─ cancel requested ▶ cancelled ┤
+   │  ├── cancel ────────────────────────────▶ cancelled ──┤
+   │  └── now >= expires_at ─────────────────▶ expired ────┘
+
+Fencing: whoever renews or settles a running task names the lease that it holds; any other is refused.
+Expiry touches pending tasks only. A retry or a reschedule keeps `expires_at` unless it asks to move it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from .errors import Refused
+from .limits import check_input, storable
+from .model import Change, Failure, Limits, LogLine, RetryPolicy, Task, TaskStatus
+from .submission import Submission, check_submission
+
+__all__ = [
+    "Completed",
+    "Defaults",
+    "Failed",
+    "Outcome",
+    "Released",
+    "Rescheduled",
+    "Submission",
+    "admit",
+    "archive",
+    "backoff",
+    "cancel",
+    "check_submission",
+    "claim",
+    "expire",
+    "lose",
+    "renew",
+    "replay",
+    "settle",
+]
+
+DEFAULT_MAX_RETRIES = 3
+HISTORY_KEPT = 50
+LOGS_KEPT = 200
+
+
+class Defaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What a handler was registered with; a task that says otherwise wins."""
+
+    max_retries: int = DEFAULT_MAX_RETRIES
+    retry_policy: RetryPolicy = RetryPolicy()
+    timeout: timedelta | None = None
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The handler returned."""
+
+    output: Any = None
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """The handler raised, or ran out of time. `delay` replaces the usual backoff."""
+
+    failure: Failure
+    permanent: bool = False
+    delay: timedelta | None = None
+
+
+class Rescheduled(msgspec.Struct, frozen=True, kw_only=True):
+    """The handler asked to run again later."""
+
+    delay: timedelta
+    extend_expiration: timedelta = timedelta(0)
+    detail: str = ""
+
+
+class Released(msgspec.Struct, frozen=True):
+    """The worker stopped before the handler ended: the task goes back as if it had not been claimed."""
+
+
+Outcome = Completed | Failed | Rescheduled | Released
+
+
+def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits, actor: str) -> Task:
+    """A checked submission as a pending task (or as an expired one, if its expiry is not in the future)."""
+    asked = check_submission(asked)
+    expires_at = asked.expires_at if asked.ttl is None else _later(now, asked.ttl)
+    detail = "created" if expires_at is None else f"created, expires_at: {_iso(expires_at)}"
+    task = Task(
+        id=id,
+        tenant=tenant,
+        kind=asked.kind,
+        queue=asked.queue,
+        priority=asked.priority,
+        input=check_input(asked.input, limits),
+        metadata=asked.metadata,
+        tags=asked.tags,
+        created_at=now,
+        available_at=asked.schedule_at or now,
+        expires_at=expires_at,
+        updated_at=now,
+        max_retries=asked.max_retries,
+        max_reschedules=asked.max_reschedules,
+        retry_policy=asked.retry_policy,
+        timeout=asked.timeout,
+        idempotency_key=asked.idempotency_key,
+        schedule_id=asked.schedule_id,
+        run_id=asked.run_id,
+        parent_id=asked.parent_id,
+        history=(Change(number=1, at=now, status=TaskStatus.PENDING, actor=actor, detail=detail),),
+    )
+    return expire(task, now, actor) if task.is_expired_at(now) else task
+
+
+def claim(
+    task: Task, *, worker_id: str, lease_id: str, lease: timedelta, defaults: Defaults, now: datetime
+) -> Task:
+    """Give the task to a worker, for as long as the lease lasts."""
+    if task.is_expired_at(now):
+        raise _too_late(task)
+    if not task.is_available_at(now):
+        raise Refused("not_claimable", task=task.id, status=task.status)
+    return _moved(
+        task,
+        now,
+        TaskStatus.RUNNING,
+        worker_id,
+        f"attempt {task.attempt + 1}",
+        attempt=task.attempt + 1,
+        started_at=now,
+        lease_id=lease_id,
+        lease_expires_at=now + lease,
+        worker_id=worker_id,
+        max_retries=defaults.max_retries if task.max_retries is None else task.max_retries,
+        retry_policy=task.retry_policy or defaults.retry_policy,
+        timeout=task.timeout or defaults.timeout,
+        progress=None,
+    )
+
+
+def renew(
+    task: Task,
+    *,
+    lease_id: str,
+    lease: timedelta,
+    now: datetime,
+    progress: Any = None,
+    logs: tuple[LogLine, ...] = (),
+) -> Task:
+    """Keep a running task for another while, and store how far it is."""
+    _check_held(task, lease_id)
+    return replace(
+        task,
+        lease_expires_at=now + lease,
+        updated_at=now,
+        progress=task.progress if progress is None else progress,
+        logs=_logged(task, logs),
+    )
+
+
+def settle(
+    task: Task,
+    outcome: Outcome,
+    *,
+    lease_id: str,
+    now: datetime,
+    progress: Any = None,
+    logs: tuple[LogLine, ...] = (),
+) -> Task:
+    """What becomes of a running task when its handler has ended."""
+    _check_held(task, lease_id)
+    actor = task.worker_id or "worker"
+    task = replace(
+        task,
+        lease_id=None,
+        lease_expires_at=None,
+        worker_id=None,
+        progress=task.progress if progress is None else progress,
+        logs=_logged(task, logs),
+    )
+    if task.cancel_requested:
+        output = outcome.output if isinstance(outcome, Completed) else None
+        return _ended(task, now, TaskStatus.CANCELLED, actor, task.cancel_reason or "", output=output)
+    match outcome:
+        case Completed(output):
+            return _ended(task, now, TaskStatus.COMPLETED, actor, output=output, error=None)
+        case Failed():
+            return _failed(task, outcome, now, actor)
+        case Rescheduled():
+            return _rescheduled(task, outcome, now, actor)
+        case Released():
+            return _moved(
+                task,
+                now,
+                TaskStatus.PENDING,
+                actor,
+                "handed back: the worker stopped",
+                attempt=task.attempt - 1,
+                available_at=now,
+            )
+
+
+def lose(task: Task, now: datetime) -> Task:
+    """The lease ran out: its worker is dead or cut off. That counts as a failed attempt, so that a task that
+    kills its workers comes to an end."""
+    if task.status is not TaskStatus.RUNNING or task.lease_expires_at is None or now < task.lease_expires_at:
+        raise Refused("lease_held", task=task.id, status=task.status)
+    message = f"worker {task.worker_id} did not renew its lease by {_iso(task.lease_expires_at)}"
+    outcome = Failed(failure=Failure(type="LeaseLost", message=message), delay=timedelta(0))
+    return settle(task, outcome, lease_id=task.lease_id or "", now=now)
+
+
+def expire(task: Task, now: datetime, actor: str) -> Task:
+    """Mark a pending task as expired."""
+    if task.status is not TaskStatus.PENDING:
+        raise Refused("cannot_expire", task=task.id, status=task.status)
+    return _ended(task, now, TaskStatus.EXPIRED, actor, f"expired_at: {_iso(now)}", expired_at=now)
+
+
+def cancel(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
+    """A pending task is cancelled at once; a running one is asked to stop."""
+    status = task.as_of(now).status
+    if status is TaskStatus.PENDING:
+        return _ended(
+            task, now, TaskStatus.CANCELLED, actor, reason, cancelled_by=actor, cancel_reason=reason or None
+        )
+    if status is not TaskStatus.RUNNING:
+        raise Refused("already_ended", task=task.id, status=status)
+    if task.cancel_requested:
+        return task
+    return _moved(
+        task,
+        now,
+        TaskStatus.RUNNING,
+        actor,
+        f"cancel requested: {reason}" if reason else "cancel requested",
+        cancel_requested=True,
+        cancelled_by=actor,
+        cancel_reason=reason or None,
+    )
+
+
+def replay(task: Task, now: datetime, actor: str) -> Task:
+    """Run a failed or cancelled task once more, with fresh retries."""
+    if task.status not in (TaskStatus.FAILED, TaskStatus.CANCELLED):
+        raise Refused("cannot_replay", task=task.id, status=task.as_of(now).status)
+    if task.expires_at is not None and now >= task.expires_at:
+        raise _too_late(task)
+    return _moved(
+        task,
+        now,
+        TaskStatus.PENDING,
+        actor,
+        "replayed",
+        available_at=now,
+        completed_at=None,
+        output=None,
+        error=None,
+        progress=None,
+        retries=0,
+        reschedules=0,
+        cancel_requested=False,
+        cancelled_by=None,
+        cancel_reason=None,
+    )
+
+
+def archive(task: Task, now: datetime, actor: str) -> Task:
+    """Put an ended task away."""
+    if task.status is TaskStatus.ARCHIVED:
+        return task
+    if task.status is TaskStatus.PENDING and task.is_expired_at(now):
+        task = expire(task, now, actor)
+    if task.is_live:
+        raise Refused("cannot_archive", task=task.id, status=task.status)
+    return _moved(task, now, TaskStatus.ARCHIVED, actor, f"was {task.status}")
+
+
+def backoff(policy: RetryPolicy, retries: int, salt: str) -> timedelta:
+    """How long to wait before retry number `retries` (from 0). The spread is a hash of `salt`: repeatable."""
+    seconds = policy.initial.total_seconds() * policy.multiplier ** min(retries, 64)
+    seconds = min(seconds, policy.maximum.total_seconds())
+    digest = blake2b(f"{salt}:{retries}".encode(), digest_size=8).digest()
+    spread = int.from_bytes(digest) / 2**63 - 1
+    return timedelta(seconds=seconds * (1 + policy.jitter * spread))
+
+
+def _failed(task: Task, outcome: Failed, now: datetime, actor: str) -> Task:
+    most = DEFAULT_MAX_RETRIES if task.max_retries is None else task.max_retries
+    failure = _stored(outcome.failure)
+    if outcome.permanent or task.retries >= most:
+        return _ended(task, now, TaskStatus.FAILED, actor, str(failure), error=failure)
+    delay = outcome.delay
+    if delay is None:
+        delay = backoff(task.retry_policy or RetryPolicy(), task.retries, task.id)
+    return _moved(
+        task,
+        now,
+        TaskStatus.PENDING,
+        actor,
+        f"retry {task.retries + 1} of {most} in {_seconds(delay)}: {failure}",
+        error=failure,
+        retries=task.retries + 1,
+        available_at=_later(now, delay),
+    )
+
+
+def _rescheduled(task: Task, outcome: Rescheduled, now: datetime, actor: str) -> Task:
+    if task.max_reschedules is not None and task.reschedules >= task.max_reschedules:
+        message = f"asked to run again after {task.reschedules} reschedules, the most it may have"
+        failure = Failure(type="TooManyReschedules", message=message)
+        return _ended(task, now, TaskStatus.FAILED, actor, str(failure), error=failure)
+    why = f": {outcome.detail}" if outcome.detail else ""
+    return _moved(
+        task,
+        now,
+        TaskStatus.PENDING,
+        actor,
+        f"rescheduled in {_seconds(outcome.delay)}{why}",
+        reschedules=task.reschedules + 1,
+        available_at=_later(now, outcome.delay),
+        expires_at=None if task.expires_at is None else _later(task.expires_at, outcome.extend_expiration),
+    )
+
+
+def _too_late(task: Task) -> Refused:
+    return Refused(
+        "expired", task=task.id, expires_at=_iso(task.expires_at or task.expired_at or task.updated_at)
+    )
+
+
+def _check_held(task: Task, lease_id: str) -> None:
+    if task.status is not TaskStatus.RUNNING or task.lease_id != lease_id:
+        raise Refused("lease_lost", task=task.id)
+
+
+def _ended(
+    task: Task, now: datetime, status: TaskStatus, actor: str, detail: str = "", **fields: Any
+) -> Task:
+    return _moved(task, now, status, actor, detail, completed_at=now, **fields)
+
+
+def _moved(
+    task: Task, now: datetime, status: TaskStatus, actor: str, detail: str = "", **fields: Any
+) -> Task:
+    """The one place where a status changes: with a line of history. The first line is kept for good."""
+    past = task.history
+    number = past[-1].number + 1 if past else 1
+    line = Change(number=number, at=now, status=status, actor=actor, detail=storable(detail))
+    if len(past) >= HISTORY_KEPT:
+        past = past[:1] + past[2 - HISTORY_KEPT :]
+    return replace(task, status=status, updated_at=now, history=(*past, line), **fields)
+
+
+def _logged(task: Task, logs: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
+    if not logs:
+        return task.logs
+    return (*task.logs, *(replace(line, message=storable(line.message)) for line in logs))[-LOGS_KEPT:]
+
+
+def _stored(failure: Failure) -> Failure:
+    """Handlers fail with whatever texts they have, file names that are no Unicode among them."""
+    return Failure(
+        type=storable(failure.type),
+        message=storable(failure.message),
+        traceback=None if failure.traceback is None else storable(failure.traceback),
+    )
+
+
+def _later(at: datetime, by: timedelta) -> datetime:
+    """`at + by`, or the end of time: an expiry in the year 9999 can be extended, too."""
+    try:
+        return at + by
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
+def _seconds(delay: timedelta) -> str:
+    return f"{delay.total_seconds():,.3f}".rstrip("0").rstrip(".") + " s"
+
+
+def _iso(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

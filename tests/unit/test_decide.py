@@ -1,0 +1,593 @@
+"""What a tick decides: every row of the table in `rota.domain.schedule`, and what holds whatever happens."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rota.domain import definition, recurrence
+from rota.domain import schedule as tick
+from rota.domain.model import (
+    Limits,
+    MissedRunPolicy,
+    OverlapPolicy,
+    RunReason,
+    RunTrigger,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    TaskTarget,
+)
+from rota.domain.recurrence import Cron, Interval, Once, RRule, Timing
+from rota.domain.schedule import Decision, Skip, decide, jittered, planned
+
+NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+HOURLY = Cron("0 * * * *")
+EVERY_10_S = Interval(SECOND * 10)
+
+
+def created(timing: Timing = HOURLY, now: datetime = NOON - MINUTE, **fields: Any) -> Schedule:
+    return definition.create(
+        "s1",
+        "report",
+        timing,
+        TaskTarget(kind="send"),
+        fields,
+        tenant="default",
+        now=now,
+        actor="ann",
+        limits=Limits(),
+    )
+
+
+def live_task(name: str = "t1") -> Task:
+    return Task(id=name, kind="send", created_at=NOON, available_at=NOON, updated_at=NOON, schedule_id="s1")
+
+
+def hours(*numbers: int) -> list[datetime]:
+    """Times counted from noon in hours."""
+    return [NOON + HOUR * number for number in numbers]
+
+
+def fired(decision: Decision) -> list[datetime]:
+    return [fire.scheduled_at for fire in decision.fires]
+
+
+def skipped(decision: Decision, reason: RunReason) -> list[datetime]:
+    assert all(skip.count == 1 and skip.until is None for skip in decision.skips)
+    return [skip.scheduled_at for skip in decision.skips if skip.reason is reason]
+
+
+# One due time
+
+
+@pytest.mark.parametrize(
+    ("late", "policy", "fires"),
+    [
+        (timedelta(0), "skip", True),
+        (SECOND, "skip", True),
+        (MINUTE, "skip", True),
+        (MINUTE + timedelta(microseconds=1), "skip", False),
+        (MINUTE * 30, "skip", False),
+        (MINUTE, "execute_once", True),
+        (MINUTE * 30, "execute_once", True),
+        (MINUTE, "catch_up", True),
+        (MINUTE * 30, "catch_up", True),
+    ],
+    ids=str,
+)
+def test_one_due_time(late: timedelta, policy: str, fires: bool) -> None:
+    schedule = created(missed_run_policy=policy)
+    decision = decide(schedule, NOON + late, [])
+    assert fired(decision) == (hours(0) if fires else [])
+    assert skipped(decision, RunReason.MISSED) == ([] if fires else hours(0))
+    after = decision.schedule
+    assert (after.next_run_at, after.due_at, after.status) == (*hours(1, 1), ScheduleStatus.ACTIVE)
+    assert after.run_count == int(fires)
+    assert after.last_run_at == (NOON + late if fires else None)
+
+
+@pytest.mark.parametrize(("late", "trigger"), [(SECOND, "scheduled"), (MINUTE * 2, "catch_up")])
+@pytest.mark.parametrize("policy", ["execute_once", "catch_up"])
+def test_a_late_fire_says_that_it_makes_up_for_a_missed_one(
+    late: timedelta, trigger: str, policy: str
+) -> None:
+    (fire,) = decide(created(missed_run_policy=policy), NOON + late, []).fires
+    assert fire.trigger is RunTrigger(trigger)
+
+
+@pytest.mark.parametrize("grace", [timedelta(0), SECOND, MINUTE * 50])
+def test_the_grace_is_the_schedules(grace: timedelta) -> None:
+    schedule = created(misfire_grace=grace)
+    assert fired(decide(schedule, NOON + grace, [])) == hours(0)
+    assert skipped(decide(schedule, NOON + grace + SECOND, []), RunReason.MISSED) == hours(0)
+
+
+# What is not due
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"status": ScheduleStatus.PAUSED},
+        {"status": ScheduleStatus.DRAFT},
+        {"status": ScheduleStatus.COMPLETED},
+        {"deleted_at": NOON - SECOND},
+        {"next_run_at": None, "due_at": None},
+        {"due_at": NOON + HOUR * 5},
+    ],
+    ids=str,
+)
+def test_nothing_happens(fields: dict[str, Any]) -> None:
+    schedule = replace(created(), **fields)
+    assert decide(schedule, NOON + HOUR * 3, [live_task()]) == Decision(schedule)
+
+
+def test_nothing_happens_before_its_time() -> None:
+    schedule = created()
+    assert decide(schedule, NOON - timedelta(microseconds=1), []) == Decision(schedule)
+
+
+# Several due: the policies, one against the other
+
+
+ROUND_NOON = {
+    # policy, overlap, live: what fires, what was missed, what overlapped, cancelled?
+    # At 15:00:30 noon, 13:00 and 14:00 are missed, and 15:00 is within the grace.
+    ("skip", "skip", 0): ([3], [0, 1, 2], [], False),
+    ("skip", "skip", 1): ([], [0, 1, 2], [3], False),
+    ("skip", "allow", 0): ([3], [0, 1, 2], [], False),
+    ("skip", "allow", 1): ([3], [0, 1, 2], [], False),
+    ("skip", "cancel_previous", 0): ([3], [0, 1, 2], [], False),
+    ("skip", "cancel_previous", 1): ([3], [0, 1, 2], [], True),
+    ("execute_once", "skip", 0): ([3], [0, 1, 2], [], False),
+    ("execute_once", "skip", 1): ([], [0, 1, 2], [3], False),
+    ("execute_once", "allow", 0): ([3], [0, 1, 2], [], False),
+    ("execute_once", "allow", 1): ([3], [0, 1, 2], [], False),
+    ("execute_once", "cancel_previous", 0): ([3], [0, 1, 2], [], False),
+    ("execute_once", "cancel_previous", 1): ([3], [0, 1, 2], [], True),
+    ("catch_up", "skip", 0): ([0, 1, 2], [], [3], False),
+    ("catch_up", "skip", 1): ([0, 1, 2], [], [3], False),
+    ("catch_up", "allow", 0): ([0, 1, 2, 3], [], [], False),
+    ("catch_up", "allow", 1): ([0, 1, 2, 3], [], [], False),
+    ("catch_up", "cancel_previous", 0): ([0, 1, 2, 3], [], [], False),
+    ("catch_up", "cancel_previous", 1): ([0, 1, 2, 3], [], [], True),
+}
+
+
+@pytest.mark.parametrize("case", ROUND_NOON, ids=str)
+@pytest.mark.parametrize("jumped", [False, True], ids=["steady", "jumped"])
+def test_several_due_after_an_outage(case: tuple[str, str, int], jumped: bool) -> None:
+    policy, overlap, running = case
+    fires, missed, overlapped, cancelled = ROUND_NOON[case]
+    live = [live_task(f"t{n}") for n in range(running)]
+    schedule = created(missed_run_policy=policy, overlap_policy=overlap)
+    decision = decide(schedule, NOON + HOUR * 3 + SECOND * 30, live, jumped=jumped)
+    assert fired(decision) == hours(*fires)
+    assert skipped(decision, RunReason.MISSED) == hours(*missed)
+    assert skipped(decision, RunReason.OVERLAP) == hours(*overlapped)
+    assert decision.cancels == (tuple(live) if cancelled else ())
+    assert decision.schedule.run_count == len(fires)
+    assert decision.schedule.next_run_at == NOON + HOUR * 4
+
+
+ALL_MISSED = {
+    # At 14:30 noon, 13:00 and 14:00 are missed, and nothing is within the grace.
+    ("skip", "skip", 0): ([], [0, 1, 2], []),
+    ("skip", "cancel_previous", 1): ([], [0, 1, 2], []),
+    ("execute_once", "skip", 0): ([2], [0, 1], []),
+    ("execute_once", "skip", 1): ([], [0, 1], [2]),
+    ("execute_once", "cancel_previous", 1): ([2], [0, 1], []),
+    ("catch_up", "skip", 1): ([0, 1, 2], [], []),
+    ("catch_up", "cancel_previous", 1): ([0, 1, 2], [], []),
+}
+
+
+@pytest.mark.parametrize("case", ALL_MISSED, ids=str)
+@pytest.mark.parametrize("jumped", [False, True], ids=["steady", "jumped"])
+def test_all_missed(case: tuple[str, str, int], jumped: bool) -> None:
+    policy, overlap, running = case
+    fires, missed, overlapped = ALL_MISSED[case]
+    live = [live_task(f"t{n}") for n in range(running)]
+    schedule = created(missed_run_policy=policy, overlap_policy=overlap)
+    decision = decide(schedule, NOON + HOUR * 2 + MINUTE * 30, live, jumped=jumped)
+    assert fired(decision) == hours(*fires)
+    assert skipped(decision, RunReason.MISSED) == hours(*missed)
+    assert skipped(decision, RunReason.OVERLAP) == hours(*overlapped)
+    once_replaces = policy == "execute_once" and overlap == "cancel_previous"
+    assert decision.cancels == (tuple(live) if once_replaces else ()), "what is made up for replaces nothing"
+    assert decision.schedule.next_run_at == NOON + HOUR * 3
+
+
+SEVERAL_ON_TIME = {
+    # Three times, all within the grace. policy, overlap, jumped: fires, missed, overlapped
+    ("skip", "allow", False): ([1, 2, 3], [], []),
+    ("skip", "skip", False): ([1], [], [2, 3]),
+    ("skip", "cancel_previous", False): ([3], [], [1, 2]),
+    ("skip", "allow", True): ([3], [1, 2], []),
+    ("skip", "skip", True): ([3], [1, 2], []),
+    ("skip", "cancel_previous", True): ([3], [1, 2], []),
+    ("execute_once", "allow", False): ([1, 2, 3], [], []),
+    ("execute_once", "allow", True): ([3], [1, 2], []),
+    ("catch_up", "allow", False): ([1, 2, 3], [], []),
+    ("catch_up", "allow", True): ([1, 2, 3], [], []),
+    ("catch_up", "skip", False): ([1], [], [2, 3]),
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL_ON_TIME, ids=str)
+def test_several_within_the_grace(case: tuple[str, str, bool]) -> None:
+    policy, overlap, jumped = case
+    expected = [[NOON + SECOND * 10 * n for n in numbers] for numbers in SEVERAL_ON_TIME[case]]
+    schedule = created(EVERY_10_S, NOON, missed_run_policy=policy, overlap_policy=overlap)
+    decision = decide(schedule, NOON + SECOND * 35, [], jumped=jumped)
+    assert [
+        fired(decision),
+        skipped(decision, RunReason.MISSED),
+        skipped(decision, RunReason.OVERLAP),
+    ] == expected
+    assert decision.schedule.next_run_at == NOON + SECOND * 40
+    assert {fire.trigger for fire in decision.fires} == {RunTrigger.SCHEDULED}
+
+
+def test_skipping_for_overlap_does_not_count_as_a_run() -> None:
+    schedule = created(max_runs=1)
+    decision = decide(schedule, NOON, [live_task()])
+    assert (decision.schedule.run_count, decision.schedule.last_run_at) == (0, None)
+    assert decision.schedule.status is ScheduleStatus.ACTIVE
+
+
+# Ends
+
+
+def test_max_runs_completes_it_with_the_reason() -> None:
+    decision = decide(created(max_runs=1), NOON, [])
+    after = decision.schedule
+    assert fired(decision) == hours(0)
+    assert (after.status, after.next_run_at, after.due_at) == (ScheduleStatus.COMPLETED, None, None)
+    assert after.completed_reason == "it has run 1 times, its max_runs"
+    assert after.has_reached_max_executions()
+
+
+def test_no_fire_after_max_runs_however_many_are_due() -> None:
+    schedule = created(max_runs=2, missed_run_policy="catch_up")
+    decision = decide(schedule, NOON + DAY, [])
+    assert fired(decision) == hours(0, 1)
+    assert decision.schedule.status is ScheduleStatus.COMPLETED
+
+
+def test_a_count_lowered_behind_its_back_completes_it() -> None:
+    decision = decide(replace(created(), max_runs=3, run_count=3), NOON, [])
+    assert decision.fires == ()
+    assert decision.schedule.status is ScheduleStatus.COMPLETED
+
+
+def test_the_end_is_inclusive() -> None:
+    schedule = created(end_at=NOON + HOUR)
+    first = decide(schedule, NOON, [])
+    assert first.schedule.next_run_at == NOON + HOUR
+    last = decide(first.schedule, NOON + HOUR, [])
+    assert fired(last) == hours(1)
+    assert last.schedule.status is ScheduleStatus.COMPLETED
+    assert (
+        last.schedule.completed_reason == "its next time would be after its end_at, 2026-01-28T13:00:00+00:00"
+    )
+
+
+def test_what_was_due_before_the_end_is_recorded_after_it() -> None:
+    schedule = created(end_at=NOON + HOUR * 2 + MINUTE)
+    decision = decide(schedule, NOON + DAY, [])
+    assert skipped(decision, RunReason.MISSED) == hours(0, 1, 2)
+    assert decision.schedule.status is ScheduleStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("fields", "late", "fires"),
+    [
+        ({}, SECOND, True),
+        ({}, DAY, True),
+        ({"missed_run_policy": "skip"}, SECOND, True),
+        ({"missed_run_policy": "skip"}, DAY, False),
+        ({"missed_run_policy": "execute_once"}, DAY, True),
+        ({"missed_run_policy": "catch_up"}, DAY, True),
+        ({"missed_run_policy": "catch_up"}, DAY * 366, False),
+    ],
+    ids=str,
+)
+def test_once(fields: dict[str, Any], late: timedelta, fires: bool) -> None:
+    decision = decide(created(Once(NOON), **fields), NOON + late, [])
+    assert fired(decision) == (hours(0) if fires else [])
+    assert skipped(decision, RunReason.MISSED) == ([] if fires else hours(0))
+    assert decision.schedule.status is ScheduleStatus.COMPLETED
+    assert decision.schedule.completed_reason == "its timing has no further time"
+
+
+# Catching up
+
+
+def ticks(schedule: Schedule, now: datetime, live: Iterable[Task] = ()) -> list[Decision]:
+    """Decide until nothing is due."""
+    decisions = []
+    while schedule.is_due(now):
+        decisions.append(decide(schedule, now, list(live)))
+        schedule = decisions[-1].schedule
+    return decisions
+
+
+def test_catching_up_goes_in_batches_and_loses_nothing() -> None:
+    schedule = created(missed_run_policy="catch_up", overlap_policy="cancel_previous")
+    now = NOON + HOUR * 249 + SECOND
+    decisions = ticks(schedule, now, [live_task()])
+    assert [len(decision.fires) for decision in decisions] == [100, 100, 50]
+    assert [at for decision in decisions for at in fired(decision)] == hours(*range(250))
+    assert [decision.cancels for decision in decisions[:-1]] == [(), ()], "catching up does not cancel itself"
+    assert decisions[-1].schedule.run_count == 250
+    assert decisions[-1].schedule.next_run_at == NOON + HOUR * 250
+
+
+def test_what_is_older_than_the_window_is_skipped() -> None:
+    schedule = created(missed_run_policy="catch_up", catch_up_window=HOUR * 3)
+    decision = decide(schedule, NOON + HOUR * 10, [])
+    assert skipped(decision, RunReason.MISSED) == hours(*range(7))
+    assert fired(decision) == hours(7, 8, 9)
+    assert skipped(decision, RunReason.OVERLAP) == hours(10), "what it caught up with is live"
+
+
+@pytest.mark.parametrize("late", [timedelta(0), SECOND])
+def test_no_window_at_all_still_fires_what_is_on_time(late: timedelta) -> None:
+    schedule = created(missed_run_policy="catch_up", catch_up_window=0)
+    assert fired(decide(schedule, NOON + late, [])) == hours(0)
+    assert skipped(decide(schedule, NOON + HOUR + MINUTE * 5, []), RunReason.MISSED) == hours(0, 1)
+
+
+def test_a_long_window_of_a_quick_schedule_is_one_row_and_a_batch() -> None:
+    schedule = created(Interval(SECOND), NOON, missed_run_policy="catch_up", catch_up_window=HOUR)
+    decision = decide(schedule, NOON + DAY, [])
+    assert decision.skips == (
+        Skip(NOON + SECOND, RunReason.MISSED, NOON + HOUR * 23 - SECOND, 23 * 3600 - 1),
+    )
+    assert len(decision.fires) == tick.FIRES_PER_DECISION
+    assert decision.fires[0].scheduled_at == NOON + HOUR * 23
+
+
+# Long outages
+
+
+@pytest.mark.parametrize("missed", [1, 99, 100])
+def test_up_to_a_hundred_missed_are_rows_of_their_own(missed: int) -> None:
+    decision = decide(created(), NOON + HOUR * (missed - 1) + MINUTE * 2, [])
+    assert skipped(decision, RunReason.MISSED) == hours(*range(missed))
+
+
+@pytest.mark.parametrize("policy", ["skip", "execute_once"])
+def test_thousands_missed_are_one_row(policy: str) -> None:
+    now = NOON + HOUR * 5000 + MINUTE * 2
+    decision = decide(created(missed_run_policy=policy), now, [])
+    last = 5000 if policy == "skip" else 4999
+    assert decision.skips == (Skip(NOON, RunReason.MISSED, NOON + HOUR * last, last + 1),)
+    assert fired(decision) == ([] if policy == "skip" else hours(5000))
+    assert decision.schedule.next_run_at == NOON + HOUR * 5001
+
+
+def test_years_of_seconds_are_decided_at_once() -> None:
+    schedule = created(Interval(SECOND), NOON)
+    decision = decide(schedule, NOON + DAY * 3650, [], jumped=True)
+    (skip,) = decision.skips
+    assert skip.count == 3650 * 86_400 - 1
+    assert fired(decision) == [NOON + DAY * 3650]
+
+
+# Jitter
+
+
+@pytest.mark.parametrize(
+    ("timing", "jitter"),
+    [(HOURLY, MINUTE * 5), (HOURLY, DAY), (EVERY_10_S, HOUR), (Cron("0 9 * * *", "America/New_York"), HOUR)],
+    ids=str,
+)
+def test_jitter_is_stable_and_never_reaches_the_next_time(timing: Timing, jitter: timedelta) -> None:
+    schedule = planned(replace(created(timing), jitter=jitter), NOON)
+    spread = set()
+    for _ in range(200):
+        nominal, due = schedule.next_run_at, schedule.due_at
+        assert nominal is not None
+        assert due is not None
+        following = schedule.next_occurrence(nominal)
+        assert following is not None
+        assert nominal <= due < following
+        assert due < nominal + jitter
+        assert jittered(schedule, nominal) == due
+        spread.add(due - nominal)
+        schedule = planned(schedule, nominal)
+    assert len(spread) > 190
+
+
+def test_jitter_differs_between_schedules() -> None:
+    schedules = [replace(created(), id=f"s{n}", jitter=HOUR) for n in range(50)]
+    assert len({jittered(schedule, NOON) for schedule in schedules}) == 50
+
+
+def test_a_jittered_run_is_recorded_under_its_nominal_time_and_is_not_late() -> None:
+    schedule = created(jitter=MINUTE * 30)
+    assert schedule.next_run_at == NOON
+    assert schedule.due_at is not None
+    assert schedule.due_at > NOON + MINUTE, "else this test shows nothing"
+    assert decide(schedule, schedule.due_at - timedelta(microseconds=1), []).fires == ()
+    on_time = decide(schedule, schedule.due_at + MINUTE, [])
+    assert fired(on_time) == hours(0)
+    assert skipped(decide(schedule, schedule.due_at + MINUTE + SECOND, []), RunReason.MISSED) == hours(0)
+
+
+def test_a_time_whose_jitter_is_still_to_come_is_left_for_later() -> None:
+    schedule = created(jitter=HOUR)
+    nominal = NOON + HOUR * 3
+    assert jittered(schedule, nominal) > nominal + MINUTE, "else this test shows nothing"
+    decision = decide(schedule, nominal + MINUTE, [])
+    assert decision.schedule.next_run_at == nominal
+    assert {*fired(decision), *skipped(decision, RunReason.MISSED)} == set(hours(0, 1, 2))
+
+
+# Times
+
+
+def test_intervals_do_not_drift() -> None:
+    schedule, now = created(Interval(timedelta(minutes=7)), NOON, overlap_policy="allow"), NOON
+    times = []
+    for late in range(100):
+        assert schedule.due_at is not None
+        now = schedule.due_at + timedelta(milliseconds=late)
+        decision = decide(schedule, now, [])
+        times += fired(decision)
+        schedule = decision.schedule
+    assert times == [NOON + timedelta(minutes=7) * n for n in range(1, 101)]
+
+
+@pytest.mark.parametrize(
+    ("start", "times"),
+    [
+        # 8 March 2026: 02:00 does not exist in New York; it runs at 03:00 EDT.
+        (datetime(2026, 3, 7, tzinfo=UTC), ["2026-03-07T07:00", "2026-03-08T07:00", "2026-03-09T06:00"]),
+        # 1 November 2026: 02:00 happens once, in EST.
+        (datetime(2026, 10, 31, tzinfo=UTC), ["2026-10-31T06:00", "2026-11-01T07:00", "2026-11-02T07:00"]),
+    ],
+    ids=["spring", "autumn"],
+)
+def test_daylight_saving(start: datetime, times: list[str]) -> None:
+    schedule = created(Cron("0 2 * * *", "America/New_York"), start)
+    found = []
+    for _ in times:
+        assert schedule.due_at is not None
+        decision = decide(schedule, schedule.due_at, [])
+        found += fired(decision)
+        schedule = decision.schedule
+    assert [at.strftime("%Y-%m-%dT%H:%M") for at in found] == times
+
+
+def test_the_time_that_was_promised_fires_even_if_the_timing_no_longer_gives_it() -> None:
+    """New zone data may move what was planned. What is due keeps its time; the next one is computed anew."""
+    promised = NOON + MINUTE * 30
+    schedule = replace(created(), next_run_at=promised, due_at=promised)
+    decision = decide(schedule, promised, [])
+    assert fired(decision) == [promised]
+    assert decision.schedule.next_run_at == NOON + HOUR
+    late = decide(schedule, NOON + HOUR * 2 + MINUTE * 30, [])
+    assert skipped(late, RunReason.MISSED) == [promised, *hours(1, 2)]
+
+
+def test_the_zone_data_in_use_is_noted() -> None:
+    assert created(HOURLY).zone_data == ""
+    assert created(Cron("0 9 * * *", "Europe/Paris")).zone_data == recurrence.tzdata_version()
+
+
+# Whatever happens
+
+
+class Downtime(msgspec.Struct, frozen=True):
+    """A tick after a pause of this many seconds; `live` is whether an earlier run is still going."""
+
+    seconds: int
+    live: bool
+    jumped: bool
+
+
+TIMINGS: list[Timing] = [
+    HOURLY,
+    Interval(timedelta(minutes=7)),
+    Interval(SECOND * 10, NOON - SECOND * 3),
+    Cron("*/20 * * * *", "Europe/Berlin"),
+    Cron("30 2 * * *", "America/New_York"),
+    Once(NOON + HOUR),
+    RRule("FREQ=HOURLY;INTERVAL=5;COUNT=40", NOON, "UTC"),
+]
+DOWNTIMES = st.lists(
+    st.builds(
+        Downtime,
+        st.one_of(st.integers(0, 120), st.integers(0, 7200), st.integers(0, 400_000)),
+        st.booleans(),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    timing=st.sampled_from(TIMINGS),
+    downtimes=DOWNTIMES,
+    policy=st.sampled_from(list(MissedRunPolicy)),
+    overlap=st.sampled_from(list(OverlapPolicy)),
+    max_runs=st.one_of(st.none(), st.integers(1, 150)),
+    jitter=st.sampled_from([0, 5, 4000]),
+    grace=st.sampled_from([0, 60, 900]),
+    window=st.sampled_from([0, 3600, 10**7]),
+    end=st.one_of(st.none(), st.integers(3600, 10**6)),
+)
+def test_every_expected_time_ends_as_exactly_one_fire_or_skip(
+    timing: Timing,
+    downtimes: list[Downtime],
+    policy: MissedRunPolicy,
+    overlap: OverlapPolicy,
+    max_runs: int | None,
+    jitter: int,
+    grace: int,
+    window: int,
+    end: int | None,
+) -> None:
+    birth = datetime(2026, 3, 7, 12, tzinfo=UTC) if timing == TIMINGS[4] else NOON
+    schedule = created(
+        timing,
+        birth,
+        missed_run_policy=policy,
+        overlap_policy=overlap,
+        max_runs=max_runs,
+        jitter=jitter,
+        misfire_grace=grace,
+        catch_up_window=window,
+        end_at=None if end is None else birth + DAY + SECOND * end,
+    )
+    now, fires, rows, last = birth, 0, [], birth
+    for downtime in downtimes:
+        now += SECOND * downtime.seconds
+        for _ in range(6):  # the batches of a long catch-up; what is left waits for the next downtime
+            if not schedule.is_due(now):
+                break
+            decision = decide(schedule, now, [live_task()] if downtime.live else [], jumped=downtime.jumped)
+            times = [(at, at, 1) for at in fired(decision)]
+            times += [
+                (skip.scheduled_at, skip.until or skip.scheduled_at, skip.count) for skip in decision.skips
+            ]
+            assert times, "a tick that is due makes progress"
+            assert len(decision.fires) <= tick.FIRES_PER_DECISION
+            assert fired(decision) == sorted(fired(decision)), "oldest first"
+            rows += times
+            fires += len(decision.fires)
+            schedule, last = decision.schedule, max(until for _, until, _ in times)
+            assert schedule.run_count == fires
+            assert max_runs is None or fires <= max_runs
+            assert schedule.next_run_at is None or schedule.next_run_at > last
+    expected = list(recurrence.between(schedule.timing, birth, last, end_at=schedule.end_at))
+    covered: list[datetime] = []
+    for first, until, count in rows:
+        stretch = expected[bisect_left(expected, first) : bisect_right(expected, until)]
+        assert len(stretch) == count
+        covered += stretch
+    assert sorted(covered) == expected, "up to the last that was decided, each once"
+    if schedule.status is ScheduleStatus.ACTIVE:
+        assert schedule.next_run_at == schedule.next_occurrence(last), (
+            "and nothing is left out before the next"
+        )
+    else:
+        assert schedule.completed_reason
