@@ -1,0 +1,350 @@
+"""The contract between the engine and a store. A store knows records, versions and indexes; it knows no rule.
+
+**Works.** Every write is `await store.transact(work)`. `work(tx)` is an `async def` that reads, then puts;
+it may be run again after a conflict, and may share its commit with other works, so it does nothing else: no
+I/O, no waiting on anything but `tx`, no ids or times of its own making. Ids are made before; the time is
+`tx.now`.
+
+**Reads come first.** After the first `put`, `delete` or `emit` a work may not read: what it wrote is
+buffered and flushed when the work ends, one statement per table, so a read could not see it. All stores
+enforce this.
+
+**Versions.** A record with `version` 0 is inserted; any other replaces the stored one only if that still
+has the same version. The store moves the version by one; `put` returns the record as it will be stored. A
+version that is stale, an id that exists already, or a living schedule key that is taken raises `Conflict`
+inside the store, and the work is run again from the start with fresh reads (a bounded number of times; then
+`Conflict` reaches the caller). A record is put at most once in a work. What identifies a record never
+changes: its tenant, a task's `created_at` and `schedule_id`, … (the *fixed* columns of `codec.py`); a put
+that changes one is a `Conflict`, too. The writes of a work are done in the order: deletes, replacements,
+inserts (so a key can be freed and taken in one work).
+
+**Answers.** When `transact` returns, the commit is durable. When it raises `Conflict`, `Corrupt` or any
+exception that the work itself raised, nothing of that work was written (other works of the same commit are
+unaffected). When it raises `Unavailable`, the outcome is unknown: repeat with the same ids. A store raises
+nothing else.
+
+**Reads.** `store.read(work)` is `transact` for works that only read: one consistent snapshot, no lock, no
+write.
+
+**Time.** `store.now()` is the store's own clock; all nodes of a store agree on it. `tx.now` is that clock
+when the work's (re-)run began.
+
+**wait(until)** returns at `until`, or sooner if something may have changed since the call. It is a hint: it
+may return early for no reason, and a change elsewhere may be seen late, by at most the store's poll
+interval. Whoever looks first and waits then would miss what changed in between: start to wait, then look.
+
+**snapshot()** is the whole state, by record type, each sorted by id: for tests and repairs.
+
+**Indexes** are the query types below: each names its filter and its order. With `lock`, rows that another
+transaction holds locked are left out (on stores where transactions overlap), and the rows returned are held
+until the commit. Orders end with `id`, so that every store gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Protocol, TypeVar, overload
+
+import msgspec
+
+from ..domain.model import (
+    Event,
+    Record,
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Step,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+)
+
+__all__ = [
+    "RECORD_TYPES",
+    "BufferedTx",
+    "Cancelling",
+    "Clock",
+    "Cursor",
+    "DueSchedules",
+    "EventList",
+    "FinishedTasks",
+    "LiveTasks",
+    "LostLeases",
+    "OldEvents",
+    "OldRuns",
+    "OutdatedZones",
+    "PastExpiry",
+    "Query",
+    "ReadyTasks",
+    "RunList",
+    "ScheduleByKey",
+    "ScheduleList",
+    "Store",
+    "TaskList",
+    "Tx",
+    "UpcomingTasks",
+    "Work",
+]
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+RECORD_TYPES: tuple[type[Record], ...] = (Task, Schedule, Run, Event, Template, Step, Tenant)
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """Where a listing stopped: the sort key of the last record seen."""
+
+    at: datetime
+    id: str
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """A named index. Each subclass says which record it finds, with which filter, in which order."""
+
+
+class DueSchedules(Query, frozen=True, kw_only=True):
+    """Schedule: active, not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
+
+    at: datetime | None
+
+
+class OutdatedZones(Query, frozen=True, kw_only=True):
+    """Schedule: active, not deleted, `zone_data` set and other than the one given. By id."""
+
+    zone_data: str
+
+
+class ReadyTasks(Query, frozen=True, kw_only=True):
+    """Task: pending, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
+    `kinds`, of `tenant` (None for each: any). By priority (highest first), available_at, id."""
+
+    at: datetime
+    queues: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] | None = None
+    tenant: str | None = None
+
+
+class UpcomingTasks(Query, frozen=True, kw_only=True):
+    """Task: as ReadyTasks, but available_at > `after`. By available_at, id. Asked with limit 1: when to
+    wake."""
+
+    after: datetime
+    queues: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] | None = None
+    tenant: str | None = None
+
+
+class LostLeases(Query, frozen=True, kw_only=True):
+    """Task: running, lease_expires_at set and <= `at` (None: any). By lease_expires_at, id."""
+
+    at: datetime | None
+
+
+class PastExpiry(Query, frozen=True, kw_only=True):
+    """Task: pending, expires_at set and <= `at` (None: any). By expires_at, id."""
+
+    at: datetime | None
+
+
+class Cancelling(Query, frozen=True, kw_only=True):
+    """Task: running under `worker_id` with cancel_requested. By id."""
+
+    worker_id: str
+
+
+class LiveTasks(Query, frozen=True, kw_only=True):
+    """Task: pending or running, of one of `schedule_ids`. By schedule_id, created_at, id."""
+
+    schedule_ids: tuple[str, ...]
+
+
+class FinishedTasks(Query, frozen=True, kw_only=True):
+    """Task: ended (any status but pending and running), completed_at < `before`. By completed_at, id."""
+
+    before: datetime
+
+
+class TaskList(Query, frozen=True, kw_only=True):
+    """Task: of `tenant`, matching every filter that is given. `status` is the status *as read at `at`*: a
+    pending task whose expires_at <= `at` counts as expired, not as pending. Newest first: created_at, id,
+    both descending; `after` continues behind a cursor."""
+
+    tenant: str
+    at: datetime
+    status: TaskStatus | None = None
+    kind: str | None = None
+    queue: str | None = None
+    schedule_id: str | None = None
+    tag: str | None = None
+    after: Cursor | None = None
+
+
+class ScheduleByKey(Query, frozen=True, kw_only=True):
+    """Schedule: of `tenant` with `key`; living ones, or deleted ones (`deleted`). Newest first: created_at,
+    id, descending."""
+
+    tenant: str
+    key: str
+    deleted: bool = False
+
+
+class ScheduleList(Query, frozen=True, kw_only=True):
+    """Schedule: of `tenant`, matching every filter given; `kind` is the target's kind, `template_id` the
+    target's template, `tag` one of the target's tags, `text` a part of key or description, any letter case.
+    Deleted ones are left out unless `deleted` is set: then they are listed among the living. By created_at,
+    id, both descending; `after` continues behind a cursor."""
+
+    tenant: str
+    status: ScheduleStatus | None = None
+    kind: str | None = None
+    template_id: str | None = None
+    tag: str | None = None
+    text: str | None = None
+    deleted: bool = False
+    after: Cursor | None = None
+
+
+class RunList(Query, frozen=True, kw_only=True):
+    """Run: of `schedule_id`, scheduled_at in [since, until]. Latest first: scheduled_at, id, both
+    descending."""
+
+    schedule_id: str
+    status: RunStatus | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    after: Cursor | None = None
+
+
+class OldRuns(Query, frozen=True, kw_only=True):
+    """Run: not running, completed_at < `before`. By completed_at, id."""
+
+    before: datetime
+
+
+class EventList(Query, frozen=True, kw_only=True):
+    """Event: of `tenant`, about `subject_id` if given. Oldest first: at, id; `after` continues behind a
+    cursor."""
+
+    tenant: str
+    subject_id: str | None = None
+    after: Cursor | None = None
+
+
+class OldEvents(Query, frozen=True, kw_only=True):
+    """Event: at < `before`. By at, id."""
+
+    before: datetime
+
+
+TaskQuery = (
+    ReadyTasks | UpcomingTasks | LostLeases | PastExpiry | Cancelling | LiveTasks | FinishedTasks | TaskList
+)
+ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | ScheduleList
+RunQuery = RunList | OldRuns
+EventQuery = EventList | OldEvents
+
+
+class Clock(Protocol):
+    """Where a store gets the time from, if it has no clock of its own. `engine/clock.py` has the real one."""
+
+    def now(self) -> datetime: ...
+
+
+class Tx(Protocol):
+    """What a work may do."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    async def get(self, type: type[R], id: str, /) -> R | None: ...
+
+    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]: ...
+
+    @overload
+    async def find(self, query: TaskQuery, /, limit: int, *, lock: bool = False) -> list[Task]: ...
+    @overload
+    async def find(self, query: ScheduleQuery, /, limit: int, *, lock: bool = False) -> list[Schedule]: ...
+    @overload
+    async def find(self, query: RunQuery, /, limit: int, *, lock: bool = False) -> list[Run]: ...
+    @overload
+    async def find(self, query: EventQuery, /, limit: int, *, lock: bool = False) -> list[Event]: ...
+
+    async def count(self, query: Query, /) -> int: ...
+
+    def put(self, record: R, /) -> R: ...
+
+    def delete(self, record: Record, /) -> None: ...
+
+    def emit(self, event: Event, /) -> None: ...
+
+
+Work = Callable[[Tx], Awaitable[T]]
+
+
+class Store(Protocol):
+    """One place to keep everything. `url` says which, without secrets."""
+
+    @property
+    def url(self) -> str: ...
+
+    async def open(self, *, migrate: bool = True) -> None:
+        """Connect, and bring the schema up to date unless told not to."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def migrate(self) -> Sequence[str]:
+        """Bring the schema up to date; the names of the migrations that were applied now."""
+        ...
+
+    async def now(self) -> datetime: ...
+
+    async def transact(self, work: Work[T], /) -> T: ...
+
+    async def read(self, work: Work[T], /) -> T: ...
+
+    async def wait(self, until: datetime | None) -> None: ...
+
+    async def snapshot(self) -> dict[str, list[Record]]: ...
+
+
+class BufferedTx:
+    """What all stores share: writes gather here, checked, until the work ends and the store flushes them."""
+
+    def __init__(self, now: datetime, *, writable: bool = True) -> None:
+        self.now = now
+        self.puts: dict[type[Record], dict[str, Record]] = {}
+        self.deletes: dict[type[Record], dict[str, Record]] = {}
+        self._writable = writable
+        self._wrote = False
+
+    def put(self, record: R, /) -> R:
+        stored = msgspec.structs.replace(record, version=record.version + 1)
+        self._gather(self.puts, record, stored)
+        return stored
+
+    def delete(self, record: Record, /) -> None:
+        self._gather(self.deletes, record, record)
+
+    def emit(self, event: Event, /) -> None:
+        self.put(event)
+
+    def reading(self) -> None:
+        """Called by every read."""
+        if self._wrote:
+            raise AssertionError("a work reads before it writes: what it wrote cannot be read back")
+
+    def _gather(self, into: dict[type[Record], dict[str, Record]], record: Record, stored: Record) -> None:
+        if not self._writable:
+            raise AssertionError("a work given to read() does not write")
+        of_type = type(record)
+        if record.id in self.puts.get(of_type, ()) or record.id in self.deletes.get(of_type, ()):
+            raise AssertionError(
+                f"a work writes a record once: {of_type.__name__} {record.id} was written before"
+            )
+        into.setdefault(of_type, {})[record.id] = stored
+        self._wrote = True

@@ -1,0 +1,170 @@
+"""Records as stores keep them: one JSON text per record, and beside it the few columns that indexes need.
+
+The text says what it is in its first field (`"record": "task.1"`), so that a later release can change a
+shape and still read what this one wrote. Unknown fields are ignored, missing ones have their defaults. What
+cannot be read is `Corrupt`, with the type and the id; what cannot be written as JSON is `Invalid`, before
+anything is stored.
+
+A `Table` knows for one record type its name, its columns and the prepared encoder and decoder. All stores
+share it: SQL stores have its columns as real columns, the memory store asks it which values are *fixed*,
+that is, may never change once a record is stored (they identify it, and indexes on them are written once).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
+
+import msgspec
+
+from ..domain.errors import Corrupt, Invalid
+from ..domain.model import Event, Record, Run, Schedule, Step, Task, Template, TemplateTarget, Tenant
+from .base import EventQuery, Query, RunQuery, ScheduleQuery, TaskQuery
+
+__all__ = [
+    "RECORD_OF",
+    "TABLES",
+    "Column",
+    "Table",
+    "from_micros",
+    "micros",
+    "search_text",
+    "searched",
+    "target_kind",
+    "template_id",
+]
+
+R = TypeVar("R", bound=Record)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros(at: datetime) -> int:
+    """Microseconds since 1970: exact, and in the order of time."""
+    since = at - _EPOCH
+    return since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds
+
+
+def from_micros(value: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=value)
+
+
+class Column(NamedTuple):
+    """A value of a record that an index needs. `is_time`: a datetime, which each dialect writes its own
+    way."""
+
+    name: str
+    get: Callable[[Any], Any]
+    is_time: bool = False
+    is_fixed: bool = False
+
+
+def _column(name: str, *, fixed: bool = False, time: bool = False) -> Column:
+    return Column(name, attrgetter(name), time, fixed)
+
+
+def _columns(names: str) -> tuple[Column, ...]:
+    """From words: `name`, `name!` for one that is fixed, `name@` for a time."""
+    return tuple(_column(word.rstrip("!@"), fixed="!" in word, time="@" in word) for word in names.split())
+
+
+def _getter(columns: Sequence[Column]) -> Callable[[Any], tuple[Any, ...]]:
+    """All columns of a record at once; in one call, where they are nothing but attributes."""
+    if len(columns) > 1 and all(isinstance(column.get, attrgetter) for column in columns):
+        return attrgetter(*(column.name for column in columns))
+    getters = [column.get for column in columns]
+    return lambda record: tuple([get(record) for get in getters])
+
+
+class Table(Generic[R]):
+    """How records of one type are kept."""
+
+    def __init__(self, type: type[R], columns: Sequence[Column]) -> None:
+        self.type = type
+        self.name = type.__name__.lower()
+        self.columns = tuple(columns)
+        self.encoder = msgspec.json.Encoder()
+        self.decoder = msgspec.json.Decoder(type)
+        self.values = _getter(self.columns)
+        self.identity = _getter([column for column in self.columns if column.is_fixed])
+
+    def encode(self, record: R) -> bytes:
+        try:
+            return self.encoder.encode(record)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise Invalid(f"{self.name} {record.id}", f"cannot be written as JSON ({error})") from error
+
+    def decode(self, body: bytes | str) -> R:
+        try:
+            return self.decoder.decode(body)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise Corrupt(f"{self.name} {_id_in(body)} cannot be read: {error}", table=self.name) from error
+
+
+def _query_records() -> dict[type[Query], type[Record]]:
+    unions: dict[Any, type[Record]] = {
+        TaskQuery: Task,
+        ScheduleQuery: Schedule,
+        RunQuery: Run,
+        EventQuery: Event,
+    }
+    return {query: record for union, record in unions.items() for query in get_args(union)}
+
+
+RECORD_OF = _query_records()
+"""What each query finds."""
+
+
+def _id_in(body: bytes | str) -> str:
+    """The id in a text that may be anything."""
+    try:
+        return str(msgspec.json.decode(body)["id"])
+    except Exception:  # whatever the text is, the answer is a name for it
+        return f"(no id, begins with {bytes(body[:40], 'utf-8') if isinstance(body, str) else body[:40]!r})"
+
+
+def search_text(text: str) -> str:
+    """How texts are compared when letter case does not matter: the same on every store."""
+    return text.casefold()
+
+
+def searched(schedule: Schedule) -> str:
+    return search_text(f"{schedule.key}\n{schedule.description}")
+
+
+def target_kind(schedule: Schedule) -> str | None:
+    return None if isinstance(schedule.target, TemplateTarget) else schedule.target.kind
+
+
+def template_id(schedule: Schedule) -> str | None:
+    return schedule.target.template_id if isinstance(schedule.target, TemplateTarget) else None
+
+
+_TASK = _columns(
+    "tenant! created_at!@ schedule_id! kind queue priority status available_at@ expires_at@"
+    " lease_expires_at@ worker_id cancel_requested completed_at@"
+)
+_SCHEDULE = (
+    *_columns("tenant! created_at!@ key status due_at@ deleted_at@ zone_data"),
+    Column("kind", target_kind),
+    Column("template_id", template_id),
+    Column("search", searched),
+)
+_RUN = _columns("tenant! schedule_id! scheduled_at!@ status completed_at@")
+_EVENT = _columns("tenant! at!@ subject_id!")
+_TENANT_ONLY = _columns("tenant!")
+
+TABLES: dict[type[Record], Table[Any]] = {
+    table.type: table
+    for table in (
+        Table(Task, _TASK),
+        Table(Schedule, _SCHEDULE),
+        Table(Run, _RUN),
+        Table(Event, _EVENT),
+        Table(Template, _TENANT_ONLY),
+        Table(Step, (*_TENANT_ONLY, _column("task_id", fixed=True))),
+        Table(Tenant, _TENANT_ONLY),
+    )
+}

@@ -1,0 +1,218 @@
+"""The queries of `base.py`, answered from a `State`: for each a walk over an index, in its order, with its
+filter.
+
+This is the reference: other stores must give the same answers. `find` cuts the walk at the limit and
+`count` runs to its end, so the two agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from heapq import merge
+from itertools import takewhile
+from typing import Any, TypeVar
+
+from ..domain.model import Event, Record, Run, Schedule, Task, TaskStatus
+from .base import (
+    Cancelling,
+    Cursor,
+    DueSchedules,
+    EventList,
+    FinishedTasks,
+    LiveTasks,
+    LostLeases,
+    OldEvents,
+    OldRuns,
+    OutdatedZones,
+    PastExpiry,
+    Query,
+    ReadyTasks,
+    RunList,
+    ScheduleByKey,
+    ScheduleList,
+    TaskList,
+    UpcomingTasks,
+)
+from .codec import search_text, searched, target_kind, template_id
+from .indexes import Entry
+from .state import State
+
+__all__ = ["walk"]
+
+R = TypeVar("R", bound=Record)
+
+
+def walk(state: State, query: Query) -> Iterator[Record]:
+    """Every record that the query finds, in its order (as the indexes see them: not to be handed out)."""
+    return _WALKS[type(query)](state, query)
+
+
+def _until(entries: Iterator[Entry], at: datetime | None) -> Iterator[Entry]:
+    """The leading entries whose time is <= `at` (None: all)."""
+    return entries if at is None else takewhile(lambda entry: entry[0] <= at, entries)
+
+
+def _before(entries: Iterator[Entry], before: datetime) -> Iterator[Entry]:
+    return takewhile(lambda entry: entry[0] < before, entries)
+
+
+def _records(state: State, type: type[R], entries: Iterable[Entry]) -> Iterator[R]:
+    return (state.peek(type, entry[-1]) for entry in entries)
+
+
+def _key(after: Cursor | None) -> Entry | None:
+    return None if after is None else (after.at, after.id)
+
+
+def _lanes(state: State, query: ReadyTasks | UpcomingTasks) -> dict[int, list[Entry]]:
+    """The groups of pending tasks that the query may look into, by priority, the highest first."""
+    lanes: dict[int, list[Entry]] = {}
+    for group in sorted(state.index["ready"].groups, key=lambda group: -group[2]):
+        queue, kind, priority = group
+        if (query.queues is None or queue in query.queues) and (query.kinds is None or kind in query.kinds):
+            lanes.setdefault(priority, []).append(group)
+    return lanes
+
+
+def _ready(state: State, query: ReadyTasks) -> Iterator[Task]:
+    index = state.index["ready"]
+    for groups in _lanes(state, query).values():
+        entries = merge(*(_until(index.ascending(group), query.at) for group in groups))
+        yield from _startable(state, entries, query.at, query.tenant)
+
+
+def _upcoming(state: State, query: UpcomingTasks) -> Iterator[Task]:
+    index = state.index["ready"]
+    groups = [group for same_priority in _lanes(state, query).values() for group in same_priority]
+    entries = merge(*(_later(index.ascending(group), query.after) for group in groups))
+    return _startable(state, entries, query.after, query.tenant)
+
+
+def _later(entries: Iterator[Entry], after: datetime) -> Iterator[Entry]:
+    return (entry for entry in entries if entry[0] > after)
+
+
+def _startable(state: State, entries: Iterable[Entry], at: datetime, tenant: str | None) -> Iterator[Task]:
+    for task in _records(state, Task, entries):
+        if not task.is_expired_at(at) and tenant in (None, task.tenant):
+            yield task
+
+
+def _lost_leases(state: State, query: LostLeases) -> Iterator[Task]:
+    return _records(state, Task, _until(state.index["lease"].ascending(), query.at))
+
+
+def _past_expiry(state: State, query: PastExpiry) -> Iterator[Task]:
+    return _records(state, Task, _until(state.index["expiry"].ascending(), query.at))
+
+
+def _cancelling(state: State, query: Cancelling) -> Iterator[Task]:
+    return _records(state, Task, state.index["cancelling"].ascending((query.worker_id,)))
+
+
+def _live_tasks(state: State, query: LiveTasks) -> Iterator[Task]:
+    for schedule_id in sorted(set(query.schedule_ids)):
+        yield from _records(state, Task, state.index["live"].ascending((schedule_id,)))
+
+
+def _finished(state: State, query: FinishedTasks) -> Iterator[Task]:
+    return _records(state, Task, _before(state.index["finished"].ascending(), query.before))
+
+
+def _task_list(state: State, query: TaskList) -> Iterator[Task]:
+    for task in _records(state, Task, _task_entries(state, query)):
+        if (
+            query.status in (None, task.as_of(query.at).status)
+            and query.kind in (None, task.kind)
+            and query.queue in (None, task.queue)
+            and query.schedule_id in (None, task.schedule_id)
+            and (query.tag is None or query.tag in task.tags)
+        ):
+            yield task
+
+
+def _task_entries(state: State, query: TaskList) -> Iterator[Entry]:
+    """Newest first. A pending task may read as expired, so that status is two groups."""
+    before = _key(query.after)
+    if query.status is None:
+        return state.index["task_created"].descending((query.tenant,), before)
+    stored = [query.status, TaskStatus.PENDING] if query.status is TaskStatus.EXPIRED else [query.status]
+    groups = ((query.tenant, status) for status in stored)
+    return merge(*(state.index["task_status"].descending(group, before) for group in groups), reverse=True)
+
+
+def _due(state: State, query: DueSchedules) -> Iterator[Schedule]:
+    return _records(state, Schedule, _until(state.index["due"].ascending(), query.at))
+
+
+def _outdated_zones(state: State, query: OutdatedZones) -> Iterator[Schedule]:
+    index = state.index["zone"]
+    others = (group for group in index.groups if group != (query.zone_data,))
+    return _records(state, Schedule, merge(*(index.ascending(group) for group in others)))
+
+
+def _by_key(state: State, query: ScheduleByKey) -> Iterator[Schedule]:
+    index = state.index["deleted_key" if query.deleted else "living_key"]
+    return _records(state, Schedule, index.descending((query.tenant, query.key)))
+
+
+def _schedule_list(state: State, query: ScheduleList) -> Iterator[Schedule]:
+    entries = state.index["schedule_created"].descending((query.tenant,), _key(query.after))
+    return (schedule for schedule in _records(state, Schedule, entries) if _is_listed(schedule, query))
+
+
+def _is_listed(schedule: Schedule, query: ScheduleList) -> bool:
+    return (
+        (query.deleted or schedule.deleted_at is None)
+        and query.status in (None, schedule.status)
+        and query.kind in (None, target_kind(schedule))
+        and query.template_id in (None, template_id(schedule))
+        and (query.tag is None or query.tag in getattr(schedule.target, "tags", ()))
+        and (query.text is None or search_text(query.text) in searched(schedule))
+    )
+
+
+def _run_list(state: State, query: RunList) -> Iterator[Run]:
+    entries = state.index["run"].descending((query.schedule_id,), _key(query.after))
+    for run in _records(state, Run, entries):
+        if query.since is not None and run.scheduled_at < query.since:
+            return
+        if (query.until is None or run.scheduled_at <= query.until) and query.status in (None, run.status):
+            yield run
+
+
+def _old_runs(state: State, query: OldRuns) -> Iterator[Run]:
+    return _records(state, Run, _before(state.index["run_ended"].ascending(), query.before))
+
+
+def _event_list(state: State, query: EventList) -> Iterator[Event]:
+    after = _key(query.after) or ()
+    if query.subject_id is None:
+        return _records(state, Event, state.index["event_of_tenant"].ascending((query.tenant,), after))
+    group = (query.tenant, query.subject_id)
+    return _records(state, Event, state.index["event_of_subject"].ascending(group, after))
+
+
+def _old_events(state: State, query: OldEvents) -> Iterator[Event]:
+    return _records(state, Event, _before(state.index["event"].ascending(), query.before))
+
+
+_WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
+    Cancelling: _cancelling,
+    DueSchedules: _due,
+    EventList: _event_list,
+    FinishedTasks: _finished,
+    LiveTasks: _live_tasks,
+    LostLeases: _lost_leases,
+    OldEvents: _old_events,
+    OldRuns: _old_runs,
+    OutdatedZones: _outdated_zones,
+    PastExpiry: _past_expiry,
+    ReadyTasks: _ready,
+    RunList: _run_list,
+    ScheduleByKey: _by_key,
+    ScheduleList: _schedule_list,
+    TaskList: _task_list,
+    UpcomingTasks: _upcoming,
+}

@@ -1,0 +1,92 @@
+"""Group commit: works that arrive while one group is being committed form the next group.
+
+The queue lives on the event loop; a group is committed by `commit`, a plain function that runs in the
+store's one writer thread and leaves in each job its value or its error. Many callers so share one commit,
+and one fsync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, Generic, TypeVar
+
+from .base import Work
+
+__all__ = ["Groups", "Job"]
+
+T = TypeVar("T")
+
+_LARGEST = 256
+
+
+class Job(Generic[T]):
+    """A work on its way: afterwards `value` or `error`, and whether it wrote anything."""
+
+    def __init__(self, work: Work[T], future: asyncio.Future[T]) -> None:
+        self.work = work
+        self.future = future
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.wrote = False
+
+    def settle(self) -> None:
+        """Give the caller his answer, if he still waits for it."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.value)  # type: ignore[arg-type]  # a job without an error has its value
+
+
+class Groups:
+    """Gathers jobs into groups and has them committed one group at a time."""
+
+    def __init__(
+        self, executor: Executor, commit: Callable[[list[Job[Any]]], None], changed: Callable[[], None]
+    ) -> None:
+        self._executor = executor
+        self._commit = commit
+        self._changed = changed
+        self._waiting: list[Job[Any]] = []
+        self._busy = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(self, work: Work[T]) -> T:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        job = Job(work, answer)
+        self._waiting.append(job)
+        if not self._busy:
+            self._busy = True
+            self._idle.clear()
+            loop.call_soon(self._next_group, loop)  # later in this turn: others may join
+        return await answer
+
+    async def finish(self) -> None:
+        """Until everything that was handed in is answered."""
+        await self._idle.wait()
+
+    def _next_group(self, loop: asyncio.AbstractEventLoop) -> None:
+        jobs = [job for job in self._waiting[:_LARGEST] if not job.future.done()]
+        del self._waiting[:_LARGEST]
+        if not jobs and not self._waiting:
+            self._busy = False
+            self._idle.set()
+            return
+        committed = loop.run_in_executor(self._executor, self._commit, jobs)
+        committed.add_done_callback(lambda done: self._settle(loop, jobs, done))
+
+    def _settle(
+        self, loop: asyncio.AbstractEventLoop, jobs: list[Job[Any]], done: asyncio.Future[None]
+    ) -> None:
+        failure = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if any(job.wrote and job.error is None for job in jobs):
+            self._changed()
+        for job in jobs:
+            job.error = failure or job.error
+            job.settle()
+        self._next_group(loop)

@@ -1,0 +1,324 @@
+-- One table per record type. `body` is the record, as JSON, and the truth; the other columns repeat what indexes need and
+-- what people ask for. It is `json` and not `jsonb`: texts come back as they went (the character U+0000 included), and
+-- nothing is parsed on the way. Texts sort by code point (collation C), as on every store. Indexes are partial where a
+-- state selects few rows. The hot table leaves room for new versions of a row on its page and is vacuumed early.
+-- `{schema}` is filled in when this is applied.
+
+create table {schema}.task (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  status text collate "C" not null,
+  kind text collate "C" not null,
+  queue text collate "C" not null,
+  priority smallint not null,
+  attempt integer not null,
+  error text,
+  tags text[],
+  created_at timestamptz not null,
+  available_at timestamptz not null,
+  started_at timestamptz,
+  completed_at timestamptz,
+  expires_at timestamptz,
+  lease_expires_at timestamptz,
+  worker_id text collate "C",
+  cancel_requested boolean not null,
+  schedule_id text collate "C",
+  version bigint not null,
+  body json not null
+) with (
+  fillfactor = 80,
+  autovacuum_vacuum_scale_factor = 0,
+  autovacuum_vacuum_threshold = 20000,
+  autovacuum_vacuum_insert_scale_factor = 0.05,
+  autovacuum_analyze_scale_factor = 0.05,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+create index task_created on {schema}.task (tenant, created_at, id);
+create index task_of_schedule on {schema}.task (schedule_id, created_at, id) where schedule_id is not null;
+create index task_pending on {schema}.task (queue, kind, priority desc, available_at, id) where status = 'pending';
+create index task_lease on {schema}.task (lease_expires_at, id) where status = 'running';
+create index task_cancelling on {schema}.task (worker_id, id) where status = 'running' and cancel_requested;
+create index task_expiry on {schema}.task (expires_at, id) where status = 'pending' and expires_at is not null;
+create index task_live on {schema}.task (schedule_id, created_at, id)
+  where schedule_id is not null and status in ('pending', 'running');
+create index task_finished on {schema}.task (completed_at, id) where status not in ('pending', 'running');
+create index task_unusual on {schema}.task (tenant, status, created_at, id)
+  where status in ('failed', 'cancelled', 'expired', 'archived');
+
+create table {schema}.schedule (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  key text collate "C" not null,
+  description text not null,
+  status text collate "C" not null,
+  enabled boolean generated always as (status = 'active' and deleted_at is null) stored,
+  timing json not null,
+  target json not null,
+  kind text collate "C",
+  template_id text collate "C",
+  tags text[],
+  next_run_at timestamptz,
+  due_at timestamptz,
+  last_run_at timestamptz,
+  run_count bigint not null,
+  missed_run_policy text not null,
+  overlap_policy text not null,
+  zone_data text collate "C" not null,
+  search text collate "C" not null,
+  created_by text,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  deleted_at timestamptz,
+  version bigint not null,
+  body json not null
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+
+create index schedule_created on {schema}.schedule (tenant, created_at, id);
+create index schedule_due on {schema}.schedule (due_at, id)
+  where status = 'active' and deleted_at is null and due_at is not null;
+create index schedule_next_run on {schema}.schedule (next_run_at) where enabled and next_run_at is not null;
+create unique index schedule_living_key on {schema}.schedule (tenant, key) where deleted_at is null;
+create index schedule_deleted_key on {schema}.schedule (tenant, key, created_at, id) where deleted_at is not null;
+create index schedule_zone on {schema}.schedule (zone_data, id)
+  where status = 'active' and deleted_at is null and zone_data <> '';
+
+create table {schema}.schedule_run (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  schedule_id text collate "C" not null,
+  scheduled_at timestamptz not null,
+  status text collate "C" not null,
+  trigger text not null,
+  reason text,
+  target_type text not null,
+  target_id text collate "C",
+  started_at timestamptz,
+  completed_at timestamptz,
+  error text,
+  created_at timestamptz not null,
+  version bigint not null,
+  body json not null
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+
+create index schedule_run_of_schedule on {schema}.schedule_run (schedule_id, scheduled_at, id);
+create index schedule_run_ended on {schema}.schedule_run (completed_at, id) where status <> 'running';
+
+create table {schema}.event (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  at timestamptz not null,
+  actor text not null,
+  action text not null,
+  subject_type text not null,
+  subject_id text collate "C" not null,
+  version bigint not null,
+  body json not null
+);
+
+create index event_at on {schema}.event (at, id);
+create index event_of_tenant on {schema}.event (tenant, at, id);
+create index event_of_subject on {schema}.event (tenant, subject_id, at, id);
+
+create table {schema}.template (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  version bigint not null,
+  body json not null
+);
+
+create table {schema}.step (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  version bigint not null,
+  body json not null
+);
+
+create table {schema}.tenant (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  version bigint not null,
+  body json not null
+);
+
+comment on schema {schema} is 'Rota: schedules and tasks. Look as you like; change through rota, or through {schema}.submit().';
+comment on table {schema}.task is 'One row per piece of work. pending -> running -> completed | failed | cancelled | expired -> archived.';
+comment on column {schema}.task.status is 'A pending task whose expires_at has passed reads as expired, marked or not.';
+comment on column {schema}.task.priority is '0 to 255; higher runs first.';
+comment on column {schema}.task.attempt is 'How often it was started.';
+comment on column {schema}.task.error is 'What went wrong last: type and message. The traceback is in body -> ''error''.';
+comment on column {schema}.task.available_at is 'Not before this time; later for delayed and for retried tasks.';
+comment on column {schema}.task.expires_at is 'If it has not started by then, it never will.';
+comment on column {schema}.task.lease_expires_at is 'While running: when the task is taken back unless its worker renews.';
+comment on column {schema}.task.worker_id is 'host:pid:… of the worker that has it, or had it last.';
+comment on column {schema}.task.schedule_id is 'The schedule that started it, if one did.';
+comment on column {schema}.task.version is 'Counts the writes of this row.';
+comment on column {schema}.task.body is 'The whole record: input, output, history, logs, progress, metadata, …';
+comment on table {schema}.schedule is 'When to run what. key is unique per tenant among those not deleted.';
+comment on column {schema}.schedule.timing is 'once, interval, cron or rrule, with its zone.';
+comment on column {schema}.schedule.target is 'What to run: a task, a workflow or a template, with its input.';
+comment on column {schema}.schedule.next_run_at is 'The next nominal time; null: no future runs.';
+comment on column {schema}.schedule.due_at is 'When it fires: next_run_at, and its jitter.';
+comment on column {schema}.schedule.search is 'What a search for a text looks through.';
+comment on table {schema}.schedule_run is 'The ledger: one row for every time a schedule was expected to run, and what became of it.';
+comment on column {schema}.schedule_run.scheduled_at is 'When it was supposed to run. A row for several missed times has the last of them in body.';
+comment on column {schema}.schedule_run.status is 'running until its target has ended; then completed, failed, skipped or cancelled.';
+comment on column {schema}.schedule_run.reason is 'Why it was skipped or failed: missed, overlap, limit, bad_target, expired.';
+comment on column {schema}.schedule_run.target_id is 'The task that was started.';
+comment on table {schema}.event is 'Who changed what, when, with before and after. Rows are only added.';
+comment on table {schema}.template is 'Stored task definitions.';
+comment on table {schema}.step is 'Checkpoints of workflows.';
+comment on table {schema}.tenant is 'Tenants with limits or a status of their own; others have the defaults.';
+
+-- Raised by a write that met another version than it expected: undoes the whole statement.
+create function {schema}.expect(found bigint, wanted bigint) returns void language plpgsql as $$
+begin
+  if found <> wanted then
+    raise exception 'rota: % of % rows were as expected', found, wanted using errcode = 'RT001';
+  end if;
+end $$;
+comment on function {schema}.expect is 'Used by rota: fails unless every row of a write was found in its expected version.';
+
+-- The door for any language. What it stores is what `queue.submit` would.
+
+create function {schema}.sha1(message bytea) returns bytea language plpgsql immutable strict as $$
+-- Version 5 UUIDs are made with it, and PostgreSQL has none of its own without an extension.
+declare
+  mask constant bigint := 4294967295;
+  h0 bigint := 1732584193; h1 bigint := 4023233417; h2 bigint := 2562383102; h3 bigint := 271733878; h4 bigint := 3285377520;
+  a bigint; b bigint; c bigint; d bigint; e bigint; f bigint; k bigint; t bigint;
+  w bigint[];
+  size constant integer := length(message);
+  padded bytea := message || '\x80'::bytea || decode(repeat('00', (119 - size % 64) % 64), 'hex') || int8send(size::bigint * 8);
+begin
+  for chunk in 0 .. length(padded) / 64 - 1 loop
+    w := array_fill(0::bigint, array[80]);
+    for i in 0 .. 15 loop
+      w[i + 1] := (get_byte(padded, chunk * 64 + i * 4)::bigint << 24) | (get_byte(padded, chunk * 64 + i * 4 + 1) << 16)
+        | (get_byte(padded, chunk * 64 + i * 4 + 2) << 8) | get_byte(padded, chunk * 64 + i * 4 + 3);
+    end loop;
+    for i in 17 .. 80 loop
+      t := w[i - 3] # w[i - 8] # w[i - 14] # w[i - 16];
+      w[i] := ((t << 1) | (t >> 31)) & mask;
+    end loop;
+    a := h0; b := h1; c := h2; d := h3; e := h4;
+    for i in 1 .. 80 loop
+      if i <= 20 then f := (b & c) | ((~b & mask) & d); k := 1518500249;
+      elsif i <= 40 then f := b # c # d; k := 1859775393;
+      elsif i <= 60 then f := (b & c) | (b & d) | (c & d); k := 2400959708;
+      else f := b # c # d; k := 3395469782;
+      end if;
+      t := ((((a << 5) | (a >> 27)) & mask) + f + e + k + w[i]) & mask;
+      e := d; d := c; c := ((b << 30) | (b >> 2)) & mask; b := a; a := t;
+    end loop;
+    h0 := (h0 + a) & mask; h1 := (h1 + b) & mask; h2 := (h2 + c) & mask; h3 := (h3 + d) & mask; h4 := (h4 + e) & mask;
+  end loop;
+  return substring(int8send(h0), 5) || substring(int8send(h1), 5) || substring(int8send(h2), 5)
+    || substring(int8send(h3), 5) || substring(int8send(h4), 5);
+end $$;
+comment on function {schema}.sha1 is 'Used by {schema}.submit.';
+
+create function {schema}.submission_id(tenant text, idempotency_key text) returns uuid language plpgsql volatile as $$
+-- With a key: derived from it, as `rota.domain.ids.derived_id` does. Without one: a version 7 UUID.
+declare
+  bytes bytea;
+begin
+  if idempotency_key is null then
+    bytes := substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint), 3)
+      || substring(uuid_send(gen_random_uuid()), 7);
+    bytes := set_byte(bytes, 6, (get_byte(bytes, 6) & 15) | 112);
+  else
+    bytes := substring({schema}.sha1(
+      decode('6f9f0a8632a75a0e9d3b6d1a3f0c9e11', 'hex')
+      || convert_to('key' || chr(31) || tenant || chr(31) || idempotency_key, 'UTF8')
+    ), 1, 16);
+    bytes := set_byte(bytes, 6, (get_byte(bytes, 6) & 15) | 80);
+  end if;
+  bytes := set_byte(bytes, 8, (get_byte(bytes, 8) & 63) | 128);
+  return encode(bytes, 'hex')::uuid;
+end $$;
+comment on function {schema}.submission_id is 'Used by {schema}.submit.';
+
+create function {schema}.iso(at timestamptz) returns text language sql immutable as $$
+  select to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+$$;
+comment on function {schema}.iso is 'Used by {schema}.submit.';
+
+create function {schema}.submit(
+  kind text,
+  input jsonb default null,
+  queue text default 'default',
+  priority integer default 128,
+  schedule_at timestamptz default null,
+  expires_at timestamptz default null,
+  max_retries integer default null,
+  timeout_seconds double precision default null,
+  idempotency_key text default null,
+  metadata jsonb default '{}',
+  tags text[] default '{}',
+  tenant text default 'default',
+  actor text default null
+) returns uuid language plpgsql volatile as $$
+#variable_conflict use_variable
+declare
+  name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$';
+  at constant timestamptz := clock_timestamp();
+  who constant text := coalesce(actor, 'sql:' || session_user);
+  owner json := (select t.body from {schema}.tenant t where t.id = tenant);
+  most bigint := coalesce((owner -> 'limits' ->> 'input_bytes')::bigint, 1048576);
+  task_id uuid;
+  known record;
+begin
+  if kind is null or kind !~ name then
+    raise exception 'kind: % is not a valid name', coalesce(quote_literal(kind), 'null') using errcode = '22023';
+  elsif queue is null or queue !~ name then
+    raise exception 'queue: % is not a valid name', coalesce(quote_literal(queue), 'null') using errcode = '22023';
+  elsif priority is null or priority not between 0 and 255 then
+    raise exception 'priority: % is not accepted; give a whole number from 0 to 255', priority using errcode = '22023';
+  elsif max_retries not between 0 and 1000000 then
+    raise exception 'max_retries: % is not accepted; give a whole number from 0 to 1000000', max_retries using errcode = '22023';
+  elsif not timeout_seconds between 0.001 and 3153600000 then
+    raise exception 'timeout_seconds: % is not accepted; give a number of seconds', timeout_seconds using errcode = '22023';
+  elsif length(idempotency_key) not between 1 and 255 then
+    raise exception 'idempotency_key: give a text of 1 to 255 characters' using errcode = '22023';
+  elsif jsonb_typeof(metadata) <> 'object' then
+    raise exception 'metadata: give a JSON object' using errcode = '22023';
+  elsif exists (select 1 from unnest(tags) tag where tag is null or tag !~ name) then
+    raise exception 'tags: one of them is not a valid name' using errcode = '22023';
+  elsif octet_length(input::text) > most then
+    raise exception 'input: % bytes are too many; the most is %', octet_length(input::text), most using errcode = '22023';
+  elsif owner ->> 'status' = 'suspended' then
+    raise exception 'tenant % is suspended', tenant using errcode = '22023';
+  end if;
+  task_id := {schema}.submission_id(tenant, idempotency_key);
+  insert into {schema}.task (
+    id, tenant, status, kind, queue, priority, attempt, tags, created_at, available_at, expires_at, cancel_requested, version, body
+  ) values (
+    task_id::text, tenant, 'pending', kind, queue, priority, 0, nullif(tags, '{}'), at, coalesce(schedule_at, at), expires_at,
+    false, 1,
+    json_build_object(
+      'record', 'task.1', 'id', task_id, 'tenant', tenant, 'version', 1, 'kind', kind, 'queue', queue, 'priority', priority,
+      'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(tags), '[]'::json),
+      'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(coalesce(schedule_at, at)),
+      'expires_at', {schema}.iso(expires_at), 'max_retries', max_retries, 'idempotency_key', idempotency_key,
+      'timeout', 'PT' || round(timeout_seconds::numeric, 6) || 'S',
+      'history', json_build_array(json_build_object(
+        'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
+        'detail', 'created' || coalesce(', expires_at: ' || {schema}.iso(expires_at), '')
+      ))
+    )
+  ) on conflict (id) do nothing;
+  if not found then
+    select t.kind, t.body -> 'input' as input into known from {schema}.task t where t.id = task_id::text;
+    if known.kind <> kind or coalesce(known.input::jsonb, 'null') <> coalesce(input, 'null') then
+      raise exception 'idempotency_key % was already used for a task with another kind or input', quote_literal(idempotency_key)
+        using errcode = '23505';
+    end if;
+  else
+    perform pg_notify('rota:{schema}', '');
+  end if;
+  return task_id;
+end $$;
+comment on function {schema}.submit is
+  'Submit a task inside the caller''s transaction: it exists if and only if that commits. Returns its id.';

@@ -1,0 +1,108 @@
+-- One table per record type. `body` is the record, as JSON; the other columns repeat what the indexes need.
+-- Times are microseconds since 1970, UTC. Indexes are partial where a state selects few rows, so that a task that
+-- is inserted, claimed and completed touches few of them.
+
+create table task (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  created_at integer not null,
+  schedule_id text,
+  kind text not null,
+  queue text not null,
+  priority integer not null,
+  status text not null,
+  available_at integer not null,
+  expires_at integer,
+  lease_expires_at integer,
+  worker_id text,
+  cancel_requested integer not null,
+  completed_at integer,
+  body text not null
+) strict;
+
+create index task_created on task (tenant, created_at, id);
+create index task_of_schedule on task (schedule_id, created_at, id) where schedule_id is not null;
+create index task_pending on task (queue, kind, priority desc, available_at, id) where status = 'pending';
+create index task_lease on task (lease_expires_at, id) where status = 'running';
+create index task_cancelling on task (worker_id, id) where status = 'running' and cancel_requested = 1;
+create index task_expiry on task (expires_at, id) where status = 'pending' and expires_at is not null;
+create index task_live on task (schedule_id, created_at, id)
+  where schedule_id is not null and status in ('pending', 'running');
+create index task_finished on task (completed_at, id) where status not in ('pending', 'running');
+create index task_unusual on task (tenant, status, created_at, id)
+  where status in ('failed', 'cancelled', 'expired', 'archived');
+
+create table schedule (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  created_at integer not null,
+  key text not null,
+  status text not null,
+  due_at integer,
+  deleted_at integer,
+  zone_data text not null,
+  kind text,
+  template_id text,
+  search text not null,
+  body text not null
+) strict;
+
+create index schedule_created on schedule (tenant, created_at, id);
+create index schedule_due on schedule (due_at, id)
+  where status = 'active' and deleted_at is null and due_at is not null;
+create unique index schedule_living_key on schedule (tenant, key) where deleted_at is null;
+create index schedule_deleted_key on schedule (tenant, key, created_at, id) where deleted_at is not null;
+
+create index schedule_zone on schedule (zone_data, id)
+  where status = 'active' and deleted_at is null and zone_data <> '';
+
+create table run (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  schedule_id text not null,
+  scheduled_at integer not null,
+  status text not null,
+  completed_at integer,
+  body text not null
+) strict;
+
+create index run_of_schedule on run (schedule_id, scheduled_at, id);
+create index run_ended on run (completed_at, id) where status <> 'running';
+
+create table event (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  at integer not null,
+  subject_id text not null,
+  body text not null
+) strict;
+
+create index event_at on event (at, id);
+create index event_of_tenant on event (tenant, at, id);
+create index event_of_subject on event (tenant, subject_id, at, id);
+
+create table template (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  body text not null
+) strict;
+
+create table step (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  body text not null
+) strict;
+
+create table tenant (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  body text not null
+) strict;

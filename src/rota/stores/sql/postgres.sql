@@ -1,0 +1,364 @@
+-- Every statement of the PostgreSQL store. `{…}` is filled in once, when a store is made: {schema} with where its tables
+-- are, {table}, {columns}, … from the columns in codec.py and postgres_columns.py, since the same statements serve every
+-- record type; {what} with what to select, since `find` and `count` differ in nothing else; {lock} with how. `:name` is a
+-- parameter. Each query ends with its order, and its filter repeats the predicate of the partial index that it means.
+
+-- ## The connection
+
+-- name: begin
+begin
+
+-- name: begin_read
+begin isolation level repeatable read, read only
+
+-- name: commit
+commit
+
+-- name: rollback
+rollback
+
+-- name: notify
+select pg_notify(:channel::text, :sender::text)
+
+-- name: listen
+listen "{channel}"
+
+-- name: notify_and_commit
+notify "{channel}", '{sender}'; commit
+
+-- name: clock
+select clock_timestamp()
+
+-- name: look
+select pg_current_snapshot()::text
+
+-- A statement of the simple protocol, which a transaction pooler passes on as it is: "SELECT 1" if something changed.
+-- name: look_again
+select 1 where pg_current_snapshot()::text <> '{seen}'
+
+-- ## Migrations
+
+-- name: migration_lock
+select pg_advisory_xact_lock(:key::bigint)
+
+-- name: migration_table_exists
+select to_regclass('{schema}.migration') is not null
+
+-- name: schema_exists
+select to_regnamespace('{schema}') is not null
+
+-- name: create_schema
+create schema {schema}
+
+-- name: create_migration_table
+create table {schema}.migration (
+  number integer primary key,
+  name text not null,
+  checksum text not null,
+  applied_at timestamptz not null default now()
+)
+
+-- name: applied_migrations
+select number, name, checksum from {schema}.migration order by number
+
+-- name: record_migration
+insert into {schema}.migration (number, name, checksum) values (:number::integer, :name::text, :checksum::text)
+
+-- ## Every record type (the parameters of a write are one array for each column: $1 ids, $2 versions, …, bodies)
+
+-- name: insert
+with new as (
+  insert into {schema}.{table} (id, version, {columns}, body)
+  select id, version, {given}, body from unnest({arrays}) as given (id, version, {columns}, body)
+  returning 1
+)
+select count(*) from new
+
+-- name: replace
+with new as (
+  update {schema}.{table} as stored set version = given.version, {changes}, body = given.body
+  from unnest({arrays}) as given (id, version, {columns}, body)
+  where stored.id = given.id and stored.version = given.version - 1 and {unchanged}
+  returning 1
+)
+select count(*) from new
+
+-- name: delete
+with gone as (
+  delete from {schema}.{table} as stored
+  using unnest({identity_arrays}) as given (id, version, {identity})
+  where stored.id = given.id and stored.version = given.version and {unchanged}
+  returning 1
+)
+select count(*) from gone
+
+-- The three with everything that makes them a commit of their own: undone unless every row was found, and announced.
+
+-- name: insert_alone
+with new as (
+  insert into {schema}.{table} (id, version, {columns}, body)
+  select id, version, {given}, body from unnest({arrays}) as given (id, version, {columns}, body)
+  returning 1
+)
+select {announced}
+
+-- name: replace_alone
+with new as (
+  update {schema}.{table} as stored set version = given.version, {changes}, body = given.body
+  from unnest({arrays}) as given (id, version, {columns}, body)
+  where stored.id = given.id and stored.version = given.version - 1 and {unchanged}
+  returning 1
+), checked as (
+  select {schema}.expect(count(*), cardinality($1)) from new
+)
+select {announced} from checked
+
+-- name: get
+select body from {schema}.{table} where id = :id::text
+
+-- name: get_many
+select body from {schema}.{table} where id = any(:ids::text[])
+
+-- name: all
+select body from {schema}.{table} order by id
+
+-- ## Tasks
+
+-- Pending tasks lie in lanes: one for each (queue, kind, priority), sorted by time. Lanes are found by seeking from one
+-- to the next, so neither a million delayed tasks nor a million of another kind are ever walked. `share` is how many of
+-- the best :limit lie in which lane; so many are then taken, and locked, from each.
+
+-- name: part lanes
+lane (queue, kind, priority) as (
+  (
+    select first.queue, first.kind, first.priority
+    from unnest(coalesce(:queues::text[], array[''])) as wanted (queue)
+    cross join lateral (
+      select queue, kind, priority from {schema}.task
+      where status = 'pending' and (queue, kind) >= (wanted.queue, '')
+        and (:queues::text[] is null or queue = wanted.queue)
+      order by queue, kind, priority desc limit 1
+    ) as first
+  )
+  union
+  select next.queue, next.kind, next.priority
+  from lane
+  cross join lateral (
+    (
+      select queue, kind, priority from {schema}.task
+      where status = 'pending' and queue = lane.queue and kind = lane.kind and priority < lane.priority
+      order by priority desc limit 1
+    )
+    union all
+    (
+      select queue, kind, priority from {schema}.task
+      where status = 'pending' and (queue, kind) > (lane.queue, lane.kind)
+        and (:queues::text[] is null or queue = lane.queue)
+      order by queue, kind, priority desc limit 1
+    )
+    limit 1
+  ) as next
+),
+open_lane as (
+  select * from lane where :kinds::text[] is null or kind = any(:kinds::text[])
+)
+
+-- name: part ready
+task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind and task.priority = lane.priority
+  and task.available_at <= :at::timestamptz
+  and (task.expires_at is null or task.expires_at > :at::timestamptz)
+  and (:tenant::text is null or task.tenant = :tenant::text)
+
+-- name: part upcoming
+task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind and task.priority = lane.priority
+  and task.available_at > :after::timestamptz
+  and (task.expires_at is null or task.expires_at > :after::timestamptz)
+  and (:tenant::text is null or task.tenant = :tenant::text)
+
+-- name: ready_tasks
+with recursive {lanes},
+best as (
+  select lane.*
+  from open_lane as lane
+  cross join lateral (
+    select task.available_at, task.id from {schema}.task where {ready}
+    order by task.available_at, task.id limit :limit::bigint
+  ) as candidate
+  order by lane.priority desc, candidate.available_at, candidate.id limit :limit::bigint
+),
+share as (
+  select queue, kind, priority, count(*) as most from best group by queue, kind, priority
+)
+select {what}
+from share as lane
+cross join lateral (
+  select task.available_at, task.id, task.body from {schema}.task where {ready}
+  order by task.available_at, task.id limit lane.most {lock}
+) as found
+order by lane.priority desc, found.available_at, found.id
+
+-- name: upcoming_tasks
+with recursive {lanes}
+select {what}
+from open_lane as lane
+cross join lateral (
+  select task.available_at, task.id, task.body from {schema}.task where {upcoming}
+  order by task.available_at, task.id limit :limit::bigint
+) as found
+order by found.available_at, found.id limit :limit::bigint
+
+-- name: lost_leases
+select {what} from {schema}.task
+where status = 'running' and lease_expires_at <= :at::timestamptz
+order by lease_expires_at, id limit :limit::bigint {lock}
+
+-- name: past_expiry
+select {what} from {schema}.task
+where status = 'pending' and expires_at is not null and expires_at <= :at::timestamptz
+order by expires_at, id limit :limit::bigint {lock}
+
+-- name: cancelling
+select {what} from {schema}.task
+where status = 'running' and cancel_requested and worker_id = :worker_id::text
+order by id limit :limit::bigint {lock}
+
+-- name: live_tasks
+select {what} from {schema}.task
+where schedule_id = any(:schedule_ids::text[]) and schedule_id is not null and status in ('pending', 'running')
+order by schedule_id, created_at, id limit :limit::bigint {lock}
+
+-- name: finished_tasks
+select {what} from {schema}.task
+where status not in ('pending', 'running') and completed_at < :before::timestamptz
+order by completed_at, id limit :limit::bigint {lock}
+
+-- The listing of tasks: the same filters over whichever index selects best. What is few is gathered first, then sorted.
+
+-- name: task_list
+select {what} from {schema}.task
+where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and {task_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- name: task_list_of_schedule
+select {what} from {schema}.task
+where schedule_id is not null and schedule_id = :schedule_id::text
+  and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and tenant = :tenant::text and {task_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- name: task_list_unusual
+select {what} from {schema}.task
+where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = :status::text
+  and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and {task_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- name: task_list_running
+with task as materialized (select * from {schema}.task where status = 'running')
+select {what} from task
+where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and {task_filter}
+order by created_at desc, id desc limit :limit::bigint
+
+-- name: task_list_pending
+with task as materialized (select * from {schema}.task where status = 'pending')
+select {what} from task
+where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and {task_filter}
+order by created_at desc, id desc limit :limit::bigint
+
+-- name: task_list_expired
+with task as materialized (
+  (
+    select * from {schema}.task
+    where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = 'expired'
+      and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+      and {task_filter}
+    order by created_at desc, id desc limit :limit::bigint
+  )
+  union all
+  (
+    select * from {schema}.task
+    where status = 'pending' and expires_at is not null and expires_at <= :at::timestamptz
+  )
+)
+select {what} from task
+where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and {task_filter}
+order by created_at desc, id desc limit :limit::bigint
+
+-- name: pending_at_most
+select count(*) from (select 1 from {schema}.task where status = 'pending' limit :limit::bigint) as some
+
+-- name: part task_filter
+(:status::text is null or :status::text = case when status = 'pending' and expires_at <= :at::timestamptz then 'expired' else status end)
+  and (:kind::text is null or kind = :kind::text)
+  and (:queue::text is null or queue = :queue::text)
+  and (:schedule_id::text is null or schedule_id = :schedule_id::text)
+  and (:tag::text is null or :tag::text = any(tags))
+
+-- ## Schedules
+
+-- name: due_schedules
+select {what} from {schema}.schedule
+where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at::timestamptz
+order by due_at, id limit :limit::bigint {lock}
+
+-- name: outdated_zones
+select {what} from {schema}.schedule
+where status = 'active' and deleted_at is null and zone_data <> '' and zone_data <> :zone_data::text
+order by id limit :limit::bigint {lock}
+
+-- name: schedule_by_key
+select {what} from {schema}.schedule
+where deleted_at is null and tenant = :tenant::text and key = :key::text
+limit :limit::bigint {lock}
+
+-- name: schedule_by_key_deleted
+select {what} from {schema}.schedule
+where deleted_at is not null and tenant = :tenant::text and key = :key::text
+order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- name: schedule_list
+select {what} from {schema}.schedule
+where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and (:deleted::boolean or deleted_at is null)
+  and (:status::text is null or status = :status::text)
+  and (:kind::text is null or kind = :kind::text)
+  and (:template_id::text is null or template_id = :template_id::text)
+  and (:tag::text is null or :tag::text = any(tags))
+  and (:text::text is null or strpos(search, :text::text) > 0)
+order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- ## Runs
+
+-- name: run_list
+select {what} from {schema}.schedule_run
+where schedule_id = :schedule_id::text and scheduled_at >= :since::timestamptz
+  and (scheduled_at, id) < (:after_at::timestamptz, :after_id::text)
+  and scheduled_at <= :until::timestamptz
+  and (:status::text is null or status = :status::text)
+order by scheduled_at desc, id desc limit :limit::bigint {lock}
+
+-- name: old_runs
+select {what} from {schema}.schedule_run
+where status <> 'running' and completed_at < :before::timestamptz
+order by completed_at, id limit :limit::bigint {lock}
+
+-- ## Events
+
+-- name: event_list
+select {what} from {schema}.event
+where tenant = :tenant::text and (at, id) > (:after_at::timestamptz, :after_id::text)
+order by at, id limit :limit::bigint {lock}
+
+-- name: event_list_of_subject
+select {what} from {schema}.event
+where tenant = :tenant::text and subject_id = :subject_id::text and (at, id) > (:after_at::timestamptz, :after_id::text)
+order by at, id limit :limit::bigint {lock}
+
+-- name: old_events
+select {what} from {schema}.event
+where at < :before::timestamptz
+order by at, id limit :limit::bigint {lock}

@@ -1,0 +1,261 @@
+-- Every statement of the SQLite store. `{…}` is filled in once, when the file is loaded: {table}, {columns}, {values}
+-- and {changes} from the columns in codec.py, since the same seven statements serve every record type; {what} with what
+-- to select, since `find` and `count` differ in nothing else. Each query names its index and ends with its order.
+
+-- ## The file
+
+-- name: settings
+pragma journal_mode = wal;
+pragma synchronous = {synchronous};
+pragma temp_store = memory;
+pragma cache_size = -65536;
+pragma wal_autocheckpoint = 2000;
+pragma journal_size_limit = 67108864;
+
+-- name: reader_settings
+pragma query_only = 1;
+pragma cache_size = -65536;
+pragma temp_store = memory;
+
+-- name: journal_mode
+pragma journal_mode
+
+-- name: begin_write
+begin immediate
+
+-- name: begin_read
+begin
+
+-- name: commit
+commit
+
+-- name: rollback
+rollback
+
+-- name: savepoint
+savepoint work
+
+-- name: rollback_work
+rollback to work
+
+-- name: release_work
+release work
+
+-- name: data_version
+pragma data_version
+
+-- name: migration_table_exists
+select count(*) from sqlite_schema where type = 'table' and name = 'rota_migration'
+
+-- name: create_migration_table
+create table if not exists rota_migration (
+  number integer primary key not null,
+  name text not null,
+  checksum text not null,
+  applied_at text not null
+) strict
+
+-- name: applied_migrations
+select number, name, checksum from rota_migration order by number
+
+-- name: record_migration
+insert into rota_migration (number, name, checksum, applied_at) values (?, ?, ?, ?)
+
+-- ## Every record type (the parameters of insert and replace are one row: ?1 id, ?2 version, columns, body)
+
+-- name: insert
+insert into {table} (id, version, {columns}, body) values ({values})
+
+-- name: replace
+update {table} set version = ?2, {changes} where id = ?1 and version = ?2 - 1 and {unchanged}
+
+-- name: delete
+delete from {table} where id = ?1 and version = ?2 and {unchanged}
+
+-- name: get
+select body from {table} where id = ?
+
+-- name: get_many
+select body from {table} where id in (select value from json_each(?))
+
+-- name: all
+select body from {table} order by id
+
+-- ## Tasks
+
+-- Pending tasks lie in lanes: one for each (queue, kind, priority), sorted by time. Lanes are found by seeking from
+-- one to the next, so neither a million delayed tasks nor a million of another priority are ever walked.
+
+-- name: next_lane
+select queue, kind, priority from task indexed by task_pending
+where status = 'pending' and (queue, kind) >= (:queue, :kind)
+order by queue, kind, priority desc limit 1
+
+-- name: next_lane_in_queue
+select queue, kind, priority from task indexed by task_pending
+where status = 'pending' and queue = :queue and kind >= :kind
+order by kind, priority desc limit 1
+
+-- name: next_priority
+select priority from task indexed by task_pending
+where status = 'pending' and queue = :queue and kind = :kind and priority < :priority
+order by priority desc limit 1
+
+-- name: ready_tasks
+select {what} from task indexed by task_pending
+where status = 'pending' and queue = :queue and kind = :kind and priority = :priority and available_at <= :at
+  and (expires_at is null or expires_at > :at)
+  and (:tenant is null or tenant = :tenant)
+order by available_at, id limit :limit
+
+-- name: upcoming_tasks
+select {what} from task indexed by task_pending
+where status = 'pending' and queue = :queue and kind = :kind and priority = :priority and available_at > :after
+  and (expires_at is null or expires_at > :after)
+  and (:tenant is null or tenant = :tenant)
+order by available_at, id limit :limit
+
+-- name: lost_leases
+select {what} from task indexed by task_lease
+where status = 'running' and lease_expires_at <= :at
+order by lease_expires_at, id limit :limit
+
+-- name: past_expiry
+select {what} from task indexed by task_expiry
+where status = 'pending' and expires_at is not null and expires_at <= :at
+order by expires_at, id limit :limit
+
+-- name: cancelling
+select {what} from task indexed by task_cancelling
+where status = 'running' and cancel_requested = 1 and worker_id = :worker_id
+order by id limit :limit
+
+-- name: live_tasks
+select {what} from task indexed by task_live
+where schedule_id in (select value from json_each(:schedule_ids))
+  and schedule_id is not null and status in ('pending', 'running')
+order by schedule_id, created_at, id limit :limit
+
+-- name: finished_tasks
+select {what} from task indexed by task_finished
+where status not in ('pending', 'running') and completed_at < :before
+order by completed_at, id limit :limit
+
+-- The listing of tasks: the same filters over whichever index selects best.
+
+-- name: task_list
+select {what} from task indexed by task_created
+where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+  and {task_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: task_list_of_schedule
+select {what} from task indexed by task_of_schedule
+where schedule_id is not null and schedule_id = :schedule_id and (created_at, id) < (:after_at, :after_id)
+  and tenant = :tenant and {task_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: task_list_unusual
+select {what} from task indexed by task_unusual
+where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant and status = :status
+  and (created_at, id) < (:after_at, :after_id)
+  and {task_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: task_list_running
+select {what} from task indexed by task_lease
+where status = 'running' and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+  and {task_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: task_list_pending
+select {what} from task indexed by task_pending
+where status = 'pending' and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+  and {task_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: task_list_past_expiry
+select {what} from task indexed by task_expiry
+where status = 'pending' and expires_at is not null and expires_at <= :at
+  and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+  and {task_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: pending_at_most
+select count(*) from (select 1 from task indexed by task_pending where status = 'pending' limit ?)
+
+-- name: part task_filter
+(:status is null or :status = case when status = 'pending' and expires_at <= :at then 'expired' else status end)
+  and (:kind is null or kind = :kind)
+  and (:queue is null or queue = :queue)
+  and (:schedule_id is null or schedule_id = :schedule_id)
+  and (:tag is null or exists (select 1 from json_each(body, '$.tags') where value = :tag))
+
+-- ## Schedules
+
+-- name: due_schedules
+select {what} from schedule indexed by schedule_due
+where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at
+order by due_at, id limit :limit
+
+-- name: outdated_zones_before
+select {what} from schedule indexed by schedule_zone
+where status = 'active' and deleted_at is null and zone_data <> '' and zone_data < :zone_data
+order by id limit :limit
+
+-- name: outdated_zones_after
+select {what} from schedule indexed by schedule_zone
+where status = 'active' and deleted_at is null and zone_data <> '' and zone_data > :zone_data
+order by id limit :limit
+
+-- name: schedule_by_key
+select {what} from schedule indexed by schedule_living_key
+where deleted_at is null and tenant = :tenant and key = :key
+limit :limit
+
+-- name: schedule_by_key_deleted
+select {what} from schedule indexed by schedule_deleted_key
+where deleted_at is not null and tenant = :tenant and key = :key
+order by created_at desc, id desc limit :limit
+
+-- name: schedule_list
+select {what} from schedule indexed by schedule_created
+where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+  and (:deleted or deleted_at is null)
+  and (:status is null or status = :status)
+  and (:kind is null or kind = :kind)
+  and (:template_id is null or template_id = :template_id)
+  and (:tag is null or exists (select 1 from json_each(body, '$.target.tags') where value = :tag))
+  and (:text is null or instr(search, :text) > 0)
+order by created_at desc, id desc limit :limit
+
+-- ## Runs
+
+-- name: run_list
+select {what} from run indexed by run_of_schedule
+where schedule_id = :schedule_id and scheduled_at >= :since and (scheduled_at, id) < (:after_at, :after_id)
+  and scheduled_at <= :until
+  and (:status is null or status = :status)
+order by scheduled_at desc, id desc limit :limit
+
+-- name: old_runs
+select {what} from run indexed by run_ended
+where status <> 'running' and completed_at < :before
+order by completed_at, id limit :limit
+
+-- ## Events
+
+-- name: event_list
+select {what} from event indexed by event_of_tenant
+where tenant = :tenant and (at, id) > (:after_at, :after_id)
+order by at, id limit :limit
+
+-- name: event_list_of_subject
+select {what} from event indexed by event_of_subject
+where tenant = :tenant and subject_id = :subject_id and (at, id) > (:after_at, :after_id)
+order by at, id limit :limit
+
+-- name: old_events
+select {what} from event indexed by event_at
+where at < :before
+order by at, id limit :limit

@@ -1,0 +1,204 @@
+"""A SQLite file: opening it, its settings, its failures in words, and seeing that someone else changed it.
+
+Failures are told in one sentence that names the file and what to do: `Unavailable` where trying again may
+help, `Corrupt` where the file is not what it should be.
+
+`Header` reads the first 48 bytes of the WAL index (https://sqlite.org/walformat.html#the_wal_index_header),
+which SQLite keeps in shared memory and changes with every commit of any process. It asks SQLite itself for
+the address (the documented `xShmMap` of the file's methods). Opening the `-shm` file by hand would work,
+too, until it is closed: closing *any* descriptor of a file drops all POSIX locks that the process has on
+it, SQLite's included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import TypeVar
+
+import apsw
+
+from ..domain.errors import Corrupt, StoreError, Unavailable
+from .statements import load
+
+__all__ = ["DataVersion", "FileThread", "Header", "SqliteFile"]
+
+T = TypeVar("T")
+
+_SQL = load("sqlite")
+_RETRY = timedelta(milliseconds=10)
+_PAUSE = timedelta(milliseconds=1)
+
+
+class SqliteFile:
+    """Which file, and how long to wait for others that write to it."""
+
+    def __init__(self, path: Path, busy_timeout: timedelta) -> None:
+        self.path = path
+        self.busy_timeout = busy_timeout
+        self._never = Event()
+
+    def connect(self, settings: str) -> apsw.Connection:
+        if not self.path.parent.is_dir():
+            raise Unavailable(f"the folder of {self.path} does not exist: create {self.path.parent} first")
+        db = apsw.Connection(str(self.path), statementcachesize=200)
+        try:
+            db.execute(settings).fetchall()
+        except BaseException:
+            db.close()
+            raise
+        db.set_busy_handler(self._wait_for_the_lock)
+        return db
+
+    def _wait_for_the_lock(self, tries: int) -> bool:
+        """Ask again soon: SQLite's own handler waits ever longer, and loses against whoever comes later."""
+        if tries * _PAUSE >= self.busy_timeout:
+            return False
+        self._never.wait(_PAUSE.total_seconds())
+        return True
+
+    @contextmanager
+    def told_in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise self.in_words(error) from error
+
+    def in_words(self, error: apsw.Error) -> StoreError:
+        """What went wrong with the file, and what to do."""
+        path = self.path
+        if isinstance(error, apsw.BusyError | apsw.LockedError):
+            waited = f"{self.busy_timeout.total_seconds():g} s"
+            return Unavailable(
+                f"{path} was locked by another process for {waited}: close what holds it, or allow a longer"
+                " busy_timeout"
+            )
+        if isinstance(error, apsw.NotADBError):
+            return Corrupt(f"{path} is not a SQLite database: choose another file, or move this one away")
+        if isinstance(error, apsw.CorruptError):
+            return Corrupt(f"{path} is damaged ({error}): restore it from a copy")
+        if isinstance(error, apsw.FullError):
+            return Unavailable(f"there is no space left to write {path}: free some, then try again")
+        if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
+            return Unavailable(
+                f"{path} cannot be written: the file and its folder must be writable for this user"
+            )
+        return Unavailable(f"reading or writing {path} failed ({error}): check its disk, then try again")
+
+
+class FileThread:
+    """A connection, and the one thread that uses it."""
+
+    def __init__(self, file: SqliteFile, name: str) -> None:
+        self.file = file
+        self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"rota-sqlite-{name}")
+        self._db: apsw.Connection | None = None
+
+    @property
+    def db(self) -> apsw.Connection:
+        assert self._db is not None, "the connection was opened"
+        return self._db
+
+    async def open(self, settings: str) -> None:
+        """Going into WAL mode does not wait for others by itself: try until it works or the time is over."""
+        loop = asyncio.get_running_loop()
+        tries = int(self.file.busy_timeout / _RETRY)
+        with self.file.told_in_words():
+            while self._db is None:
+                try:
+                    self._db = await loop.run_in_executor(self.executor, self.file.connect, settings)
+                except apsw.BusyError:
+                    if tries <= 0:
+                        raise
+                    tries -= 1
+                    await asyncio.sleep(_RETRY.total_seconds())
+
+    async def run(self, function: Callable[[apsw.Connection], T]) -> T:
+        """Call a function with the connection, in the thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, self._call, function)
+
+    def _call(self, function: Callable[[apsw.Connection], T]) -> T:
+        with self.file.told_in_words():
+            return function(self.db)
+
+    async def close(self) -> None:
+        if self._db is not None:
+            await self.run(apsw.Connection.close)
+            self._db = None
+        self.executor.shutdown()
+
+
+class _Methods(ctypes.Structure):
+    """`sqlite3_io_methods`, up to `xShmMap` (version 2)."""
+
+    _fields_ = [  # ctypes reads it, nobody changes it
+        ("version", ctypes.c_int),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ["close", "read", "write", "truncate", "sync", "size", "lock", "unlock"]
+        ),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ["check_reserved", "control", "sector_size", "characteristics"]
+        ),
+        (
+            "shm_map",
+            ctypes.CFUNCTYPE(
+                ctypes.c_int,
+                ctypes.c_void_p,
+                ctypes.c_int,
+                ctypes.c_int,
+                ctypes.c_int,
+                ctypes.POINTER(ctypes.c_void_p),
+            ),
+        ),
+    ]
+
+
+class Header:
+    """The header of the WAL index of an open connection: different after every commit."""
+
+    SIZE = 48
+    _REGION = 32768
+
+    def __init__(self, db: apsw.Connection) -> None:
+        """Raises OSError if there is no such header here: the file is not in WAL mode, or on a strange
+        system."""
+        file = ctypes.c_void_p()
+        db.file_control("main", apsw.SQLITE_FCNTL_FILE_POINTER, ctypes.addressof(file))
+        if not file.value:
+            raise OSError("the connection has no file")
+        methods = ctypes.cast(file, ctypes.POINTER(ctypes.POINTER(_Methods))).contents.contents
+        region = ctypes.c_void_p()
+        if methods.version < 2 or not methods.shm_map:
+            raise OSError("the file system layer has no shared memory")
+        if (
+            methods.shm_map(file, 0, self._REGION, 0, ctypes.byref(region)) != apsw.SQLITE_OK
+            or not region.value
+        ):
+            raise OSError("the WAL index is not mapped")
+        self._address = region.value
+
+    def read(self) -> bytes:
+        """Only while the connection is open."""
+        return ctypes.string_at(self._address, self.SIZE)
+
+
+class DataVersion:
+    """The same by a statement, for where there is no header: needs a connection of its own."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._db = file.connect(_SQL["reader_settings"])
+
+    def read(self) -> int:
+        version: int = self._db.execute(_SQL["data_version"]).get
+        return version
+
+    def close(self) -> None:
+        self._db.close()

@@ -1,0 +1,50 @@
+"""The schema of a SQLite file: which migrations it has, and applying the others under the write lock."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import apsw
+
+from ..domain.errors import Unavailable
+from .migrate import Applied, Migration, migrations, pending
+from .statements import load
+
+__all__ = ["check", "migrate"]
+
+_SQL = load("sqlite")
+
+
+def migrate(db: apsw.Connection, store: str, now: datetime) -> list[str]:
+    """Apply what is missing, all or nothing; the names of what was applied now."""
+    if not _missing(db, store):
+        return []
+    db.execute(_SQL["begin_write"])
+    try:
+        missing = _missing(db, store)
+        db.execute(_SQL["create_migration_table"])
+        for step in missing:
+            db.execute(step.sql)
+            db.execute(_SQL["record_migration"], (step.number, step.name, step.checksum, now.isoformat()))
+        db.execute(_SQL["commit"])
+    finally:
+        if db.in_transaction:
+            db.execute(_SQL["rollback"])
+    return [step.name for step in missing]
+
+
+def check(db: apsw.Connection, store: str) -> None:
+    """The schema is the one that this version knows."""
+    if missing := _missing(db, store):
+        names = ", ".join(step.name for step in missing)
+        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`")
+
+
+def _missing(db: apsw.Connection, store: str) -> list[Migration]:
+    return pending(store, migrations("sqlite"), _applied(db))
+
+
+def _applied(db: apsw.Connection) -> list[Applied]:
+    if not db.execute(_SQL["migration_table_exists"]).get:
+        return []
+    return [Applied(*row) for row in db.execute(_SQL["applied_migrations"])]

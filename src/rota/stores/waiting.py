@@ -1,0 +1,120 @@
+"""Waiting for a change: what `Store.wait` shares between stores.
+
+Changes made through this store are counted (`changed`); changes made by others are seen by `look`, a value
+that is different after each, asked every `interval` and only while someone waits. Timers are the event
+loop's, so virtual time works; whether `until` has come is decided by the injected clock, again and again,
+so a clock that jumps is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from .base import Clock
+
+__all__ = ["Waiters"]
+
+_LONGEST = timedelta(seconds=60)
+"""The clock is asked at least this often: a timer does not run while a laptop sleeps."""
+
+Point = tuple[int, object]
+"""A point in the store's life: equal points, nothing changed in between."""
+
+
+def _nothing() -> object:
+    return None
+
+
+_QUIET_LOOKS = 50
+_QUIET_FACTOR = 2.5
+"""After so many looks without a change they become this much rarer: waking up is what idling costs."""
+
+
+class Waiters:
+    """Everyone who waits on one store, on one event loop."""
+
+    def __init__(
+        self, clock: Clock, look: Callable[[], object] = _nothing, interval: timedelta | None = None
+    ) -> None:
+        self._clock = clock
+        self._look = look
+        self._interval = interval
+        self._changes = 0
+        self._seen: object = None
+        self._quiet_looks = 0
+        self._asleep: set[asyncio.Future[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def _now(self) -> Point:
+        return (self._changes, self._look())
+
+    def changed(self) -> None:
+        """Something was committed here: everyone wakes."""
+        self._changes += 1
+        self._quiet_looks = 0
+        self._wake()
+
+    def close(self) -> None:
+        """Everyone wakes, and nobody falls asleep again."""
+        self._closed = True
+        self._wake()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def wait(self, until: datetime | None) -> None:
+        since = self._now()
+        await asyncio.sleep(0)
+        while not self._closed and self._now() == since:
+            left = None if until is None else until - self._clock.now()
+            if left is not None and left <= timedelta(0):
+                return
+            await self._nap(left, since)
+
+    async def _nap(self, left: timedelta | None, since: Point) -> None:
+        """Until woken, or for the time that is left; None: for ever, without a timer."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        timer = left and loop.call_later(min(left, _LONGEST).total_seconds(), _finish, future)
+        self._asleep.add(future)
+        self._start_looking(loop, since)
+        try:
+            await future
+        finally:
+            if timer:
+                timer.cancel()
+            self._asleep.discard(future)
+
+    def _start_looking(self, loop: asyncio.AbstractEventLoop, since: Point) -> None:
+        if self._timer is None:
+            self._seen = since[1]
+            self._look_later(loop)
+
+    def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._interval is not None:
+            factor = 1 if self._quiet_looks < _QUIET_LOOKS else _QUIET_FACTOR
+            self._timer = loop.call_later((self._interval * factor).total_seconds(), self._poll, loop)
+
+    def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if not self._asleep:
+            return
+        now = self._look()
+        if now == self._seen:
+            self._quiet_looks += 1
+        else:
+            self._seen, self._quiet_looks = now, 0
+            self._wake()
+        self._look_later(loop)
+
+    def _wake(self) -> None:
+        for future in self._asleep:
+            _finish(future)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

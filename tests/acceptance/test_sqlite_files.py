@@ -1,0 +1,421 @@
+"""SQLite files as they are in life: locked, read-only, full, damaged, shared, and processes that are
+killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from records import task
+from rota.domain.errors import Corrupt, Invalid, RotaError, Unavailable
+from rota.domain.model import Task
+from rota.stores import sqlite_file
+from rota.stores.base import ReadyTasks, Tx
+from rota.stores.sqlite import SqliteStore
+from stores import TestClock, find, get, put
+
+CHILD = """
+import asyncio, os, resource, sys
+from datetime import UTC, datetime
+sys.path.insert(0, {tests!r})
+from records import task
+from stores import put
+from rota.domain.errors import StoreError
+from rota.stores.migrate import migrations
+from rota.stores.sqlite import SqliteStore
+
+class Clock:
+    def now(self):
+        return datetime.now(UTC)
+
+async def main():
+    store = SqliteStore(sys.argv[1], Clock())
+{body}
+
+try:
+    asyncio.run(main())
+except StoreError as error:
+    print(type(error).__name__, error, sep=": ", flush=True)
+"""
+
+WRITE_FOREVER = """
+    await store.open()
+    async def client(name):
+        n = 0
+        while True:
+            await put(store, task(f"{name}-{n}", input="x" * 300))
+            print(f"{name}-{n}", flush=True)
+            n += 1
+    await asyncio.gather(*(client(f"c{i}") for i in range(8)))
+"""
+
+WRITE_WHEN_TOLD = """
+    await store.open()
+    for line in sys.stdin:
+        await put(store, task(line.strip()))
+        print("done", flush=True)
+    await store.close()
+"""
+
+WRITE_AS_NOBODY = """
+    migrations("sqlite")
+    if os.getuid() == 0:  # who may write anything
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    await store.open()
+    await put(store, task("new"))
+    await store.close()
+    print("fine")
+"""
+
+OUTGROW_THE_LIMIT = """
+    await store.open()
+    await put(store, task("small"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+    try:
+        await put(store, task("large", input="x" * 400_000))
+    except StoreError as error:
+        print(type(error).__name__, error, sep=": ")
+    await put(store, task("after"))
+    print(sorted(each.id for each in (await store.snapshot())["task"]))
+    await store.close()
+"""
+
+
+def child(body: str, path: Path) -> subprocess.Popen[str]:
+    code = CHILD.format(tests=str(Path(__file__).parent.parent), body=body)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", code, str(path)], text=True, **pipes)
+
+
+def run_child(body: str, path: Path) -> str:
+    process = child(body, path)
+    out, error = process.communicate(timeout=60)
+    assert error == ""
+    return out.strip()
+
+
+def contents(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def protect(path: Path, mode: int) -> None:
+    path.chmod(mode)
+
+
+async def open_and_read(store: SqliteStore) -> None:
+    await store.open()
+    await store.snapshot()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rota.db"
+
+
+@pytest.fixture
+def store(path: Path, runner: asyncio.Runner) -> Iterator[SqliteStore]:
+    store = SqliteStore(path, TestClock(runner.get_loop()), busy_timeout=timedelta(milliseconds=50))
+    runner.run(store.open())
+    yield store
+    runner.run(store.close())
+    assert not apsw.connections()
+
+
+@pytest.fixture
+def other(path: Path, store: SqliteStore) -> Iterator[apsw.Connection]:
+    """Someone else who uses the file."""
+    db = apsw.Connection(str(path))
+    yield db
+    db.close()
+
+
+async def test_a_locked_file_is_unavailable_and_then_works_again(
+    store: SqliteStore, other: apsw.Connection
+) -> None:
+    other.execute("begin immediate")
+    with pytest.raises(
+        Unavailable, match=r"rota.db was locked by another process for 0.05 s: close what holds it"
+    ):
+        await put(store, task("a"))
+    assert await get(store, Task, "a") is None
+    other.execute("rollback")
+    await put(store, task("a"))
+    assert await get(store, Task, "a") is not None
+
+
+async def test_it_is_durable_by_default(store: SqliteStore) -> None:
+    """Every commit is synced to the disk (2 is FULL) before it is acknowledged."""
+    for pragma, value in (("synchronous", 2), ("journal_mode", "wal")):
+        assert (
+            await store._use()._writer.run(lambda db, name=pragma: db.execute(f"pragma {name}").get) == value
+        )
+
+
+async def test_readers_do_not_wait_for_a_writer(store: SqliteStore, other: apsw.Connection) -> None:
+    await put(store, task("a"))
+    other.execute("begin immediate")
+    assert len(await find(store, ReadyTasks(at=await store.now()))) == 1
+    other.execute("rollback")
+
+
+async def test_a_read_sees_one_moment_and_holds_up_no_writer(store: SqliteStore) -> None:
+    started, written = threading.Event(), threading.Event()
+
+    async def work(tx: Tx) -> list[int]:
+        before = await tx.count(ReadyTasks(at=tx.now))
+        started.set()
+        assert written.wait(10)
+        return [before, await tx.count(ReadyTasks(at=tx.now))]
+
+    reading = asyncio.create_task(store.read(work))
+    assert await asyncio.to_thread(started.wait, 10)
+    await put(store, task("a"))
+    written.set()
+    assert await reading == [0, 0]
+
+
+async def test_a_commit_here_ends_a_wait_without_looking(path: Path) -> None:
+    clock = TestClock(asyncio.get_running_loop())
+    store = SqliteStore(path, clock, poll_interval=timedelta(hours=1))
+    await store.open()
+    waiting = asyncio.create_task(store.wait(None))
+    await asyncio.sleep(0)
+    await put(store, task())
+    await waiting
+    await store.close()
+
+
+async def test_a_work_waits_its_turn(store: SqliteStore, other: apsw.Connection) -> None:
+    patient = SqliteStore(store._file.path, store._clock)
+    await patient.open()
+    other.execute("begin immediate")
+    writing = asyncio.create_task(put(patient, task("a")))
+    await asyncio.sleep(0.05)
+    assert not writing.done()
+    other.execute("commit")
+    await writing
+    await patient.close()
+
+
+async def test_a_file_that_is_no_database_is_corrupt_and_left_alone(path: Path) -> None:
+    write(path, before := b"these are my notes, not a database. " * 100)
+    store = SqliteStore(path, TestClock(asyncio.get_running_loop()))
+    with pytest.raises(Corrupt, match=r"rota.db is not a SQLite database: choose another file"):
+        await store.open()
+    assert contents(path) == before
+
+
+async def test_a_missing_folder_is_named_and_not_created(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "not" / "here.db", TestClock(asyncio.get_running_loop()))
+    with pytest.raises(Unavailable, match=r"the folder of .*here.db does not exist: create .*not first"):
+        await store.open()
+    assert not (tmp_path / "not").exists()
+
+
+async def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, TestClock(asyncio.get_running_loop()))
+    with pytest.raises(Unavailable, match="cannot be written"):
+        await store.open()
+
+
+async def test_a_damaged_record_is_named(store: SqliteStore, other: apsw.Connection) -> None:
+    await put(store, task("good"), task("bad"))
+    other.execute("""update task set body = '{"id": "bad"}' where id = 'bad'""")
+    for use in (store.snapshot(), get(store, Task, "bad"), find(store, ReadyTasks(at=await store.now()))):
+        with pytest.raises(Corrupt, match="task bad cannot be read"):
+            await use
+    assert await get(store, Task, "good") is not None
+
+
+async def test_a_damaged_file_is_corrupt(store: SqliteStore, path: Path) -> None:
+    await put(store, *(task(input="x" * 500) for _ in range(200)))
+    await store.close()
+    content = bytearray(contents(path) or b"")
+    content[8192:-4096] = os.urandom(len(content) - 8192 - 4096)
+    write(path, content)
+    with pytest.raises(Corrupt, match=r"rota.db is damaged .*: restore it from a copy"):
+        await open_and_read(store)
+
+
+async def test_a_full_disk_is_unavailable_for_what_does_not_fit(store: SqliteStore) -> None:
+    await put(store, task("before"))
+    await store._use()._writer.run(lambda db: db.execute("pragma max_page_count = 100").fetchall())
+
+    def large(number: int) -> Any:
+        return put(store, task(f"large-{number}", input="x" * 500_000))
+
+    def small(number: int) -> Any:
+        return put(store, task(f"small-{number}"))
+
+    answers = await asyncio.gather(*(w(n) for n in range(4) for w in (small, large)), return_exceptions=True)
+    for answer in answers[1::2]:
+        assert isinstance(answer, Unavailable)
+        assert "no space left to write" in str(answer)
+    stored = [each.id for each in (await store.snapshot())["task"]]
+    assert stored == ["before", "small-0", "small-1", "small-2", "small-3"]
+    await store._use()._writer.run(lambda db: db.execute("pragma max_page_count = 100000").fetchall())
+    await large(9)
+
+
+def test_a_write_that_the_system_refuses_is_unavailable_and_the_store_goes_on(path: Path) -> None:
+    lines = run_child(OUTGROW_THE_LIMIT, path).splitlines()
+    assert lines[0].startswith(f"Unavailable: reading or writing {path} failed")
+    assert lines[1] == "['after', 'small']"
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that everyone can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="rota-"))
+    folder.chmod(0o777)
+    yield folder
+    folder.chmod(0o777)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "new file"])
+async def test_read_only_is_one_clear_error(public: Path, what: str) -> None:
+    path = public / "rota.db"
+    if what != "new file":
+        store = SqliteStore(path, TestClock(asyncio.get_running_loop()))
+        await store.open()
+        await store.close()
+        protect(path, 0o444 if what == "file" else 0o666)
+    if what != "file":
+        protect(public, 0o555)
+    before = contents(path)
+    out = await asyncio.to_thread(run_child, WRITE_AS_NOBODY, path)
+    assert (
+        out
+        == f"Unavailable: {path} cannot be written: the file and its folder must be writable for this user"
+    )
+    assert contents(path) == before
+
+
+def test_what_was_acknowledged_survives_kill_9(path: Path, runner: asyncio.Runner) -> None:
+    store = SqliteStore(path, TestClock(runner.get_loop()))
+    acknowledged: set[str] = set()
+    for number in range(3):
+        process = child(WRITE_FOREVER.replace('f"c{i}"', f'f"r{number}c{{i}}"'), path)
+        assert process.stdout is not None
+        acknowledged |= {process.stdout.readline().strip() for _ in range(150)}
+        process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate()
+        acknowledged |= set(rest.split("\n")[:-1])
+    runner.run(store.open())
+    stored = {each.id for each in runner.run(store.snapshot())["task"]}
+    runner.run(store.close())
+    assert len(acknowledged) >= 450
+    assert acknowledged <= stored
+    db = apsw.Connection(str(path))
+    assert db.execute("pragma integrity_check").get == "ok"
+    db.close()
+
+
+@pytest.mark.parametrize("how", ["header", "data version"])
+async def test_a_commit_by_another_process_ends_a_wait(
+    path: Path, how: str, monkeypatch: pytest.MonkeyPatch, runner: asyncio.Runner
+) -> None:
+    if how == "data version":
+        monkeypatch.setattr(sqlite_file.Header, "__init__", raise_os_error)
+        monkeypatch.setattr("rota.stores.sqlite._SLOW_POLL_INTERVAL", timedelta(milliseconds=30))
+    store = SqliteStore(path, TestClock(asyncio.get_running_loop()))
+    await store.open()
+    process = await asyncio.to_thread(child, WRITE_WHEN_TOLD, path)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for number in range(3):
+        waiting = asyncio.create_task(store.wait(None))
+        await asyncio.sleep(0.1)
+        assert not waiting.done() or number == 0, "nothing was committed"
+        process.stdin.write(f"task-{number}\n")
+        process.stdin.flush()
+        await waiting
+        assert await asyncio.to_thread(process.stdout.readline) == "done\n"
+    await asyncio.to_thread(process.communicate)
+    assert len((await store.snapshot())["task"]) == 3
+    await store.close()
+
+
+def raise_os_error(*_: object) -> None:
+    raise OSError("no shared memory here")
+
+
+async def test_idle_costs_nothing(store: SqliteStore, runner: asyncio.Runner) -> None:
+    statements: list[str] = []
+    for thread in (store._use()._reader, store._use()._writer):
+        await thread.run(lambda db: db.set_profile(lambda statement, _: statements.append(statement)))
+    before = os.times()
+    waiting = asyncio.create_task(store.wait(None))
+    await asyncio.sleep(0.5)
+    after = os.times()
+    assert not waiting.done()
+    assert statements == []
+    assert (after.user + after.system) - (before.user + before.system) < 0.05
+    await put(store, task())
+    await waiting
+
+
+async def test_two_stores_on_one_file_share_it(store: SqliteStore, path: Path) -> None:
+    second = SqliteStore(path, TestClock(asyncio.get_running_loop()))
+    await second.open()
+
+    def add(number: int) -> Any:
+        async def work(tx: Tx) -> None:
+            tx.put(task(f"t-{number}"))
+
+        return work
+
+    await asyncio.gather(
+        *(each.transact(add(n * 2 + i)) for n in range(50) for i, each in enumerate((store, second)))
+    )
+    assert len((await store.snapshot())["task"]) == 100
+    await second.close()
+    await put(store, task("still open"))
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "seconds"),
+    [
+        ("sqlite:///rota.db", "rota.db", 30),
+        ("sqlite:///some/rota.db", "some/rota.db", 30),
+        ("sqlite:////var/lib/rota.db", "/var/lib/rota.db", 30),
+        ("sqlite:///with%20space.db?busy_timeout=0.5", "with space.db", 0.5),
+    ],
+)
+async def test_urls(url: str, path: str, seconds: float) -> None:
+    store = SqliteStore.from_url(url, TestClock(asyncio.get_running_loop()))
+    assert (store._file.path, store._file.busy_timeout.total_seconds()) == (Path(path), seconds)
+    assert store.url == f"sqlite:///{path}"
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:", "sqlite://host/x", "sqlite:///", "postgresql:///x", "sqlite:///a?b=1"]
+)
+async def test_bad_urls(url: str) -> None:
+    with pytest.raises(Invalid):
+        SqliteStore.from_url(url, TestClock(asyncio.get_running_loop()))
+
+
+async def test_bad_busy_timeout() -> None:
+    with pytest.raises(RotaError, match="busy_timeout is 'long'; it is a number of seconds"):
+        SqliteStore.from_url("sqlite:///a?busy_timeout=long", TestClock(asyncio.get_running_loop()))

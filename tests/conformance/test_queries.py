@@ -1,0 +1,403 @@
+"""Every named index: its filter, its order, its limit, its cursor; each against its sentence in `base.py`,
+in Python.
+
+The oracle is a plain `sorted(filter(everything))`. The population has few distinct times, so orders are
+decided by ids, and every shape that a filter distinguishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import product
+from typing import Any, NamedTuple
+
+import pytest
+
+from records import KINDS, QUEUES, SCHEDULES, TAGS, TENANTS, WORKERS, ZONES, population
+from rota.domain.model import LIVE, Event, Record, Run, RunStatus, Schedule, ScheduleStatus, Task, TaskStatus
+from rota.stores import base
+from rota.stores.base import (
+    Cancelling,
+    Cursor,
+    DueSchedules,
+    EventList,
+    FinishedTasks,
+    LiveTasks,
+    LostLeases,
+    OldEvents,
+    OldRuns,
+    OutdatedZones,
+    PastExpiry,
+    Query,
+    ReadyTasks,
+    RunList,
+    ScheduleByKey,
+    ScheduleList,
+    Store,
+    TaskList,
+    UpcomingTasks,
+)
+from stores import START, put, reading
+
+TIMES = [START + timedelta(minutes=m) for m in (-9, -5, -1, 0, 3, 9)]
+EVERYTHING = 10**6
+
+
+class Sentence(NamedTuple):
+    """What a docstring says: which record, which filter, which order; `newest`: both keys descending."""
+
+    record: type[Record]
+    matches: Callable[[Any, Any], bool]
+    order: Callable[[Any], Any]
+    newest: bool = False
+
+
+def status_at(task: Task, at: datetime) -> TaskStatus:
+    past = task.status == "pending" and task.expires_at is not None and task.expires_at <= at
+    return TaskStatus.EXPIRED if past else task.status
+
+
+def given(wanted: Any, found: Any) -> bool:
+    return wanted is None or wanted == found
+
+
+def one_of(wanted: Any, found: Any) -> bool:
+    return wanted is None or found in wanted
+
+
+def due(at: datetime | None, time: datetime | None) -> bool:
+    return time is not None and (at is None or time <= at)
+
+
+def lane(q: Any, t: Task) -> bool:
+    return (
+        t.status == "pending"
+        and one_of(q.queues, t.queue)
+        and one_of(q.kinds, t.kind)
+        and given(q.tenant, t.tenant)
+    )
+
+
+def alive(s: Schedule) -> bool:
+    return s.status == "active" and s.deleted_at is None
+
+
+def behind(q: Any, time: datetime, id: str, newest: bool = True) -> bool:
+    if q.after is None:
+        return True
+    return (time, id) < (q.after.at, q.after.id) if newest else (time, id) > (q.after.at, q.after.id)
+
+
+def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
+    text = None if q.text is None else q.text.casefold()
+    return (
+        s.tenant == q.tenant
+        and (q.deleted or s.deleted_at is None)
+        and given(q.status, s.status)
+        and given(q.kind, getattr(s.target, "kind", None))
+        and given(q.template_id, getattr(s.target, "template_id", None))
+        and (q.tag is None or q.tag in getattr(s.target, "tags", ()))
+        and (text is None or text in s.key.casefold() or text in s.description.casefold())
+        and behind(q, s.created_at, s.id)
+    )
+
+
+SENTENCES: dict[type[Query], Sentence] = {
+    DueSchedules: Sentence(
+        Schedule, lambda q, s: alive(s) and due(q.at, s.due_at), lambda s: (s.due_at, s.id)
+    ),
+    OutdatedZones: Sentence(
+        Schedule, lambda q, s: alive(s) and s.zone_data not in ("", q.zone_data), lambda s: s.id
+    ),
+    ReadyTasks: Sentence(
+        Task,
+        lambda q, t: lane(q, t) and t.available_at <= q.at and status_at(t, q.at) == "pending",
+        lambda t: (-t.priority, t.available_at, t.id),
+    ),
+    UpcomingTasks: Sentence(
+        Task,
+        lambda q, t: lane(q, t) and t.available_at > q.after and status_at(t, q.after) == "pending",
+        lambda t: (t.available_at, t.id),
+    ),
+    LostLeases: Sentence(
+        Task,
+        lambda q, t: t.status == "running" and due(q.at, t.lease_expires_at),
+        lambda t: (t.lease_expires_at, t.id),
+    ),
+    PastExpiry: Sentence(
+        Task, lambda q, t: t.status == "pending" and due(q.at, t.expires_at), lambda t: (t.expires_at, t.id)
+    ),
+    Cancelling: Sentence(
+        Task,
+        lambda q, t: t.status == "running" and t.cancel_requested and t.worker_id == q.worker_id,
+        lambda t: t.id,
+    ),
+    LiveTasks: Sentence(
+        Task,
+        lambda q, t: t.status in LIVE and t.schedule_id in q.schedule_ids,
+        lambda t: (t.schedule_id, t.created_at, t.id),
+    ),
+    FinishedTasks: Sentence(
+        Task,
+        lambda q, t: t.status not in LIVE and t.completed_at is not None and t.completed_at < q.before,
+        lambda t: (t.completed_at, t.id),
+    ),
+    TaskList: Sentence(
+        Task,
+        lambda q, t: (
+            t.tenant == q.tenant
+            and given(q.status, status_at(t, q.at))
+            and given(q.kind, t.kind)
+            and given(q.queue, t.queue)
+            and given(q.schedule_id, t.schedule_id)
+            and (q.tag is None or q.tag in t.tags)
+            and behind(q, t.created_at, t.id)
+        ),
+        lambda t: (t.created_at, t.id),
+        newest=True,
+    ),
+    ScheduleByKey: Sentence(
+        Schedule,
+        lambda q, s: (s.tenant, s.key) == (q.tenant, q.key) and (s.deleted_at is not None) == q.deleted,
+        lambda s: (s.created_at, s.id),
+        newest=True,
+    ),
+    ScheduleList: Sentence(Schedule, listed_schedule, lambda s: (s.created_at, s.id), newest=True),
+    RunList: Sentence(
+        Run,
+        lambda q, r: (
+            r.schedule_id == q.schedule_id
+            and given(q.status, r.status)
+            and (q.since is None or r.scheduled_at >= q.since)
+            and (q.until is None or r.scheduled_at <= q.until)
+            and behind(q, r.scheduled_at, r.id)
+        ),
+        lambda r: (r.scheduled_at, r.id),
+        newest=True,
+    ),
+    OldRuns: Sentence(
+        Run,
+        lambda q, r: r.status != "running" and r.completed_at is not None and r.completed_at < q.before,
+        lambda r: (r.completed_at, r.id),
+    ),
+    EventList: Sentence(
+        Event,
+        lambda q, e: (
+            e.tenant == q.tenant and given(q.subject_id, e.subject_id) and behind(q, e.at, e.id, newest=False)
+        ),
+        lambda e: (e.at, e.id),
+    ),
+    OldEvents: Sentence(Event, lambda q, e: e.at < q.before, lambda e: (e.at, e.id)),
+}
+
+
+def expected(query: Query, records: Iterable[Record]) -> list[Record]:
+    sentence = SENTENCES[type(query)]
+    found = [each for each in records if type(each) is sentence.record and sentence.matches(query, each)]
+    return sorted(found, key=sentence.order, reverse=sentence.newest)
+
+
+def some(*values: Any) -> tuple[Any, ...]:
+    return (None, *values)
+
+
+def lanes() -> Iterator[dict[str, Any]]:
+    queues = (None, ("default",), ("mail", "ärger"), ("nowhere",), ())
+    kinds = (None, ("send",), ("aaa", "report", "zzz"), ("send", "send_later"), ("nothing",), ())
+    for q, k, tenant in product(queues, kinds, some("other")):
+        yield {"queues": q, "kinds": k, "tenant": tenant}
+
+
+def task_lists() -> Iterator[Query]:
+    for tenant, at, status in product(TENANTS, (TIMES[0], START, TIMES[-1]), some(*TaskStatus)):
+        filters = ({}, {"kind": KINDS[0]}, {"queue": QUEUES[2]}, {"schedule_id": "s1"}, {"tag": TAGS[0]})
+        for one, two in product(filters, filters[-2:]):
+            yield TaskList(tenant=tenant, at=at, status=status, **(one | two))
+        yield TaskList(tenant=tenant, at=at, status=status)
+
+
+def schedule_lists() -> Iterator[Query]:
+    for status, deleted in product(some(*ScheduleStatus), (False, True)):
+        yield ScheduleList(tenant="default", status=status, deleted=deleted)
+        for text in ("KEY", "übersicht", "%", "_", "morning", "none of them", "", "S0"):
+            yield ScheduleList(tenant="other", status=status, deleted=deleted, text=text)
+    for kind, tag, template_id in product(some(*KINDS), some(*TAGS), some("m1")):
+        yield ScheduleList(tenant="default", kind=kind, tag=tag, template_id=template_id)
+
+
+def questions(kind: type[Query], records: list[Record]) -> Iterator[Query]:
+    """Every way to ask that makes a difference."""
+    if kind in (DueSchedules, LostLeases, PastExpiry):
+        yield from (kind(at=at) for at in some(*TIMES))
+    elif kind in (FinishedTasks, OldRuns, OldEvents):
+        yield from (kind(before=at) for at in TIMES)
+    elif kind is ReadyTasks:
+        yield from (ReadyTasks(at=at, **each) for at, each in product(TIMES, lanes()))
+    elif kind is UpcomingTasks:
+        yield from (UpcomingTasks(after=at, **each) for at, each in product(TIMES, lanes()))
+    elif kind is Cancelling:
+        yield from (Cancelling(worker_id=worker) for worker in (*WORKERS, "nobody"))
+    elif kind is LiveTasks:
+        yield from (
+            LiveTasks(schedule_ids=ids) for ids in ((), ("s1",), ("s3", "s1", "s1"), SCHEDULES, ("s9",))
+        )
+    elif kind is OutdatedZones:
+        yield from (OutdatedZones(zone_data=zone) for zone in (*ZONES, "1999z"))
+    elif kind is TaskList:
+        yield from task_lists()
+    elif kind is ScheduleList:
+        yield from schedule_lists()
+    elif kind is ScheduleByKey:
+        keys = [each.key for each in records if isinstance(each, Schedule)][:20]
+        yield from (
+            ScheduleByKey(tenant=t, key=k, deleted=d) for t, k, d in product(TENANTS, keys, (False, True))
+        )
+    elif kind is RunList:
+        for each, status, since, until in product(
+            SCHEDULES, some(*RunStatus), some(*TIMES[1:4]), some(*TIMES[3:])
+        ):
+            yield RunList(schedule_id=each, status=status, since=since, until=until)
+    elif kind is EventList:
+        yield from (EventList(tenant=t, subject_id=s) for t, s in product(TENANTS, some(*SCHEDULES, "s9")))
+
+
+@pytest.fixture
+def records() -> list[Record]:
+    return population(seed=7, size=150)
+
+
+@pytest.fixture
+def filled(store: Store, runner: asyncio.Runner, records: list[Record]) -> dict[str, Record]:
+    """The store with the population in it; the records as stored."""
+    stored = runner.run(put(store, *records))
+    return {each.id: each for each in stored}
+
+
+@pytest.mark.parametrize("kind", SENTENCES, ids=lambda kind: kind.__name__)
+async def test_query(store: Store, filled: dict[str, Record], kind: type[Query]) -> None:
+    records = list(filled.values())
+    hits = 0
+
+    async def ask(tx: Any) -> None:
+        nonlocal hits
+        for query in questions(kind, records):
+            wanted = expected(query, records)
+            hits += bool(wanted)
+            assert await tx.find(query, EVERYTHING) == wanted, query
+            assert await tx.count(query) == len(wanted), query
+            for limit in (0, 1, 2, len(wanted)):
+                found = await tx.find(query, limit)
+                assert [each.id for each in found] == [each.id for each in wanted[:limit]], (query, limit)
+
+    await reading(store, ask)
+    assert hits, "no question found anything: the test shows nothing"
+
+
+def test_every_query_has_its_sentence() -> None:
+    assert set(SENTENCES) == set(Query.__subclasses__())
+    assert {kind.__name__ for kind in SENTENCES} <= set(base.__all__)
+
+
+PAGED = (
+    *(TaskList(tenant="default", at=START, status=status) for status in some(*TaskStatus)),
+    TaskList(tenant="other", at=START, schedule_id="s2"),
+    ScheduleList(tenant="default", deleted=True),
+    ScheduleList(tenant="other", status=ScheduleStatus.ACTIVE),
+    RunList(schedule_id="s1"),
+    RunList(schedule_id="s1", since=TIMES[1], until=TIMES[4]),
+    EventList(tenant="default"),
+    EventList(tenant="default", subject_id="s1"),
+)
+
+
+@pytest.mark.parametrize("size", [1, 3, 50])
+async def test_pages_cover_everything_exactly_once(
+    store: Store, filled: dict[str, Record], size: int
+) -> None:
+    async def ask(tx: Any) -> None:
+        for query in PAGED:
+            wanted = expected(query, filled.values())
+            seen = [each async for each in pages(tx, query, size)]
+            assert seen == wanted, query
+
+    await reading(store, ask)
+
+
+async def pages(tx: Any, query: Any, size: int) -> Any:
+    time = {TaskList: "created_at", ScheduleList: "created_at", RunList: "scheduled_at", EventList: "at"}[
+        type(query)
+    ]
+    values = {name: getattr(query, name) for name in query.__struct_fields__}
+    while page := await tx.find(type(query)(**values), size):
+        for each in page:
+            yield each
+        values["after"] = Cursor(at=getattr(page[-1], time), id=page[-1].id)
+
+
+async def test_get_many(store: Store, filled: dict[str, Record]) -> None:
+    wanted = {each.id: each for each in filled.values() if type(each) is Task}
+    ids = [*wanted, "nobody", *list(wanted)[:3]]
+
+    async def ask(tx: Any) -> None:
+        assert await tx.get_many(Task, ids) == wanted
+        assert await tx.get_many(Task, iter(ids[:2])) == {each: wanted[each] for each in ids[:2]}
+        assert await tx.get_many(Task, []) == {}
+        assert await tx.get_many(Run, ids) == {}
+
+    await reading(store, ask)
+
+
+async def test_thousands_of_ids_at_once(store: Store) -> None:
+    async def ask(tx: Any) -> None:
+        ids = tuple(f"id-{n}" for n in range(50_000))
+        assert await tx.get_many(Task, ids) == {}
+        assert await tx.find(LiveTasks(schedule_ids=ids), 10) == []
+
+    await reading(store, ask)
+
+
+async def test_a_query_inside_a_transaction_sees_the_same(store: Store, filled: dict[str, Record]) -> None:
+    async def ask(tx: Any) -> list[Any]:
+        return await tx.find(ReadyTasks(at=START), 10, lock=True)
+
+    assert (
+        await store.transact(ask)
+        == await store.read(ask)
+        == expected(ReadyTasks(at=START), filled.values())[:10]
+    )
+
+
+async def test_indexes_follow_every_change(store: Store, filled: dict[str, Record]) -> None:
+    """Each record becomes another of its type (as far as it may), or goes; then all queries are asked
+    again."""
+    others = iter(population(seed=8, size=150))
+    by_type: dict[type, list[Record]] = {}
+    for each in others:
+        by_type.setdefault(type(each), []).append(each)
+    changes, gone = [], []
+    for n, old in enumerate(filled.values()):
+        new = by_type[type(old)].pop()
+        fixed = ("id", "version", "tenant", "created_at", "schedule_id", "scheduled_at", "at", "subject_id")
+        if n % 7 == 0:
+            gone.append(old)
+        else:
+            kept = {name: getattr(old, name) for name in fixed if name in old.__struct_fields__}
+            values = {name: getattr(new, name) for name in new.__struct_fields__} | kept
+            changes.append(type(old)(**values))
+
+    async def work(tx: Any) -> list[Record]:
+        for each in gone:
+            tx.delete(each)
+        return [tx.put(each) for each in changes]
+
+    after = await store.transact(work)
+
+    async def ask(tx: Any) -> None:
+        for kind in SENTENCES:
+            for query in list(questions(kind, after))[::5]:
+                assert await tx.find(query, EVERYTHING) == expected(query, after), query
+                assert await tx.count(query) == len(expected(query, after)), query
+
+    await reading(store, ask)

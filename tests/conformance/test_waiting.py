@@ -1,0 +1,54 @@
+"""wait: until a time, or until something may have changed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from records import task
+from rota.stores.base import Store
+from stores import put
+
+SOON = timedelta(milliseconds=40)
+LATE = timedelta(hours=5)
+
+
+async def test_wait_ends_at_its_time(store: Store) -> None:
+    until = await store.now() + SOON
+    await store.wait(until)
+    assert await store.now() >= until
+
+
+async def test_wait_for_a_time_that_has_passed_ends_at_once(store: Store) -> None:
+    await store.wait(await store.now() - LATE)
+
+
+async def test_a_commit_ends_every_wait(store: Store) -> None:
+    until = await store.now() + LATE
+    waiting = [asyncio.create_task(store.wait(each)) for each in (until, None, until)]
+    await asyncio.sleep(0)
+    await put(store, task())
+    await asyncio.gather(*waiting)
+
+
+async def test_a_commit_after_the_call_counts_whenever_the_waiter_gets_to_run(store: Store) -> None:
+    for _ in range(20):
+        waiting = asyncio.create_task(store.wait(None))
+        await asyncio.sleep(0)
+        await asyncio.gather(*(put(store, task()) for _ in range(3)))
+        await waiting
+
+
+async def test_a_cancelled_wait_leaves_nothing(store: Store) -> None:
+    waiting = asyncio.create_task(store.wait(None))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await put(store, task())
+
+
+async def test_closing_ends_every_wait(store: Store) -> None:
+    waiting = asyncio.create_task(store.wait(None))
+    await asyncio.sleep(0)
+    await store.close()
+    await waiting

@@ -1,0 +1,214 @@
+"""Works: run again after a conflict, all or nothing, apart from each other, and only of reads and writes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from records import event, run, task
+from rota.domain.errors import Conflict
+from rota.domain.model import Event, Run, Task
+from rota.stores.base import ReadyTasks, Store, Tx
+from stores import TestClock, get, put
+
+
+class Broken(Exception):
+    pass
+
+
+async def test_transact_returns_what_the_work_returns(store: Store) -> None:
+    async def work(tx: Tx) -> str:
+        assert await tx.get(Task, "a") is None
+        return "answer"
+
+    assert await store.transact(work) == "answer"
+    assert await store.read(work) == "answer"
+
+
+async def test_a_work_is_run_again_with_fresh_reads_after_a_conflict(store: Store) -> None:
+    [stale] = await put(store, task("a"))
+    await put(store, replace(stale, kind="second"))
+    seen = []
+
+    async def work(tx: Tx) -> None:
+        found = await tx.get(Task, "a")
+        assert found is not None
+        seen.append(found.version)
+        tx.put(run("r"))
+        tx.put(stale if len(seen) < 3 else replace(found, kind="third"))
+
+    await store.transact(work)
+    assert seen == [2, 2, 2]
+    assert (await get(store, Task, "a")) == replace(stale, kind="third", version=3)
+    assert (await get(store, Run, "r")) is not None
+
+
+async def test_conflicts_are_tried_a_bounded_number_of_times(store: Store) -> None:
+    await put(store, task("a"))
+    tries = []
+
+    async def work(tx: Tx) -> None:
+        tries.append(tx.now)
+        tx.put(task("a"))
+
+    with pytest.raises(Conflict):
+        await store.transact(work)
+    assert 2 <= len(tries) <= 20
+
+
+async def test_what_a_work_raises_reaches_the_caller_and_nothing_is_written(store: Store) -> None:
+    async def work(tx: Tx) -> None:
+        tx.put(task("a"))
+        raise Broken("on purpose")
+
+    with pytest.raises(Broken, match="on purpose"):
+        await store.transact(work)
+    with pytest.raises(Broken):
+        await store.read(lambda tx: fail())
+    assert await get(store, Task, "a") is None
+
+
+async def fail() -> None:
+    raise Broken
+
+
+async def test_works_that_fail_leave_the_others_alone(store: Store) -> None:
+    await put(store, task("taken"))
+
+    def work_number(n: int) -> Any:
+        async def work(tx: Tx) -> int:
+            tx.put(task(f"t{n:02}"))
+            tx.put(task("taken") if n % 5 == 0 else event(f"e{n:02}"))
+            if n % 5 == 1:
+                raise Broken
+            return n
+
+        return work
+
+    answers = await asyncio.gather(
+        *(store.transact(work_number(n)) for n in range(40)), return_exceptions=True
+    )
+    for n, answer in enumerate(answers):
+        expected = {0: Conflict, 1: Broken}.get(n % 5, int)
+        assert isinstance(answer, expected), (n, answer)
+        assert (await get(store, Task, f"t{n:02}") is not None) == (expected is int)
+        assert (await get(store, Event, f"e{n:02}") is not None) == (expected is int)
+
+
+async def test_concurrent_works_do_not_lose_updates(store: Store) -> None:
+    await put(store, task("counter", priority=0))
+
+    async def add_one(tx: Tx) -> None:
+        counter = await tx.get(Task, "counter")
+        assert counter is not None
+        tx.put(replace(counter, priority=counter.priority + 1))
+
+    await asyncio.gather(*(store.transact(add_one) for _ in range(64)))
+    counter = await get(store, Task, "counter")
+    assert counter is not None
+    assert (counter.priority, counter.version) == (64, 65)
+
+
+async def test_no_task_is_claimed_twice(store: Store) -> None:
+    await put(store, *(task() for _ in range(100)))
+
+    async def claim(tx: Tx) -> list[str]:
+        found = await tx.find(ReadyTasks(at=tx.now), 7, lock=True)
+        return [tx.put(replace(each, status="running")).id for each in found]  # type: ignore[type-var]
+
+    batches = await asyncio.gather(*(store.transact(claim) for _ in range(20)))
+    claimed = [each for batch in batches for each in batch]
+    assert len(claimed) == len(set(claimed)) == 100
+
+
+@pytest.mark.parametrize("write", ["put", "delete", "emit"])
+async def test_a_work_may_not_read_after_it_wrote(store: Store, write: str) -> None:
+    [stored] = await put(store, task("a"))
+    written = {"put": stored, "delete": stored, "emit": event("e")}[write]
+    for read in (
+        lambda tx: tx.get(Task, "a"),
+        lambda tx: tx.get_many(Task, ["a"]),
+        lambda tx: tx.find(ReadyTasks(at=tx.now), 1),
+        lambda tx: tx.count(ReadyTasks(at=tx.now)),
+    ):
+
+        async def work(tx: Tx, read: Any = read) -> None:
+            getattr(tx, write)(written)
+            await read(tx)
+
+        with pytest.raises(AssertionError, match="reads before it writes"):
+            await store.transact(work)
+    assert await get(store, Task, "a") == stored
+
+
+async def test_a_record_is_written_once_in_a_work(store: Store) -> None:
+    [stored] = await put(store, task("a"))
+    for first, second in (("put", "put"), ("put", "delete"), ("delete", "put"), ("delete", "delete")):
+
+        async def work(tx: Tx, first: str = first, second: str = second) -> None:
+            getattr(tx, first)(stored)
+            getattr(tx, second)(stored)
+
+        with pytest.raises(AssertionError, match="writes a record once"):
+            await store.transact(work)
+    assert await get(store, Task, "a") == stored
+
+
+async def test_a_work_given_to_read_does_not_write(store: Store) -> None:
+    async def work(tx: Tx) -> None:
+        tx.put(task("a"))
+
+    with pytest.raises(AssertionError, match="does not write"):
+        await store.read(work)
+    assert await get(store, Task, "a") is None
+
+
+async def test_emit_stores_an_event(store: Store) -> None:
+    async def work(tx: Tx) -> None:
+        tx.emit(event("e", detail="hello"))
+
+    await store.transact(work)
+    stored = await get(store, Event, "e")
+    assert stored is not None
+    assert (stored.detail, stored.version) == ("hello", 1)
+
+
+async def test_tx_now_is_the_time_of_the_store(store: Store, clock: TestClock) -> None:
+    async def work(tx: Tx) -> Any:
+        return tx.now
+
+    before = await store.now()
+    during = await store.transact(work)
+    reading = await store.read(work)
+    assert before <= during <= reading <= await store.now()
+
+
+async def test_a_later_work_sees_the_writes_of_an_earlier_one(store: Store) -> None:
+    seen: list[int] = []
+
+    def work_number(n: int) -> Any:
+        async def work(tx: Tx) -> None:
+            seen.append(await tx.count(ReadyTasks(at=tx.now)))
+            tx.put(task())
+
+        return work
+
+    await asyncio.gather(*(store.transact(work_number(n)) for n in range(10)))
+    assert seen == list(range(10))
+
+
+async def test_a_cancelled_caller_leaves_a_store_that_works(store: Store) -> None:
+    async def work(tx: Tx) -> None:
+        tx.put(task())
+
+    waiting = [asyncio.create_task(store.transact(work)) for _ in range(10)]
+    await asyncio.sleep(0)
+    for each in waiting[::2]:
+        each.cancel()
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert sum(answer is None for answer in answers) >= 5
+    await put(store, task("after"))
+    assert await get(store, Task, "after") is not None

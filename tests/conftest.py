@@ -1,0 +1,39 @@
+"""What all tests share: `async def` tests run on the loop of the `runner` fixture, which other fixtures may
+use, too."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """The event loop of one test. At the end nothing may be left on it."""
+    before = set(threading.enumerate())
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        yield runner
+        left = asyncio.all_tasks(loop)
+        assert not left, f"tasks were left: {left}"
+    threads = set(threading.enumerate()) - before
+    assert not {thread for thread in threads if not thread.name.startswith("asyncio")}, "threads were left"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test, on the loop of its `runner` if it has one."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names if name in pyfuncitem.funcargs}
+    runner = pyfuncitem.funcargs.get("runner")
+    if runner is not None:
+        runner.run(pyfuncitem.obj(**arguments))
+    else:
+        asyncio.run(pyfuncitem.obj(**arguments))
+    return True

@@ -1,0 +1,283 @@
+"""One random stream of raw store operations through every store: equal answers and equal snapshots at each
+step.
+
+`Stream` decides what to do, from its seed and from what it believes is stored, never from a store; `answer`
+does it to one store and gives something comparable. Streams of engine commands can be run the same way:
+`run_stream` takes any operations with `describe` and `apply`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from msgspec.structs import replace
+
+from records import any_event, any_run, any_schedule, any_task, minutes, step, template, tenant
+from rota.domain.errors import RotaError
+from rota.domain.model import Record, RunStatus, ScheduleStatus, TaskStatus
+from rota.stores.base import (
+    Cancelling,
+    Cursor,
+    DueSchedules,
+    EventList,
+    FinishedTasks,
+    LiveTasks,
+    LostLeases,
+    OldEvents,
+    OldRuns,
+    OutdatedZones,
+    PastExpiry,
+    ReadyTasks,
+    RunList,
+    ScheduleByKey,
+    ScheduleList,
+    Store,
+    TaskList,
+    Tx,
+    UpcomingTasks,
+)
+from stores import START, STORES
+
+
+class FixedClock:
+    """All stores see the same time."""
+
+    def now(self) -> Any:
+        return START
+
+
+class Operation(Protocol):
+    """Something done to a store, with an answer that must be the same on all of them."""
+
+    name: str
+
+    async def apply(self, store: Store) -> Any: ...
+
+
+async def answer(store: Store, operation: Operation) -> Any:
+    """What came back: the value, or the kind of error."""
+    try:
+        return await operation.apply(store)
+    except (RotaError, AssertionError) as error:
+        return type(error).__name__
+
+
+async def run_stream(folder: Path, operations: Iterator[Operation]) -> Counter[tuple[str, str]]:
+    """Apply every operation to every store. Counts how often each succeeded and was refused."""
+    outcomes: Counter[tuple[str, str]] = Counter()
+    async with AsyncExitStack() as stack:
+        stores = {name: make(folder, FixedClock()) for name, make in STORES.items()}
+        for store in stores.values():
+            await store.open()
+            stack.push_async_callback(store.close)
+        for number, operation in enumerate(operations):
+            answers = {name: await answer(store, operation) for name, store in stores.items()}
+            reference = answers["memory"]
+            assert all(each == reference for each in answers.values()), (number, operation, answers)
+            snapshots = {name: await store.snapshot() for name, store in stores.items()}
+            assert all(each == snapshots["memory"] for each in snapshots.values()), (number, operation)
+            outcomes[operation.name, reference if isinstance(reference, str) else "done"] += 1
+    return outcomes
+
+
+class Write:
+    """A work that puts and deletes several records, some of them stale or in each other's way."""
+
+    name = "write"
+
+    def __init__(self, puts: list[Record], deletes: list[Record]) -> None:
+        self.puts, self.deletes = puts, deletes
+
+    def __repr__(self) -> str:
+        return f"Write({self.puts}, {self.deletes})"
+
+    async def apply(self, store: Store) -> Any:
+        async def work(tx: Tx) -> list[Record]:
+            for record in self.deletes:
+                tx.delete(record)
+            return [tx.put(record) for record in self.puts]
+
+        return await store.transact(work)
+
+
+class Ask:
+    """A query, found with a limit and counted."""
+
+    name = "ask"
+
+    def __init__(self, query: Any, limit: int) -> None:
+        self.query, self.limit = query, limit
+
+    def __repr__(self) -> str:
+        return f"Ask({self.query}, {self.limit})"
+
+    async def apply(self, store: Store) -> Any:
+        async def work(tx: Tx) -> Any:
+            return await tx.find(self.query, self.limit), await tx.count(self.query)
+
+        return await store.read(work)
+
+
+class Get:
+    """Records by id, some of which are not there."""
+
+    name = "get"
+
+    def __init__(self, type: type[Record], ids: list[str]) -> None:
+        self.type, self.ids = type, ids
+
+    async def apply(self, store: Store) -> Any:
+        async def work(tx: Tx) -> Any:
+            return await tx.get_many(self.type, self.ids), [
+                await tx.get(self.type, each) for each in self.ids
+            ]
+
+        return await store.read(work)
+
+
+class Stream:
+    """A seeded stream of operations. Remembers what it put, so that it can put again, in time or too late."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.known: list[Record] = []
+
+    def operations(self, count: int) -> Iterator[Operation]:
+        for _ in range(count):
+            choice = self.chance.random()
+            if choice < 0.5:
+                yield self.write()
+            elif choice < 0.9:
+                yield Ask(self.query(), self.chance.choice((0, 1, 3, 100)))
+            else:
+                yield self.get()
+
+    def write(self) -> Write:
+        puts, deletes, ids = [], [], set()
+        for _ in range(self.chance.choice((1, 1, 2, 5))):
+            record = self.changed() if self.known and self.chance.random() < 0.6 else self.fresh()
+            if (type(record), record.id) in ids:
+                continue
+            ids.add((type(record), record.id))
+            if record.version and self.chance.random() < 0.2:
+                deletes.append(record)
+            else:
+                puts.append(record)
+                self.known.append(replace(record, version=record.version + 1))
+        return Write(puts, deletes)
+
+    def fresh(self) -> Record:
+        makers = (any_task, any_task, any_schedule, any_schedule, any_run, any_event, self.small)
+        make: Any = self.chance.choice(makers)
+        record = make(self.chance)
+        if hasattr(record, "key"):
+            record = replace(record, key=self.chance.choice("abc"))
+        return record
+
+    def small(self, chance: random.Random) -> Record:
+        return chance.choice((template, step, tenant))()
+
+    def changed(self) -> Record:
+        """A known record (perhaps not as it is now) in another shape, sometimes one that is not allowed."""
+        old = self.chance.choice(self.known[-40:])
+        makers = {"Task": any_task, "Schedule": any_schedule, "Run": any_run, "Event": any_event}
+        make: Any = makers.get(type(old).__name__)
+        if make is None or self.chance.random() < 0.3:
+            return old
+        new = make(self.chance)
+        names = (
+            "id",
+            "version",
+            "tenant",
+            "created_at",
+            "schedule_id",
+            "scheduled_at",
+            "at",
+            "subject_id",
+            "key",
+        )
+        kept = {name: getattr(old, name) for name in names if name in old.__struct_fields__}
+        if self.chance.random() < 0.1:
+            kept.pop(self.chance.choice([name for name in kept if name not in ("id", "version")]))
+        return replace(new, **kept)
+
+    def get(self) -> Get:
+        known = self.chance.sample(self.known, min(5, len(self.known)))
+        kind = type(self.chance.choice(known or [any_task(self.chance)]))
+        return Get(kind, [each.id for each in known])
+
+    def query(self) -> Any:
+        chance = self.chance
+        at, some_time = minutes(chance), chance.choice((None, minutes(chance)))
+        who, lane = chance.choice(("default", "other")), self.lane()
+        after = chance.choice((None, Cursor(at=minutes(chance), id=chance.choice("erst"))))
+        return chance.choice(
+            (
+                lambda: DueSchedules(at=some_time),
+                lambda: OutdatedZones(zone_data=chance.choice(("2025b", "2026a"))),
+                lambda: ReadyTasks(at=at, **lane),
+                lambda: UpcomingTasks(after=at, **lane),
+                lambda: LostLeases(at=some_time),
+                lambda: PastExpiry(at=some_time),
+                lambda: Cancelling(worker_id=chance.choice(("w1", "w2"))),
+                lambda: LiveTasks(schedule_ids=tuple(chance.sample(("s1", "s2", "s3", "s9"), 2))),
+                lambda: FinishedTasks(before=at),
+                lambda: TaskList(
+                    tenant=who,
+                    at=at,
+                    after=after,
+                    status=chance.choice((None, *TaskStatus)),
+                    **self.task_filter(),
+                ),
+                lambda: ScheduleByKey(tenant=who, key=chance.choice("abc"), deleted=chance.random() < 0.5),
+                lambda: ScheduleList(
+                    tenant=who, after=after, deleted=chance.random() < 0.5, **self.schedule_filter()
+                ),
+                lambda: RunList(
+                    schedule_id=chance.choice(("s1", "s2")),
+                    status=chance.choice((None, *RunStatus)),
+                    since=some_time,
+                    until=chance.choice((None, minutes(chance))),
+                    after=after,
+                ),
+                lambda: OldRuns(before=at),
+                lambda: EventList(tenant=who, subject_id=chance.choice((None, "s1")), after=after),
+                lambda: OldEvents(before=at),
+            )
+        )()
+
+    def lane(self) -> dict[str, Any]:
+        return {
+            "queues": self.chance.choice((None, ("default",), ("mail", "ärger", "none"))),
+            "kinds": self.chance.choice((None, ("send",), ("report", "send_later", "x"))),
+            "tenant": self.chance.choice((None, "other")),
+        }
+
+    def task_filter(self) -> dict[str, Any]:
+        values = {"kind": "send", "queue": "mail", "schedule_id": "s1", "tag": "urgent"}
+        return {name: value for name, value in values.items() if self.chance.random() < 0.2}
+
+    def schedule_filter(self) -> dict[str, Any]:
+        values = {
+            "status": ScheduleStatus.ACTIVE,
+            "kind": "send",
+            "template_id": "m1",
+            "tag": "urgent",
+            "text": "EV",
+        }
+        return {name: value for name, value in values.items() if self.chance.random() < 0.2}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_stores_answer_alike(tmp_path: Path, seed: int) -> None:
+    outcomes = asyncio.run(run_stream(tmp_path, Stream(seed).operations(250)))
+    assert outcomes["write", "done"] > 10
+    assert outcomes["write", "Conflict"] > 10
+    assert outcomes["ask", "done"] > 10

@@ -1,0 +1,126 @@
+CREATE TABLE event (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  at integer not null,
+  subject_id text not null,
+  body text not null
+) strict;
+
+CREATE TABLE rota_migration (
+  number integer primary key not null,
+  name text not null,
+  checksum text not null,
+  applied_at text not null
+) strict;
+
+CREATE TABLE run (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  schedule_id text not null,
+  scheduled_at integer not null,
+  status text not null,
+  completed_at integer,
+  body text not null
+) strict;
+
+CREATE TABLE schedule (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  created_at integer not null,
+  key text not null,
+  status text not null,
+  due_at integer,
+  deleted_at integer,
+  zone_data text not null,
+  kind text,
+  template_id text,
+  search text not null,
+  body text not null
+) strict;
+
+CREATE TABLE step (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  body text not null
+) strict;
+
+CREATE TABLE task (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  created_at integer not null,
+  schedule_id text,
+  kind text not null,
+  queue text not null,
+  priority integer not null,
+  status text not null,
+  available_at integer not null,
+  expires_at integer,
+  lease_expires_at integer,
+  worker_id text,
+  cancel_requested integer not null,
+  completed_at integer,
+  body text not null
+) strict;
+
+CREATE TABLE template (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  body text not null
+) strict;
+
+CREATE TABLE tenant (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  body text not null
+) strict;
+
+CREATE INDEX event_at on event (at, id);
+
+CREATE INDEX event_of_subject on event (tenant, subject_id, at, id);
+
+CREATE INDEX event_of_tenant on event (tenant, at, id);
+
+CREATE INDEX run_ended on run (completed_at, id) where status <> 'running';
+
+CREATE INDEX run_of_schedule on run (schedule_id, scheduled_at, id);
+
+CREATE INDEX schedule_created on schedule (tenant, created_at, id);
+
+CREATE INDEX schedule_deleted_key on schedule (tenant, key, created_at, id) where deleted_at is not null;
+
+CREATE INDEX schedule_due on schedule (due_at, id)
+  where status = 'active' and deleted_at is null and due_at is not null;
+
+CREATE UNIQUE INDEX schedule_living_key on schedule (tenant, key) where deleted_at is null;
+
+CREATE INDEX schedule_zone on schedule (zone_data, id)
+  where status = 'active' and deleted_at is null and zone_data <> '';
+
+CREATE INDEX task_cancelling on task (worker_id, id) where status = 'running' and cancel_requested = 1;
+
+CREATE INDEX task_created on task (tenant, created_at, id);
+
+CREATE INDEX task_expiry on task (expires_at, id) where status = 'pending' and expires_at is not null;
+
+CREATE INDEX task_finished on task (completed_at, id) where status not in ('pending', 'running');
+
+CREATE INDEX task_lease on task (lease_expires_at, id) where status = 'running';
+
+CREATE INDEX task_live on task (schedule_id, created_at, id)
+  where schedule_id is not null and status in ('pending', 'running');
+
+CREATE INDEX task_of_schedule on task (schedule_id, created_at, id) where schedule_id is not null;
+
+CREATE INDEX task_pending on task (queue, kind, priority desc, available_at, id) where status = 'pending';
+
+CREATE INDEX task_unusual on task (tenant, status, created_at, id)
+  where status in ('failed', 'cancelled', 'expired', 'archived');
+

@@ -1,0 +1,164 @@
+"""Records for tests: `task(...)`, `schedule(...)`, … with whatever matters given, and populations of all
+shapes."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+from rota.domain.model import (
+    LIVE,
+    Event,
+    Record,
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Step,
+    Task,
+    TaskStatus,
+    TaskTarget,
+    Template,
+    TemplateTarget,
+    Tenant,
+    WorkflowTarget,
+)
+from rota.domain.recurrence import Interval
+from stores import START
+
+_numbers = count(1)
+
+TENANTS = ("default", "other")
+QUEUES = ("default", "mail", "ärger")
+KINDS = ("report", "send", "send_later")
+TAGS = ("nightly", "urgent")
+WORKERS = ("w1", "w2")
+SCHEDULES = ("s1", "s2", "s3")
+ZONES = ("", "2025b", "2026a", "2026b")
+
+
+def fresh_id(prefix: str = "") -> str:
+    return f"{prefix}{next(_numbers):06d}"
+
+
+def task(id: str | None = None, **values: Any) -> Task:
+    defaults = {"kind": "report", "created_at": START, "available_at": START, "updated_at": START}
+    return Task(id=id or fresh_id("t"), **(defaults | values))
+
+
+def schedule(id: str | None = None, **values: Any) -> Schedule:
+    own_id = id or fresh_id("s")
+    defaults = {
+        "key": f"key-{own_id}",
+        "timing": Interval(every=timedelta(minutes=5), anchor=START),
+        "target": TaskTarget(kind="report"),
+        "created_at": START,
+        "updated_at": START,
+    }
+    return Schedule(id=own_id, **(defaults | values))
+
+
+def run(id: str | None = None, **values: Any) -> Run:
+    defaults = {"schedule_id": "s1", "scheduled_at": START, "created_at": START}
+    return Run(id=id or fresh_id("r"), **(defaults | values))
+
+
+def event(id: str | None = None, **values: Any) -> Event:
+    defaults = {
+        "at": START,
+        "actor": "test",
+        "action": "create",
+        "subject_type": "schedule",
+        "subject_id": "s1",
+    }
+    return Event(id=id or fresh_id("e"), **(defaults | values))
+
+
+def template(id: str | None = None, **values: Any) -> Template:
+    defaults = {"alias": "t", "kind": "report", "created_at": START, "updated_at": START}
+    return Template(id=id or fresh_id("m"), **(defaults | values))
+
+
+def step(id: str | None = None, **values: Any) -> Step:
+    return Step(id=id or fresh_id("p"), **({"task_id": "t1", "name": "one", "created_at": START} | values))
+
+
+def tenant(id: str | None = None, **values: Any) -> Tenant:
+    return Tenant(id=id or fresh_id("n"), **({"created_at": START} | values))
+
+
+def minutes(random: random.Random, low: int = -5, high: int = 5) -> Any:
+    """A time near START, one of few, so that many are equal."""
+    return START + timedelta(minutes=random.randint(low, high))
+
+
+def any_task(random: random.Random, **values: Any) -> Task:
+    status = random.choice([*TaskStatus, TaskStatus.PENDING, TaskStatus.RUNNING])
+    running = status is TaskStatus.RUNNING
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "kind": random.choice(KINDS),
+        "queue": random.choice(QUEUES),
+        "priority": random.choice((0, 128, 200, 255)),
+        "tags": tuple(tag for tag in TAGS if random.random() < 0.5),
+        "status": status,
+        "created_at": minutes(random),
+        "available_at": minutes(random),
+        "expires_at": minutes(random) if random.random() < 0.4 else None,
+        "lease_expires_at": minutes(random) if running and random.random() < 0.9 else None,
+        "worker_id": random.choice(WORKERS) if running else None,
+        "cancel_requested": running and random.random() < 0.5,
+        "completed_at": minutes(random) if status not in LIVE and random.random() < 0.9 else None,
+        "schedule_id": random.choice((None, *SCHEDULES)),
+        "input": {"n": random.randint(0, 9), "text": random.choice(("", "ä", "\u0000", '"'))},
+    }
+    return task(**(shape | values))
+
+
+def any_schedule(random: random.Random, **values: Any) -> Schedule:
+    kind, queue, tags = random.choice(KINDS), random.choice(QUEUES), random.sample(TAGS, random.randint(0, 2))
+    target = random.choice(
+        (
+            TaskTarget(kind=kind, queue=queue, tags=tuple(tags)),
+            WorkflowTarget(kind=kind, tags=tuple(tags)),
+            TemplateTarget(template_id=random.choice(("m1", "m2"))),
+        )
+    )
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "target": target,
+        "description": random.choice(("", "Every morning", "ÜBERSICHT jeden Tag", "100% of_it")),
+        "status": random.choice(list(ScheduleStatus)),
+        "due_at": random.choice((None, minutes(random))),
+        "created_at": minutes(random),
+        "deleted_at": random.choice((None, None, minutes(random))),
+        "zone_data": random.choice(ZONES),
+    }
+    return schedule(**(shape | values))
+
+
+def any_run(random: random.Random, **values: Any) -> Run:
+    status = random.choice(list(RunStatus))
+    shape = {
+        "schedule_id": random.choice(SCHEDULES),
+        "scheduled_at": minutes(random),
+        "status": status,
+        "completed_at": None if status is RunStatus.RUNNING else random.choice((None, minutes(random))),
+    }
+    return run(**(shape | values))
+
+
+def any_event(random: random.Random, **values: Any) -> Event:
+    shape = {"tenant": random.choice(TENANTS), "subject_id": random.choice(SCHEDULES), "at": minutes(random)}
+    return event(**(shape | values))
+
+
+def population(seed: int, size: int) -> list[Record]:
+    """`size` records of each type that has queries, shuffled."""
+    chance = random.Random(seed)
+    makers = (any_task, any_schedule, any_run, any_event)
+    records: list[Record] = [make(chance) for make in makers for _ in range(size)]
+    chance.shuffle(records)
+    return records

@@ -1,0 +1,65 @@
+"""Every store there is, for the suites that run on all of them. A new store is one line in STORES."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota.stores.base import Clock, Store, Tx
+from rota.stores.memory import MemoryStore
+from rota.stores.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+STORES: dict[str, Callable[[Path, Clock], Store]] = {
+    "memory": lambda folder, clock: MemoryStore(clock),
+    "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock),
+}
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+class TestClock:
+    """Starts at START and runs with the event loop."""
+
+    __test__ = False
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._origin = loop.time()
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self._loop.time() - self._origin)
+
+
+async def put(store: Store, *records: Any) -> list[Any]:
+    """Store records, in one work."""
+
+    async def work(tx: Tx) -> list[Any]:
+        return [tx.put(record) for record in records]
+
+    return await store.transact(work)
+
+
+async def get(store: Store, type: type[T], id: str) -> T | None:
+    return await reading(store, lambda tx: tx.get(type, id))
+
+
+async def find(store: Store, query: Any, limit: int = 1000) -> list[Any]:
+    return await reading(store, lambda tx: tx.find(query, limit))
+
+
+async def count(store: Store, query: Any) -> int:
+    return await reading(store, lambda tx: tx.count(query))
+
+
+async def reading(store: Store, ask: Callable[[Any], Awaitable[T]]) -> T:
+    """The answer to one question."""
+
+    async def work(tx: Tx) -> T:
+        return await ask(tx)
+
+    return await store.read(work)

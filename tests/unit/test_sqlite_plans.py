@@ -1,0 +1,78 @@
+"""Each statement of the SQLite store uses the index that it names: it seeks, never walks a table, never
+sorts needlessly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import apsw
+import pytest
+
+from rota.stores.migrate import migrations
+from rota.stores.sqlite_queries import COUNT, FIND, SEEK
+from rota.stores.sqlite_tx import STATEMENTS
+
+SORTED = {
+    "task_list_running",  # as many as workers run at once
+    "task_list_pending",  # at most 10 000, else task_list is taken
+    "task_list_past_expiry",  # what the janitor has not swept yet
+    "outdated_zones_before",  # only when the time zone data has changed
+    "outdated_zones_after",
+}
+"""Statements that sort what they found, with the reason why that is little."""
+
+WALKED = {
+    "task_list_running",
+    "task_list_pending",
+}
+"""Statements that walk a whole (partial) index: the same reasons."""
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[apsw.Connection]:
+    db = apsw.Connection(":memory:")
+    for step in migrations("sqlite"):
+        db.execute(step.sql)
+    yield db
+    db.close()
+
+
+def plan(db: apsw.Connection, statement: str) -> list[str]:
+    names = dict.fromkeys(re.findall(r":(\w+)", statement))
+    places = len(set(re.findall(r"\?(\d*)", statement)))
+    values = names or (None,) * places
+    return [row[3] for row in db.execute(f"explain query plan {statement}", values)]
+
+
+@pytest.mark.parametrize("name", FIND)
+def test_finds_use_their_index(db: apsw.Connection, name: str) -> None:
+    steps = plan(db, FIND[name])
+    index = re.search(r"indexed by (\w+)", FIND[name])
+    assert index is not None, "every query names its index"
+    walks = [step for step in steps if re.match(r"(SCAN|SEARCH) (task|schedule|run|event)\b", step)]
+    assert [walk for walk in walks if index[1] not in walk] == [], steps
+    if name not in WALKED:
+        assert not [step for step in walks if step.startswith("SCAN")], steps
+    assert any("USE TEMP B-TREE FOR" in step for step in steps) == (name in SORTED), steps
+
+
+@pytest.mark.parametrize("name", COUNT)
+def test_counts_use_their_index(db: apsw.Connection, name: str) -> None:
+    steps = plan(db, COUNT[name])
+    if name not in WALKED:
+        assert not [step for step in steps if re.match(r"SCAN (task|schedule|run|event)\b", step)], steps
+
+
+@pytest.mark.parametrize("name", ["next_lane", "next_lane_in_queue", "next_priority"])
+def test_lanes_are_found_by_seeking(db: apsw.Connection, name: str) -> None:
+    [step] = plan(db, SEEK[name])
+    assert step.startswith("SEARCH task USING COVERING INDEX task_pending"), step
+
+
+@pytest.mark.parametrize("statements", STATEMENTS.values(), ids=lambda statements: statements.table.name)
+def test_records_are_written_and_read_by_their_id(db: apsw.Connection, statements: object) -> None:
+    for name in ("replace", "delete", "get", "get_many"):
+        steps = plan(db, getattr(statements, name))
+        assert any("(id=?)" in step for step in steps), (name, steps)
+        assert not [step for step in steps if re.match(r"SCAN (?!json_each)", step)], (name, steps)
