@@ -1,0 +1,144 @@
+"""What someone who looks after a store asks: is it healthy, and if not, what is wrong with what?
+
+Each check is a work for `store.read`, and looks only where an index leads, so it is quick on any store;
+`broken_records` looks at everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from ..domain.model import (
+    LIVE,
+    Record,
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Step,
+    Task,
+    TaskStatus,
+)
+from ..stores.base import (
+    DueSchedules,
+    LostLeases,
+    PastExpiry,
+    ReadyTasks,
+    ScheduleList,
+    TaskList,
+    Tx,
+    Work,
+)
+
+__all__ = ["Health", "broken_records", "check_health", "leave_mark", "remove_mark", "tasks_by_id"]
+
+PATIENCE = timedelta(seconds=60)
+WAITING = timedelta(minutes=10)
+ENOUGH = 1000
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at the indexes found; up to ENOUGH of each."""
+
+    overdue: Sequence[Schedule]
+    lost: Sequence[Task]
+    unswept: Sequence[Task]
+    waiting: Sequence[Task]
+    tasks: Mapping[str, int]
+    schedules: Mapping[str, int]
+    unknown_tasks: int
+    unknown_schedules: int
+
+
+def check_health(tenant: str) -> Work[Health]:
+    """Everything that is late by more than a minute: nobody seems to do it. Counts are those of `tenant`."""
+
+    async def work(tx: Tx) -> Health:
+        late = tx.now - PATIENCE
+        tasks = {
+            str(status): await tx.count(TaskList(tenant=tenant, at=tx.now, status=status))
+            for status in TaskStatus
+        }
+        schedules = {
+            str(status): await tx.count(ScheduleList(tenant=tenant, status=status))
+            for status in ScheduleStatus
+        }
+        all_tasks = await tx.count(TaskList(tenant=tenant, at=tx.now))
+        all_schedules = await tx.count(ScheduleList(tenant=tenant))
+        return Health(
+            overdue=await tx.find(DueSchedules(at=late), ENOUGH),
+            lost=await tx.find(LostLeases(at=late), ENOUGH),
+            unswept=await tx.find(PastExpiry(at=late), ENOUGH),
+            waiting=await tx.find(ReadyTasks(at=tx.now - WAITING), ENOUGH),
+            tasks=tasks,
+            schedules=schedules,
+            unknown_tasks=all_tasks - sum(tasks.values()),
+            unknown_schedules=all_schedules - sum(schedules.values()),
+        )
+
+    return work
+
+
+def leave_mark(id: str) -> Work[Step]:
+    """Write something that means nothing, to see whether writing works; `remove_mark` takes it away again."""
+
+    async def work(tx: Tx) -> Step:
+        return tx.put(Step(id=id, task_id=id, name="doctor", created_at=tx.now))
+
+    return work
+
+
+def remove_mark(mark: Step) -> Work[None]:
+    async def work(tx: Tx) -> None:
+        tx.delete(mark)
+
+    return work
+
+
+def tasks_by_id(ids: Iterable[str]) -> Work[list[Task]]:
+    """Those of the tasks that exist, as they read now."""
+    wanted = list(ids)
+
+    async def work(tx: Tx) -> list[Task]:
+        found = await tx.get_many(Task, wanted)
+        return [task.as_of(tx.now) for task in found.values()]
+
+    return work
+
+
+def broken_records(snapshot: Mapping[str, Sequence[Record]]) -> list[str]:
+    """The invariants that do not hold, one sentence each."""
+    records = [record for of_type in snapshot.values() for record in of_type]
+    tasks = {record.id: record for record in records if isinstance(record, Task)}
+    problems: list[str] = []
+    for record in records:
+        match record:
+            case Schedule():
+                problems += _broken_schedule(record)
+            case Task():
+                problems += _broken_task(record)
+            case Run():
+                problems += _broken_run(record, tasks)
+    return problems
+
+
+def _broken_schedule(schedule: Schedule) -> Iterable[str]:
+    if schedule.enabled and (schedule.next_run_at is None or schedule.due_at is None):
+        yield f"schedule {schedule.key} is active and has no next time: pause and resume it"
+
+
+def _broken_task(task: Task) -> Iterable[str]:
+    if task.status is TaskStatus.RUNNING and (task.lease_id is None or task.lease_expires_at is None):
+        yield f"task {task.id} is running without a lease: cancel it"
+    if task.status not in LIVE and task.lease_id is not None:
+        yield f"task {task.id} is {task.status} and still has a lease: archive it"
+
+
+def _broken_run(run: Run, tasks: Mapping[str, Task]) -> Iterable[str]:
+    task = tasks.get(run.target_id or "")
+    if run.status is RunStatus.RUNNING and task is not None and task.status not in LIVE:
+        yield f"run {run.id} is running, but its task {task.id} is {task.status}: it will not end by itself"
+    if run.status is RunStatus.RUNNING and task is None:
+        yield f"run {run.id} is running, but its task {run.target_id} is gone: it will not end by itself"

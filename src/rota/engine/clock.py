@@ -1,0 +1,110 @@
+"""The only place of the product that reads or awaits time.
+
+**Reading.** A clock has `now()` (the wall: aware UTC, microseconds) and `monotonic()` (seconds that never
+step, for measuring). `SystemClock` is the real one. `LoopClock` follows the running event loop, so on a
+virtual loop its time is virtual; its wall can be skewed and stepped. Both may be read from any thread.
+
+**Jumps.** `JumpDetector.observe()` tells how far the wall moved away from the monotonic time since it was
+last asked: forward after a laptop slept (on Linux and macOS monotonic time does not count suspension) or a
+clock was set ahead, backward after it was set back. Timers follow monotonic time: after a sleep they are
+late by its length, so whoever sees a jump should wake the loops that are waiting.
+
+**Awaiting.** `sleep` and `wait_for_any`. Durations are `timedelta`; zero or less gives the others one turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+__all__ = ["JumpDetector", "LoopClock", "SteadyClock", "SystemClock", "aware", "sleep", "wait_for_any"]
+
+
+class SteadyClock(Protocol):
+    """A wall clock (so it is a `stores.base.Clock`) with a stopwatch beside it."""
+
+    def now(self) -> datetime: ...
+
+    def monotonic(self) -> float: ...
+
+
+class SystemClock:
+    """The time of this machine."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class LoopClock:
+    """The time of an event loop (the running one, unless given): `epoch` at creation, plus `skew`."""
+
+    def __init__(
+        self,
+        epoch: datetime,
+        skew: timedelta = timedelta(0),
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._loop = loop or asyncio.get_running_loop()
+        self._origin = self._loop.time()
+        self._epoch = aware(epoch) + skew
+
+    def now(self) -> datetime:
+        return self._epoch + timedelta(seconds=self._loop.time() - self._origin)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    def step(self, delta: timedelta) -> None:
+        """Move the wall and nothing else: what a suspended laptop or a set clock looks like."""
+        self._epoch += delta
+
+
+class JumpDetector:
+    """Compares the wall with monotonic time. A difference up to `tolerance` is drift and reads as zero."""
+
+    def __init__(self, clock: SteadyClock, tolerance: timedelta = timedelta(seconds=2)) -> None:
+        self._clock = clock
+        self._tolerance = tolerance
+        self._wall, self._steady = clock.now(), clock.monotonic()
+
+    def observe(self) -> timedelta:
+        """How far the wall jumped since the last call (at first: since creation). Negative: it went back."""
+        wall, steady = self._clock.now(), self._clock.monotonic()
+        jump = (wall - self._wall) - timedelta(seconds=steady - self._steady)
+        self._wall, self._steady = wall, steady
+        return jump if abs(jump) > self._tolerance else timedelta(0)
+
+
+def aware(value: datetime) -> datetime:
+    """The same instant in UTC. A naive value is the local time of the process.
+
+    `fold` decides what is not unique (PEP 495). By default a local time that exists twice is the first of the
+    two, and one that does not exist is as long after the gap as it claims to be into it (02:30 is 03:30).
+    """
+    if value.utcoffset() is not None:
+        return value.astimezone(UTC)
+    # astimezone() takes the wrong side of a gap, and a float timestamp has no room for microseconds.
+    seconds = value.replace(microsecond=0, tzinfo=None).timestamp()
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=value.microsecond)
+
+
+async def sleep(delay: timedelta) -> None:
+    """Let `delay` pass, by the loop's own time."""
+    await asyncio.sleep(delay.total_seconds())
+
+
+async def wait_for_any(*waiters: asyncio.Future[Any], at_most: timedelta | None) -> set[asyncio.Future[Any]]:
+    """Wait until one of `waiters` is done, or `at_most` has passed (None: however long it takes).
+
+    Returns those that are done; none, if the time was up first. The others go on: nothing is started or
+    cancelled here, so the same waiters can be waited for again.
+    """
+    seconds = None if at_most is None else max(0.0, at_most.total_seconds())
+    done, _ = await asyncio.wait(waiters, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    return done

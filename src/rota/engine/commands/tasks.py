@@ -1,0 +1,249 @@
+"""Works on tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ...domain import task as life
+from ...domain.errors import Refused
+from ...domain.ids import derived_id
+from ...domain.model import LogLine, Task
+from ...domain.task import Defaults, Outcome, Submission
+from ...stores.base import Cancelling, ReadyTasks, TaskList, Tx, UpcomingTasks, Work
+from .shared import Endings, find_task, limits_of
+
+__all__ = [
+    "Claim",
+    "Claimed",
+    "Result",
+    "archive_task",
+    "cancel_listed",
+    "cancel_task",
+    "cancel_tasks",
+    "claim_tasks",
+    "expire_task",
+    "renew_leases",
+    "replay_task",
+    "settle_tasks",
+    "submit_tasks",
+]
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker asks for. `kinds` maps each kind it can run to that handler's defaults."""
+
+    worker_id: str
+    lease_id: str
+    lease: timedelta
+    limit: int
+    kinds: Mapping[str, Defaults]
+    queues: tuple[str, ...] | None = None
+    tenant: str | None = None
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """What it gets: tasks, which of its running ones are to be cancelled, and how soon the next one is available."""
+
+    tasks: list[Task]
+    cancelling: list[str]
+    next_in: timedelta | None = None
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """How a claimed task ended, with what its handler reported on the way. `task` is as the worker last saw it."""
+
+    task: Task
+    outcome: Outcome
+    progress: Any = None
+    logs: tuple[LogLine, ...] = ()
+
+
+def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: str) -> Work[list[Task]]:
+    """Admit tasks, each under the id given. The same id, or the same idempotency key and input, gives the task
+    that is there already."""
+    items = [(_submission_id(tenant, id, asked), asked) for id, asked in items]
+    may_exist = any(asked.idempotency_key is not None for _, asked in items)
+
+    async def work(tx: Tx) -> list[Task]:
+        nonlocal may_exist
+        limits = await limits_of(tx, tenant)
+        known = dict(await tx.get_many(Task, {id for id, _ in items})) if may_exist else {}
+        may_exist = True  # from the second time on: an answer may have been lost
+        answers = []
+        for id, asked in items:
+            if id in known:
+                answers.append(_same_submission(known[id], asked, tx.now))
+            else:
+                known[id] = tx.put(life.admit(id, asked, tenant, tx.now, limits, actor))
+                answers.append(known[id])
+        return answers
+
+    return work
+
+
+def _submission_id(tenant: str, id: str, asked: Submission) -> str:
+    return id if asked.idempotency_key is None else derived_id("key", tenant, asked.idempotency_key)
+
+
+def _same_submission(known: Task, asked: Submission, now: datetime) -> Task:
+    same_input = msgspec.json.decode(msgspec.json.encode(asked.input)) == known.input
+    if asked.idempotency_key is not None and (known.kind != asked.kind or not same_input):
+        raise Refused("idempotency_conflict", key=asked.idempotency_key, task=known.id)
+    return known.as_of(now)
+
+
+def claim_tasks(ask: Claim) -> Work[Claimed]:
+    """Take the tasks that are ready, best first, and learn what to cancel and when to look again."""
+    kinds = tuple(sorted(ask.kinds))
+
+    async def work(tx: Tx) -> Claimed:
+        cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000)
+        ready: list[Task] = []
+        next_in = None
+        if ask.limit > 0 and kinds:
+            query = ReadyTasks(at=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
+            ready = await tx.find(query, ask.limit, lock=True)
+            if len(ready) < ask.limit:
+                upcoming = UpcomingTasks(after=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
+                next_in = next((task.available_at - tx.now for task in await tx.find(upcoming, 1)), None)
+        claimed = [
+            tx.put(
+                life.claim(
+                    task,
+                    worker_id=ask.worker_id,
+                    lease_id=ask.lease_id,
+                    lease=ask.lease,
+                    defaults=ask.kinds[task.kind],
+                    now=tx.now,
+                )
+            )
+            for task in ready
+        ]
+        return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], next_in=next_in)
+
+    return work
+
+
+def renew_leases(
+    held: Sequence[Task], lease: timedelta, reports: Mapping[str, tuple[Any, tuple[LogLine, ...]]]
+) -> Work[list[Task | Refused]]:
+    """Keep what a worker holds; for each, the task as it is now, or why it is no longer the worker's."""
+
+    async def work(tx: Tx) -> list[Task | Refused]:
+        stored = await tx.get_many(Task, [task.id for task in held])
+        answers: list[Task | Refused] = []
+        for task in held:
+            progress, logs = reports.get(task.id, (None, ()))
+            now_stored = stored.get(task.id)
+            try:
+                if now_stored is None:
+                    raise Refused("lease_lost", task=task.id)
+                renewed = life.renew(
+                    now_stored,
+                    lease_id=task.lease_id or "",
+                    lease=lease,
+                    now=tx.now,
+                    progress=progress,
+                    logs=logs,
+                )
+            except Refused as refused:
+                answers.append(refused)
+            else:
+                answers.append(tx.put(renewed))
+        return answers
+
+    return work
+
+
+def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
+    """Write down how tasks ended; for each, the task as it is now, or why the answer came too late.
+
+    The first try takes the worker's own copies: if one has changed meanwhile its version is stale, and the second
+    try reads them all. (So does the first if a task is there twice: lost, and claimed again by the same worker.)"""
+    trusted = len({result.task.id for result in results}) == len(results)
+
+    async def work(tx: Tx) -> list[Task | Refused]:
+        nonlocal trusted
+        stored = {} if trusted else await tx.get_many(Task, [result.task.id for result in results])
+        held = [result.task if trusted else stored.get(result.task.id) for result in results]
+        trusted = False
+        answers = [_settled(task, result, tx.now) for task, result in zip(held, results, strict=True)]
+        settled = [answer for answer in answers if isinstance(answer, Task)]
+        endings = await Endings.of(tx, settled)
+        by_id = {task.id: task for task in endings.put(tx, settled, "worker")}
+        return [by_id[answer.id] if isinstance(answer, Task) else answer for answer in answers]
+
+    return work
+
+
+def _settled(task: Task | None, result: Result, now: datetime) -> Task | Refused:
+    if task is None:
+        return Refused("lease_lost", task=result.task.id)
+    try:
+        return life.settle(
+            task,
+            result.outcome,
+            lease_id=result.task.lease_id or "",
+            now=now,
+            progress=result.progress,
+            logs=result.logs,
+        )
+    except Refused as refused:
+        return refused
+
+
+def cancel_task(tenant: str, id: str, actor: str, reason: str) -> Work[Task]:
+    return _change(tenant, id, actor, lambda task, now: life.cancel(task, now, actor, reason))
+
+
+def expire_task(tenant: str, id: str, actor: str) -> Work[Task]:
+    return _change(tenant, id, actor, lambda task, now: life.expire(task, now, actor))
+
+
+def replay_task(tenant: str, id: str, actor: str) -> Work[Task]:
+    return _change(tenant, id, actor, lambda task, now: life.replay(task, now, actor))
+
+
+def archive_task(tenant: str, id: str, actor: str) -> Work[Task]:
+    return _change(tenant, id, actor, lambda task, now: life.archive(task, now, actor))
+
+
+def _change(tenant: str, id: str, actor: str, rule: Callable[[Task, datetime], Task]) -> Work[Task]:
+    async def work(tx: Tx) -> Task:
+        task = await find_task(tx, tenant, id)
+        changed = rule(task, tx.now)
+        if changed is task:
+            return task
+        endings = await Endings.of(tx, [changed])
+        return endings.put(tx, [changed], actor)[0]
+
+    return work
+
+
+def cancel_listed(tenant: str, ids: Sequence[str], actor: str, reason: str) -> Work[list[Task]]:
+    """Cancel those of the tasks named that are live; the others are passed over."""
+
+    async def work(tx: Tx) -> list[Task]:
+        found = await tx.get_many(Task, ids)
+        live = [t for t in found.values() if t.tenant == tenant and t.as_of(tx.now).is_live]
+        cancelled = [life.cancel(task, tx.now, actor, reason) for task in live if not task.cancel_requested]
+        endings = await Endings.of(tx, cancelled)
+        return endings.put(tx, cancelled, actor)
+
+    return work
+
+
+def cancel_tasks(query: TaskList, limit: int, actor: str, reason: str) -> Work[list[Task]]:
+    """Cancel the live tasks that a listing finds, up to `limit` of them."""
+
+    async def work(tx: Tx) -> list[Task]:
+        found = [task for task in await tx.find(query, limit) if not task.cancel_requested]
+        cancelled = [life.cancel(task, tx.now, actor, reason) for task in found]
+        endings = await Endings.of(tx, cancelled)
+        return endings.put(tx, cancelled, actor)
+
+    return work

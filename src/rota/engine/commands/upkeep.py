@@ -1,0 +1,75 @@
+"""Works of the janitor: what time alone does to records."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from ...domain import task as life
+from ...domain.model import Record, Task
+from ...stores.base import FinishedTasks, LostLeases, OldEvents, OldRuns, PastExpiry, Tx, Work
+from .shared import Endings
+
+__all__ = ["Retention", "Sweep", "forget_old", "sweep"]
+
+JANITOR = "janitor"
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long ended records are kept; None: for good."""
+
+    tasks: timedelta | None = timedelta(days=7)
+    runs: timedelta | None = timedelta(days=90)
+    events: timedelta | None = timedelta(days=365)
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sweep did. If it did nothing: how soon the next record falls due (None: none is known)."""
+
+    returned: list[Task] = []
+    expired: list[Task] = []
+    next_in: timedelta | None = None
+
+
+def sweep(limit: int) -> Work[Sweep]:
+    """Return tasks whose lease ran out, and mark those that expired."""
+
+    async def work(tx: Tx) -> Sweep:
+        lost = await tx.find(LostLeases(at=tx.now), limit, lock=True)
+        past = await tx.find(PastExpiry(at=tx.now), limit, lock=True)
+        if not lost and not past:
+            return Sweep(next_in=await _next_in(tx))
+        returned = [life.lose(task, tx.now) for task in lost]
+        expired = [life.expire(task, tx.now, JANITOR) for task in past]
+        endings = await Endings.of(tx, [*returned, *expired])
+        return Sweep(
+            returned=endings.put(tx, returned, JANITOR),
+            expired=endings.put(tx, expired, JANITOR),
+        )
+
+    return work
+
+
+async def _next_in(tx: Tx) -> timedelta | None:
+    times = [task.lease_expires_at for task in await tx.find(LostLeases(at=None), 1)]
+    times += [task.expires_at for task in await tx.find(PastExpiry(at=None), 1)]
+    return min((at - tx.now for at in times if at is not None), default=None)
+
+
+def forget_old(retention: Retention, limit: int) -> Work[int]:
+    """Delete what has been kept long enough, up to `limit` of each kind; how many went."""
+
+    async def work(tx: Tx) -> int:
+        old: list[Record] = []
+        if retention.tasks is not None:
+            old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)
+        if retention.runs is not None:
+            old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
+        if retention.events is not None:
+            old += await tx.find(OldEvents(before=tx.now - retention.events), limit)
+        for record in old:
+            tx.delete(record)
+        return len(old)
+
+    return work

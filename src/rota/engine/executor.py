@@ -1,0 +1,225 @@
+"""Runs one handler and turns however it ends into an `Outcome`. No exception of a handler gets past here.
+
+An async handler is awaited on the event loop; a sync one runs in a thread, which cannot be killed: after a
+timeout its result is ignored, but it occupies its slot (`is_stuck`) until the thread ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import traceback
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
+from ..domain.limits import check_duration, check_input
+from ..domain.model import Failure, Limits, LogLine, Task
+from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
+from .app import Handler
+
+__all__ = ["Context", "Execution", "StopReason"]
+
+TRACEBACK_KEPT = 16_000
+MESSAGE_KEPT = 4_000
+OUTPUT_LIMITS = Limits()
+
+
+class StopReason(StrEnum):
+    """Why a handler is being stopped from outside."""
+
+    CANCEL = "cancel"
+    RELEASE = "release"
+    LEASE_LOST = "lease_lost"
+
+
+class Flush:
+    """Awaiting it stores what was reported right away; without `await` it is stored within a second or so."""
+
+    def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
+        self._flush = flush
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._flush().__await__()
+
+
+class Context:
+    """What a handler may know and say while it runs. Its methods may be called from any thread."""
+
+    def __init__(self, execution: Execution, queue: Any, now: Callable[[], datetime]) -> None:
+        self.queue = queue
+        self._execution = execution
+        self._now = now
+
+    @property
+    def task(self) -> Task:
+        """As it was when it was claimed or last renewed."""
+        return self._execution.task
+
+    @property
+    def attempt(self) -> int:
+        return self._execution.task.attempt
+
+    @property
+    def is_cancellation_requested(self) -> bool:
+        """Someone asked for an end, or the worker is stopping."""
+        return self._execution.stopping is not None
+
+    def progress(self, value: Any, message: str | None = None) -> Flush:
+        """Say how far it is: any JSON value, with a message if you like."""
+        shown = value if message is None else {"value": value, "message": message}
+        self._execution.progress = check_input(shown, OUTPUT_LIMITS, "progress")
+        return self._reported()
+
+    def log(self, message: object) -> Flush:
+        """Add a line to the task's log."""
+        line = LogLine(at=self._now(), attempt=self.attempt, message=str(message)[:MESSAGE_KEPT])
+        self._execution.logs += (line,)
+        return self._reported()
+
+    def extend_lease(self, duration: timedelta | float | None = None) -> Flush:
+        """Ask to keep the task for this long from now (default: the worker's lease) without a renewal. Worth a
+        call before something that blocks the event loop."""
+        if duration is not None:
+            self._execution.lease = check_duration("duration", duration, least=timedelta(seconds=1))
+        return self._reported()
+
+    def _reported(self) -> Flush:
+        self._execution.reported()
+        return Flush(self._execution.flush)
+
+
+class Execution:
+    """One attempt at a task: the handler while it runs, and what the worker must know about it."""
+
+    def __init__(
+        self,
+        task: Task,
+        handler: Handler,
+        *,
+        on_report: Callable[[Execution], None],
+        flush: Callable[[Execution], Awaitable[None]],
+    ) -> None:
+        self.key = f"{task.id}/{task.lease_id}"  # a task may be lost and claimed again by the same worker
+        self.task = task
+        self.handler = handler
+        self.lease: timedelta | None = None
+        self.stopping: StopReason | None = None
+        self.progress: Any = None
+        self.logs: tuple[LogLine, ...] = ()
+        self.error: BaseException | None = None
+        self._on_report = on_report
+        self._flush = flush
+        self._in_thread = False
+        self._running: asyncio.Task[Outcome] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def start(
+        self, queue: Any, now: Callable[[], datetime], threads: ThreadPoolExecutor
+    ) -> asyncio.Task[Outcome]:
+        context = Context(self, queue, now)
+        self._running = asyncio.create_task(self._outcome(context, threads), name=f"rota:{self.task.kind}")
+        return self._running
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask the handler to end. An async one gets a CancelledError; a sync one sees it in its context."""
+        if self.stopping is None:
+            self.stopping = reason
+            if self._running is not None and self.handler.is_async:
+                self._running.cancel()
+
+    def abandon(self) -> None:
+        """Stop waiting for a handler that cannot be stopped."""
+        if self._running is not None:
+            self._running.cancel()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Its outcome is known, but its thread still runs."""
+        return self._in_thread and self._running is not None and self._running.done()
+
+    def reported(self) -> None:
+        """There is something to store; called from any thread."""
+        self._loop.call_soon_threadsafe(self._on_report, self)
+
+    async def flush(self) -> None:
+        await self._flush(self)
+
+    def taken_reports(self) -> tuple[Any, tuple[LogLine, ...]]:
+        """What was reported since the last time, to be stored now."""
+        reports = self.progress, self.logs
+        self.progress, self.logs = None, ()
+        return reports
+
+    async def _outcome(self, context: Context, threads: ThreadPoolExecutor) -> Outcome:
+        try:
+            async with asyncio.timeout(_seconds(self.task.timeout)) as limit:
+                output = await self._called(context, threads)
+            return self._completed(output)
+        except TimeoutError:
+            if limit.expired():
+                error = TimeoutError(f"ran longer than its timeout of {_seconds(self.task.timeout):g} s")
+            return self._failed(error)
+        except asyncio.CancelledError as error:
+            return self._stopped(error)
+        except RescheduleError as asked:
+            return _rescheduled(asked)
+        except Exception as error:
+            return self._failed(error)
+
+    async def _called(self, context: Context, threads: ThreadPoolExecutor) -> Any:
+        args, kwargs = self.handler.arguments(self.task.input, context)
+        if self.handler.is_async:
+            return await self.handler.function(*args, **kwargs)
+        call = functools.partial(self._call_in_thread, *args, **kwargs)
+        self._in_thread = True
+        result = await self._loop.run_in_executor(threads, contextvars.copy_context().run, call)
+        return await result if asyncio.iscoroutine(result) else result
+
+    def _call_in_thread(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.handler.function(*args, **kwargs)
+        finally:
+            self._in_thread = False
+
+    def _completed(self, output: Any) -> Outcome:
+        try:
+            return Completed(check_input(output, OUTPUT_LIMITS, "output"))
+        except Invalid as unfit:
+            return self._failed(PermanentError(f"the handler's result cannot be stored: {unfit}"))
+
+    def _stopped(self, error: asyncio.CancelledError) -> Outcome:
+        if self.stopping is StopReason.CANCEL:
+            return Completed(None)  # the record says that a cancel was requested: it ends as cancelled
+        if self.stopping is not None:
+            return Released()
+        return self._failed(error)
+
+    def _failed(self, error: BaseException) -> Failed:
+        self.error = error
+        failure = Failure(
+            type=type(error).__name__,
+            message=str(error)[:MESSAGE_KEPT],
+            traceback="".join(traceback.format_exception(error))[-TRACEBACK_KEPT:],
+        )
+        permanent = isinstance(error, PermanentError)
+        delay = None
+        if isinstance(error, RetryableError) and error.delay_seconds is not None:
+            delay = timedelta(seconds=max(0.0, error.delay_seconds))
+        return Failed(failure=failure, permanent=permanent, delay=delay)
+
+
+def _rescheduled(asked: RescheduleError) -> Rescheduled:
+    return Rescheduled(
+        delay=timedelta(seconds=max(0.0, asked.delay_seconds)),
+        extend_expiration=timedelta(seconds=asked.extend_expiration_seconds),
+        detail=str(asked)[:MESSAGE_KEPT],
+    )
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

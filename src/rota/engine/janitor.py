@@ -1,0 +1,41 @@
+"""The janitor: returns tasks of dead workers, marks expiries, and forgets what has been kept long enough."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ..stores.base import Store
+from .clock import SteadyClock
+from .commands import Retention, forget_old, sweep
+from .telemetry import Observer, TaskMoved
+
+__all__ = ["Janitor"]
+
+BATCH = 500
+LOOK_AGAIN = timedelta(seconds=10)
+FORGET_EVERY = timedelta(minutes=10)
+NOW = timedelta(0)
+
+
+class Janitor:
+    def __init__(
+        self, store: Store, clock: SteadyClock, observe: Observer, *, retention: Retention | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._observe = observe
+        self._retention = retention or Retention()
+        self._forget_at = clock.monotonic()
+
+    async def run_once(self) -> timedelta:
+        """One sweep. At once again if it found anything; else when the next record falls due."""
+        if self._clock.monotonic() >= self._forget_at:
+            if await self._store.transact(forget_old(self._retention, BATCH)):
+                return NOW
+            self._forget_at = self._clock.monotonic() + FORGET_EVERY.total_seconds()
+        swept = await self._store.transact(sweep(BATCH))
+        for task in (*swept.returned, *swept.expired):
+            self._observe(TaskMoved(task))
+        if swept.returned or swept.expired:
+            return NOW
+        return LOOK_AGAIN if swept.next_in is None else max(NOW, min(swept.next_in, LOOK_AGAIN))

@@ -1,0 +1,282 @@
+"""A node: the loops that run in one process. `Worker` is what programs use: it runs tasks, and by default it also
+fires schedules and keeps house, since any number of each may run anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from ..domain.ids import new_id
+from ..domain.limits import check_duration, check_number, check_queue
+from .app import App, Hook
+from .clock import SystemClock, wait_for_any
+from .commands import Retention
+from .executor import StopReason
+from .janitor import Janitor
+from .loops import Hints, Role, keep_running
+from .scheduler import Scheduler
+from .telemetry import LoopFailed, Observer, fan_out, log_signals
+from .watch import BlockWatch, JumpWatch
+from .worker import LEASE, QueueLike, TaskWorker, run_hooks
+
+__all__ = ["Node", "Worker", "worker_name"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+SHUTDOWN = timedelta(seconds=30)
+
+
+class Deaf:
+    """For roles that follow only their own delay."""
+
+    async def wait(self, until: datetime | None) -> None:
+        await asyncio.Event().wait()
+
+
+class Node:
+    """Some roles, run until `stop()`. Subclasses or callers say which."""
+
+    def __init__(
+        self,
+        queue: QueueLike,
+        *,
+        scheduler: bool = True,
+        janitor: bool = True,
+        observers: Iterable[Observer] = (),
+        retention: Retention | None = None,
+    ) -> None:
+        self.queue = queue
+        self.observe = fan_out((log_signals, *observers))
+        self.scheduler = Scheduler(queue.store, self.observe) if scheduler else None
+        self.janitor = (
+            Janitor(queue.store, queue.clock, self.observe, retention=retention) if janitor else None
+        )
+        self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
+        self._stop = asyncio.Event()
+        self._tick_now = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ask for a graceful end; `run()` returns when it has come."""
+        self._stop.set()
+
+    async def run(self, *, handle_signals: bool = True) -> None:
+        """Run until `stop()`, SIGTERM or SIGINT."""
+        with _signals(self._signalled, enabled=handle_signals):
+            await self._run()
+
+    async def run_once(self) -> timedelta:
+        """One pass of every role; the shortest delay that any of them returned."""
+        roles: list[Role] = [role for role in (self.scheduler, self.janitor) if role is not None]
+        delays = [await role.run_once() for role in roles]
+        return min((delay for delay in delays if delay is not None), default=timedelta(0))
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as loops:
+            for name, role, hints, wake in self._roles():
+                loops.create_task(self._keep(name, role, hints, wake), name=f"rota-{name}")
+
+    def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
+        deaf = Deaf()
+        yield "jump watch", self.jump_watch, deaf, None
+        if self.scheduler is not None:
+            yield "scheduler", self.scheduler, self.queue.store, self._tick_now
+        if self.janitor is not None:
+            yield "janitor", self.janitor, deaf, None
+
+    async def _keep(self, name: str, role: Role, hints: Hints, wake: asyncio.Event | None) -> None:
+        def failed(error: BaseException, again_in: timedelta) -> None:
+            self.observe(LoopFailed(name, error, again_in))
+
+        await keep_running(role, hints, stop=self._stop, wake=wake, on_error=failed)
+
+    def _jumped(self) -> None:
+        if self.scheduler is not None:
+            self.scheduler.jumped = True
+        self._tick_now.set()
+
+    def _signalled(self) -> None:
+        self.stop()
+
+
+class Worker(Node):
+    """Runs the tasks of some queues with the handlers of an app, and, unless told otherwise, the schedules and the
+    housekeeping too."""
+
+    def __init__(
+        self,
+        queue: QueueLike,
+        app: App | None = None,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 50,
+        lease: timedelta | float = LEASE,
+        shutdown_timeout: timedelta | float = SHUTDOWN,
+        scheduler: bool = True,
+        janitor: bool = True,
+        all_tenants: bool = False,
+        observers: Iterable[Observer] = (),
+        retention: Retention | None = None,
+        worker_id: str | None = None,
+        on_startup: Hook | None = None,
+        on_shutdown: Hook | None = None,
+        on_success: Hook | None = None,
+        on_error: Hook | None = None,
+    ) -> None:
+        super().__init__(
+            queue, scheduler=scheduler, janitor=janitor, observers=observers, retention=retention
+        )
+        self.app = App() if app is None else app
+        hooks = {
+            "on_startup": on_startup,
+            "on_shutdown": on_shutdown,
+            "on_success": on_success,
+            "on_error": on_error,
+        }
+        for name, hook in hooks.items():
+            if hook is not None:
+                self.app.hooks[name].append(hook)
+        self.worker_id = worker_id or worker_name()
+        self._lease = check_duration("lease", lease, least=timedelta(seconds=1))
+        self._patience = check_duration("shutdown_timeout", shutdown_timeout)
+        self.tasks = TaskWorker(
+            queue,
+            self.app,
+            worker_id=self.worker_id,
+            queues=None if queues is None else [check_queue(name, "queues") for name in queues],
+            concurrency=check_number("concurrency", concurrency, 1, 100_000),
+            observe=self.observe,
+            lease=self._lease,
+            all_tenants=all_tenants,
+        )
+        self._hurry = asyncio.Event()
+
+    def task(self, kind: str, **options: Any) -> Callable[[F], F]:
+        """As `App.task`."""
+        return self.app.task(kind, **options)
+
+    def workflow(self, kind: str, **options: Any) -> Callable[[F], F]:
+        """As `App.workflow`."""
+        return self.app.workflow(kind, **options)
+
+    def on_startup(self, hook: Hook) -> Hook:
+        return self.app.on_startup(hook)
+
+    def on_shutdown(self, hook: Hook) -> Hook:
+        return self.app.on_shutdown(hook)
+
+    def on_success(self, hook: Hook) -> Hook:
+        return self.app.on_success(hook)
+
+    def on_error(self, hook: Hook) -> Hook:
+        return self.app.on_error(hook)
+
+    async def run_once(self) -> timedelta:
+        """One pass of every role, and then until the tasks claimed in it have ended and are settled."""
+        delay = await super().run_once()
+        own = await self.tasks.run_once()
+        while not self.tasks.is_idle:
+            await self.tasks.wake.wait()
+            self.tasks.wake.clear()
+            own = await self.tasks.run_once()
+        return min(delay, own)
+
+    async def run(self, *, handle_signals: bool = True) -> None:
+        """Run until `stop()`, SIGTERM or SIGINT; then let handlers finish, for a while, and hand back the rest."""
+        await run_hooks(self.app, "on_startup", (self,), self.observe)
+        try:
+            with _signals(self._signalled, enabled=handle_signals):
+                await self._declare_schedules()
+                await self._run()
+                await self._drain()
+        finally:
+            self.tasks.close()
+            await run_hooks(self.app, "on_shutdown", (self,), self.observe)
+
+    async def _run(self) -> None:
+        watching = asyncio.create_task(self._watch_for_blocks())
+        try:
+            await super()._run()
+        finally:
+            watching.cancel()
+
+    def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
+        yield from super()._roles()
+        yield "worker", self.tasks, self.queue.store, self.tasks.wake
+
+    async def _watch_for_blocks(self) -> None:
+        if isinstance(self.queue.clock, SystemClock):  # in virtual time nothing blocks
+            await BlockWatch(lambda: self.tasks.kinds_running, self.observe, self._lease / 3).run()
+
+    async def _declare_schedules(self) -> None:
+        declare = getattr(self.queue, "declare_schedules", None)
+        if declare is not None and self.app.schedules:
+            await declare(self.app)
+
+    async def _drain(self) -> None:
+        """Let handlers end by themselves, then hand back what still runs, then give up on what will not stop."""
+        self.tasks.accepting = False
+        if not await self._settled_within(self._patience, self._hurry):
+            self.tasks.stop_handlers(StopReason.RELEASE)
+            if not await self._settled_within(timedelta(seconds=5), asyncio.Event()):
+                self.tasks.abandon_handlers()
+
+    async def _settled_within(self, patience: timedelta, cut_short: asyncio.Event) -> bool:
+        done = asyncio.Event()
+
+        async def settle() -> None:
+            while not self.tasks.is_idle:
+                await self._drain_round()
+            done.set()
+
+        settling = asyncio.create_task(settle())
+        waiting = asyncio.create_task(cut_short.wait())
+        await wait_for_any(settling, waiting, at_most=patience)
+        for unfinished in (settling, waiting):
+            unfinished.cancel()
+        await asyncio.gather(settling, waiting, return_exceptions=True)
+        return done.is_set()
+
+    async def _drain_round(self) -> None:
+        self.tasks.wake.clear()
+        try:
+            delay = await self.tasks.run_once()
+        except Exception as error:
+            delay = timedelta(seconds=1)
+            self.observe(LoopFailed("worker", error, delay))
+        if not self.tasks.is_idle:
+            waking = asyncio.create_task(self.tasks.wake.wait())
+            await wait_for_any(waking, at_most=delay)
+            waking.cancel()
+
+    def _signalled(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()  # asked twice: hand back at once
+        self.stop()
+
+
+def worker_name() -> str:
+    """host:pid:six random characters; unique, and it says where to look."""
+    return f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
+
+
+@contextmanager
+def _signals(handler: Callable[[], None], *, enabled: bool) -> Iterator[None]:
+    """SIGTERM and SIGINT call `handler` meanwhile, where that is possible (the main thread of a Unix process)."""
+    loop = asyncio.get_running_loop()
+    taken: list[signal.Signals] = []
+    for wanted in (signal.SIGTERM, signal.SIGINT) if enabled else ():
+        try:
+            loop.add_signal_handler(wanted, handler)
+            taken.append(wanted)
+        except (NotImplementedError, RuntimeError, ValueError):
+            break
+    try:
+        yield
+    finally:
+        for wanted in taken:
+            loop.remove_signal_handler(wanted)

@@ -1,0 +1,236 @@
+"""Every question that the product asks of a store, each as a work for `store.read`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ..domain import recurrence, run
+from ..domain.errors import NotFound
+from ..domain.model import Event, Run, RunTrigger, Schedule, Task
+from ..domain.why import Why, explain
+from ..stores.base import Cursor, EventList, RunList, ScheduleByKey, ScheduleList, TaskList, Tx, Work
+from .commands.shared import find_schedule, find_task
+
+__all__ = [
+    "Occurrence",
+    "count_matching",
+    "one_schedule",
+    "one_task",
+    "schedule_events",
+    "schedule_page",
+    "schedule_runs",
+    "task_page",
+    "upcoming",
+    "why",
+]
+
+EVENTS_AT_ONCE = 1000
+
+
+class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
+    """A time at which a schedule will fire: in UTC, on the clock of its zone, and what daylight saving does to it."""
+
+    at: datetime
+    local: datetime
+    dst: str | None = None
+
+
+def one_task(tenant: str, id: str) -> Work[Task]:
+    async def work(tx: Tx) -> Task:
+        return (await find_task(tx, tenant, id)).as_of(tx.now)
+
+    return work
+
+
+def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
+    """The newest tasks that match; `schedule` is a schedule's key or id."""
+
+    async def work(tx: Tx) -> list[Task]:
+        query = await _task_list(tx, tenant, filters)
+        return [task.as_of(tx.now) for task in await tx.find(query, limit)]
+
+    return work
+
+
+def count_matching(tenant: str, **filters: Any) -> Work[int]:
+    async def work(tx: Tx) -> int:
+        return await tx.count(await _task_list(tx, tenant, filters))
+
+    return work
+
+
+async def _task_list(tx: Tx, tenant: str, filters: dict[str, Any]) -> TaskList:
+    chosen = dict(filters)
+    key = chosen.pop("schedule", None)
+    if key is not None:
+        chosen["schedule_id"] = (await _any_schedule(tx, tenant, key)).id
+    return TaskList(tenant=tenant, at=tx.now, **chosen)
+
+
+async def _any_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
+    """Living, or else deleted: the ledger of a deleted schedule can still be read."""
+    try:
+        return await find_schedule(tx, tenant, key)
+    except NotFound:
+        return await find_schedule(tx, tenant, key, deleted=True)
+
+
+def task_query(tenant: str, **filters: Any) -> Work[TaskList]:
+    """The listing itself, a schedule's key resolved: for commands that act on what it finds."""
+
+    async def work(tx: Tx) -> TaskList:
+        return await _task_list(tx, tenant, filters)
+
+    return work
+
+
+def deleted_schedule(tenant: str, key: str) -> Work[Schedule]:
+    async def work(tx: Tx) -> Schedule:
+        return await find_schedule(tx, tenant, key, deleted=True)
+
+    return work
+
+
+def one_schedule(tenant: str, key: str) -> Work[Schedule]:
+    async def work(tx: Tx) -> Schedule:
+        return await find_schedule(tx, tenant, key)
+
+    return work
+
+
+def schedule_page(query: ScheduleList, limit: int) -> Work[list[Schedule]]:
+    async def work(tx: Tx) -> list[Schedule]:
+        return await tx.find(query, limit)
+
+    return work
+
+
+def schedule_runs(tenant: str, key: str, limit: int, **filters: Any) -> Work[list[Run]]:
+    async def work(tx: Tx) -> list[Run]:
+        schedule = await _any_schedule(tx, tenant, key)
+        return await tx.find(RunList(schedule_id=schedule.id, **filters), limit)
+
+    return work
+
+
+def schedule_events(tenant: str, key: str) -> Work[list[Event]]:
+    """Every change of the schedule, oldest first: who, when, before, after. Also of one that is deleted."""
+
+    async def work(tx: Tx) -> list[Event]:
+        schedule = await _any_schedule(tx, tenant, key)
+        return await _events(tx, schedule)
+
+    return work
+
+
+async def _events(tx: Tx, schedule: Schedule) -> list[Event]:
+    events: list[Event] = []
+    after = None
+    while True:
+        query = EventList(tenant=schedule.tenant, subject_id=schedule.id, after=after)
+        page = await tx.find(query, EVENTS_AT_ONCE)
+        events += page
+        if len(page) < EVENTS_AT_ONCE:
+            return sorted(events, key=lambda event: (event.at, _version(event)))
+        after = Cursor(page[-1].at, page[-1].id)
+
+
+def _version(event: Event) -> int:
+    """The version of the schedule that the event made: in order also where the clock stood still."""
+    version: int = (event.after or event.before or {}).get("version", 0)
+    return version
+
+
+def upcoming(tenant: str, key: str, n: int) -> Work[list[Occurrence]]:
+    """The next times of a schedule. One that is not active has those that it would have if it were resumed now."""
+
+    async def work(tx: Tx) -> list[Occurrence]:
+        schedule = await find_schedule(tx, tenant, key)
+        left = n if schedule.max_runs is None else min(n, schedule.max_runs - schedule.run_count)
+        after = tx.now
+        if schedule.next_run_at is not None:
+            after = schedule.next_run_at - timedelta(microseconds=1)
+        return occurrences(schedule.timing, after, left, schedule.start_at, schedule.end_at)
+
+    return work
+
+
+def occurrences(
+    timing: recurrence.Timing,
+    after: datetime,
+    n: int,
+    start_at: datetime | None = None,
+    end_at: datetime | None = None,
+) -> list[Occurrence]:
+    found: list[Occurrence] = []
+    while len(found) < n:
+        at = recurrence.next_after(timing, after, start_at=start_at, end_at=end_at)
+        if at is None:
+            break
+        found.append(
+            Occurrence(at=at, local=recurrence.local(timing, at), dst=recurrence.dst_note(timing, at))
+        )
+        after = at
+    return found
+
+
+def why(tenant: str, key: str, at: datetime) -> Work[Why]:
+    """What became of an expected time. A naive `at` is read on the clock of the schedule's zone."""
+
+    async def work(tx: Tx) -> Why:
+        schedule = await _any_schedule(tx, tenant, key)
+        instant = at if at.tzinfo else recurrence.instant(schedule.timing, at)
+        row = await _row_at(tx, schedule, instant)
+        pauses = _pauses(await _events(tx, schedule))
+        return explain(schedule, instant, row, tx.now, pauses)
+
+    return work
+
+
+async def _row_at(tx: Tx, schedule: Schedule, at: datetime) -> Run | None:
+    """The row for this time, or the one whose stretch covers it, or else a manual run of that second."""
+    exact = await tx.get(Run, run.run_id(schedule, at))
+    if exact is not None:
+        return exact
+    earlier = await tx.find(RunList(schedule_id=schedule.id, until=at + timedelta(seconds=1)), 20)
+    for row in earlier:
+        if row.until is not None and row.scheduled_at <= at <= row.until:
+            return row
+        if row.trigger is RunTrigger.MANUAL and abs(row.scheduled_at - at) < timedelta(seconds=1):
+            return row
+    return None
+
+
+def _pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime | None, str, str | None]]:
+    """The stretches in which the schedule was not active, from its history."""
+    stretches: list[tuple[datetime, datetime | None, str, str | None]] = []
+    since: Event | None = None
+    for event in events:
+        after = event.after or {}
+        active = after.get("status", "active") == "active" and after.get("deleted_at") is None
+        if active and since is not None:
+            stretches.append((since.at, event.at, since.actor, since.detail or None))
+            since = None
+        elif not active and since is None:
+            since = event
+    if since is not None:
+        stretches.append((since.at, None, since.actor, since.detail or None))
+    return stretches
+
+
+def count_schedules(query: ScheduleList) -> Work[int]:
+    async def work(tx: Tx) -> int:
+        return await tx.count(query)
+
+    return work
+
+
+def schedule_named(tenant: str, key: str) -> Work[Schedule | None]:
+    async def work(tx: Tx) -> Schedule | None:
+        return next(iter(await tx.find(ScheduleByKey(tenant=tenant, key=key), 1)), None)
+
+    return work

@@ -1,0 +1,65 @@
+"""The scheduler: fires what is due, sleeps until the next time. Any number may run; each due time has one run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ..domain.model import ScheduleStatus
+from ..stores.base import Store
+from .commands import Tick, fire_due, refresh_zones
+from .telemetry import Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
+
+__all__ = ["Scheduler"]
+
+BATCH = 500
+LOOK_AGAIN = timedelta(seconds=30)
+NOW = timedelta(0)
+
+
+class Scheduler:
+    """`jumped` is set by whoever saw the clock jump; the next tick then fires at most one time per schedule."""
+
+    def __init__(self, store: Store, observe: Observer, *, batch: int = BATCH) -> None:
+        self.jumped = False
+        self._store = store
+        self._observe = observe
+        self._batch = batch
+        self._zones_checked = False
+
+    async def run_once(self) -> timedelta:
+        """One tick. At once again if it fired anything; else when the next schedule is due."""
+        if not self._zones_checked:
+            await self._refresh_zones()
+        tick = await self._store.transact(fire_due(self._batch, jumped=self.jumped))
+        self._report(tick)
+        if tick.schedules:
+            return NOW
+        self.jumped = False
+        return LOOK_AGAIN if tick.next_in is None else max(NOW, min(tick.next_in, LOOK_AGAIN))
+
+    async def tick(self) -> list[Tick]:
+        """Everything that is due now, however many batches it takes."""
+        ticks: list[Tick] = []
+        while True:
+            tick = await self._store.transact(fire_due(self._batch, jumped=self.jumped))
+            if not tick.schedules:
+                return ticks
+            self._report(tick)
+            ticks.append(tick)
+
+    async def _refresh_zones(self) -> None:
+        seen = self._batch
+        while seen == self._batch:
+            seen, moved = await self._store.transact(refresh_zones(self._batch))
+            for schedule in moved:
+                self._observe(ZonesRefreshed(schedule))
+        self._zones_checked = True
+
+    def _report(self, tick: Tick) -> None:
+        schedules = {schedule.id: schedule for schedule in tick.schedules}
+        tasks = {task.run_id: task for task in tick.tasks}
+        for run in tick.runs:
+            self._observe(TimesHandled(schedules[run.schedule_id], run, tasks.get(run.id)))
+        for schedule in tick.schedules:
+            if schedule.status is not ScheduleStatus.ACTIVE:
+                self._observe(ScheduleStopped(schedule))

@@ -1,0 +1,286 @@
+"""The worker: claims what it can run, runs it, keeps its leases, and writes down how it ended.
+
+A round settles the results that have gathered, renews the leases that are due, and claims up to the free slots: each
+is one transaction for the whole batch, and those of one round share a commit where the store can. Handlers run
+between and during rounds. A result stays here until the store has taken it, so a store that is away loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, Protocol
+
+from ..domain.errors import Refused, Unavailable
+from ..domain.ids import NewId, new_id
+from ..domain.model import Task
+from ..domain.task import Completed, Failed, Outcome
+from ..stores.base import Store
+from .app import App
+from .clock import SteadyClock
+from .commands import Claim, Claimed, Result, claim_tasks, renew_leases, settle_tasks
+from .executor import Execution, StopReason
+from .telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
+
+__all__ = ["QueueLike", "TaskWorker"]
+
+LEASE = timedelta(seconds=30)
+LOOK_AGAIN = timedelta(seconds=30)
+REPORT_EVERY = timedelta(seconds=1)
+SETTLED_AT_ONCE = 1000
+
+
+class QueueLike(Protocol):
+    """What the engine needs of the queue that a program holds."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def clock(self) -> SteadyClock: ...
+
+    @property
+    def tenant(self) -> str: ...
+
+
+class TaskWorker:
+    """One worker. `wake` is set whenever a round would have something to do."""
+
+    def __init__(
+        self,
+        queue: QueueLike,
+        app: App,
+        *,
+        worker_id: str,
+        queues: Sequence[str] | None,
+        concurrency: int,
+        observe: Observer,
+        lease: timedelta = LEASE,
+        all_tenants: bool = False,
+        new_id: NewId = new_id,
+    ) -> None:
+        self.wake = asyncio.Event()
+        self.accepting = True
+        self.worker_id = worker_id
+        self._queue = queue
+        self._app = app
+        self._queues = None if queues is None else tuple(queues)
+        self._tenant = None if all_tenants else queue.tenant
+        self._concurrency = concurrency
+        self._observe = observe
+        self._lease = lease
+        self._new_id = new_id
+        self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="rota-handler")
+        self._running: dict[str, Execution] = {}
+        self._reporting: set[Execution] = set()
+        self._renew_at = self._report_at = queue.clock.monotonic()
+        self._stuck: list[Execution] = []
+        self._ended: dict[str, tuple[Execution, Outcome]] = {}
+        self._hooks: set[asyncio.Task[None]] = set()
+
+    @property
+    def kinds_running(self) -> tuple[str, ...]:
+        return tuple(sorted({execution.task.kind for execution in self._running.values()}))
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._running and not self._ended and not self._hooks
+
+    async def run_once(self) -> timedelta:
+        """Settle, renew, claim; how long until there is something to do without being woken."""
+        answers = await asyncio.gather(self._settle(), self._renew(), self._claim(), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        next_in = answers[2]
+        assert next_in is None or isinstance(next_in, timedelta)
+        return self._delay(next_in)
+
+    def stop_handlers(self, reason: StopReason) -> None:
+        """Ask every running handler to end."""
+        for execution in self._running.values():
+            execution.stop(reason)
+
+    def abandon_handlers(self) -> None:
+        """Stop waiting for handlers that did not end; their tasks come back when their leases run out."""
+        for execution in self._running.values():
+            execution.abandon()
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # One round
+
+    async def _claim(self) -> timedelta | None:
+        self._stuck = [execution for execution in self._stuck if execution.is_stuck]
+        free = self._concurrency - len(self._running) - len(self._stuck) if self.accepting else 0
+        if free <= 0 and not self._running:
+            return None
+        ask = Claim(
+            worker_id=self.worker_id,
+            lease_id=self._new_id(),
+            lease=self._lease,
+            limit=max(free, 0),
+            kinds=self._app.defaults(),
+            queues=self._queues,
+            tenant=self._tenant,
+        )
+        claimed: Claimed = await self._queue.store.transact(claim_tasks(ask))
+        if claimed.cancelling:
+            self._cancel(set(claimed.cancelling))
+        for task in claimed.tasks:
+            self._start(task)
+        if claimed.tasks and len(claimed.tasks) == free:
+            return None  # full: the next claim follows when a handler ends
+        return claimed.next_in
+
+    def _cancel(self, ids: set[str]) -> None:
+        for execution in self._running.values():
+            if execution.task.id in ids:
+                execution.stop(StopReason.CANCEL)
+
+    async def _renew(self) -> None:
+        now = self._queue.clock.monotonic()
+        if now >= self._renew_at:
+            self._renew_at = now + self._lease.total_seconds() / 3
+            await self._renew_now(list(self._running.values()))
+        elif self._reporting and now >= self._report_at:
+            await self._renew_now([execution for execution in self._reporting if self._holds(execution)])
+
+    async def _settle(self) -> None:
+        batch = list(self._ended.values())[:SETTLED_AT_ONCE]
+        if not batch:
+            return
+        try:
+            await self._settle_now(batch)
+        except Unavailable:
+            raise
+        except Exception:  # one result that cannot be stored must not keep the others from being stored
+            for ended in batch:
+                await self._settle_alone(ended)
+
+    async def _settle_alone(self, ended: tuple[Execution, Outcome]) -> None:
+        try:
+            await self._settle_now([ended])
+        except Unavailable:
+            raise
+        except Exception as error:
+            del self._ended[ended[0].key]
+            self._observe(ResultLost(ended[0].task, error))
+
+    async def _settle_now(self, batch: Sequence[tuple[Execution, Outcome]]) -> None:
+        results = [
+            Result(task=execution.task, outcome=outcome, progress=execution.progress, logs=execution.logs)
+            for execution, outcome in batch
+        ]
+        answers = await self._queue.store.transact(settle_tasks(results))
+        for (execution, outcome), answer in zip(batch, answers, strict=True):
+            del self._ended[execution.key]
+            self._report(execution, outcome, answer)
+
+    # Handlers
+
+    def _start(self, task: Task) -> None:
+        handler = self._app.handlers[task.kind]
+        execution = Execution(task, handler, on_report=self._note_report, flush=self._flush)
+        self._running[execution.key] = execution
+        running = execution.start(self._queue, self._queue.clock.now, self._threads)
+        running.add_done_callback(lambda done: self._handler_ended(execution, done))
+        self._observe(TaskStarted(task))
+
+    def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome]) -> None:
+        del self._running[execution.key]
+        self._reporting.discard(execution)
+        if execution.is_stuck:
+            self._stuck.append(execution)
+        if done.cancelled() or execution.stopping is StopReason.LEASE_LOST:
+            return  # abandoned, or no longer ours: nothing to write down
+        self._ended[execution.key] = (execution, done.result())
+        self.wake.set()
+
+    def _report(self, execution: Execution, outcome: Outcome, answer: Task | Refused) -> None:
+        if isinstance(answer, Refused):
+            self._observe(LeaseLost(execution.task))
+            self._call_hooks("on_error", execution.task, answer)
+            return
+        self._observe(TaskMoved(answer))
+        if isinstance(outcome, Completed):
+            self._call_hooks("on_success", answer, outcome.output)
+        elif isinstance(outcome, Failed):
+            self._call_hooks("on_error", answer, execution.error)
+
+    def _call_hooks(self, name: str, *args: Any) -> None:
+        if self._app.hooks[name]:
+            calling = asyncio.create_task(run_hooks(self._app, name, args, self._observe))
+            self._hooks.add(calling)
+            calling.add_done_callback(self._hook_ended)
+
+    def _hook_ended(self, calling: asyncio.Task[None]) -> None:
+        self._hooks.discard(calling)
+        self.wake.set()
+
+    # Leases
+
+    async def _renew_now(self, due: Sequence[Execution]) -> None:
+        if not due:
+            return
+        self._reporting.difference_update(due)
+        reports = {execution.task.id: execution.taken_reports() for execution in due}
+        held = [execution.task for execution in due]
+        lease = max(execution.lease or self._lease for execution in due)
+        answers = await self._queue.store.transact(renew_leases(held, lease, reports))
+        for execution, answer in zip(due, answers, strict=True):
+            if isinstance(answer, Refused):
+                execution.stop(StopReason.LEASE_LOST)
+                self._observe(LeaseLost(execution.task))
+            else:
+                execution.task = answer
+                if answer.cancel_requested:
+                    execution.stop(StopReason.CANCEL)
+
+    def _note_report(self, execution: Execution) -> None:
+        if not self._reporting:
+            self._report_at = self._queue.clock.monotonic() + REPORT_EVERY.total_seconds()
+            self.wake.set()
+        if self._holds(execution):
+            self._reporting.add(execution)
+
+    async def _flush(self, execution: Execution) -> None:
+        if self._holds(execution):
+            await self._renew_now([execution])
+
+    def _holds(self, execution: Execution) -> bool:
+        return execution.key in self._running
+
+    def _delay(self, next_in: timedelta | None) -> timedelta:
+        if self._ended:
+            return timedelta(0)
+        now = self._queue.clock.monotonic()
+        delays = [LOOK_AGAIN, next_in or LOOK_AGAIN]
+        if self._running:
+            delays.append(timedelta(seconds=self._renew_at - now))
+        if self._reporting:
+            delays.append(timedelta(seconds=self._report_at - now))
+        return max(min(delays), timedelta(0))
+
+
+async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer) -> None:
+    """Call the user's hooks, each with as many of the arguments as it takes. One that raises harms nobody."""
+    for hook in app.hooks[name]:
+        try:
+            answer = hook(*_fitting(hook, args))
+            if asyncio.iscoroutine(answer):
+                await answer
+        except Exception as error:
+            observe(HookFailed(name, error))
+
+
+def _fitting(hook: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
+    parameters = inspect.signature(hook).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return args
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return args[: sum(p.kind in positional for p in parameters)]

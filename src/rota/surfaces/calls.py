@@ -1,0 +1,78 @@
+"""What the calls of a queue share: whose they are, how they commit, how a listing is paged."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from ..domain.errors import Unavailable
+from ..domain.ids import NewId, new_id
+from ..domain.limits import check_number
+from ..engine.clock import SteadyClock, SystemClock, sleep
+from ..stores.base import Store, Work
+from . import options as given
+
+__all__ = ["LIMIT", "MOST", "Calls", "Page", "check_limit", "page_of"]
+
+T = TypeVar("T")
+LIMIT = 100
+MOST = 10_000
+TRIES = 3
+
+
+class Page(list[T], Generic[T]):
+    """A list, and where the next one begins (`next_cursor`; None: this was the last)."""
+
+    next_cursor: str | None = None
+
+
+class Calls:
+    """One tenant's view of one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tenant: str = "default",
+        actor: str | None = None,
+        clock: SteadyClock | None = None,
+        new_id: NewId = new_id,
+    ) -> None:
+        self.store = store
+        self.clock: SteadyClock = clock or SystemClock()
+        self.tenant = tenant
+        self.actor = actor or _whoami()
+        self._new_id = new_id
+
+    async def now(self) -> datetime:
+        """The store's clock, which all nodes share."""
+        return await self.store.now()
+
+    async def _commit(self, work: Work[T]) -> T:
+        """Repeat what may or may not have happened: the ids are the same, so it happens once."""
+        for attempt in range(1, TRIES):
+            try:
+                return await self.store.transact(work)
+            except Unavailable:
+                await sleep(timedelta(milliseconds=50 * attempt))
+        return await self.store.transact(work)
+
+
+def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:
+    page: Page[Any] = Page(found)
+    if len(found) == limit:
+        page.next_cursor = given.cursor_text(at(found[-1]), found[-1].id)
+    return page
+
+
+def check_limit(value: object) -> int:
+    return check_number("limit", value, 1, MOST)
+
+
+def _whoami() -> str:
+    try:
+        return f"user:{getpass.getuser()}"
+    except (KeyError, OSError):  # a process without a user name
+        return "user:unknown"

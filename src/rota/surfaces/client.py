@@ -1,0 +1,66 @@
+"""The Python API: `connect()` and `Queue`. Thin: arguments in, one transaction, records out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any
+
+from ..engine.clock import SteadyClock, SystemClock
+from .calls import Page
+from .schedule_calls import ScheduleCalls
+from .stores import open_store
+from .task_calls import TaskCalls
+
+__all__ = ["Page", "Queue", "connect"]
+
+
+class Queue(TaskCalls, ScheduleCalls):
+    """One tenant's tasks and schedules in one store. Closed by `close()`, or by `async with`."""
+
+    async def __aenter__(self) -> Queue:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.store.close()
+
+
+class _Connecting:
+    """`await rota.connect()` and `async with rota.connect() as queue` both work."""
+
+    def __init__(self, opening: Callable[[], Coroutine[Any, Any, Queue]]) -> None:
+        self._opening = opening
+        self._queue: Queue | None = None
+
+    def __await__(self) -> Generator[Any, None, Queue]:
+        queue: Queue = yield from self._opening().__await__()
+        return queue
+
+    async def __aenter__(self) -> Queue:
+        self._queue = await self
+        return self._queue
+
+    async def __aexit__(self, *about: object) -> None:
+        if self._queue is not None:
+            await self._queue.close()
+
+
+def connect(
+    store: str | None = None,
+    *,
+    tenant: str = "default",
+    actor: str | None = None,
+    clock: SteadyClock | None = None,
+) -> _Connecting:
+    """Open a store and its queue. Without an address: ROTA_STORE, else the file rota.db."""
+
+    async def opening() -> Queue:
+        time = clock or SystemClock()
+        return Queue(await open_store(store, time), tenant=tenant, actor=actor, clock=time)
+
+    return _Connecting(opening)

@@ -1,0 +1,163 @@
+"""The calls of a queue that are about schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from ..domain.definition import check_choice
+from ..domain.errors import Invalid
+from ..domain.limits import check_key, check_number
+from ..domain.model import Event, Run, RunStatus, Schedule, Task
+from ..domain.why import Why
+from ..engine import commands, queries
+from ..engine.app import App
+from ..engine.queries import Occurrence
+from ..engine.scheduler import Scheduler
+from ..engine.telemetry import Observer, log_signals
+from ..stores.base import ScheduleList
+from . import options as given
+from .calls import LIMIT, MOST, Calls, Page, check_limit, page_of
+
+__all__ = ["ScheduleCalls"]
+
+
+class ScheduleCalls(Calls):
+    """Create schedules, change them, and ask what became of their times."""
+
+    async def create_schedule(
+        self, schedule_id: str | None = None, *, id: str | None = None, **options: Any
+    ) -> Schedule:
+        """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
+        `interval`, `run_at`, `rrule`, `rule`).
+
+        Also: timezone, start_at, end_at, max_runs, missed_run_policy, misfire_grace, catch_up_window,
+        overlap_policy, jitter, pause_on_failure, description, status, metadata; and for the task: queue, priority,
+        max_retries, ttl, timeout, tags."""
+        key = check_key(schedule_id if schedule_id is not None else id)
+        timing, target, fields = given.new_schedule(options, await self.now())
+        return await self._commit(
+            commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
+        )
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))
+
+    async def list_schedules(
+        self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Any
+    ) -> Page[Schedule]:
+        """The newest schedules that match: status, kind, template_id, tag, text; `deleted=True` for deleted ones."""
+        query = self._schedule_list(filters | {"after": given.parsed_cursor(cursor)})
+        found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
+        return page_of(found, limit, lambda schedule: schedule.created_at)
+
+    async def count_schedules(self, **filters: Any) -> int:
+        return await self.store.read(queries.count_schedules(self._schedule_list(filters)))
+
+    async def update_schedule(
+        self, schedule_id: str, *, version: int | None = None, **changes: Any
+    ) -> Schedule:
+        """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
+        old = await self.get_schedule(schedule_id)
+        changed = given.schedule_changes(old, changes, await self.now())
+        return await self._commit(commands.edit_schedule(self.tenant, old.id, changed, self.actor, version))
+
+    async def pause_schedule(self, schedule_id: str, note: str | None = None) -> Schedule:
+        return await self._commit(
+            commands.pause_schedule(self.tenant, check_key(schedule_id), self.actor, note)
+        )
+
+    async def resume_schedule(self, schedule_id: str) -> Schedule:
+        """Fire again from the first time after now; what was due meanwhile is not made up for."""
+        return await self._commit(commands.resume_schedule(self.tenant, check_key(schedule_id), self.actor))
+
+    disable_schedule = pause_schedule
+    enable_schedule = resume_schedule
+
+    async def trigger_schedule(self, schedule_id: str, **changes: Any) -> Task:
+        """Run it now, beside its times (`input=` for another input); the task."""
+        work = commands.trigger_schedule(
+            self._new_id(), self.tenant, check_key(schedule_id), self.actor, **changes
+        )
+        return (await self._commit(work))[1]
+
+    async def delete_schedule(self, schedule_id: str, *, hard: bool = False) -> None:
+        """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good."""
+        key = check_key(schedule_id)
+        try:
+            deleted = await self._commit(commands.delete_schedule(self.tenant, key, self.actor))
+        except LookupError:
+            if not hard:
+                raise
+            deleted = await self.store.read(queries.deleted_schedule(self.tenant, key))
+        while hard and not await self._commit(commands.purge_schedule(deleted.id, self.actor)):
+            pass
+
+    async def restore_schedule(self, schedule_id: str) -> Schedule:
+        return await self._commit(commands.restore_schedule(self.tenant, check_key(schedule_id), self.actor))
+
+    async def schedule_history(self, schedule_id: str) -> list[Event]:
+        """Every version of the schedule, oldest first: who, when, before, after."""
+        return await self.store.read(queries.schedule_events(self.tenant, check_key(schedule_id)))
+
+    async def runs(
+        self,
+        schedule_id: str,
+        *,
+        status: RunStatus | str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Run]:
+        """The ledger: every expected time and what became of it, latest first."""
+        filters: dict[str, Any] = {
+            "status": None if status is None else check_choice("status", status, RunStatus),
+            "since": None if since is None else given.given_time("since", since),
+            "until": None if until is None else given.given_time("until", until),
+            "after": given.parsed_cursor(cursor),
+        }
+        work = queries.schedule_runs(self.tenant, check_key(schedule_id), check_limit(limit), **filters)
+        return page_of(await self.store.read(work), limit, lambda run: run.scheduled_at)
+
+    async def preview(self, schedule_id: str, n: int = 5) -> list[Occurrence]:
+        """The next n times, each with its local time and what daylight saving does to it."""
+        count = check_number("n", n, 1, MOST)
+        return await self.store.read(queries.upcoming(self.tenant, check_key(schedule_id), count))
+
+    async def why(self, schedule_id: str, at: datetime) -> Why:
+        """What became of an expected time, and why, in words. A naive `at` is on the clock of the schedule's zone."""
+        if not isinstance(at, datetime):
+            raise Invalid("at", f"{at!r:.60} is not a time", "give a datetime")
+        return await self.store.read(queries.why(self.tenant, check_key(schedule_id), at))
+
+    async def run_due(self, *, observe: Observer = log_signals) -> list[Run]:
+        """One tick, for those who bring their own cron: fire everything that is due; the rows it wrote."""
+        ticks = await Scheduler(self.store, observe).tick()
+        return [run for tick in ticks for run in tick.runs]
+
+    async def declare_schedules(self, app: App) -> None:
+        """Create the schedules that an app declares, and bring those that differ up to date."""
+        for key, options in app.schedules.items():
+            await self._declare(key, options)
+
+    async def _declare(self, key: str, options: Mapping[str, Any]) -> None:
+        old = await self.store.read(queries.schedule_named(self.tenant, key))
+        if old is None:
+            await self.create_schedule(key, **options)
+            return
+        wanted = {name: value for name, value in options.items() if name != "status"}
+        changes = given.schedule_changes(old, wanted, old.created_at)
+        differing = {name: value for name, value in changes.items() if getattr(old, name) != value}
+        if differing:
+            await self._commit(commands.edit_schedule(self.tenant, old.id, differing, self.actor))
+
+    def _schedule_list(self, filters: Mapping[str, Any]) -> ScheduleList:
+        known = set(ScheduleList.__struct_fields__) - {"tenant"}
+        unknown = filters.keys() - known
+        if unknown:
+            accepted = ", ".join(sorted(known - {"after"}))
+            raise Invalid(min(unknown), "there is no such filter", f"accepted are {accepted}")
+        status = given.schedule_status(filters.get("status"))
+        return ScheduleList(tenant=self.tenant, **{**filters, "status": status})

@@ -1,0 +1,212 @@
+"""The calls of a queue that are about tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..domain.errors import Invalid
+from ..domain.limits import check_duration
+from ..domain.model import Change, RetryPolicy, Task, TaskStatus
+from ..engine import commands, queries
+from ..engine.clock import sleep
+from . import options as given
+from .calls import LIMIT, Calls, Page, check_limit, page_of
+
+__all__ = ["TaskCalls"]
+
+Tasks = list[Task]
+CANCEL_AT_ONCE = 500
+LOOK_AGAIN = timedelta(seconds=30)
+
+
+class TaskCalls(Calls):
+    """Submit tasks, find them, and change what becomes of them."""
+
+    async def submit(
+        self,
+        kind: str,
+        input: Any = None,
+        *,
+        schedule_at: datetime | None = None,
+        expires_at: datetime | None = None,
+        ttl: timedelta | float | None = None,
+        ttl_seconds: float | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        max_retries: int | None = None,
+        max_reschedules: int | None = None,
+        retry_policy: RetryPolicy | None = None,
+        timeout_seconds: float | timedelta | None = None,
+        idempotency_key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] | None = None,
+    ) -> Task:
+        """Submit a task, to run now or at `schedule_at`. It is durable when this returns."""
+        options = {
+            "schedule_at": schedule_at,
+            "expires_at": expires_at,
+            "ttl": ttl,
+            "ttl_seconds": ttl_seconds,
+            "queue": queue,
+            "priority": priority,
+            "max_retries": max_retries,
+            "max_reschedules": max_reschedules,
+            "retry_policy": retry_policy,
+            "timeout_seconds": timeout_seconds,
+            "idempotency_key": idempotency_key,
+            "metadata": metadata,
+            "tags": tags,
+        }
+        asked = given.submission(kind, input, options)
+        tasks = await self._commit(commands.submit_tasks([(self._new_id(), asked)], self.tenant, self.actor))
+        return tasks[0]
+
+    async def submit_many(self, tasks: Iterable[tuple[str, Any]], **options: Any) -> Tasks:
+        """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
+        if options.get("idempotency_key") is not None:
+            raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
+        items = [(self._new_id(), given.submission(kind, input, options)) for kind, input in _pairs(tasks)]
+        return await self._commit(commands.submit_tasks(items, self.tenant, self.actor)) if items else []
+
+    async def get(self, task_id: str) -> Task:
+        return await self.store.read(queries.one_task(self.tenant, _id("task_id", task_id)))
+
+    async def list(
+        self,
+        *,
+        status: TaskStatus | str | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        schedule: str | None = None,
+        tag: str | None = None,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Task]:
+        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
+        filters = self._task_filters(status, kind, queue, schedule, tag)
+        filters["after"] = given.parsed_cursor(cursor)
+        found = await self.store.read(queries.task_page(self.tenant, check_limit(limit), **filters))
+        return page_of(found, limit, lambda task: task.created_at)
+
+    async def count(
+        self,
+        *,
+        status: TaskStatus | str | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        schedule: str | None = None,
+        tag: str | None = None,
+    ) -> int:
+        filters = self._task_filters(status, kind, queue, schedule, tag)
+        return await self.store.read(queries.count_matching(self.tenant, **filters))
+
+    async def history(self, task_id: str) -> tuple[Change, ...]:
+        """What happened to a task, oldest first."""
+        return (await self.get(task_id)).history
+
+    async def cancel(self, task_id: str, reason: str = "") -> Task:
+        """Cancel a task: at once if it is pending; if it is running its handler is asked to stop."""
+        work = commands.cancel_task(self.tenant, _id("task_id", task_id), self.actor, reason)
+        return await self._commit(work)
+
+    request_cancellation = cancel
+
+    async def cancel_many(
+        self,
+        task_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        status: TaskStatus | str | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        schedule: str | None = None,
+        tag: str | None = None,
+    ) -> int:
+        """Cancel the tasks named, or all live ones that match the filters; how many were cancelled or asked to stop.
+
+        A task that has ended meanwhile is passed over."""
+        if task_ids is not None:
+            work = commands.cancel_listed(self.tenant, tuple(task_ids), self.actor, reason)
+            return len(await self._commit(work))
+        wanted = given.task_status(status)
+        live = [wanted] if wanted else [TaskStatus.PENDING, TaskStatus.RUNNING]
+        cancelled = 0
+        for state in live:
+            filters = self._task_filters(state, kind, queue, schedule, tag)
+            cancelled += await self._cancel_matching(filters, reason)
+        return cancelled
+
+    async def mark_expired(self, task_id: str) -> Task:
+        """Expire a pending task by hand."""
+        return await self._commit(commands.expire_task(self.tenant, _id("task_id", task_id), self.actor))
+
+    async def replay(self, task_id: str) -> Task:
+        """Run a failed or cancelled task again, with fresh retries."""
+        return await self._commit(commands.replay_task(self.tenant, _id("task_id", task_id), self.actor))
+
+    async def archive(self, task_id: str) -> Task:
+        """Put an ended task away."""
+        return await self._commit(commands.archive_task(self.tenant, _id("task_id", task_id), self.actor))
+
+    async def wait(self, task_id: str, timeout: timedelta | float | None = None) -> Task:  # noqa: ASYNC109  a word of the API
+        """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
+        async with asyncio.timeout(
+            None if timeout is None else check_duration("timeout", timeout).total_seconds()
+        ):
+            while True:
+                changed = asyncio.ensure_future(self.store.wait(None))
+                try:
+                    await sleep(timedelta(0))
+                    task = await self.get(task_id)
+                    if not task.is_live:
+                        return task
+                    await asyncio.wait({changed}, timeout=_until_looked_again(task, await self.now()))
+                finally:
+                    changed.cancel()
+
+    async def _cancel_matching(self, filters: dict[str, Any], reason: str) -> int:
+        cancelled = 0
+        while True:
+            query = await self.store.read(queries.task_query(self.tenant, **filters))
+            work = commands.cancel_tasks(query, CANCEL_AT_ONCE, self.actor, reason)
+            batch = await self._commit(work)
+            cancelled += len(batch)
+            if len(batch) < CANCEL_AT_ONCE:
+                return cancelled
+
+    def _task_filters(
+        self,
+        status: TaskStatus | str | None,
+        kind: str | None,
+        queue: str | None,
+        schedule: str | None,
+        tag: str | None,
+    ) -> dict[str, Any]:
+        filters = {"kind": kind, "queue": queue, "schedule": schedule, "tag": tag}
+        for name, value in filters.items():
+            if value is not None and not isinstance(value, str):
+                raise Invalid(name, f"{value!r:.60} is not a text", "give a text")
+        return {"status": given.task_status(status), **filters}
+
+
+def _until_looked_again(task: Task, now: datetime) -> float:
+    """Seconds: a change is hinted, but an expiry comes about without one."""
+    if task.expires_at is None or task.status is not TaskStatus.PENDING:
+        return LOOK_AGAIN.total_seconds()
+    return max(0.0, min(LOOK_AGAIN, task.expires_at - now).total_seconds())
+
+
+def _pairs(tasks: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
+    for number, pair in enumerate(tasks):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise Invalid(f"tasks[{number}]", f"{pair!r:.60} is not a pair", "give (kind, input) pairs")
+        yield pair[0], pair[1]
+
+
+def _id(field: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise Invalid(field, f"{value!r:.60} is not an id", "give the id of a task")
+    return value

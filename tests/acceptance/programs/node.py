@@ -1,0 +1,99 @@
+"""A node in a process of its own: `node.py STORE LOG ROLE [OPTION=VALUE …]`.
+
+ROLE is `worker` (tasks and housekeeping) or `scheduler`. Handlers append lines to LOG: a line is one write with
+O_APPEND, so lines of many processes never mix. With `die=before` or `die=after` the process kills itself with
+SIGKILL around its first commit that fires something."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import rota
+from rota.engine.commands import Tick
+
+STORE, LOG, ROLE = sys.argv[1:4]
+OPTIONS = dict(option.split("=", 1) for option in sys.argv[4:])
+
+
+def say(*words: object) -> None:
+    line = " ".join(map(str, words)) + "\n"
+    with open(LOG, "ab", buffering=0) as file:
+        file.write(line.encode())
+
+
+app = rota.App()
+
+
+@app.task("work", max_retries=10)
+async def work(input: Any, context: rota.Context) -> str:
+    say("start", context.task.id, os.getpid())
+    await asyncio.sleep(float((input or {}).get("seconds", 0)))
+    say("end", context.task.id, os.getpid())
+    return "done"
+
+
+@app.task("hang")
+async def hang(context: rota.Context) -> str:
+    say("start", context.task.id, os.getpid())
+    if context.attempt == 1:
+        await asyncio.Event().wait()
+    say("end", context.task.id, os.getpid())
+    return "done"
+
+
+@app.task("block")
+async def block(input: dict[str, float], context: rota.Context) -> None:
+    say("start", context.task.id, os.getpid())
+    time.sleep(input["seconds"])  # noqa: ASYNC251  this is the fault that the test is about
+
+
+class Dying:
+    """A store whose process dies around the first commit that fires."""
+
+    def __init__(self, inner: Any, when: str) -> None:
+        self._inner = inner
+        self._when = when
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def transact(self, work: Any) -> Any:
+        async def watched(tx: Any) -> Any:
+            answer = await work(tx)
+            if self._when == "before" and isinstance(answer, Tick) and answer.runs:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+
+        answer = await self._inner.transact(watched)
+        if isinstance(answer, Tick) and answer.runs:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+
+async def main() -> None:
+    async with rota.connect(STORE) as queue:
+        if "die" in OPTIONS:
+            queue.store = Dying(queue.store, OPTIONS["die"])  # type: ignore[assignment]
+        node: rota.Node
+        if ROLE == "scheduler":
+            node = rota.Node(queue, janitor=False)
+        else:
+            node = rota.Worker(
+                queue,
+                app,
+                scheduler=False,
+                concurrency=int(OPTIONS.get("concurrency", 10)),
+                lease=float(OPTIONS.get("lease", 30)),
+                shutdown_timeout=float(OPTIONS.get("patience", 10)),
+            )
+        say("ready", ROLE, os.getpid())
+        await node.run()
+    say("exit", ROLE, os.getpid())
+
+
+asyncio.run(main())

@@ -1,0 +1,38 @@
+"""Each scenario is played on every store: `def test_x(world): world(scenario)`, or an `async def` with a `w`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from worlds import START, STORES, Scenario, play
+
+Play = Callable[..., None]
+
+
+@pytest.fixture(params=STORES)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
+    def run(scenario: Scenario, start: datetime = START) -> None:
+        play(scenario, STORES[request.param], tmp_path, start)
+
+    return run
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """An `async def` test that takes `world` is the scenario: its parameter is the World."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or "world" not in pyfuncitem.funcargs:
+        return None
+    marked = pyfuncitem.get_closest_marker("start")
+    others = {
+        name: value
+        for name, value in pyfuncitem.funcargs.items()
+        if name in inspect.signature(pyfuncitem.obj).parameters and name != "world"
+    }
+    start = marked.args[0] if marked else START
+    pyfuncitem.funcargs["world"](lambda w: pyfuncitem.obj(w, **others), start)
+    return True

@@ -1,0 +1,481 @@
+"""Schedules from end to end, in virtual time, on every store. The names are those of document 001."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import rota
+from rota import RunReason, RunStatus, RunTrigger, ScheduleStatus, TaskStatus
+from rota.engine.scheduler import Scheduler
+from rota.engine.telemetry import ClockJumped
+from rota.stores.base import Store
+from worlds import HOUR, MINUTE, SECOND, START, World
+
+
+def handle(world: World, seconds: float = 0) -> list[datetime]:
+    """A handler for `work` that takes this long; the times at which it was started."""
+    starts: list[datetime] = []
+
+    @world.app.task("work", max_retries=0)
+    async def work(input: object) -> object:
+        starts.append(world.clock.now())
+        await asyncio.sleep(seconds)
+        return input
+
+    return starts
+
+
+async def test_create_one_time_schedule(world: World) -> None:
+    schedule = await world.schedule("year-end", run_at=START + HOUR, input={"year": 2026})
+    assert schedule.next_run_at == START + HOUR
+    assert schedule.missed_run_policy == "execute_once"
+    assert (schedule.enabled, schedule.run_count, schedule.last_run_at) == (True, 0, None)
+
+
+async def test_create_recurring_schedule(world: World) -> None:
+    schedule = await world.schedule("daily", cron="0 9 * * *", timezone="America/New_York")
+    assert schedule.next_run_at == datetime(2026, 1, 1, 14, tzinfo=UTC)
+    assert (schedule.missed_run_policy, schedule.overlap_policy) == ("skip", "skip")
+
+
+async def test_schedule_fires_at_correct_time(world: World) -> None:
+    starts = handle(world)
+    await world.schedule(cron="0 9 * * *", timezone="America/New_York")
+    async with world.running():
+        await world.at(40 * HOUR)
+    assert starts == [datetime(2026, 1, day, 14, tzinfo=UTC) for day in (1, 2)]
+
+
+async def test_schedule_creates_workflow(world: World) -> None:
+    @world.app.workflow("report")
+    async def report(kind: str) -> str:
+        return kind
+
+    target = rota.WorkflowTarget(kind="report", input={"kind": "annual"}, metadata={"team": "x"})
+    await world.queue.create_schedule("s", target=target, run_at=START + HOUR)
+    async with world.running():
+        await world.at(2 * HOUR)
+    (run,) = await world.ledger("s")
+    assert (run.target_type, run.status) == ("workflow", RunStatus.COMPLETED)
+    task = await world.queue.get(run.target_id or "")
+    assert (task.output, task.metadata) == ("annual", {"team": "x"})
+
+
+async def test_schedule_creates_task(world: World) -> None:
+    handle(world)
+    await world.schedule(
+        run_at=START + HOUR,
+        input={"a": 1},
+        queue="reports",
+        priority=200,
+        max_retries=9,
+        ttl=600,
+        tags=["x"],
+        metadata={"m": 1},
+    )
+    async with world.running():
+        await world.at(2 * HOUR)
+    (run,) = await world.ledger("s")
+    task = await world.queue.get(run.target_id or "")
+    assert (task.kind, task.queue, task.priority, task.max_retries) == ("work", "reports", 200, 9)
+    assert (task.output, task.tags, task.metadata) == ({"a": 1}, ("x",), {"m": 1})
+    assert task.expires_at == START + HOUR + timedelta(seconds=600)
+    assert (task.schedule_id, task.run_id) == (run.schedule_id, run.id)
+
+
+async def test_pause_resume_schedule(world: World) -> None:
+    starts = handle(world)
+    await world.schedule(cron="0 * * * *")
+    async with world.running():
+        await world.at(1.5 * HOUR)
+        paused = await world.queue.pause_schedule("s", "deploy")
+        assert (paused.status, paused.pause_note, paused.next_run_at) == ("paused", "deploy", None)
+        await world.at(5.5 * HOUR)
+        resumed = await world.queue.resume_schedule("s")
+        assert resumed.next_run_at == START + 6 * HOUR
+        await world.at(6.5 * HOUR)
+    assert starts == [START + HOUR, START + 6 * HOUR]
+    assert len(await world.ledger("s")) == 2
+
+
+async def test_trigger_immediately(world: World) -> None:
+    starts = handle(world)
+    before = await world.schedule(cron="0 9 * * *", max_runs=5)
+    task = await world.queue.trigger_schedule("s")
+    async with world.running():
+        await world.queue.wait(task.id)
+    after = await world.queue.get_schedule("s")
+    assert (after.next_run_at, after.run_count) == (before.next_run_at, 0)
+    (run,) = await world.ledger("s")
+    assert (run.trigger, run.status, run.actor) == (RunTrigger.MANUAL, RunStatus.COMPLETED, "tester")
+    assert len(starts) == 1
+
+
+async def test_schedule_run_history(world: World) -> None:
+    handle(world, seconds=60)
+    await world.schedule(cron="0 * * * *")
+    async with world.running():
+        await world.at(2 * HOUR + 30 * SECOND)
+        first, second = await world.ledger("s")
+        assert (first.status, second.status) == (RunStatus.COMPLETED, RunStatus.RUNNING)
+        assert first.scheduled_at == first.started_at == START + HOUR
+        assert first.completed_at == START + HOUR + MINUTE
+        assert second.completed_at is None
+
+
+async def test_recurring_schedule_calculates_next_run(world: World) -> None:
+    handle(world)
+    await world.schedule(interval=timedelta(minutes=7))
+    async with world.running():
+        await world.at(8 * MINUTE)
+        schedule = await world.queue.get_schedule("s")
+    assert (schedule.last_run_at, schedule.next_run_at) == (START + 7 * MINUTE, START + 14 * MINUTE)
+    assert schedule.run_count == 1
+
+
+async def test_one_time_schedule_clears_after_execution(world: World) -> None:
+    handle(world)
+    await world.schedule(run_at=START + HOUR)
+    async with world.running():
+        await world.at(2 * HOUR)
+        done = await world.queue.get_schedule("s")
+    assert (done.status, done.next_run_at, done.enabled) == (ScheduleStatus.COMPLETED, None, False)
+    with pytest.raises(rota.Refused, match="completed"):
+        await world.queue.enable_schedule("s")
+    again = await world.queue.update_schedule("s", run_at=START + 5 * HOUR)
+    assert (again.status, again.next_run_at) == (ScheduleStatus.ACTIVE, START + 5 * HOUR)
+
+
+async def test_overlap_policy_skip(world: World) -> None:
+    starts = handle(world, seconds=90)
+    await world.schedule(cron="* * * * *", max_runs=2)
+    async with world.running():
+        await world.at(10 * MINUTE)
+    assert starts == [START + MINUTE, START + 3 * MINUTE]
+    rows = await world.ledger("s")
+    assert [(row.status, row.reason) for row in rows] == [
+        ("completed", None),
+        ("skipped", "overlap"),
+        ("completed", None),
+    ]
+    assert (await world.queue.get_schedule("s")).run_count == 2
+
+
+async def test_overlap_policy_allow(world: World) -> None:
+    starts = handle(world, seconds=150)
+    await world.schedule(cron="* * * * *", overlap_policy="allow", max_runs=4)
+    async with world.running():
+        await world.at(10 * MINUTE)
+    assert starts == [START + n * MINUTE for n in (1, 2, 3, 4)]
+    assert {row.status for row in await world.ledger("s")} == {RunStatus.COMPLETED}
+
+
+async def test_overlap_policy_cancel_previous(world: World) -> None:
+    handle(world, seconds=3600)
+    await world.schedule(cron="*/10 * * * *", overlap_policy=rota.OverlapPolicy.CANCEL_PREVIOUS, max_runs=3)
+    async with world.running():
+        await world.at(3 * HOUR)
+    rows = await world.ledger("s")
+    assert [row.status for row in rows] == ["cancelled", "cancelled", "completed"]
+    statuses = [(await world.queue.get(row.target_id or "")).status for row in rows]
+    assert statuses == ["cancelled", "cancelled", "completed"]
+
+
+async def test_missed_run_policy_skip(world: World) -> None:
+    starts = handle(world)
+    await world.schedule(cron="0 * * * *")
+    await world.at(3.5 * HOUR)  # nobody ran meanwhile
+    async with world.running():
+        await world.at(4.5 * HOUR)
+    assert starts == [START + 4 * HOUR]
+    rows = await world.ledger("s")
+    assert [(row.status, row.reason) for row in rows[:3]] == [("skipped", "missed")] * 3
+    assert rows[3].status is RunStatus.COMPLETED
+
+
+async def test_missed_run_policy_execute_once(world: World) -> None:
+    starts = handle(world)
+    await world.schedule(cron="0 * * * *", missed_run_policy="execute_once")
+    await world.at(3.5 * HOUR)
+    async with world.running():
+        await world.at(4.5 * HOUR)
+    assert starts == [START + 3.5 * HOUR, START + 4 * HOUR]
+    rows = await world.ledger("s")
+    assert [row.status for row in rows] == ["skipped", "skipped", "completed", "completed"]
+    assert (rows[2].trigger, rows[2].scheduled_at) == (RunTrigger.CATCH_UP, START + 3 * HOUR)
+
+
+async def test_missed_run_policy_catch_up(world: World) -> None:
+    starts = handle(world)
+    await world.schedule(cron="0 * * * *", missed_run_policy="catch_up")
+    await world.at(3.5 * HOUR)
+    async with world.running():
+        await world.at(4.5 * HOUR)
+    assert starts == [START + 3.5 * HOUR] * 3 + [START + 4 * HOUR]
+    rows = await world.ledger("s")
+    assert [row.status for row in rows] == ["completed"] * 4
+    assert [row.scheduled_at for row in rows] == [START + n * HOUR for n in (1, 2, 3, 4)]
+
+
+async def test_a_missed_once_schedule_fires_late_unless_told_otherwise(world: World) -> None:
+    handle(world)
+    await world.schedule("late", run_at=START + HOUR)
+    await world.schedule("never", run_at=START + HOUR, missed_run_policy="skip")
+    await world.at(24 * HOUR)
+    await world.queue.run_due()
+    (late,), (never,) = await world.ledger("late"), await world.ledger("never")
+    assert (late.trigger, late.status) == (RunTrigger.CATCH_UP, RunStatus.RUNNING)
+    assert (never.status, never.reason) == (RunStatus.SKIPPED, RunReason.MISSED)
+    for key in ("late", "never"):
+        assert (await world.queue.get_schedule(key)).status is ScheduleStatus.COMPLETED
+
+
+async def test_concurrent_schedulers_no_duplicate_execution(world: World) -> None:
+    starts = handle(world)
+    for number in range(20):
+        await world.schedule(f"s{number}", cron="* * * * *")
+    async with world.running(), world.running(), world.running():
+        await world.at(5.5 * MINUTE)
+    assert len(starts) == 20 * 5
+    for number in range(20):
+        rows = await world.ledger(f"s{number}")
+        assert [row.scheduled_at for row in rows] == [START + n * MINUTE for n in range(1, 6)]
+
+
+async def test_thousands_missed_are_one_row(world: World) -> None:
+    handle(world)
+    await world.schedule(interval=1)
+    await world.at(2 * HOUR)
+    await world.queue.run_due()
+    rows = await world.ledger("s")
+    assert (rows[0].reason, rows[0].scheduled_at) == (RunReason.MISSED, START + SECOND)
+    assert rows[0].count == 7200 - 61
+    assert rows[0].until == START + (7200 - 61) * SECOND
+    assert sum(row.count for row in rows) == 7200
+
+
+async def test_a_laptop_that_slept_causes_no_burst(world: World) -> None:
+    starts = handle(world)
+    world.jumps_looked_for = SECOND
+    await world.schedule(interval=1, overlap_policy="allow")
+    async with world.running():
+        await world.at(10 * SECOND)
+        world.clock.step(timedelta(seconds=50))  # asleep: the wall moved, timers did not
+        await asyncio.sleep(5)
+    jump = next(signal for signal in world.signals if isinstance(signal, ClockJumped))
+    assert jump.by == timedelta(seconds=50)
+    assert len(starts) <= 10 + 1 + 6
+    rows = await world.ledger("s")
+    times = [row.scheduled_at for row in rows]
+    assert times == [START + n * SECOND for n in range(1, len(times) + 1)]
+
+
+async def test_a_clock_that_goes_back_repeats_nothing(world: World) -> None:
+    starts = handle(world)
+    await world.schedule(cron="* * * * *")
+    async with world.running():
+        await world.at(2.5 * MINUTE)
+        world.clock.step(-timedelta(minutes=2))
+        await world.queue.pause_schedule("s")
+        await world.queue.resume_schedule("s")
+        await asyncio.sleep(240)
+    rows = await world.ledger("s")
+    times = [row.scheduled_at for row in rows]
+    assert len(times) == len(set(times))
+    assert len(starts) == len(rows)
+
+
+async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None:
+    handle(world)
+    target = rota.TemplateTarget(template_id="nowhere")
+    await world.queue.create_schedule("bad", target=target, cron="0 * * * *")
+    await world.schedule("good", cron="0 * * * *")
+    async with world.running():
+        await world.at(2.5 * HOUR)
+    bad = await world.ledger("bad")
+    assert [(row.status, row.reason) for row in bad] == [("failed", "bad_target")] * 2
+    assert "there is no template 'nowhere'" in (bad[0].error or "")
+    assert [row.status for row in await world.ledger("good")] == ["completed"] * 2
+
+
+async def test_a_failed_task_fails_its_run_and_may_pause_its_schedule(world: World) -> None:
+    @world.app.task("work", max_retries=0)
+    async def work() -> None:
+        raise ValueError("boom")
+
+    await world.schedule(cron="0 * * * *", pause_on_failure=True)
+    async with world.running():
+        await world.at(3.5 * HOUR)
+    (row,) = await world.ledger("s")
+    assert (row.status, row.error) == (RunStatus.FAILED, "ValueError: boom")
+    schedule = await world.queue.get_schedule("s")
+    assert schedule.status is ScheduleStatus.PAUSED
+    assert "boom" in (schedule.pause_note or "")
+
+
+async def test_an_expired_target_fails_its_run(world: World) -> None:
+    await world.schedule(cron="0 * * * *", ttl=60)
+    async with world.running():  # nobody has a handler for it
+        await world.at(1.5 * HOUR)
+    (row,) = await world.ledger("s")
+    assert (row.status, row.reason) == (RunStatus.FAILED, RunReason.EXPIRED)
+
+
+async def test_jitter_delays_but_keeps_the_nominal_time(world: World) -> None:
+    starts = handle(world)
+    schedule = await world.schedule(cron="0 * * * *", jitter=600)
+    async with world.running():
+        await world.at(5.5 * HOUR)
+    rows = await world.ledger("s")
+    assert [row.scheduled_at for row in rows] == [START + n * HOUR for n in range(1, 6)]
+    delays = [start - row.scheduled_at for start, row in zip(starts, rows, strict=True)]
+    assert all(timedelta(0) <= delay < timedelta(seconds=600) for delay in delays)
+    assert len(set(delays)) > 1
+    assert schedule.next_run_at == START + HOUR
+
+
+@pytest.mark.start(datetime(2026, 3, 8, 6, tzinfo=UTC))
+async def test_daylight_saving_skips_and_doubles_nothing(world: World) -> None:
+    starts = handle(world)
+    await world.schedule(cron="0 2 * * *", timezone="America/New_York")
+    async with world.running():
+        await world.at(datetime(2026, 3, 9, 8, tzinfo=UTC))
+    assert starts == [datetime(2026, 3, 8, 7, tzinfo=UTC), datetime(2026, 3, 9, 6, tzinfo=UTC)]
+
+
+async def test_max_runs_and_end_at_complete_a_schedule_with_the_reason(world: World) -> None:
+    starts = handle(world)
+    await world.schedule("few", cron="0 * * * *", max_runs=2)
+    await world.schedule("short", cron="0 * * * *", end_at=START + 3 * HOUR)
+    async with world.running():
+        await world.at(10 * HOUR)
+    few, short = await world.queue.get_schedule("few"), await world.queue.get_schedule("short")
+    assert (few.status, few.run_count) == ("completed", 2)
+    assert "max_runs" in (few.completed_reason or "")
+    assert (short.status, short.run_count) == ("completed", 3)
+    assert "end_at" in (short.completed_reason or "")
+    assert len(starts) == 5
+
+
+async def test_every_change_of_a_schedule_is_in_its_history(world: World) -> None:
+    await world.schedule(cron="0 * * * *")
+    await world.queue.update_schedule("s", description="hourly", cron="30 * * * *")
+    await world.queue.pause_schedule("s", "note")
+    await world.queue.resume_schedule("s")
+    await world.queue.delete_schedule("s")
+    await world.queue.restore_schedule("s")
+    events = await world.queue.schedule_history("s")
+    actions = ["created", "updated", "paused", "resumed", "deleted", "restored"]
+    assert [event.action for event in events] == actions
+    assert {event.actor for event in events} == {"tester"}
+    updated = events[1]
+    assert updated.before is not None
+    assert updated.after is not None
+    assert (updated.before["timing"]["expression"], updated.after["timing"]["expression"]) == (
+        "0 * * * *",
+        "30 * * * *",
+    )
+
+
+async def test_a_deleted_key_can_be_used_again_with_a_new_identity(world: World) -> None:
+    old = await world.schedule(cron="0 * * * *")
+    await world.queue.delete_schedule("s")
+    with pytest.raises(rota.NotFound):
+        await world.queue.get_schedule("s")
+    new = await world.schedule(cron="5 * * * *")
+    assert new.id != old.id
+    with pytest.raises(rota.Refused, match="already in use"):
+        await world.queue.restore_schedule(old.id)
+    await world.queue.delete_schedule("s", hard=True)
+    with pytest.raises(rota.NotFound):
+        await world.queue.restore_schedule(new.id)
+    restored = await world.queue.restore_schedule("s")
+    assert restored.id == old.id
+
+
+async def test_a_stale_version_is_refused(world: World) -> None:
+    schedule = await world.schedule(cron="0 * * * *")
+    await world.queue.update_schedule("s", description="a", version=schedule.version)
+    with pytest.raises(rota.Refused, match="version"):
+        await world.queue.update_schedule("s", description="b", version=schedule.version)
+
+
+async def test_an_edit_never_runs_anything_by_itself(world: World) -> None:
+    starts = handle(world)
+    await world.schedule(cron="0 * * * *")
+    async with world.running():
+        await world.at(30 * MINUTE)
+        edited = await world.queue.update_schedule("s", cron="15 * * * *")
+        assert edited.next_run_at == START + 75 * MINUTE
+        await world.at(80 * MINUTE)
+    assert starts == [START + 75 * MINUTE]
+
+
+async def test_why_answers_in_words(world: World) -> None:
+    handle(world, seconds=90 * 60)
+    await world.schedule(cron="0 * * * *")
+    async with world.running():
+        await world.at(3.5 * HOUR)
+    ran = await world.queue.why("s", START + HOUR)
+    skipped = await world.queue.why("s", START + 2 * HOUR)
+    odd = await world.queue.why("s", START + 90 * MINUTE)
+    assert (ran.status, skipped.status, odd.status) == ("completed", "skipped", "not_expected")
+    assert "overlap" in skipped or "still running" in skipped
+
+
+async def test_preview_gives_local_times_and_dst_flags(world: World) -> None:
+    await world.schedule(
+        cron="30 2 * * *", timezone="America/New_York", start_at=datetime(2026, 3, 7, tzinfo=UTC)
+    )
+    times = await world.queue.preview("s", 2)
+    assert [time.at for time in times] == [
+        datetime(2026, 3, 7, 7, 30, tzinfo=UTC),
+        datetime(2026, 3, 8, 7, 0, tzinfo=UTC),
+    ]
+    assert [time.local.strftime("%H:%M") for time in times] == ["02:30", "03:00"]
+    assert times[0].dst is None
+    assert times[1].dst is not None
+
+
+async def test_declared_schedules_are_created_and_brought_up_to_date(world: World) -> None:
+    starts = handle(world)
+    world.app.schedule("hourly", task_type="work", cron="0 * * * *")
+    async with world.running():
+        await world.at(1.5 * HOUR)
+    first = await world.queue.get_schedule("hourly")
+    world.app.schedules["hourly"] = {"task_type": "work", "cron": "30 * * * *"}
+    async with world.running():
+        await world.at(2.75 * HOUR)
+    second = await world.queue.get_schedule("hourly")
+    assert second.id == first.id
+    assert starts == [START + HOUR, START + 2.5 * HOUR]
+    async with world.running():
+        pass
+    assert (await world.queue.get_schedule("hourly")).version == second.version
+
+
+async def test_a_tick_is_all_or_nothing(world: World) -> None:
+    """A commit that fails leaves no run, no task and no moved schedule behind."""
+    await world.schedule(cron="0 * * * *")
+    await world.at(HOUR)
+    before = await world.store.snapshot()
+
+    class Failing:
+        async def transact(self, work: object) -> object:
+            async def doomed(tx: object) -> object:
+                await work(tx)  # type: ignore[operator]
+                raise RuntimeError("the process died here")
+
+            return await world.store.transact(doomed)
+
+    failing: Store = Failing()  # type: ignore[assignment]
+    scheduler = Scheduler(failing, lambda signal: None)
+    scheduler._zones_checked = True
+    with pytest.raises(RuntimeError):
+        await scheduler.run_once()
+    assert await world.store.snapshot() == before
+    assert len(await world.queue.run_due()) == 1
+    assert len(await world.tasks(status=TaskStatus.PENDING)) == 1

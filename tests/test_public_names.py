@@ -1,0 +1,70 @@
+"""What is public: exactly the names in `__all__`, each of them there, and the calls that others script against."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+
+import pytest
+
+import rota
+import rota.sync
+import rota.testing
+
+QUEUE = """
+submit submit_many get list count history cancel cancel_many request_cancellation replay archive
+mark_expired wait now create_schedule get_schedule list_schedules count_schedules update_schedule pause_schedule
+resume_schedule trigger_schedule delete_schedule restore_schedule schedule_history runs preview why run_due
+enable_schedule disable_schedule close
+""".split()  # noqa: SIM905  a list of words reads better as words
+
+
+@pytest.mark.parametrize("module", [rota, rota.sync, rota.testing], ids=lambda module: module.__name__)
+def test_all_is_sorted_and_complete(module: types.ModuleType) -> None:
+    for name in module.__all__:
+        assert hasattr(module, name), f"{module.__name__}.{name} is announced but not there"
+    assert len(set(module.__all__)) == len(module.__all__)
+
+
+def test_rota_has_no_public_name_that_is_not_announced() -> None:
+    """The package loads them lazily from `rota.public`; the two lists must agree."""
+    public = importlib.import_module("rota.public")
+    assert set(public.__all__) == set(rota.__all__) - {"__version__"}
+    assert set(dir(rota)) >= set(rota.__all__)
+
+
+@pytest.mark.parametrize("name", QUEUE)
+def test_the_queue_has_every_promised_call(name: str) -> None:
+    assert inspect.iscoroutinefunction(getattr(rota.Queue, name))
+
+
+def test_submit_takes_the_promised_options() -> None:
+    promised = {
+        "schedule_at",
+        "expires_at",
+        "ttl",
+        "ttl_seconds",
+        "queue",
+        "priority",
+        "max_retries",
+        "max_reschedules",
+        "retry_policy",
+        "timeout_seconds",
+        "idempotency_key",
+        "metadata",
+        "tags",
+    }
+    assert promised <= set(inspect.signature(rota.Queue.submit).parameters)
+
+
+def test_the_context_has_the_promised_names() -> None:
+    for name in ("task", "attempt", "progress", "log", "extend_lease", "is_cancellation_requested"):
+        assert hasattr(rota.Context, name)
+
+
+def test_modules_that_announce_names_have_them() -> None:
+    for name in ("domain.model", "domain.task", "domain.schedule", "engine.commands", "stores.base"):
+        module = importlib.import_module(f"rota.{name}")
+        missing = [public for public in module.__all__ if not hasattr(module, public)]
+        assert not missing, f"{name} announces {missing}"

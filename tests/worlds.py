@@ -1,0 +1,91 @@
+"""A world to test in: a store, a queue and loops in virtual time. One per kind of store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import rota
+from rota import testing
+from rota.domain.model import Run, Schedule, Task
+from rota.engine.telemetry import Signal
+from rota.stores.base import Store
+from rota.stores.memory import MemoryStore
+from rota.stores.sqlite import SqliteStore
+from rota.testing import LoopClock
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+
+# In virtual time nobody else writes the file, so there is no need to look for it 50 times a second.
+STORES: dict[str, Callable[[Path, LoopClock], Store]] = {
+    "memory": lambda folder, clock: MemoryStore(clock),
+    "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock, poll_interval=timedelta(days=1)),
+}
+
+
+class World:
+    """What a scenario gets."""
+
+    def __init__(self, store: Store, clock: LoopClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.queue = rota.Queue(store, clock=clock, actor="tester")
+        self.app = rota.App()
+        self.signals: list[Signal] = []
+        self.jumps_looked_for = HOUR  # days of virtual time have many seconds
+
+    def worker(self, **options: Any) -> rota.Worker:
+        worker = rota.Worker(self.queue, self.app, observers=[self.signals.append], **options)
+        worker.jump_watch.every = self.jumps_looked_for
+        return worker
+
+    @asynccontextmanager
+    async def running(self, **options: Any) -> AsyncIterator[rota.Worker]:
+        """A worker (with scheduler and janitor) that runs meanwhile and is stopped at the end."""
+        worker = self.worker(**options)
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await running
+
+    async def at(self, when: datetime | timedelta) -> None:
+        await testing.sleep_until(START + when if isinstance(when, timedelta) else when)
+
+    async def ledger(self, key: str) -> list[Run]:
+        """Oldest first."""
+        return list(reversed(await self.queue.runs(key, limit=10_000)))
+
+    async def tasks(self, **filters: Any) -> list[Task]:
+        """Oldest first."""
+        return list(reversed(await self.queue.list(limit=10_000, **filters)))
+
+    async def schedule(self, key: str = "s", **options: Any) -> Schedule:
+        return await self.queue.create_schedule(key, **{"task_type": "work", **options})
+
+
+Scenario = Callable[[World], Awaitable[None]]
+
+
+def play(
+    scenario: Scenario, make_store: Callable[[Path, LoopClock], Store], folder: Path, start: datetime = START
+) -> None:
+    """Run a scenario from `start` on, to its end."""
+
+    async def main(clock: LoopClock) -> None:
+        store = make_store(folder, clock)
+        await store.open()
+        try:
+            await scenario(World(store, clock))
+        finally:
+            await store.close()
+
+    testing.run(main, start=start)
