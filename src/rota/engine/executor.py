@@ -77,7 +77,7 @@ class Context:
 
     def log(self, message: object) -> Flush:
         """Add a line to the task's log."""
-        line = LogLine(at=self._now(), attempt=self.attempt, message=str(message)[:MESSAGE_KEPT])
+        line = LogLine(at=self._now(), attempt=self.attempt, message=_text(message)[:MESSAGE_KEPT])
         self._execution.logs += (line,)
         return self._reported()
 
@@ -168,7 +168,11 @@ class Execution:
             return self._stopped(error)
         except RescheduleError as asked:
             return _rescheduled(asked)
-        except Exception as error:
+        except (
+            Exception,
+            SystemExit,
+            KeyboardInterrupt,
+        ) as error:  # sys.exit() ends a handler, not the worker
             return self._failed(error)
 
     async def _called(self, context: Context, threads: ThreadPoolExecutor) -> Any:
@@ -183,6 +187,8 @@ class Execution:
     def _call_in_thread(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return self.handler.function(*args, **kwargs)
+        except StopIteration as error:  # which a future cannot carry
+            raise RuntimeError("the handler raised StopIteration") from error
         finally:
             self._in_thread = False
 
@@ -203,8 +209,8 @@ class Execution:
         self.error = error
         failure = Failure(
             type=type(error).__name__,
-            message=str(error)[:MESSAGE_KEPT],
-            traceback="".join(traceback.format_exception(error))[-TRACEBACK_KEPT:],
+            message=_text(error)[:MESSAGE_KEPT],
+            traceback=_storable("".join(traceback.format_exception(error)))[-TRACEBACK_KEPT:],
         )
         permanent = isinstance(error, PermanentError)
         delay = None
@@ -217,8 +223,20 @@ def _rescheduled(asked: RescheduleError) -> Rescheduled:
     return Rescheduled(
         delay=timedelta(seconds=max(0.0, asked.delay_seconds)),
         extend_expiration=timedelta(seconds=asked.extend_expiration_seconds),
-        detail=str(asked)[:MESSAGE_KEPT],
+        detail=_text(asked)[:MESSAGE_KEPT],
     )
+
+
+def _text(value: object) -> str:
+    """As text that can be stored, whatever its `__str__` does."""
+    try:
+        return _storable(str(value))
+    except Exception:
+        return f"<a {type(value).__name__} that cannot be shown>"
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _seconds(duration: timedelta | None) -> float | None:

@@ -12,18 +12,18 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from ..domain.ids import new_id
 from ..domain.limits import check_duration, check_number, check_queue
 from .app import App, Hook
 from .clock import SystemClock, wait_for_any
 from .commands import Retention
 from .executor import StopReason
+from .ids import new_id
 from .janitor import Janitor
 from .loops import Hints, Role, keep_running
 from .scheduler import Scheduler
 from .telemetry import LoopFailed, Observer, fan_out, log_signals
 from .watch import BlockWatch, JumpWatch
-from .worker import LEASE, QueueLike, TaskWorker, run_hooks
+from .worker import LEASE, QueueLike, TaskWorker, call_hooks, run_hooks
 
 __all__ = ["Node", "Worker", "worker_name"]
 
@@ -187,8 +187,8 @@ class Worker(Node):
 
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT; then let handlers finish, for a while, and hand back the rest."""
-        await run_hooks(self.app, "on_startup", (self,), self.observe)
         try:
+            await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
             with _signals(self._signalled, enabled=handle_signals):
                 await self._declare_schedules()
                 await self._run()

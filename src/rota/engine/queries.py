@@ -11,7 +11,7 @@ import msgspec
 from ..domain import recurrence, run
 from ..domain.errors import NotFound
 from ..domain.model import Event, Run, RunTrigger, Schedule, Task
-from ..domain.why import Why, explain
+from ..domain.why import Why, explain, meant
 from ..stores.base import Cursor, EventList, RunList, ScheduleByKey, ScheduleList, TaskList, Tx, Work
 from .commands.shared import find_schedule, find_task
 
@@ -184,6 +184,7 @@ def why(tenant: str, key: str, at: datetime) -> Work[Why]:
     async def work(tx: Tx) -> Why:
         schedule = await _any_schedule(tx, tenant, key)
         instant = at if at.tzinfo else recurrence.instant(schedule.timing, at)
+        instant = meant(schedule, instant)
         row = await _row_at(tx, schedule, instant)
         pauses = _pauses(await _events(tx, schedule))
         return explain(schedule, instant, row, tx.now, pauses)
@@ -213,12 +214,12 @@ def _pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime | None, st
         after = event.after or {}
         active = after.get("status", "active") == "active" and after.get("deleted_at") is None
         if active and since is not None:
-            stretches.append((since.at, event.at, since.actor, since.detail or None))
+            stretches.append((since.at, event.at, since.actor, since.detail or since.action))
             since = None
         elif not active and since is None:
             since = event
     if since is not None:
-        stretches.append((since.at, None, since.actor, since.detail or None))
+        stretches.append((since.at, None, since.actor, since.detail or since.action))
     return stretches
 
 

@@ -15,7 +15,6 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from ..domain.errors import Refused, Unavailable
-from ..domain.ids import NewId, new_id
 from ..domain.model import Task
 from ..domain.task import Completed, Failed, Outcome
 from ..stores.base import Store
@@ -23,6 +22,7 @@ from .app import App
 from .clock import SteadyClock
 from .commands import Claim, Claimed, Result, claim_tasks, renew_leases, settle_tasks
 from .executor import Execution, StopReason
+from .ids import NewId, new_id
 from .telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
 
 __all__ = ["QueueLike", "TaskWorker"]
@@ -268,14 +268,25 @@ class TaskWorker:
 
 
 async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer) -> None:
-    """Call the user's hooks, each with as many of the arguments as it takes. One that raises harms nobody."""
+    """Call the user's hooks; one that raises harms nobody."""
     for hook in app.hooks[name]:
         try:
-            answer = hook(*_fitting(hook, args))
-            if asyncio.iscoroutine(answer):
-                await answer
+            await _call(hook, args)
         except Exception as error:
             observe(HookFailed(name, error))
+
+
+async def call_hooks(app: App, name: str, args: Sequence[Any]) -> None:
+    """Call the user's hooks; the first that raises ends it."""
+    for hook in app.hooks[name]:
+        await _call(hook, args)
+
+
+async def _call(hook: Callable[..., Any], args: Sequence[Any]) -> None:
+    """With as many of the arguments as it takes."""
+    answer = hook(*_fitting(hook, args))
+    if asyncio.iscoroutine(answer):
+        await answer
 
 
 def _fitting(hook: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:

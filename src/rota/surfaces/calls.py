@@ -5,12 +5,13 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 from ..domain.errors import Unavailable
-from ..domain.ids import NewId, new_id
 from ..domain.limits import check_number
 from ..engine.clock import SteadyClock, SystemClock, sleep
+from ..engine.ids import NewId, new_id
 from ..stores.base import Store, Work
 from . import options as given
 
@@ -20,6 +21,7 @@ T = TypeVar("T")
 LIMIT = 100
 MOST = 10_000
 TRIES = 3
+PATIENCE = timedelta(seconds=5)
 
 
 class Page(list[T], Generic[T]):
@@ -52,12 +54,15 @@ class Calls:
 
     async def _commit(self, work: Work[T]) -> T:
         """Repeat what may or may not have happened: the ids are the same, so it happens once."""
-        for attempt in range(1, TRIES):
+        give_up_at = self.clock.monotonic() + PATIENCE.total_seconds()
+        for attempt in count(1):
             try:
                 return await self.store.transact(work)
             except Unavailable:
+                if attempt == TRIES or self.clock.monotonic() > give_up_at:
+                    raise
                 await sleep(timedelta(milliseconds=50 * attempt))
-        return await self.store.transact(work)
+        raise AssertionError("unreachable")
 
 
 def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:

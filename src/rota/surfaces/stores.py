@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
-
 from ..domain.errors import Invalid
 from ..engine.clock import SteadyClock
 from ..stores.base import Store
+from . import settings
 
-__all__ = ["DEFAULT_STORE", "make_store", "open_store"]
+__all__ = ["make_store", "open_store"]
 
-DEFAULT_STORE = "sqlite:///rota.db"
-_ACCEPTED = "accepted are sqlite:///file.db (sqlite:////absolute/file.db) and memory:"
+_ACCEPTED = "accepted are sqlite:///file.db (sqlite:////absolute/file.db), postgresql://user@host/database and memory:"
 
 
 async def open_store(address: str | None, clock: SteadyClock) -> Store:
-    """The store at this address (or at ROTA_STORE, or in rota.db), open and with its schema up to date."""
-    store = make_store(address or os.environ.get("ROTA_STORE") or DEFAULT_STORE, clock)
+    """The store at this address, or else where the settings say (ROTA_STORE, rota.toml, or the file rota.db); open,
+    and with its schema up to date."""
+    store = make_store(settings.load()["store"] if address is None else address, clock)
     await store.open()
     return store
 
@@ -33,4 +32,18 @@ def make_store(address: str, clock: SteadyClock) -> Store:
         from ..stores.sqlite import SqliteStore
 
         return SqliteStore.from_url(address, clock)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(address, clock)
     raise Invalid("store", f"{address!r:.60} has an unknown scheme", _ACCEPTED)
+
+
+def _postgres(address: str, clock: SteadyClock) -> Store:
+    try:
+        from ..stores.postgres import PostgresStore
+    except ModuleNotFoundError as missing:
+        if missing.name != "asyncpg":
+            raise
+        raise Invalid(
+            "store", "PostgreSQL needs asyncpg", "install it with: pip install 'rota[postgres]'"
+        ) from None
+    return PostgresStore.from_url(address, clock)

@@ -83,6 +83,7 @@ def edit_schedule(
             return old
         if new.key != old.key and await tx.find(ScheduleByKey(tenant=tenant, key=new.key), 1):
             raise Refused("key_taken", key=new.key)
+        await _give_up(tx, old, new)
         edited = tx.put(new)
         audit(tx, "updated", actor, old, edited)
         return edited
@@ -152,11 +153,23 @@ def _change(
         new = rule(old, tx.now)
         if new is old:
             return old
+        await _give_up(tx, old, new)
         changed = tx.put(new)
         audit(tx, action, actor, old, changed, detail or "")
         return changed
 
     return work
+
+
+async def _give_up(tx: Tx, old: Schedule, new: Schedule) -> None:
+    """A row in the ledger for every time that was due under the old plan and will not be fired under the new one."""
+    if new.next_run_at == old.next_run_at:
+        return
+    rows = [run.skipped(old, skip, tx.now) for skip in schedule.given_up(old, tx.now)]
+    known = await tx.get_many(Run, [row.id for row in rows]) if rows else {}
+    for row in rows:
+        if row.id not in known:
+            tx.put(row)
 
 
 def trigger_schedule(
@@ -248,10 +261,12 @@ class _Firing:
         limits = self.limits.get(found.tenant, DEFAULT_LIMITS)
         template = _template(found, self.templates)
         last_task = found.last_task_id
+        again = 0
         for fire in decision.fires:
             id = run.run_id(found, fire.scheduled_at)
             if id in known:
-                continue  # a clock that went back: this time has had its run
+                again += 1  # a clock that went back: this time has had its run
+                continue
             row, started = run.start(
                 id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER
             )
@@ -262,7 +277,7 @@ class _Firing:
         for skip in decision.skips:
             if run.run_id(found, skip.scheduled_at) not in known:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
-        moved = tx.put(replace(found, last_task_id=last_task))
+        moved = tx.put(replace(found, last_task_id=last_task, run_count=found.run_count - again))
         tick.schedules.append(moved)
         if moved.status is not ScheduleStatus.ACTIVE:
             detail = moved.completed_reason or moved.pause_note or ""

@@ -11,10 +11,11 @@ import msgspec
 from ...domain import task as life
 from ...domain.errors import Refused
 from ...domain.ids import derived_id
+from ...domain.limits import check_input
 from ...domain.model import LogLine, Task
 from ...domain.task import Defaults, Outcome, Submission
 from ...stores.base import Cancelling, ReadyTasks, TaskList, Tx, UpcomingTasks, Work
-from .shared import Endings, find_task, limits_of
+from .shared import DEFAULT_LIMITS, Endings, find_task, limits_of
 
 __all__ = [
     "Claim",
@@ -90,7 +91,7 @@ def _submission_id(tenant: str, id: str, asked: Submission) -> str:
 
 
 def _same_submission(known: Task, asked: Submission, now: datetime) -> Task:
-    same_input = msgspec.json.decode(msgspec.json.encode(asked.input)) == known.input
+    same_input = check_input(asked.input, DEFAULT_LIMITS) == known.input
     if asked.idempotency_key is not None and (known.kind != asked.kind or not same_input):
         raise Refused("idempotency_conflict", key=asked.idempotency_key, task=known.id)
     return known.as_of(now)

@@ -1,0 +1,34 @@
+"""The command line. `main` is the entry point; whatever costs time to import is loaded where it is used."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import NoReturn
+
+__all__ = ["main"]
+
+
+def main() -> NoReturn:
+    """Run `rota` and end the process."""
+    from .root import cli
+
+    code = cli.main(prog_name="rota", standalone_mode=False)
+    _flush()
+    if _is_held_up():
+        os._exit(code)  # a handler's thread that will not end must not keep the process alive
+    sys.exit(code)
+
+
+def _is_held_up() -> bool:
+    here = threading.current_thread()
+    return any(thread is not here and not thread.daemon for thread in threading.enumerate())
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # whoever read it is gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

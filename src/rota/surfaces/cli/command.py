@@ -1,0 +1,223 @@
+"""What all commands share: help with examples, global options before or after the subcommand, lazy
+loading, and errors as one sentence with an exit code (0 fine, 1 refused, 2 wrong usage)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+__all__ = ["Command", "Entry", "Group", "Root", "command", "help_if_alone", "is_global"]
+
+
+class Entry(NamedTuple):
+    """Where a command lives (`module:name`), and its line in the list of commands."""
+
+    place: str
+    about: str
+
+
+class Formatter(click.HelpFormatter):
+    def write_heading(self, heading: str) -> None:
+        self.write(f"{'':>{self.current_indent}}{click.style(f'{heading}:', bold=True)}\n")
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, args, click.style("Usage: ", bold=True) if prefix is None else prefix)
+
+
+class Context(click.Context):
+    formatter_class = Formatter
+
+
+class Command(click.Command):
+    """A command with examples."""
+
+    context_class = Context
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+        self.params.extend(global_options())
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_examples(self.examples, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_options(self, ctx, formatter)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from ...domain.errors import Invalid
+
+        try:
+            return super().invoke(ctx)
+        except Invalid as problem:
+            raise click.UsageError(_naming_the_option(problem, self), ctx) from None
+
+
+class Group(click.Group):
+    """A group whose commands are imported when they are used. `sections` is its table of contents."""
+
+    context_class = Context
+    command_class = Command
+
+    def __init__(
+        self,
+        *args: Any,
+        sections: Mapping[str, Mapping[str, Entry]],
+        examples: Sequence[str] = (),
+        hidden_names: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("invoke_without_command", True)
+        super().__init__(*args, **kwargs)
+        self.sections = sections
+        self.examples = tuple(examples)
+        self.aliases = dict(hidden_names or {})
+        self.params.extend(global_options())
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        return {name: entry for section in self.sections.values() for name, entry in section.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.entries.get(cmd_name)
+        place = self.aliases.get(cmd_name) if entry is None else entry.place
+        if place is None:
+            return None
+        module, _, name = place.partition(":")
+        found = getattr(import_module(f".{module}", __package__), name)
+        assert isinstance(found, click.Command)
+        if entry is not None:
+            found.short_help = entry.about
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, [*self.entries, *self.aliases], 1)
+            advice = f"did you mean {near[0]!r}?" if near else f"see {ctx.command_path} --help"
+            raise click.UsageError(f"there is no command {name!r}; {advice}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        _write_options(self, ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.entries))
+        for title, section in self.sections.items():
+            with formatter.section(title):
+                rows = [
+                    (click.style(name.ljust(width), fg="cyan"), entry.about)
+                    for name, entry in section.items()
+                ]
+                formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_examples(self.examples, formatter)
+
+
+class Root(Group):
+    """The whole program: whatever goes wrong below becomes one sentence and an exit code here."""
+
+    def main(  # type: ignore[override]  # click's is overloaded, to say that it may never return
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
+        """Ends with the exit code: raised as `SystemExit`, or returned if `standalone_mode` is off."""
+        raising = extra.pop("standalone_mode", True)
+        if os.environ.get("NO_COLOR"):
+            extra.setdefault("color", False)
+        code = self._guarded(args, prog_name or "rota", extra)
+        if raising:
+            sys.exit(code)
+        return code
+
+    def _guarded(self, args: Sequence[str] | None, prog_name: str, extra: dict[str, Any]) -> int:
+        from .failures import explained
+
+        try:
+            code = super().main(args, prog_name, standalone_mode=False, **extra)
+            return code if isinstance(code, int) else 0
+        except (Exception, KeyboardInterrupt) as problem:
+            return explained(problem)
+
+
+def command(*, examples: Sequence[str], **options: Any) -> Callable[[Callable[..., Any]], Command]:
+    """As `click.command`, with examples."""
+    return click.command(cls=Command, examples=examples, **options)
+
+
+def help_if_alone(ctx: click.Context) -> None:
+    """What a group does when no command was named."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), color=ctx.color)
+
+
+def global_options() -> list[click.Option]:
+    """They work before and after the subcommand; given twice, the later wins."""
+
+    def keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+        if value is not None and value is not False:
+            ctx.ensure_object(dict)[option.name] = value
+
+    shared: dict[str, Any] = {"expose_value": False, "callback": keep}
+    where = (
+        "The store: sqlite:///file.db or memory:. [default: ROTA_STORE, rota.toml, else sqlite:///rota.db]"
+    )
+    return [
+        click.Option(["--store"], metavar="ADDRESS", help=where, **shared),
+        click.Option(
+            ["--tenant"], metavar="NAME", help="Whose tasks and schedules. [default: default]", **shared
+        ),
+        click.Option(["--profile"], metavar="NAME", help="The [profile.NAME] of rota.toml to use.", **shared),
+        click.Option(["--json", "as_json"], is_flag=True, help="Machine-readable output.", **shared),
+    ]
+
+
+def is_global(param: click.Parameter) -> bool:
+    """One of those that every command has."""
+    return param.name in ("store", "tenant", "profile", "as_json", "version") or "--help" in param.opts
+
+
+def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    own: list[tuple[str, str]] = []
+    general: list[tuple[str, str]] = []
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+        if record is not None:
+            row = (click.style(record[0], fg="cyan"), record[1])
+            (general if is_global(param) else own).append(row)
+    for title, rows in (("Options", own), ("Global options", general)):
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:
+    if examples:
+        with formatter.section("Examples"):
+            for example in examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{click.style('$', dim=True)} {example}\n")
+
+
+def _naming_the_option(problem: ValueError, command: click.Command) -> str:
+    """The sentence of the domain, its field called as the user typed it: `cron: …` is `--cron: …` here."""
+    field, colon, rest = str(problem).partition(":")
+    for param in command.params:
+        if colon and isinstance(param, click.Option) and field in (param.name, _FIELDS.get(param.name or "")):
+            return f"{max(param.opts, key=len)}:{rest}"
+    return str(problem)
+
+
+_FIELDS = {"task_type": "kind", "at": "schedule_at", "key": "idempotency_key", "tag": "tags"}

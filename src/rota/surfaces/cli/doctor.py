@@ -1,0 +1,159 @@
+"""What `rota doctor` looks at, one finding after the other; the first that stops the rest ends the visit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from ...domain.errors import Corrupt, RotaError
+from ...engine.checks import Health, broken_records, check_health, leave_mark, remove_mark
+from ...engine.clock import SystemClock
+from ...engine.ids import new_id
+from ...stores.base import Store
+from ..durations import short
+
+__all__ = ["Finding", "examine"]
+
+SKEW = timedelta(seconds=1)
+
+
+class Finding(NamedTuple):
+    """One answer: what was looked at, whether it is well, what was found, what to do."""
+
+    check: str
+    ok: bool
+    found: str
+    advice: str = ""
+
+
+async def examine(store: Store, tenant: str, *, deep: bool = False) -> list[Finding]:
+    reachable = await _open(store)
+    if not all(finding.ok for finding in reachable):
+        return reachable
+    try:
+        return [
+            *reachable,
+            await _writable(store),
+            await _clock(store),
+            *await _state(store, tenant, deep=deep),
+        ]
+    finally:
+        await store.close()
+
+
+async def _open(store: Store) -> list[Finding]:
+    try:
+        await store.open(migrate=False)
+    except RotaError as problem:
+        if "rota migrate" in str(problem):
+            return [
+                Finding("store", True, store.url),
+                Finding("schema", False, str(problem), "run `rota migrate`"),
+            ]
+        if problem.code in ("newer_schema", "other_schema"):
+            advice = "use the version of rota that wrote it"
+            return [Finding("store", True, store.url), Finding("schema", False, str(problem), advice)]
+        advice = "check the address (`rota config` says where it comes from) and the rights to it"
+        return [Finding("store", False, str(problem), advice)]
+    return [Finding("store", True, f"{store.url} answers"), Finding("schema", True, "current")]
+
+
+async def _writable(store: Store) -> Finding:
+    try:
+        mark = await store.transact(leave_mark(new_id()))
+        await store.transact(remove_mark(mark))
+    except RotaError as problem:
+        return Finding("writable", False, str(problem), "check the rights to it and the room on its disk")
+    return Finding("writable", True, "a write and its removal were committed")
+
+
+async def _clock(store: Store) -> Finding:
+    clock = SystemClock()
+    before = clock.now()
+    theirs = await store.now()
+    after = clock.now()
+    skew = theirs - (before + (after - before) / 2)
+    if abs(skew) > SKEW + (after - before):
+        ahead = "ahead of" if skew > timedelta(0) else "behind"
+        found = f"the store's clock is {short(skew)} {ahead} this machine's"
+        return Finding("clock", False, found, "set both by NTP; Rota follows the store's")
+    return Finding("clock", True, f"within {short(SKEW)} of this machine's")
+
+
+async def _state(store: Store, tenant: str, *, deep: bool) -> list[Finding]:
+    findings: list[Finding] = []
+    try:
+        health = await store.read(check_health(tenant))
+        findings += [_overdue(health), _leases(health), _expiries(health), _waiting(health), _states(health)]
+        if deep:
+            findings.append(_broken(broken_records(await store.snapshot())))
+    except Corrupt as problem:
+        advice = "something else wrote there, or a newer rota did; restore that record from a backup"
+        findings.append(Finding("records", False, str(problem), advice))
+    return findings
+
+
+def _overdue(health: Health) -> Finding:
+    if not health.overdue:
+        active = health.schedules.get("active", 0)
+        return Finding("schedules", True, f"{active:,} active, none overdue")
+    names = _names([schedule.key for schedule in health.overdue])
+    found = f"{_count(health.overdue)} overdue by more than a minute: {names}"
+    return Finding(
+        "schedules", False, found, "no scheduler seems to run: start `rota up` or `rota scheduler run`"
+    )
+
+
+def _leases(health: Health) -> Finding:
+    if not health.lost:
+        return Finding("leases", True, f"{_tasks(health, 'running')}, no lease lost")
+    workers = _names(sorted({task.worker_id or "?" for task in health.lost}))
+    found = f"{_count(health.lost)} lost with their workers: {workers}"
+    return Finding("leases", False, found, "no janitor seems to run: start `rota up` or `rota monitor`")
+
+
+def _expiries(health: Health) -> Finding:
+    if not health.unswept:
+        return Finding("expiries", True, "none left unmarked")
+    found = f"{_count(health.unswept)} expired and not marked so"
+    return Finding("expiries", False, found, "no janitor seems to run: start `rota up` or `rota monitor`")
+
+
+def _waiting(health: Health) -> Finding:
+    if not health.waiting:
+        return Finding("waiting", True, f"{_tasks(health, 'pending')}, none ready for long")
+    kinds = Counter(f"{task.kind} (queue {task.queue})" for task in health.waiting)
+    names = _names([f"{number:,} {kind}" for kind, number in kinds.most_common()])
+    found = f"{_count(health.waiting)} ready for more than 10 minutes: {names}"
+    return Finding(
+        "waiting", False, found, "start a worker that has handlers for them: `rota worker module:app`"
+    )
+
+
+def _states(health: Health) -> Finding:
+    unknown = health.unknown_tasks + health.unknown_schedules
+    if not unknown:
+        return Finding("states", True, "no task or schedule in an unknown state")
+    found = f"{health.unknown_tasks} tasks and {health.unknown_schedules} schedules are in an unknown state"
+    return Finding("states", False, found, "upgrade rota, or look at them with `rota doctor --deep`")
+
+
+def _broken(problems: Sequence[str]) -> Finding:
+    if not problems:
+        return Finding("records", True, "all of them read well and fit together")
+    return Finding("records", False, f"{len(problems)} do not fit: {_names(problems, '; ')}", "see each")
+
+
+def _tasks(health: Health, status: str) -> str:
+    number = health.tasks.get(status, 0)
+    return f"{number:,} task{'' if number == 1 else 's'} {status}"
+
+
+def _count(found: Sequence[object]) -> str:
+    return f"{len(found):,}" if len(found) < 1000 else "1,000 or more"
+
+
+def _names(names: Sequence[str], joined: str = ", ") -> str:
+    return joined.join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")

@@ -1,0 +1,210 @@
+"""Drawing. In a terminal: colours, tables and relative times, with rich (imported here, and only when it
+draws a table or a bar). In a pipe: plain text, whole timestamps. `--json`: one document, or a line each
+for a stream."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "local", "styled"]
+
+
+class Cell(NamedTuple):
+    """A text, and how it looks where there are colours."""
+
+    text: str
+    style: str = ""
+
+
+class Mark(NamedTuple):
+    """How a status looks: a sign and a colour in a terminal, a letter in a pipe."""
+
+    sign: str
+    colour: str
+    letter: str
+
+
+MARKS = {
+    "pending": Mark("○", "cyan", "P"),
+    "running": Mark("▶", "blue", "R"),
+    "completed": Mark("✓", "green", "C"),
+    "failed": Mark("✗", "red", "F"),
+    "cancelled": Mark("⊘", "magenta", "X"),
+    "expired": Mark("◌", "yellow", "E"),
+    "archived": Mark("▪", "bright_black", "A"),
+    "skipped": Mark("↷", "yellow", "S"),
+    "active": Mark("●", "green", "A"),
+    "paused": Mark("‖", "yellow", "P"),
+    "draft": Mark("○", "cyan", "D"),
+    "deleted": Mark("⊘", "bright_black", "X"),
+}
+_MAY_WRAP = ("WHEN", "CHANGE", "WHAT", "NOTE")
+LEGEND = ("completed", "failed", "skipped", "running", "cancelled")
+
+
+class Bar(Protocol):
+    def advance(self, steps: int) -> None: ...
+
+
+class NoBar:
+    def advance(self, steps: int) -> None:
+        """Nobody is watching."""
+
+
+class Screen:
+    """Where answers go: stdout for answers, stderr for remarks."""
+
+    def __init__(self) -> None:
+        self.coloured = _is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
+        self.is_terminal = _is_terminal(sys.stdout)
+
+    def say(self, text: str = "") -> None:
+        click.echo(text, color=None if self.coloured else False)
+
+    def remark(self, text: str) -> None:
+        """To stderr: not part of the answer."""
+        plain = not _is_terminal(sys.stderr) or bool(os.environ.get("NO_COLOR"))
+        click.echo(text, err=True, color=False if plain else None)
+
+    def warn(self, text: str) -> None:
+        self.remark(f"{click.style('warning:', fg='yellow', bold=True)} {text}")
+
+    def json(self, document: Any) -> None:
+        """One document: indented for people, one line for programs."""
+        import json
+
+        indent = 2 if self.is_terminal else None
+        click.echo(json.dumps(document, indent=indent, ensure_ascii=False, default=_plain))
+
+    def json_line(self, document: Any) -> None:
+        import json
+
+        click.echo(json.dumps(document, ensure_ascii=False, default=_plain))
+        sys.stdout.flush()
+
+    def status(self, status: str) -> Cell:
+        mark = MARKS.get(status)
+        if mark is None:
+            return Cell(status)
+        return Cell(f"{mark.sign} {status}" if self.is_terminal else status, mark.colour)
+
+    def strip(self, statuses: Iterable[str]) -> str:
+        """One mark for each: coloured signs in a terminal, letters in a pipe."""
+        marks = [MARKS.get(status, Mark("?", "white", "?")) for status in statuses]
+        if not self.is_terminal:
+            return "".join(mark.letter for mark in marks)
+        return "".join(click.style(mark.sign, fg=mark.colour) for mark in marks)
+
+    def strip_cell(self, statuses: Iterable[str]) -> Cell:
+        """A strip for a table, whose cells have colours of their own."""
+        return Cell(self.strip(statuses), "ansi")
+
+    def legend(self) -> str:
+        parts = [f"{self.strip([status])} {status}" for status in LEGEND]
+        return "  ".join(parts)
+
+    def fields(self, rows: Iterable[tuple[str, str]]) -> None:
+        """`name: value`, one per line."""
+        for name, value in rows:
+            self.say(f"{click.style(f'{name}:', dim=True)} {value}")
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[Cell | str]]) -> None:
+        cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+        if self.is_terminal:
+            self._draw(headings, cells)
+        else:
+            self._print(headings, cells)
+
+    @contextmanager
+    def progress(self, what: str, total: int | None) -> Iterator[Bar]:
+        """A bar on stderr, if someone is watching; `total` None: nobody knows how long it takes."""
+        if not _is_terminal(sys.stderr):
+            yield NoBar()
+            return
+        from rich import progress
+
+        columns = (
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(complete_style="cyan", finished_style="green"),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
+        )
+        with progress.Progress(*columns, console=_console(stderr=True)) as bars:
+            bar = bars.add_task(what, total=total)
+
+            class Drawn:
+                def advance(self, steps: int) -> None:
+                    bars.advance(bar, steps)
+
+            yield Drawn()
+
+    def _draw(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bright_black")
+        for heading in headings:
+            table.add_column(heading, no_wrap=heading not in _MAY_WRAP, overflow="ellipsis")
+        for row in rows:
+            table.add_row(
+                *(Text.from_ansi(c.text) if c.style == "ansi" else Text(c.text, style=c.style) for c in row)
+            )
+        _console().print(table)
+
+    def _print(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+        texts = [list(headings), *([cell.text for cell in row] for row in rows)]
+        widths = [max(len(row[column]) for row in texts) for column in range(len(headings))]
+        for row in texts:
+            self.say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+    except ValueError:  # closed
+        return False
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    plain = bool(os.environ.get("NO_COLOR"))
+    return Console(stderr=stderr, highlight=False, color_system=None if plain else "auto")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return iso(value)
+    return str(value)
+
+
+def iso(at: datetime | None) -> str:
+    """`2026-01-28T17:00:00Z`; whole seconds where there is nothing finer."""
+    if at is None:
+        return ""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def seconds(at: datetime | None) -> str:
+    """As `iso`, for people: no fractions."""
+    return "" if at is None else iso(at.replace(microsecond=0))
+
+
+def local(at: datetime) -> str:
+    """On the clock of whoever looks: `Mon 2026-03-09 09:00:00 EDT`."""
+    return at.astimezone().strftime("%a %Y-%m-%d %H:%M:%S %Z")
+
+
+def styled(cell: Cell) -> str:
+    """A cell outside a table."""
+    return click.style(cell.text, fg=cell.style or None)

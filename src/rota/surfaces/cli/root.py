@@ -1,0 +1,105 @@
+"""The tree of commands. Only names and one line each: what does the work is imported when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from ... import __version__
+from .command import Entry, Group, Root, help_if_alone
+
+__all__ = ["cli", "schedule", "scheduler"]
+
+_RUN = {
+    "up": Entry("roles:up", "Scheduler, worker and janitor in one process. --demo shows how it feels."),
+    "worker": Entry("roles:worker", "Run the tasks of an app."),
+    "scheduler": Entry("root:scheduler", "Fire schedules."),
+    "monitor": Entry("roles:monitor", "Return lost tasks, mark expiries, forget what is old."),
+    "tick": Entry("roles:tick", "One pass of everything, for those who bring their own cron."),
+}
+_TASKS = {
+    "submit": Entry("submit:submit", "Submit a task, or one for each line of a file."),
+    "status": Entry("tasks:status", "Everything about one task."),
+    "list": Entry("tasks:list_tasks", "The newest tasks."),
+    "history": Entry("tasks:history", "What happened to a task, one line per version."),
+    "cancel": Entry("tasks:cancel", "Cancel tasks."),
+    "replay": Entry("tasks:replay", "Run failed or cancelled tasks again."),
+    "archive": Entry("tasks:archive", "Put ended tasks away."),
+    "wait": Entry("tasks:wait", "Wait until tasks have ended."),
+    "tail": Entry("tail:tail", "Follow what happens to tasks, live."),
+}
+_SCHEDULES = {
+    "schedule": Entry("root:schedule", "Create, look at and change schedules."),
+    "preview": Entry("preview:preview", "When would this expression fire? Needs no store."),
+}
+_STORE = {
+    "migrate": Entry("store:migrate", "Bring the store's schema up to date."),
+    "doctor": Entry("store:doctor", "Look for trouble, and say what to do about it."),
+    "config": Entry("store:config", "What is set, and where it came from."),
+    "completion": Entry("completion:completion", "Completion for bash, zsh or fish."),
+}
+
+
+@click.group(
+    cls=Root,
+    sections={"Run": _RUN, "Tasks": _TASKS, "Schedules": _SCHEDULES, "Store": _STORE},
+    examples=[
+        "rota up --demo",
+        'rota submit -t send_reminder -i \'{"user_id":"123"}\' --in 1h',
+        "rota schedule create daily-report --task-type generate_report --cron '0 9 * * *'",
+        "rota schedule why daily-report 2026-03-08T02:00",
+    ],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="rota %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """A durable scheduler and task queue, on the store you already have."""
+    help_if_alone(ctx)
+
+
+_SHAPE = {
+    "create": Entry("schedules:create", "Create a schedule."),
+    "update": Entry("schedules:update", "Change what is named, nothing else."),
+    "pause": Entry("schedules:pause", "Stop firing until it is resumed."),
+    "resume": Entry("schedules:resume", "Fire again, from the first time after now."),
+    "enable": Entry("schedules:resume", "The same as resume."),
+    "disable": Entry("schedules:pause", "The same as pause."),
+    "trigger": Entry("schedules:trigger", "Run it now, beside its times."),
+    "delete": Entry("schedules:delete", "Delete it: hidden, history kept, restorable."),
+    "restore": Entry("schedules:restore", "Bring a deleted schedule back."),
+}
+_LOOK = {
+    "list": Entry("schedule_views:list_schedules", "All schedules, and when each is next due."),
+    "show": Entry("schedule_views:show", "One schedule in words, with its next times and last runs."),
+    "runs": Entry("schedule_views:runs", "The ledger: every expected time, and what became of it."),
+    "preview": Entry("schedule_views:preview", "The next times of a schedule."),
+    "why": Entry("schedule_views:why", "Why did it run, or not, at that time?"),
+    "history": Entry("schedule_history:history", "Who changed what, and when."),
+}
+
+
+@click.group(
+    cls=Group,
+    sections={"Look": _LOOK, "Change": _SHAPE},
+    hidden_names={"run": "roles:run_scheduler"},
+    examples=[
+        "rota schedule create nightly --task-type backup --cron '0 3 * * *' --timezone Europe/London",
+        "rota schedule show nightly",
+        "rota schedule why nightly 2026-03-08T03:00",
+    ],
+)
+@click.pass_context
+def schedule(ctx: click.Context) -> None:
+    """Create, look at and change schedules. A schedule is named by its id, such as daily-report."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={"Run": {"run": Entry("roles:run_scheduler", "Fire schedules until stopped.")}},
+    examples=["rota scheduler run"],
+)
+@click.pass_context
+def scheduler(ctx: click.Context) -> None:
+    """Fire schedules. Any number may run at once: each due time starts one task."""
+    help_if_alone(ctx)

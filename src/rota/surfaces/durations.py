@@ -1,0 +1,80 @@
+"""Durations as people write and read them: `30s 5m 1h 7d 2w`; and how far off a time is: `in 2h 30m`."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+from ..domain.errors import Invalid
+
+__all__ = ["ACCEPTED", "coarse", "long_text", "parsed", "relative", "short"]
+
+ACCEPTED = "accepted are whole numbers with ms, s, m, h, d or w, such as 30s, 5m, 1h30m, 7d or 2w"
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_PART = re.compile(r"([0-9]{1,12})(ms|[smhdw])")
+_WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
+_LONG = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+
+
+def parsed(field: str, text: str) -> timedelta:
+    """`1h30m` as a timedelta."""
+    if not _WHOLE.fullmatch(text.strip()):
+        raise Invalid(field, f"{text!r:.60} is not a duration", ACCEPTED)
+    try:
+        return sum((int(number) * _UNITS[unit] for number, unit in _PART.findall(text)), timedelta())
+    except OverflowError:
+        raise Invalid(field, f"{text!r:.60} is too long", "the most is 100 years") from None
+
+
+def short(span: timedelta) -> str:
+    """The two largest units: `2h 30m`, `45s`, `120ms`, `3d`."""
+    seconds = abs(span.total_seconds())
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms" if seconds else "0s"
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f}s".replace(".0s", "s")
+    whole = round(seconds) if seconds < 3_600 else round(seconds / 60) * 60
+    if whole >= 86_400:
+        whole = round(seconds / 3_600) * 3_600
+    days, rest = divmod(whole, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, left = divmod(rest, 60)
+    parts = [
+        f"{value}{unit}" for value, unit in ((days, "d"), (hours, "h"), (minutes, "m"), (left, "s")) if value
+    ]
+    return " ".join(parts[:2]) or "0s"
+
+
+def long_text(span: timedelta) -> str:
+    """For sentences: `1 minute`, `2 hours 30 minutes`."""
+    left = span.total_seconds()
+    if left < 1:
+        return f"{left * 1000:g} ms" if left else "0 seconds"
+    parts = []
+    for unit, size in _LONG:
+        value, left = divmod(left, size)
+        if value:
+            parts.append(f"{value:g} {unit}{'' if value == 1 else 's'}")
+    return " ".join(parts[:2])
+
+
+def relative(at: datetime, now: datetime) -> str:
+    """`in 2h 30m`, `5s ago`, `now`."""
+    away = at - now
+    if abs(away) < timedelta(milliseconds=500):
+        return "now"
+    rounded = away if abs(away) >= timedelta(seconds=60) else timedelta(seconds=round(away.total_seconds()))
+    return f"in {short(rounded)}" if away > timedelta(0) else f"{short(rounded)} ago"
+
+
+def coarse(at: datetime, now: datetime) -> str:
+    """As `relative`, the largest unit only: `2m ago`. For columns."""
+    words = relative(at, now).split()
+    return " ".join([*words[:1], "ago"]) if words[-1] == "ago" else " ".join(words[:2])

@@ -1,0 +1,113 @@
+"""Records as plain JSON values: every field is there, times are ISO texts in UTC, durations are in
+seconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ..domain.model import Change, Event, Run, Schedule, Target, Task, TaskTarget, TemplateTarget
+from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ..engine.queries import Occurrence
+
+__all__ = ["change", "event", "occurrence", "run", "schedule", "task"]
+
+
+def task(record: Task) -> dict[str, Any]:
+    """A task; `task_type` is its kind."""
+    shape = _fields(record, leave_out=("kind", "history", "lease_id"))
+    return {"id": shape.pop("id"), "task_type": record.kind, "status": shape.pop("status"), **shape}
+
+
+def change(record: Change) -> dict[str, Any]:
+    shape = _fields(record)
+    return {"version": shape.pop("number"), **shape}
+
+
+def schedule(record: Schedule) -> dict[str, Any]:
+    """A schedule; `id` is its name, `uid` what distinguishes it from a deleted one of the same name."""
+    shape = _fields(record, leave_out=("id", "key", "timing", "target", "zone_data", "due_at", "metadata"))
+    return {
+        "id": record.key,
+        "uid": record.id,
+        "status": shape.pop("status"),
+        "enabled": record.enabled,
+        **_target(record.target),
+        **_timing(record.timing),
+        **shape,
+        "metadata": record.metadata,
+    }
+
+
+def run(record: Run) -> dict[str, Any]:
+    shape = _fields(record, leave_out=("tenant", "version"))
+    return {"task_id": record.target_id if record.target_type != "template" else None, **shape}
+
+
+def event(record: Event) -> dict[str, Any]:
+    return _fields(record, leave_out=("version",))
+
+
+def occurrence(record: Occurrence) -> dict[str, Any]:
+    return {"at": text(record.at), "local": record.local.isoformat(), "dst": record.dst}
+
+
+def text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _target(target: Target) -> dict[str, Any]:
+    shape = {"target_type": target.__struct_config__.tag, "task_type": None, **_fields(target)}
+    if isinstance(target, TemplateTarget):
+        return shape
+    shape["task_type"] = shape.pop("kind")
+    if isinstance(target, TaskTarget):
+        shape["target_metadata"] = shape.pop("metadata")
+    return shape
+
+
+def _timing(timing: Timing) -> dict[str, Any]:
+    shape: dict[str, Any] = {"cron": None, "interval_seconds": None, "run_at": None, "rrule": None}
+    match timing:
+        case Cron(expression, zone):
+            return {**shape, "cron": expression, "timezone": zone}
+        case Interval(every):
+            return {**shape, "interval_seconds": every.total_seconds(), "timezone": "UTC"}
+        case Once(run_at):
+            return {**shape, "run_at": text(run_at), "timezone": "UTC"}
+        case RRule(rule, _, zone):
+            return {**shape, "rrule": rule, "timezone": zone}
+
+
+def _fields(record: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    shape: dict[str, Any] = {}
+    for name in record.__struct_fields__:
+        if name in leave_out:
+            continue
+        value = getattr(record, name)
+        if _is_duration(record, name, value):
+            shape[f"{name}_seconds"] = None if value is None else value.total_seconds()
+        else:
+            shape[name] = _value(value)
+    return shape
+
+
+_DURATIONS = frozenset({"timeout", "ttl", "misfire_grace", "catch_up_window", "jitter", "initial", "maximum"})
+
+
+def _is_duration(record: msgspec.Struct, name: str, value: Any) -> bool:
+    """Also when it is not set: the name must not depend on the value. (A retry policy's jitter is a
+    share.)"""
+    return isinstance(value, timedelta) or (value is None and name in _DURATIONS)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return text(value)
+    if isinstance(value, msgspec.Struct):
+        return _fields(value)
+    if isinstance(value, (tuple, list)):
+        return [_value(each) for each in value]
+    return value

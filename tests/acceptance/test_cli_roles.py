@@ -1,0 +1,125 @@
+"""The roles as real processes: they print what happens, and end with exit code 0 when asked to."""
+
+from __future__ import annotations
+
+import json
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from command_line import Process, bare_folder, document, rota
+
+APP = """
+import threading
+
+import rota
+
+app = rota.App()
+
+
+@app.task("double")
+def double(n):
+    return 2 * n
+
+
+@app.task("hang")
+def hang():
+    threading.Event().wait()
+
+
+@app.task("flaky", max_retries=1, retry_policy=rota.RetryPolicy(initial=__import__("datetime").timedelta(0)))
+async def flaky(context):
+    if context.attempt == 1:
+        raise ValueError("not yet")
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    bare_folder(monkeypatch, tmp_path)
+    (tmp_path / "shop.py").write_text(APP)
+    return tmp_path
+
+
+def test_the_demo_fires_within_ten_seconds_and_ctrl_c_stops_it_cleanly(folder: Path) -> None:
+    with Process("up --demo", folder) as demo:
+        demo.until("Try, in another terminal:")
+        store = demo.until("export ROTA_STORE=").partition("ROTA_STORE=")[2]
+        demo.until(" fired ", patience=10)
+        demo.until(" completed ")
+        assert len(document(f"schedule list --store {store}")["schedules"]) == 4
+        assert demo.end(signal.SIGINT) == 0
+        assert "stopped: " in demo.until("stopped: ")
+    assert not Path(store.removeprefix("sqlite:///")).exists()
+
+
+def test_the_demo_can_have_a_named_store_which_is_kept(folder: Path) -> None:
+    with Process("up --demo --store sqlite:///kept.db --json", folder) as demo:
+        event = json.loads(demo.until('"fired"', patience=10))
+        assert event["schedule"] in ("pulse", "weather", "sync", "backup")
+        assert event["task_id"]
+        assert demo.end(signal.SIGTERM) == 0
+    assert document("schedule list --store sqlite:///kept.db")["schedules"]
+
+
+def test_up_runs_tasks_and_schedules_and_says_so(folder: Path) -> None:
+    rota("schedule create often -t double -i '{\"n\": 2}' --interval 1s")
+    rota("submit -t flaky")
+    with Process("up shop:app", folder) as up:
+        up.until("scheduler + worker + janitor")
+        up.until("retry 1 of 1")
+        assert "on time" in up.until(" fired ")
+        up.until(lambda line: "completed" in line and "double" in line)
+        assert up.end(signal.SIGTERM) == 0
+    assert document("list --type flaky --status completed --count") == {"count": 1}
+
+
+def test_a_worker_with_a_handler_that_never_ends_still_ends(folder: Path) -> None:
+    task = rota("submit -t hang").stdout.strip()
+    with Process(
+        "worker shop:app --shutdown-timeout 100ms --queues default --concurrency 2", folder
+    ) as worker:
+        worker.until("started   hang")
+        assert worker.end(signal.SIGINT) == 0
+    assert document(f"status {task}")["status"] in ("pending", "running")
+
+
+def test_roles_end_with_exit_code_0(folder: Path) -> None:
+    lines = [
+        "scheduler run",
+        "schedule run",
+        "monitor",
+        "monitor --enable-scheduler",
+        "worker shop:app",
+        "up",
+    ]
+    rota("migrate")
+    with ExitStack() as stack:
+        roles = [stack.enter_context(Process(line, folder)) for line in lines]
+        for number, role in enumerate(roles):
+            role.until("Ctrl-C stops it.")
+            assert role.end(signal.SIGTERM if number % 2 else signal.SIGINT) == 0
+
+
+def test_the_scheduler_fires_and_the_monitor_marks_expiries(folder: Path) -> None:
+    rota("schedule create often -t double --interval 1s --overlap-policy allow")
+    task = rota("submit -t single --ttl 300ms").stdout.strip()
+    with Process("monitor --enable-scheduler", folder) as monitor:
+        monitor.until(lambda line: "expired" in line and task in line)
+        monitor.until(" fired ")
+        assert monitor.end(signal.SIGINT) == 0
+
+
+def test_tail_follows_each_line_once(folder: Path) -> None:
+    rota("submit -t double -i '{\"n\": 1}'")
+    with Process("tail --json", folder) as tail:
+        tail.until('"created"')
+        second = rota("submit -t double -i '{\"n\": 2}'").stdout.strip()
+        tail.until(second)
+        rota("cancel " + second)
+        tail.until("cancelled")
+        assert tail.end(signal.SIGINT) == 0
+    seen = [(line["task_id"], line["version"]) for line in map(json.loads, tail.lines)]
+    assert len(seen) == len(set(seen)) == 3

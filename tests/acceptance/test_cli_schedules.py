@@ -1,0 +1,216 @@
+"""Schedules on the command line, and `rota preview`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from command_line import bare_folder, complaint, document, documents, rota
+
+NIGHTLY = "schedule create nightly -t backup --cron '30 2 * * *' --timezone America/New_York"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    bare_folder(monkeypatch, tmp_path)
+    return tmp_path
+
+
+def test_create_says_when_it_fires_first() -> None:
+    said = rota("schedule create nightly -t backup --interval 1h").stdout
+    assert said == "created nightly: Every hour; active, next in 1h\n"
+
+
+def test_create_warns_about_both_day_fields() -> None:
+    result = rota("schedule create odd -t backup --cron '0 0 13 * 5'")
+    assert "warning: Both day fields are given" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("timing", "field", "value"),
+    [
+        ("--cron '*/5 * * * *'", "cron", "*/5 * * * *"),
+        ("--interval 5m", "interval_seconds", 300.0),
+        ("--run-at 2100-01-01T00:00", "run_at", "2100-01-01T00:00:00Z"),
+        ("--rrule 'FREQ=MONTHLY;BYDAY=-1FR'", "rrule", "FREQ=MONTHLY;BYDAY=-1FR"),
+    ],
+)
+def test_every_kind_of_timing(timing: str, field: str, value: object) -> None:
+    assert document(f"schedule create s -t backup {timing}")[field] == value
+
+
+def test_all_options_of_create_arrive() -> None:
+    made = document(
+        "schedule create s -t backup -i '[1]' --interval 1d --start-at 2100-01-01 --end-at 2100-02-01"
+        " --max-runs 9 --missed-run-policy catch_up --overlap-policy allow --misfire-grace 5m --jitter 30s"
+        " --catch-up-window 2w --pause-on-failure --description why --queue q --priority 3 --ttl 1h --timeout 2h"
+        " --max-retries 1 --tag red --metadata '{\"a\": 1}' --paused"
+    )
+    wanted = {
+        "status": "paused",
+        "enabled": False,
+        "input": [1],
+        "start_at": "2100-01-01T00:00:00Z",
+        "end_at": "2100-02-01T00:00:00Z",
+        "max_runs": 9,
+        "missed_run_policy": "catch_up",
+        "overlap_policy": "allow",
+        "misfire_grace_seconds": 300.0,
+        "catch_up_window_seconds": 1209600.0,
+        "jitter_seconds": 30.0,
+        "pause_on_failure": True,
+        "description": "why",
+        "queue": "q",
+        "priority": 3,
+        "ttl_seconds": 3600.0,
+        "timeout_seconds": 7200.0,
+        "max_retries": 1,
+        "tags": ["red"],
+        "metadata": {"a": 1},
+    }
+    assert {name: made[name] for name in wanted} == wanted
+
+
+def test_show_tells_it_in_words() -> None:
+    rota(f"{NIGHTLY} --overlap-policy cancel_previous --missed-run-policy execute_once --max-runs 10")
+    said = rota("schedule show nightly").stdout
+    assert "nightly  active  At 02:30 AM, in America/New_York" in said
+    assert "A run that is still going is cancelled when the next one is due." in said
+    assert "A time missed by more than 1 minute is made up for once" in said
+    assert "It ends after 10 runs; there have been 0." in said
+    assert "America/New_York" in said
+    assert "YOUR TIME" in said
+    assert sum(line[:1].isdigit() for line in said.splitlines()) == 5
+    assert "It has not run yet." in said
+
+
+def test_show_has_the_last_runs_as_letters_in_a_pipe() -> None:
+    rota(NIGHTLY)
+    first, second = (rota("schedule trigger nightly").stdout.strip() for _ in range(2))
+    rota(f"cancel {first}")
+    said = rota("schedule show nightly").stdout
+    assert "\n  XR\n" in said
+    assert "C completed  F failed  S skipped  R running  X cancelled" in said
+    shown = document("schedule show nightly")
+    assert [run["task_id"] for run in shown["runs"]] == [second, first]
+    assert len(shown["next"]) == 5
+    assert shown["words"] == "At 02:30 AM, in America/New_York"
+
+
+def test_trigger_may_bring_another_input() -> None:
+    rota(NIGHTLY)
+    task = document("schedule trigger nightly -i '{\"full\": true}'")
+    assert task["input"] == {"full": True}
+    status = rota(f"status {task['id']}").stdout
+    assert "schedule: nightly" in status
+    (run,) = document("schedule runs nightly")["runs"]
+    assert (run["trigger"], run["task_id"], run["status"]) == ("manual", task["id"], "running")
+    assert document("list --schedule nightly --count") == {"count": 1}
+
+
+def test_pause_resume_enable_disable() -> None:
+    rota(NIGHTLY)
+    assert "paused just now by user:" in rota("schedule pause nightly --note 'the move'").stdout
+    assert ": the move" in rota("schedule show nightly").stdout
+    assert document("schedule resume nightly")["enabled"] is True
+    assert document("schedule disable nightly")["enabled"] is False
+    assert document("schedule enable nightly")["enabled"] is True
+    assert [each["id"] for each in document("schedule list --status active")["schedules"]] == ["nightly"]
+    assert document("schedule list --status paused")["schedules"] == []
+
+
+def test_update_changes_what_is_named() -> None:
+    rota(f"{NIGHTLY} --end-at 2100-01-01 -i '[1]'")
+    changed = document("schedule update nightly --cron '0 4 * * *' --priority 9 --clear end-at")
+    assert (changed["cron"], changed["timezone"]) == ("0 4 * * *", "America/New_York")
+    assert (changed["priority"], changed["end_at"], changed["input"]) == (9, None, [1])
+    assert "nothing to change" in complaint("schedule update nightly")
+    assert "not 1" in complaint("schedule update nightly --priority 1 --if-version 1", code=1)
+
+
+def test_history_of_a_schedule_says_what_changed() -> None:
+    rota(NIGHTLY)
+    rota("schedule update nightly --priority 9")
+    rota("schedule pause nightly")
+    lines = rota("schedule history nightly").stdout.splitlines()
+    assert len(lines) == 4
+    assert lines[2].endswith("target.priority: 128 → 9")
+    assert "status: active → paused" in lines[3]
+    assert document("schedule history nightly")[0]["action"] == "created"
+
+
+def test_delete_and_restore() -> None:
+    rota(NIGHTLY)
+    assert document("schedule delete nightly") == {"id": "nightly", "deleted": True, "hard": False}
+    assert "there is no schedule 'nightly'" in complaint("schedule show nightly", code=1)
+    assert document("schedule list")["schedules"] == []
+    assert "deleted" in rota("schedule list --deleted").stdout
+    assert document("schedule restore nightly")["enabled"] is True
+    rota("schedule delete nightly --hard")
+    assert "there is no schedule" in complaint("schedule restore nightly", code=1)
+
+
+def test_preview_of_a_schedule() -> None:
+    rota(NIGHTLY)
+    assert len(document("schedule preview nightly -n 7")) == 7
+    assert rota("schedule preview nightly -n 2").stdout.count("\n") == 3
+
+
+def test_why_answers_in_words() -> None:
+    rota(NIGHTLY)
+    assert "nightly" in rota("schedule why nightly 2026-03-08T02:00").stdout
+    answer = document("schedule why nightly 2026-03-08T02:30")
+    assert answer["id"] == "nightly"
+    assert answer["words"]
+    assert answer["run"] is None
+
+
+def test_list_shows_words_next_times_and_last_runs() -> None:
+    rota(NIGHTLY)
+    rota("schedule trigger nightly")
+    heading, line = rota("schedule list").stdout.splitlines()
+    assert heading.split() == ["ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"]
+    assert line.startswith("nightly  active  At 02:30 AM, in America/New_York")
+    assert line.endswith("R")
+
+
+# rota preview, which needs no store
+
+
+def test_preview_of_the_issue() -> None:
+    said = rota('preview "0 9 * * 1-5" --timezone Europe/London -n 10').stdout
+    assert said.startswith("At 09:00 AM, Monday through Friday, in Europe/London\n")
+    assert said.count(" 09:00:00 ") >= 10
+    assert not Path("rota.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "warning"),
+    [
+        ("preview '0 0 30 2 *'", "It never fires"),
+        ("preview '0 0 13 * 5'", "Both day fields"),
+        ("preview '30 2 * * *' --timezone America/New_York --from 2026-03-07", "does not exist"),
+        ("preview '30 1 * * *' --timezone America/New_York --from 2026-10-31", "comes twice"),
+        ("preview '* * * * * *'", "86,400 times a day"),
+        ("preview 1h --end-at 2000-01-01T00:00:00Z", "does not fire within these bounds"),
+    ],
+)
+def test_preview_warns(line: str, warning: str) -> None:
+    assert warning in rota(line).stdout
+    assert any(warning in each for each in document(line)["warnings"])
+
+
+def test_preview_takes_rules_and_durations() -> None:
+    rule = document("preview 'FREQ=DAILY;COUNT=3' --start-at 2100-01-01T10:00:00Z --from 2100-01-01")
+    assert [time["at"] for time in rule["times"]] == [f"2100-01-0{day}T10:00:00Z" for day in (1, 2, 3)]
+    every = document("preview 90m --start-at 2100-01-01T00:00:00Z --from 2100-01-01 -n 2")
+    assert [time["at"] for time in every["times"]] == ["2100-01-01T00:00:00Z", "2100-01-01T01:30:00Z"]
+
+
+def test_preview_shows_daylight_saving() -> None:
+    line = "preview '30 2 * * *' --timezone America/New_York --from 2026-03-08 -n 1"
+    (time,) = document(line)["times"]
+    assert time["at"] == "2026-03-08T07:00:00Z"
+    assert time["dst"]
+    assert documents(line)[0]["timezone"] == "America/New_York"

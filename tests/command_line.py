@@ -1,0 +1,127 @@
+"""How tests use the command line: in this process where that is enough, as real processes where it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from rota.surfaces.cli.root import cli
+
+ROTA = [sys.executable, "-c", "from rota.surfaces.cli import main; main()"]
+PATIENCE = 30.0
+
+
+def rota(line: str | list[str], *, code: int = 0, stdin: str | None = None) -> Result:
+    """Run a command line, given as one would type it (without `rota`), in this process."""
+    arguments = shlex.split(line) if isinstance(line, str) else line
+    result = CliRunner().invoke(cli, arguments, input=stdin, prog_name="rota")
+    said = f"{arguments}: exit code {result.exit_code}\n{result.stdout}\n{result.stderr}"
+    assert result.exit_code == code, said
+    assert "Traceback" not in result.stderr, said
+    return result
+
+
+def document(line: str | list[str], *, code: int = 0, stdin: str | None = None) -> Any:
+    """What `--json` answers."""
+    arguments = shlex.split(line) if isinstance(line, str) else line
+    return json.loads(rota([*arguments, "--json"], code=code, stdin=stdin).stdout)
+
+
+def documents(line: str | list[str], *, code: int = 0, stdin: str | None = None) -> list[Any]:
+    """What `--json` answers line by line."""
+    arguments = shlex.split(line) if isinstance(line, str) else line
+    result = rota([*arguments, "--json"], code=code, stdin=stdin)
+    return [json.loads(each) for each in result.stdout.splitlines()]
+
+
+def complaint(line: str | list[str], *, code: int = 2, stdin: str | None = None) -> str:
+    """The one sentence that a refused command line says."""
+    result = rota(line, code=code, stdin=stdin)
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("error: ")
+    assert result.stdout == ""
+    return lines[0].removeprefix("error: ")
+
+
+class Process:
+    """A real `rota`, whose lines can be waited for."""
+
+    def __init__(self, line: str, folder: Path, **environment: str) -> None:
+        self._process = subprocess.Popen(
+            [*ROTA, *shlex.split(line)],
+            cwd=folder,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._queue: Queue[str | None] = Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def until(self, wanted: str | Callable[[str], bool], patience: float = PATIENCE) -> str:
+        """The next line that has this in it."""
+        matches = wanted if callable(wanted) else lambda line: wanted in line
+        for line in self._coming(patience):
+            if matches(line):
+                return line
+        raise AssertionError(f"{wanted!r} was not said; these lines were:\n" + "\n".join(self.lines))
+
+    def end(self, signal: int) -> int:
+        """Send a signal; the exit code."""
+        self._process.send_signal(signal)
+        return self._process.wait(PATIENCE)
+
+    def wait(self) -> int:
+        return self._process.wait(PATIENCE)
+
+    def _coming(self, patience: float) -> Iterator[str]:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                line = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                return
+            if line is None:
+                return
+            self.lines.append(line)
+            yield line
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._queue.put(line.rstrip("\n"))
+        self._queue.put(None)
+
+
+def bare_folder(monkeypatch: Any, folder: Path) -> None:
+    """Work in this folder, with nothing set."""
+    monkeypatch.chdir(folder)
+    for name in [name for name in os.environ if name.startswith("ROTA_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TZ", "UTC")

@@ -1,0 +1,107 @@
+"""Settings: flags > environment > rota.toml > defaults; every value knows where it came from."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rota.domain.errors import Invalid
+from rota.surfaces.settings import FIELDS, Setting, load
+
+TOML = """
+store = "sqlite:///file.db"
+tenant = "filed"
+queues = ["a", "b"]
+keep_runs = "forever"
+
+[profile.big]
+tenant = "profiled"
+concurrency = 500
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "rota.toml").write_text(TOML)
+    return tmp_path
+
+
+def test_defaults(tmp_path: Path) -> None:
+    settings = load({}, {}, tmp_path)
+    assert settings["store"] == "sqlite:///rota.db"
+    assert settings["concurrency"] == 50
+    assert settings["lease"] == timedelta(seconds=30)
+    assert settings.file is None
+    assert all(settings.is_default(field.name) for field in FIELDS)
+
+
+def test_the_file_comes_before_the_defaults(folder: Path) -> None:
+    settings = load({}, {}, folder)
+    assert settings.found["store"] == Setting("sqlite:///file.db", str(folder / "rota.toml"))
+    assert settings["queues"] == ("a", "b")
+    assert settings["keep_runs"] is None
+    assert settings["concurrency"] == 50
+
+
+def test_a_profile_comes_before_the_top_of_the_file(folder: Path) -> None:
+    settings = load({"profile": "big"}, {}, folder)
+    assert settings.found["tenant"] == Setting("profiled", f"{folder / 'rota.toml'} [profile.big]")
+    assert settings["concurrency"] == 500
+    assert settings["store"] == "sqlite:///file.db"
+    assert load({}, {"ROTA_PROFILE": "big"}, folder).profile == Setting("big", "ROTA_PROFILE")
+
+
+def test_the_environment_comes_before_the_file(folder: Path) -> None:
+    settings = load({"profile": "big"}, {"ROTA_TENANT": "env", "ROTA_QUEUES": "x, y"}, folder)
+    assert settings.found["tenant"] == Setting("env", "ROTA_TENANT")
+    assert settings["queues"] == ("x", "y")
+
+
+def test_flags_come_first(folder: Path) -> None:
+    settings = load({"tenant": "flag", "store": None}, {"ROTA_TENANT": "env"}, folder)
+    assert settings.found["tenant"] == Setting("flag", "--tenant")
+    assert settings["store"] == "sqlite:///file.db"
+
+
+def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
+    assert load({}, {"ROTA_STORE": ""}, tmp_path).is_default("store")
+
+
+def test_another_file(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('lease = "1m30s"')
+    assert load({}, {"ROTA_CONFIG": str(other)}, folder)["lease"] == timedelta(seconds=90)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("stor = 'x'", "there is no setting 'stor'; accepted are store, tenant"),
+        ("store = 5", "store ("),
+        ("concurrency = 'many'", "'many' is not accepted; give a whole number"),
+        ("concurrency = 0", "give a whole number from 1 to 100000"),
+        ("lease = 'soon'", "'soon' is not a duration"),
+        ("queues = [1]", "give names"),
+        ("queues = ''", "no name was given"),
+        ("store =", "is not valid TOML"),
+        ("[profile]\nbig = 1", "is not a table"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "rota.toml").write_text(content)
+    flags = {"profile": "big"} if "profile" in content else {}
+    with pytest.raises(Invalid, match=r"rota\.toml") as caught:
+        load(flags, {}, tmp_path)
+    assert said in str(caught.value)
+
+
+def test_an_unknown_profile_is_refused_with_the_known_ones(folder: Path) -> None:
+    with pytest.raises(Invalid, match=r"there is no \[profile.small\] in rota.toml; there are: big"):
+        load({"profile": "small"}, {}, folder)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="cannot be read"):
+        load({}, {"ROTA_CONFIG": str(tmp_path / "gone.toml")}, tmp_path)
