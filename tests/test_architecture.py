@@ -12,7 +12,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "rota"
 LAYERS = ["domain", "stores", "engine", "surfaces"]
-PURE = {"msgspec", "uuid_utils", "tzdata", "cron_descriptor"}
+PURE = {"msgspec", "tzdata", "cron_descriptor"}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

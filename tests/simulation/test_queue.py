@@ -214,21 +214,23 @@ def check_sentence(problem: rota.Invalid, field: str) -> None:
 
 
 @pytest.mark.parametrize(("options", "field"), WRONG_SUBMITS, ids=lambda value: str(value)[:40])
-async def test_a_wrong_submission_gets_one_clear_sentence(world: World, options: dict[str, Any], field: str) -> None:
+async def test_a_wrong_submission_gets_one_clear_sentence(
+    world: World, options: dict[str, Any], field: str
+) -> None:
     before = await world.store.snapshot()
     given = {"kind": "work", "input": None, **options}
     with pytest.raises(rota.Invalid) as caught:
         await world.queue.submit(**given)
     check_sentence(caught.value, field)
     with pytest.raises(rota.Invalid):
-        await world.queue.submit_many(
-            [("fine", None), (given.pop("kind"), given.pop("input"))], **given
-        )
+        await world.queue.submit_many([("fine", None), (given.pop("kind"), given.pop("input"))], **given)
     assert await world.store.snapshot() == before
 
 
 @pytest.mark.parametrize(("options", "field"), WRONG_SCHEDULES, ids=lambda value: str(value)[:40])
-async def test_a_wrong_schedule_gets_one_clear_sentence(world: World, options: dict[str, Any], field: str) -> None:
+async def test_a_wrong_schedule_gets_one_clear_sentence(
+    world: World, options: dict[str, Any], field: str
+) -> None:
     before = await world.store.snapshot()
     with pytest.raises(rota.Invalid) as caught:
         await world.queue.create_schedule(**{"schedule_id": "s", "task_type": "work", **options})
@@ -262,7 +264,9 @@ async def test_other_wrong_values_get_a_sentence_too(world: World) -> None:
             await missing
 
 
-@pytest.mark.parametrize("address", ["mysql://x", "sqlite://host/x", "sqlite:///", "nonsense", "sqlite:///x?y=1"])
+@pytest.mark.parametrize(
+    "address", ["mysql://x", "sqlite://host/x", "sqlite:///", "nonsense", "sqlite:///x?y=1"]
+)
 async def test_a_wrong_address_gets_one_clear_sentence(address: str) -> None:
     with pytest.raises(rota.Invalid, match=r"^store: .*;"):
         await rota.connect(address)

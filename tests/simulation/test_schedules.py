@@ -479,3 +479,23 @@ async def test_a_tick_is_all_or_nothing(world: World) -> None:
     assert await world.store.snapshot() == before
     assert len(await world.queue.run_due()) == 1
     assert len(await world.tasks(status=TaskStatus.PENDING)) == 1
+
+
+@pytest.mark.parametrize("change", ["pause", "edit", "delete"])
+async def test_a_time_that_is_due_when_the_schedule_is_changed_has_its_row_too(
+    world: World, change: str
+) -> None:
+    schedule = await world.schedule(cron="0 * * * *", missed_run_policy="execute_once")
+    await world.at(2.5 * HOUR)  # no scheduler was running
+    match change:
+        case "pause":
+            await world.queue.pause_schedule("s")
+        case "edit":
+            await world.queue.update_schedule("s", cron="30 * * * *")
+        case "delete":
+            await world.queue.delete_schedule("s")
+    rows = await world.ledger(schedule.id)
+    assert [row.scheduled_at for row in rows] == [START + HOUR, START + 2 * HOUR]
+    assert {(row.status, row.reason) for row in rows} == {("skipped", "changed")}
+    assert await world.tasks() == []
+    assert "before it was fired" in await world.queue.why(schedule.id, START + HOUR)

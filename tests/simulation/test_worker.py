@@ -493,3 +493,74 @@ async def test_a_worker_of_its_own_registers_handlers_too(world: World) -> None:
 async def test_wrong_concurrency_is_refused(world: World, wrong: object) -> None:
     with pytest.raises(rota.Invalid, match=r"concurrency: .* is not accepted; give a whole number"):
         world.worker(concurrency=wrong)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        StopIteration(),
+        Unprintable(),
+        ValueError("\ud800"),
+        asyncio.CancelledError(),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+async def test_no_exception_of_a_handler_ends_the_worker(
+    world: World, problem: BaseException, is_async: bool
+) -> None:
+    def bad() -> None:
+        raise problem
+
+    async def bad_async() -> None:
+        raise problem
+
+    world.app.task("bad", max_retries=0)(bad_async if is_async else bad)
+    world.app.task("good")(lambda: "fine")
+    async with world.running():
+        failed = await world.queue.wait((await world.queue.submit("bad")).id)
+        fine = await world.queue.wait((await world.queue.submit("good")).id)
+    assert (failed.status, fine.output) == (TaskStatus.FAILED, "fine")
+    assert failed.error is not None
+    assert failed.error.traceback
+
+
+async def test_a_startup_hook_that_raises_is_a_reason_not_to_start(world: World) -> None:
+    def no_database() -> None:
+        raise ConnectionError("no database")
+
+    with pytest.raises(ConnectionError):
+        await world.worker(on_startup=no_database).run(handle_signals=False)
+
+
+async def test_a_worker_that_claims_its_own_lost_task_again_stays_sane(world: World) -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+
+    @world.app.task("slow")
+    async def slow(context: rota.Context) -> int:
+        await gates[context.attempt - 1].wait()
+        return context.attempt
+
+    task = await world.queue.submit("slow")
+    worker = world.worker(lease=10, scheduler=False)
+    await worker.tasks.run_once()
+    await asyncio.sleep(11)  # without a round, so without a renewal
+    await worker.janitor.run_once()  # type: ignore[union-attr]
+    await worker.tasks._claim()
+    gates[0].set()
+    await asyncio.sleep(0.1)
+    await worker.tasks._settle()
+    assert (await world.queue.get(task.id)).status is TaskStatus.RUNNING
+    gates[1].set()
+    await asyncio.sleep(0.1)
+    await worker.tasks._settle()
+    done = await world.queue.get(task.id)
+    assert (done.status, done.output) == (TaskStatus.COMPLETED, 2)
+    worker.tasks.close()

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from rota.domain.recurrence import Cron, between, count, latest, next_after
+from rota.domain.recurrence import Cron, between, check, count, latest, next_after
 from rota.domain.recurrence.zones import zone_tzinfo
 
 MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
@@ -168,6 +168,14 @@ def random_fields(rng: random.Random) -> list[str]:
     return fields
 
 
+def possible(cron: Cron) -> bool:
+    try:
+        check(cron)
+    except ValueError as refusal:
+        return "never occurs" not in str(refusal)
+    return True
+
+
 @pytest.mark.parametrize("zone", CHANGES)
 def test_cron_agrees_with_a_walk_over_the_clock(zone: str) -> None:
     rng = random.Random(f"cron {zone}")
@@ -177,18 +185,14 @@ def test_cron_agrees_with_a_walk_over_the_clock(zone: str) -> None:
         after = middle + timedelta(seconds=rng.randint(-30 * 3600, 30 * 3600))
         until = after + timedelta(days=2)
         cron = Cron(" ".join(fields), zone)
-        try:
-            found = list(between(cron, after, until))
-        except ValueError as refusal:
-            assert "never occurs" in str(refusal)
-            found = []
-            cron = Cron("0 0 1 1 *")
         expected = walk(fields, zone, after, until)
-        assert found == expected, f"{cron} after {after}"
+        if not expected and not possible(cron):
+            continue
+        assert list(between(cron, after, until)) == expected, f"{cron} after {after}"
+        assert count(cron, after, until) == len(expected)
+        assert latest(cron, after, until) == (expected[-1] if expected else None)
         if expected:
             assert next_after(cron, after) == expected[0]
-            assert latest(cron, after, until) == expected[-1]
-            assert count(cron, after, until) == len(expected)
 
 
 @pytest.mark.parametrize(

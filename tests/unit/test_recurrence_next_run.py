@@ -10,6 +10,7 @@ from rota.domain.recurrence import (
     Cron,
     Interval,
     Once,
+    Timing,
     check,
     close_zones,
     known_zone,
@@ -287,12 +288,13 @@ def test_timezone_validation() -> None:
 
 def test_a_record_may_hold_nonsense_and_check_tells() -> None:
     naive = datetime(2026, 1, 1)
-    for timing, sentence in [
+    nonsense: list[tuple[Timing, str]] = [
         (Once(naive), "once: run_at .* without a zone"),
         (Interval(timedelta(0)), "interval: every .* accepted are durations of one second or more"),
         (Interval(timedelta(seconds=-5)), "interval: every"),
         (Interval(timedelta(milliseconds=5)), "interval: every"),
         (Interval(timedelta(hours=1), naive), "interval: anchor .* without a zone"),
-    ]:
+    ]
+    for timing, sentence in nonsense:
         with pytest.raises(ValueError, match=sentence):
             check(timing)

@@ -73,16 +73,16 @@ TIMINGS: st.SearchStrategy[Timing] = st.one_of(
 )
 
 
-def acceptable(timing: Timing) -> bool:
+def refusal_of(timing: Timing) -> str:
+    """What `check` says against it; nothing if it is acceptable."""
     try:
         check(timing)
     except ValueError as refusal:
-        assert "never occurs" in str(refusal) or "ever comes" in str(refusal)
-        return False
-    return True
+        return str(refusal)
+    return ""
 
 
-VALID = TIMINGS.filter(acceptable)
+VALID = TIMINGS.filter(lambda timing: refusal_of(timing) == "")
 
 
 @PROFILE
@@ -145,7 +145,7 @@ def test_words_never_fail(timing: Timing, now: datetime) -> None:
 @PROFILE
 @given(TIMINGS)
 def test_records_survive_json(timing: Timing) -> None:
-    assert msgspec.json.decode(msgspec.json.encode(timing), type=Timing) == timing  # type: ignore[arg-type]
+    assert msgspec.json.decode(msgspec.json.encode(timing), type=Timing) == timing
 
 
 @PROFILE
@@ -165,19 +165,14 @@ def test_no_text_breaks_the_parsers(text: str, zone: str) -> None:
         RRule(f"FREQ=DAILY;BYDAY={text}", datetime(2026, 1, 1, tzinfo=UTC), zone),
         RRule(f"FREQ=DAILY\nEXDATE{text}", datetime(2026, 1, 1, tzinfo=UTC), zone),
     ):
-        try:
-            check(timing)
-        except ValueError as refusal:
-            assert 10 < len(str(refusal)) < 300
+        assert len(refusal_of(timing)) < 300
 
 
 @PROFILE
 @given(st.lists(st.sampled_from("0123456789*/,-LW#?SUNMONJAN "), min_size=1, max_size=30).map("".join))
 def test_no_cron_like_text_breaks_the_parser(text: str) -> None:
-    timing = Cron(text)
-    try:
-        check(timing)
-    except ValueError as refusal:
-        assert str(refusal).startswith("cron: ")
-        return
-    assert next_after(timing, datetime(2026, 1, 1, tzinfo=UTC)) is not None
+    refusal = refusal_of(Cron(text))
+    if refusal:
+        assert refusal.startswith("cron: ")
+    else:
+        assert next_after(Cron(text), datetime(2026, 1, 1, tzinfo=UTC)) is not None

@@ -21,6 +21,15 @@ NOW = datetime(2026, 5, 5, 5, 5, 5, tzinfo=UTC)
 LONG_AGO = datetime(1973, 1, 1, 9, tzinfo=UTC)
 
 
+def refusal_of(timing: Timing) -> str:
+    """What `check` says against it; nothing if it is acceptable."""
+    try:
+        check(timing)
+    except ValueError as refusal:
+        return str(refusal)
+    return ""
+
+
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     start = time.perf_counter()
@@ -71,10 +80,7 @@ def calls(limit: int) -> Iterator[None]:
 )
 def test_hostile_timings_are_answered_quickly(timing: Timing) -> None:
     with within(1.0):
-        try:
-            check(timing)
-        except ValueError as refusal:
-            assert len(str(refusal)) < 300
+        assert len(refusal_of(timing)) < 300
 
 
 @pytest.mark.parametrize(
@@ -85,14 +91,14 @@ def test_hostile_timings_are_answered_quickly(timing: Timing) -> None:
         (RRule("FREQ=SECONDLY", LONG_AGO), "2026-05-05T05:05:06"),
         (RRule("FREQ=MINUTELY;INTERVAL=7", LONG_AGO, NEW_YORK), "2026-05-05T05:11"),
         (RRule("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO", LONG_AGO), "2044-02-29T09:00"),
-        (RRule("FREQ=YEARLY;INTERVAL=7;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO", LONG_AGO), "2120-02-29T09:00"),
+        (RRule("FREQ=YEARLY;INTERVAL=7;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO", LONG_AGO), "2512-02-29T09:00"),
         (
             RRule("FREQ=MINUTELY;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO;BYHOUR=3;BYMINUTE=7", LONG_AGO),
             "2044-02-29T03:07",
         ),
         (
             RRule("FREQ=SECONDLY;INTERVAL=7;BYMONTH=2;BYMONTHDAY=29;BYHOUR=3;BYMINUTE=7", LONG_AGO),
-            "2028-02-29T03:07:02",
+            "2028-02-29T03:07:06",
         ),
         (RRule("FREQ=DAILY;COUNT=1000000000", LONG_AGO), "2026-05-05T09:00"),
         (RRule("FREQ=SECONDLY;COUNT=1000000000", LONG_AGO), None),
@@ -125,7 +131,7 @@ def test_sparse_and_old_timings_are_answered_without_a_walk(timing: Timing, expe
 )
 def test_millions_are_counted_without_going_through_them(timing: Timing) -> None:
     check(timing)
-    with calls(1_000):
+    with calls(5_000):
         month = count(timing, NOW, NOW + timedelta(days=31))
         last = latest(timing, LONG_AGO, NOW)
     assert month > 0

@@ -26,8 +26,7 @@ def answer(case: dict[str, Any]) -> list[str] | str:
             count=case.get("count"),
         )
     except ValueError as refusal:
-        assert str(refusal), "a refusal has a message"
-        return "error"
+        return "error" if str(refusal) else "a refusal without a message"
 
 
 @pytest.mark.parametrize("case", VECTORS, ids=lambda case: f"{case['id']} {case['expr']}")

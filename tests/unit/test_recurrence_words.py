@@ -19,6 +19,7 @@ from rota.domain.recurrence import (
     describe,
     dst_note,
     format_duration,
+    instant,
     local,
     next_after,
     parse_duration,
@@ -138,6 +139,14 @@ def test_local_and_dst_note() -> None:
     assert local(Once(START), START).isoformat() == "2026-01-05T14:00:00+00:00"
 
 
+def test_instant_is_the_way_back_from_local() -> None:
+    cron = Cron("0 9 * * *", NEW_YORK)
+    assert instant(cron, datetime(2026, 7, 1, 9)) == at("2026-07-01T13:00")
+    assert instant(cron, datetime(2026, 3, 8, 2, 30)) == at("2026-03-08T07:00"), "after the gap"
+    assert instant(cron, datetime(2026, 11, 1, 1, 30)) == at("2026-11-01T05:30"), "the first of two"
+    assert instant(Once(START), datetime(2026, 7, 1, 9)) == at("2026-07-01T09:00")
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
@@ -176,7 +185,7 @@ def test_parse_duration(text: str, seconds: float) -> None:
     ],
 )
 def test_refused_durations(text: str) -> None:
-    with pytest.raises(ValueError, match="interval: .*; accepted are"):
+    with pytest.raises(ValueError, match=r"interval: .*; accepted are"):
         parse_duration(text)
 
 

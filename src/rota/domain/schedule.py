@@ -37,7 +37,7 @@ from msgspec.structs import replace
 from . import recurrence
 from .model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
 
-__all__ = ["Decision", "Fire", "Skip", "decide", "jittered", "planned"]
+__all__ = ["Decision", "Fire", "Skip", "decide", "given_up", "jittered", "planned"]
 
 FIRES_PER_DECISION = 100
 ROWS_PER_OUTAGE = 100
@@ -88,6 +88,15 @@ def decide(schedule: Schedule, now: datetime, live: Sequence[Task], *, jumped: b
         updated_at=now,
     )
     return Decision(planned(moved, max(done, default=now)), fires, skips, cancels)
+
+
+def given_up(schedule: Schedule, now: datetime) -> tuple[Skip, ...]:
+    """The times that are due and not handled when someone changes, pauses or deletes the schedule. They must not
+    vanish, and a change runs nothing by itself: they are skipped (changed)."""
+    if schedule.next_run_at is None or not schedule.is_due(now):
+        return ()
+    due = _Due(schedule, schedule.next_run_at, now)
+    return due.skipped(due.last, RunReason.CHANGED)
 
 
 def planned(schedule: Schedule, after: datetime) -> Schedule:
@@ -165,14 +174,18 @@ class _Due:
         return wanted, self._missed(too_old)
 
     def _missed(self, until: datetime) -> tuple[Skip, ...]:
+        return self.skipped(until, RunReason.MISSED)
+
+    def skipped(self, until: datetime, reason: RunReason) -> tuple[Skip, ...]:
+        """Everything from the first to `until`: a row for each, or one row for a long stretch."""
         times = list(islice(self._between(self.before, until), ROWS_PER_OUTAGE + 1))
         if len(times) <= ROWS_PER_OUTAGE:
-            return tuple(Skip(at, RunReason.MISSED) for at in times)
+            return tuple(Skip(at, reason) for at in times)
         schedule = self.schedule
         others = recurrence.count(
             schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at
         )
-        return (Skip(self.first, RunReason.MISSED, self._latest(until), 1 + others),)
+        return (Skip(self.first, reason, self._latest(until), 1 + others),)
 
     def _last_due_by(self, at: datetime) -> datetime | None:
         """The last nominal time whose jittered time is at or before `at`; only one can be still to come."""

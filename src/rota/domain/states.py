@@ -82,6 +82,7 @@ class RunReason(StrEnum):
 
     MISSED = "missed"
     OVERLAP = "overlap"
+    CHANGED = "changed"
     LIMIT = "limit"
     BAD_TARGET = "bad_target"
     EXPIRED = "expired"

@@ -143,6 +143,9 @@ class _Story:
             if self.schedule.overlap_policy is OverlapPolicy.CANCEL_PREVIOUS:
                 return "It was skipped, because a later time was due as well and took its place."
             return "It was skipped, because an earlier run was still going on (overlap_policy is skip)."
+        if row.reason is RunReason.CHANGED:
+            noticed = self._when(row.created_at)
+            return f"It was due, but the schedule was changed, paused or deleted at {noticed}, before it was fired."
         if row.reason is not RunReason.MISSED:
             return f"It was skipped ({row.reason})."
         policy = f"{self._missed_policy()}."

@@ -48,13 +48,13 @@ def dst_note(timing: Timing, at: datetime) -> str | None:
     """About a time at which the timing fires: `moved` when the local time that was asked for did not exist,
     `first of two` or `second of two` when the clock shows the same twice that night."""
     ready = compiled(timing)
-    zone, instant = ready.zone, seconds(at)
-    reading = instant + zone.offset(instant)
-    if ready.readings is not None and zone.gaps(instant, instant):
+    clock, then = ready.zone, seconds(at)
+    reading = then + clock.offset(then)
+    if ready.readings is not None and clock.gaps(then, then):
         return None if ready.readings.first(reading, reading) is not None else "moved"
-    if zone.reached(instant) > reading:
+    if clock.reached(then) > reading:
         return "second of two"
-    again = any(first <= reading < new for _, first, new in zone.repeats(instant + 1, instant + 2 * DAY))
+    again = any(first <= reading < new for _, first, new in clock.repeats(then + 1, then + 2 * DAY))
     return "first of two" if again else None
 
 
@@ -77,18 +77,18 @@ def _day_fields(line: CronLine) -> list[str]:
 def _moved(ready: Compiled, readings: Ticks, now: int) -> list[str]:
     """Times of the coming year that do not exist, or exist twice."""
     found: list[tuple[int, str]] = []
-    for instant, skipped, after in ready.zone.gaps(now + 1, now + _YEAR):
+    for then, skipped, after in ready.zone.gaps(now + 1, now + _YEAR):
         reading = readings.first(skipped, after - 1)
-        if reading is not None and ready.ticks.first(instant, instant) is not None:
-            then = _clock(after) if after // DAY == reading // DAY else f"{_day(after)} {_clock(after)}"
+        if reading is not None and ready.ticks.first(then, then) is not None:
+            moved = _clock(after) if after // DAY == reading // DAY else f"{_day(after)} {_clock(after)}"
             found.append(
                 (
-                    instant,
+                    then,
                     f"On {_day(reading)} the time {_clock(reading)} does not exist in {ready.zone.name}, "
-                    f"where clocks go forward; it runs at {then} instead.",
+                    f"where clocks go forward; it runs at {moved} instead.",
                 )
             )
-    for instant, first, new in ready.zone.repeats(now + 1, now + _YEAR):
+    for then, first, new in ready.zone.repeats(now + 1, now + _YEAR):
         reading = readings.first(first, new - 1)
         if reading is None:
             continue
@@ -96,7 +96,7 @@ def _moved(ready: Compiled, readings: Ticks, now: int) -> list[str]:
         if ready.ticks.first(once, once) is not None:
             found.append(
                 (
-                    instant,
+                    then,
                     f"On {_day(reading)} the time {_clock(reading)} comes twice in {ready.zone.name}, "
                     f"where clocks go back; it runs once, the first time ({_clock(once)} UTC).",
                 )
@@ -107,16 +107,16 @@ def _moved(ready: Compiled, readings: Ticks, now: int) -> list[str]:
 def _rhythm(ready: Compiled, pattern: Ticks, now: int) -> list[str]:
     """The same for cron lines that keep their rhythm but do not run in every hour."""
     found: list[tuple[int, str]] = []
-    for instant, skipped, after in ready.zone.gaps(now + 1, now + _YEAR):
+    for then, skipped, after in ready.zone.gaps(now + 1, now + _YEAR):
         reading = pattern.first(skipped, after - 1)
         if reading is not None:
             when = f"On {_day(reading)} the time {_clock(reading)} does not exist in {ready.zone.name}"
-            found.append((instant, f"{when}, where clocks go forward; it does not run for it."))
-    for instant, first, new in ready.zone.repeats(now + 1, now + _YEAR):
+            found.append((then, f"{when}, where clocks go forward; it does not run for it."))
+    for then, first, new in ready.zone.repeats(now + 1, now + _YEAR):
         reading = pattern.first(first, new - 1)
         if reading is not None:
             when = f"On {_day(reading)} the time {_clock(reading)} comes twice in {ready.zone.name}"
-            found.append((instant, f"{when}, where clocks go back; it runs both times."))
+            found.append((then, f"{when}, where clocks go back; it runs both times."))
     return [sentence for _, sentence in sorted(found)]
 
 

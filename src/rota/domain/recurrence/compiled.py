@@ -30,7 +30,7 @@ class Compiled(NamedTuple):
     readings: Ticks | None
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=16_384)
 def compiled(timing: Timing) -> Compiled:
     """Validate and prepare; `ValueError` with one sentence when the timing is not acceptable."""
     match timing:

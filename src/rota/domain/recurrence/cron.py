@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rota.domain.recurrence.cron_days import DayField, day_set, parse_day_of_month, parse_day_of_week
-from rota.domain.recurrence.cron_fields import HOUR, MINUTE, MONTH, SECOND, parse_field
+from rota.domain.recurrence.cron_fields import HOUR, MINUTE, MONTH, SECOND, parse_field, shown
 from rota.domain.recurrence.pattern import Pattern
 from rota.domain.recurrence.times import TimeGrid
 
@@ -50,8 +50,9 @@ def parse_cron(expression: str) -> CronLine:
     of_month, of_week = parse_day_of_month(day), parse_day_of_week(weekday)
     days = day_set(parse_field(MONTH, month) >> 1, of_month, of_week)
     if not days.possible():
+        also = "" if of_week.open else f" on day-of-week field {shown(weekday)}"
         raise ValueError(
-            f"cron: day-of-month field '{day}' never occurs in month field '{month}'; "
+            f"cron: day-of-month field {shown(day)} never occurs in month field {shown(month)}{also}; "
             "accepted are dates that some year has"
         )
     repeats = any(_is_wildcard(field) for field in (second, minute, hour))

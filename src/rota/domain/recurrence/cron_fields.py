@@ -19,6 +19,8 @@ __all__ = [
     "Field",
     "parse_field",
     "parse_item",
+    "parse_value",
+    "shown",
 ]
 
 _MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -39,7 +41,7 @@ class Field(NamedTuple):
     names: tuple[str, ...] = ()
 
     def refuse(self, text: str, reason: str) -> ValueError:
-        return ValueError(f"cron: {self.name} field {_shown(text)} {reason}")
+        return ValueError(f"cron: {self.name} field {shown(text)} {reason}")
 
     def out_of_range(self, text: str) -> ValueError:
         return self.refuse(text, f"is out of range; accepted are {self.accepted}")
@@ -144,5 +146,6 @@ def _explain(field: Field, item: str) -> ValueError:
     return field.not_understood(item)
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """A text as a refusal quotes it."""
     return repr(text if len(text) <= 40 else text[:37] + "...")

@@ -18,7 +18,6 @@ from rota.domain.recurrence.months import (
     CYCLE_MONTHS,
     FIRST_DAY,
     LAST_DAY,
-    SHAPES,
     Shape,
     month_of,
     month_start,
@@ -103,7 +102,7 @@ class DaySet:
         self._behind = _distances(months, -1)
         self._blocks = blocks if blocks is not None and blocks.interval > 1 else None
         self._comb = comb if comb is not None and comb.cycle > comb.width else None
-        self._masks: list[int | None] = [None] * SHAPES
+        self._masks: dict[int, int] = {}
         self._memo = (0, 0, 0, 0)
         self.every = every
 
@@ -214,7 +213,7 @@ class DaySet:
     def _mask(self, index: int) -> int:
         """The members of a month that is allowed."""
         number = shape_number(index)
-        mask = self._masks[number]
+        mask = self._masks.get(number)
         if mask is None:
             mask = self._masks[number] = self._mask_of(shape_of(number))
         return mask & self._comb.bits(month_start(index)) if self._comb is not None and mask else mask
@@ -231,7 +230,7 @@ class DaySet:
             index += 1
             if self._comb is not None and self._comb.cycle > 31:
                 day = self._comb.following(month_start(index))
-                if day > limit:
+                if day > min(limit, LAST_DAY):
                     return None
                 index = month_of(day)
         return None
@@ -246,7 +245,7 @@ class DaySet:
             index -= 1
             if self._comb is not None and self._comb.cycle > 31:
                 day = self._comb.preceding(month_start(index + 1) - 1)
-                if day < limit:
+                if day < max(limit, FIRST_DAY):
                     return None
                 index = month_of(day)
         return None

@@ -10,7 +10,6 @@ The parent that decides which of the leaves a rule needs:
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import NamedTuple
 
 from rota.domain.recurrence.bounded import Counted, Edited, Until
@@ -37,18 +36,16 @@ class Rule(NamedTuple):
     instants: Ticks
 
 
-@lru_cache(maxsize=4096)
 def parse_rrule(rule: str, dtstart: int, timezone: str) -> Rule:
     """Read a rule whose DTSTART is the instant `dtstart`; `ValueError` says what is wrong with it."""
     text, place = parse_rule_text(rule), zone(timezone)
     offset = place.offset(dtstart)
     if text.frequency in ("HOURLY", "MINUTELY", "SECONDLY"):
         steps = StepRule(text, _day_set(text, dtstart + offset), dtstart, offset)
-        possible = any(steps.possible(coming) for coming in place.offsets_from(dtstart))
-        readings, instants = None, _checked(Elapsed(steps, place, dtstart), text, dtstart, possible)
+        readings, instants = None, _checked(Elapsed(steps, place, dtstart), text, dtstart)
     else:
         readings, possible = _calendar(_completed(text, dtstart + offset), dtstart + offset)
-        instants = _checked(Nominal(readings, place, dtstart), text, dtstart, possible)
+        instants = _checked(Nominal(readings, place, dtstart), text, dtstart, possible=possible)
     return Rule(text, readings, _bounded(instants, text, dtstart, place))
 
 
@@ -114,14 +111,15 @@ def _most_days(text: RuleText) -> int:
     return 366 if text.frequency == "YEARLY" else 31
 
 
-def _checked(instants: Ticks, text: RuleText, dtstart: int, possible: bool) -> Ticks:
-    """Refuse a rule that never fires, unless RDATE lines give it something to do."""
+def _checked(instants: Ticks, text: RuleText, dtstart: int, *, possible: bool = True) -> Ticks:
+    """Refuse a rule that never fires, unless RDATE lines give it something to do. A calendar rule is only
+    searched when it is `possible`; a step rule decides that by itself, for each offset."""
     if possible and instants.first(dtstart, LATEST) is not None:
         return instants
     if text.added:
         return Until(instants, dtstart - 1)
     raise ValueError(
-        "rrule: the BY parts and INTERVAL name no date that ever comes; "
+        "rrule: the rule never fires, since its BY parts and INTERVAL name no date that ever comes; "
         "accepted are rules that fire at least once"
     )
 

@@ -11,41 +11,60 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 from rota.domain.recurrence.days import DaySet
 from rota.domain.recurrence.months import CYCLE_DAYS
 from rota.domain.recurrence.rrule_days import month_mask
 from rota.domain.recurrence.rrule_text import RuleText
-from rota.domain.recurrence.ticks import DAY
+from rota.domain.recurrence.ticks import DAY, Ticks
 
 __all__ = ["StepRule", "Steps"]
 
 _UNITS: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
-_ALWAYS: Final = b"\x01"
-_NEVER: Final = b"\x00"
+_SMALL: Final = 2048
 _ANY: Final[frozenset[int]] = frozenset()
+
+
+class Course(NamedTuple):
+    """A walk through the units of the day: from unit `start`, `stride` at a time. The masks say which units
+    count; 0 allows all."""
+
+    unit: int
+    hours: int
+    minutes: int
+    seconds: int
+    start: int
+    stride: int
 
 
 class Steps:
     """The readings of a step rule while the offset stays the same.
 
-    Unit k begins at `base + k * step`, in local seconds; `hits[k % len(hits)]` says whether its time of day
-    counts, `days` whether its day does, and `moments` are the seconds within the unit that fire.
+    Unit k begins at `base + k * step`, in local seconds; its time of day counts if byte k of the course's
+    hits, which repeat, is 1; its day counts if it is in `days`; `moments` are the seconds within the unit
+    that fire.
     """
 
-    __slots__ = ("_base", "_days", "_hits", "_moments", "_step")
+    __slots__ = ("_base", "_course", "_days", "_known", "_moments", "_step")
 
-    def __init__(self, base: int, step: int, hits: bytes, days: DaySet, moments: tuple[int, ...]) -> None:
+    def __init__(self, base: int, step: int, course: Course, days: DaySet, moments: tuple[int, ...]) -> None:
         self._base = base
         self._step = step
-        self._hits = hits
+        self._course = course
         self._days = days
         self._moments = moments
+        hits = _hits(course)
+        self._known = hits if len(hits) <= _SMALL else None  # the large ones are shared, and may be dropped
+
+    @property
+    def _pattern(self) -> bytes:
+        return self._known or _hits(self._course)
 
     def first(self, low: int, high: int) -> int | None:
         unit = self._unit_from(low - self._moments[-1])
-        while (found := self._next_hit(unit)) is not None:
+        hits = self._pattern
+        while (found := _next_hit(hits, unit)) is not None:
             start = self._base + found * self._step
             if start > high:
                 return None
@@ -60,7 +79,8 @@ class Steps:
 
     def last(self, low: int, high: int) -> int | None:
         unit = (high - self._moments[0] - self._base) // self._step
-        while (found := self._previous_hit(unit)) is not None:
+        hits = self._pattern
+        while (found := _previous_hit(hits, unit)) is not None:
             start = self._base + found * self._step
             if start + self._moments[-1] < low:
                 return None
@@ -77,10 +97,8 @@ class Steps:
         """Units wholly inside are counted a day, or all days, at a time; the two at the edges by hand."""
         if low > high:
             return 0
-        first, last = (
-            self._unit_from(low - self._moments[-1]),
-            (high - self._moments[0] - self._base) // self._step,
-        )
+        first = self._unit_from(low - self._moments[-1])
+        last = (high - self._moments[0] - self._base) // self._step
         if last - first < 2:
             return sum(self._moments_in(unit, low, high) for unit in range(first, last + 1))
         edges = self._moments_in(first, low, high) + self._moments_in(last, low, high)
@@ -88,7 +106,8 @@ class Steps:
 
     def _moments_in(self, unit: int, low: int, high: int) -> int:
         start = self._base + unit * self._step
-        if not self._hits[unit % len(self._hits)] or start // DAY not in self._days:
+        hits = self._pattern
+        if not hits[unit % len(hits)] or start // DAY not in self._days:
             return 0
         return bisect_right(self._moments, high - start) - bisect_left(self._moments, low - start)
 
@@ -111,35 +130,24 @@ class Steps:
         return self._hits_below(min(end, last + 1)) - self._hits_below(max(start, first))
 
     def _hits_below(self, unit: int) -> int:
-        cycles, rest = divmod(unit, len(self._hits))
-        return cycles * _hits_before(self._hits, len(self._hits)) + _hits_before(self._hits, rest)
+        size = len(self._pattern)
+        return unit // size * _hits_before(self._course, size) + _hits_before(self._course, unit % size)
 
     def _unit_from(self, reading: int) -> int:
         """The first unit that begins at or after `reading`."""
         return max(-((self._base - reading) // self._step), 0)
 
-    def _next_hit(self, unit: int) -> int | None:
-        place = unit % len(self._hits)
-        found = self._hits.find(1, place)
-        if found < 0:
-            found = self._hits.find(1)
-            return None if found < 0 else unit - place + len(self._hits) + found
-        return unit - place + found
 
-    def _previous_hit(self, unit: int) -> int | None:
-        place = unit % len(self._hits)
-        found = self._hits.rfind(1, 0, place + 1)
-        if found < 0:
-            found = self._hits.rfind(1)
-            unit -= len(self._hits)
-        hit = unit - place + found
-        return hit if found >= 0 and hit >= 0 else None
+class Never:
+    """No readings at all."""
 
+    def first(self, low: int, high: int) -> None:
+        return None
 
-@lru_cache(maxsize=8192)
-def _hits_before(hits: bytes, place: int) -> int:
-    """Days begin at the same few places of the pattern over and over."""
-    return hits.count(1, 0, place)
+    last = first
+
+    def count(self, low: int, high: int) -> int:
+        return 0
 
 
 class StepRule:
@@ -153,38 +161,37 @@ class StepRule:
         "_aligned",
         "_base",
         "_days",
-        "_interval",
         "_moments",
         "_offset",
+        "_rule",
         "_steps",
-        "_time_of_day",
         "_unit",
         "_weekdays",
     )
 
     def __init__(self, rule: RuleText, days: DaySet, dtstart: int, offset: int) -> None:
         local = dtstart + offset
+        self._rule = rule
         self._unit = _UNITS[rule.frequency]
-        self._interval = rule.interval
         self._days = days
+        self._weekdays = DaySet(
+            month_mask(rule._replace(by_month_day=_ANY, by_year_day=_ANY, by_week_no=_ANY))
+        )
         self._offset = offset
         self._aligned = _alignment(rule)
         self._base = local - local % self._aligned
         self._moments = _moments(rule, self._aligned, local % 60)
-        self._time_of_day = _time_of_day(rule, self._unit)
-        self._weekdays = DaySet(
-            month_mask(rule._replace(by_month_day=_ANY, by_year_day=_ANY, by_week_no=_ANY))
-        )
-        self._steps: dict[int, Steps] = {}
+        self._steps: dict[int, Ticks] = {}
 
-    def under(self, offset: int) -> Steps:
+    def under(self, offset: int) -> Ticks:
         steps = self._steps.get(offset)
         if steps is None:
-            hits = self._hits(offset, self._interval) if self.possible(offset) else _NEVER
-            steps = self._steps[offset] = self._build(offset, self._interval, hits)
+            possible = self._possible(offset)
+            steps = self._build(offset, self._rule.interval, self._days) if possible else Never()
+            self._steps[offset] = steps
         return steps
 
-    def possible(self, offset: int) -> bool:
+    def _possible(self, offset: int) -> bool:
         """Whether it ever fires under this offset; decided exactly, over one calendar cycle.
 
         A week is tried first: where the step and the weekdays never meet, the whole cycle need not be tried.
@@ -196,21 +203,16 @@ class StepRule:
     def _meets(self, offset: int, days: DaySet, cycle: int) -> bool:
         """Over a cycle of days the progression covers the same places as one whose interval is the common
         divisor of both (the Chinese remainder theorem again)."""
-        interval = gcd(self._interval, cycle * DAY // self._unit)
-        steps = self._build(offset, interval, self._hits(offset, interval), days)
+        interval = gcd(self._rule.interval, cycle * DAY // self._unit)
+        steps = self._build(offset, interval, days)
         return steps.first(self._base - DAY, self._base + (cycle + 1) * DAY) is not None
 
-    def _hits(self, offset: int, interval: int) -> bytes:
-        return _hits(self._time_of_day, self._start(offset) % DAY // self._unit, interval)
-
-    def _start(self, offset: int) -> int:
-        """Where unit 0 begins on a clock with this offset."""
+    def _build(self, offset: int, interval: int, days: DaySet) -> Steps:
         shift = offset - self._offset
-        return self._base + shift - shift % self._aligned
-
-    def _build(self, offset: int, interval: int, hits: bytes, days: DaySet | None = None) -> Steps:
-        start, step = self._start(offset), interval * self._unit
-        return Steps(start, step, hits, self._days if days is None else days, self._moments)
+        start = self._base + shift - shift % self._aligned
+        size = DAY // self._unit
+        course = _course(self._rule, self._unit, start % DAY // self._unit, interval % size)
+        return Steps(start, interval * self._unit, course, days, self._moments)
 
 
 def _alignment(rule: RuleText) -> int:
@@ -231,28 +233,23 @@ def _moments(rule: RuleText, aligned: int, second: int) -> tuple[int, ...]:
     return tuple(moments[place] for place in sorted(chosen) if 0 <= place < len(moments))
 
 
-def _time_of_day(rule: RuleText, unit: int) -> bytes:
-    """One byte per unit of the day: is it allowed by BYHOUR, and by BYMINUTE and BYSECOND if not finer?"""
-    day = bytes(not rule.by_hour or hour in rule.by_hour for hour in range(24))
-    if unit < 3600:
-        day = _refine(day, rule.by_minute)
-    if unit < 60:
-        day = _refine(day, rule.by_second)
-    return _ALWAYS if day.count(1) == len(day) else day
+def _course(rule: RuleText, unit: int, start: int, stride: int) -> Course:
+    """Parts finer than the unit are no filters; they made its moments."""
+    hours = _mask(rule.by_hour)
+    minutes = _mask(rule.by_minute) if unit < 3600 else 0
+    seconds = _mask(rule.by_second) if unit < 60 else 0
+    if not hours | minutes | seconds:
+        start = stride = 0  # all units count, wherever it begins
+    return Course(unit, hours, minutes, seconds, start, stride)
 
 
-def _refine(units: bytes, allowed: frozenset[int]) -> bytes:
-    """Each unit becomes sixty: those allowed where it was allowed itself, none where it was not."""
-    row = bytes(not allowed or place in allowed for place in range(60))
-    return b"".join(row if unit else bytes(60) for unit in units)
-
-
-def _hits(day: bytes, start: int, interval: int) -> bytes:
-    """What a progression through the units of the day meets, from `start`, until it comes round again."""
+@lru_cache(maxsize=256)
+def _hits(course: Course) -> bytes:
+    """What the course meets until it comes round again, one byte per unit: 1 if the unit counts."""
+    day, start, stride = _time_of_day(course), course.start, course.stride
     size = len(day)
-    stride = interval % size
-    if size == 1 or stride == 0:
-        return day[start % size : start % size + 1]
+    if stride == 0:
+        return day[start : start + 1]
     if stride > size // 2:  # the same walk, seen from the end of the day, has shorter strides
         day, start, stride = day[::-1], size - 1 - start, size - stride
     length = size // gcd(stride, size)
@@ -263,3 +260,44 @@ def _hits(day: bytes, start: int, interval: int) -> bytes:
         found += len(row)
         start = (start - size) % stride
     return b"".join(rows)[:length]
+
+
+@lru_cache(maxsize=4096)
+def _hits_before(course: Course, place: int) -> int:
+    """Remembered, since days begin at the same few places over and over."""
+    return _hits(course).count(1, 0, place)
+
+
+def _time_of_day(course: Course) -> bytes:
+    """One byte per unit of the day."""
+    day = bytes(not course.hours or course.hours >> hour & 1 for hour in range(24))
+    for unit, mask in ((3600, course.minutes), (60, course.seconds)):
+        if course.unit < unit:
+            row = bytes(not mask or mask >> place & 1 for place in range(60))
+            day = b"".join(row if allowed else bytes(60) for allowed in day)
+    return day
+
+
+def _next_hit(hits: bytes, unit: int) -> int | None:
+    """The first unit at or after `unit` that counts."""
+    place = unit % len(hits)
+    found = hits.find(1, place)
+    if found < 0:
+        found = hits.find(1)
+        unit += len(hits)
+    return None if found < 0 else unit - place + found
+
+
+def _previous_hit(hits: bytes, unit: int) -> int | None:
+    """The last unit at or before `unit` that counts; there are none before unit 0."""
+    place = unit % len(hits)
+    found = hits.rfind(1, 0, place + 1)
+    if found < 0:
+        found = hits.rfind(1)
+        unit -= len(hits)
+    hit = unit - place + found
+    return hit if found >= 0 and hit >= 0 else None
+
+
+def _mask(values: frozenset[int]) -> int:
+    return sum(1 << value for value in values)

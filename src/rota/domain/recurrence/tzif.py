@@ -82,7 +82,9 @@ def parse_zone_file(data: bytes) -> ZoneFile:
     position += types * 6 + chars + leap * 12 + isstd + isut
     footer = data[position:].strip(b"\n").decode("ascii")
     changes = [(instant, offsets[kind]) for instant, kind in zip(instants, kinds, strict=True)]
-    standard, summer, rule = _parse_footer(footer) if footer else (changes[-1][1], 0, None)
+    standard, summer, rule = (
+        _parse_footer(footer) if footer else (changes[-1][1] if changes else offsets[0], 0, None)
+    )
     return ZoneFile(offsets[0], changes, standard, summer, rule)
 
 
