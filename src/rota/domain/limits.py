@@ -167,6 +167,8 @@ def check_metadata(value: object, field: str = "metadata") -> dict[str, Any]:
     """A small dict of facts: at most 3 levels of dicts and lists, at most 100 keys in all."""
     if not isinstance(value, dict):
         raise Invalid(field, f"{shown(value)} is not a dict", "give a dict with texts as keys")
+    if not value:
+        return {}
     result: dict[str, Any] = check_input(value, Limits(), field)
     keys, depth = _measure(result)
     if depth > METADATA_DEPTH:

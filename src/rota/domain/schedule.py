@@ -178,6 +178,8 @@ class _Due:
 
     def skipped(self, until: datetime, reason: RunReason) -> tuple[Skip, ...]:
         """Everything from the first to `until`: a row for each, or one row for a long stretch."""
+        if until < self.first:
+            return ()
         times = list(islice(self._between(self.before, until), ROWS_PER_OUTAGE + 1))
         if len(times) <= ROWS_PER_OUTAGE:
             return tuple(Skip(at, reason) for at in times)
@@ -206,6 +208,8 @@ class _Due:
     def _between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         if after < self.first <= until:
             yield self.first
+        if until <= self.first:
+            return
         schedule = self.schedule
         yield from recurrence.between(
             schedule.timing,

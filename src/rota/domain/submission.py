@@ -53,7 +53,10 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
 
 
-_OPTIONS: tuple[tuple[str, Callable[[object], Any]], ...] = (
+_CHECKS: tuple[tuple[str, Callable[[object], Any]], ...] = (
+    ("queue", check_queue),
+    ("priority", check_priority),
+    ("tags", check_tags),
     ("schedule_at", partial(check_time, "schedule_at")),
     ("expires_at", partial(check_time, "expires_at")),
     ("ttl", partial(check_duration, "ttl")),
@@ -63,6 +66,7 @@ _OPTIONS: tuple[tuple[str, Callable[[object], Any]], ...] = (
     ("timeout", partial(check_duration, "timeout_seconds", least=SHORTEST_TIMEOUT)),
     ("idempotency_key", partial(check_text, "idempotency_key", most=255)),
 )
+_DEFAULTS = {name: getattr(Submission(kind="any"), name) for name, _ in _CHECKS}
 
 
 def check_submission(asked: Submission) -> Submission:
@@ -70,14 +74,12 @@ def check_submission(asked: Submission) -> Submission:
     if asked.ttl is not None and asked.expires_at is not None:
         raise Invalid("ttl", "expires_at is given, too", "give one of ttl, ttl_seconds and expires_at")
     given = {
-        name: check(getattr(asked, name)) for name, check in _OPTIONS if getattr(asked, name) is not None
+        name: check(value) for name, check in _CHECKS if not _is_default(name, value := getattr(asked, name))
     }
-    return replace(
-        asked,
-        kind=check_kind(asked.kind),
-        queue=check_queue(asked.queue),
-        priority=check_priority(asked.priority),
-        metadata=check_metadata(asked.metadata),
-        tags=check_tags(asked.tags),
-        **given,
-    )
+    return replace(asked, kind=check_kind(asked.kind), metadata=check_metadata(asked.metadata), **given)
+
+
+def _is_default(name: str, value: object) -> bool:
+    """What was not asked for is in its stored form already; and most submissions ask for next to nothing."""
+    default = _DEFAULTS[name]
+    return value is default or (type(value) is type(default) and value == default)
