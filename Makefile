@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test check format lint types clean
+.PHONY: run test check format lint types generated picture clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -29,6 +29,14 @@ types: $(READY)
 	$(BIN)/mypy
 
 check: lint types test  ## exactly what CI runs
+
+generated: $(READY)  ## what is made from the code: the sync stub, the tables of the API, the command reference
+	$(BIN)/python tools/make_sync_stub.py
+	$(BIN)/python tools/make_api_tables.py
+	$(BIN)/python -m rota.surfaces.cli.reference > docs/cli.md
+
+picture: $(READY)  ## docs/demo.svg, recorded from the real commands
+	$(BIN)/python docs/record.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from worlds import HOUR, MINUTE, START, World
 
 import rota
 from rota import TaskStatus
+from worlds import HOUR, MINUTE, START, World
 
 
 async def test_paging_covers_everything_exactly_once(world: World) -> None:

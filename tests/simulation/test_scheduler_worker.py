@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from worlds import HOUR, MINUTE, START, World
 
 import rota
 from rota import RunStatus, ScheduleStatus
+from worlds import HOUR, MINUTE, START, World
 
 
 def record(world: World, *kinds: str) -> list[str]:

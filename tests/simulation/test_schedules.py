@@ -499,3 +499,33 @@ async def test_a_time_that_is_due_when_the_schedule_is_changed_has_its_row_too(
     assert {(row.status, row.reason) for row in rows} == {("skipped", "changed")}
     assert await world.tasks() == []
     assert "before it was fired" in await world.queue.why(schedule.id, START + HOUR)
+
+
+async def test_caught_up_runs_start_oldest_first_and_know_their_time(world: World) -> None:
+    times = []
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        times.append(context.scheduled_at)
+
+    await world.schedule(cron="*/5 * * * *", missed_run_policy="catch_up", overlap_policy="allow")
+    await world.at(2.5 * HOUR)
+    async with world.running(concurrency=1):
+        await world.at(2.5 * HOUR + MINUTE)
+    assert times == [START + n * 5 * MINUTE for n in range(1, 31)]
+
+
+async def test_an_update_keeps_what_it_does_not_name(world: World) -> None:
+    start = START + 9 * HOUR
+    await world.schedule(rrule="FREQ=DAILY", start_at=start, metadata={"a": 1}, input={"x": 1})
+    weekly = await world.queue.update_schedule("s", rrule="FREQ=WEEKLY", metadata={"a": 2})
+    assert weekly.next_run_at == start
+    task = await world.queue.trigger_schedule("s", input={"x": 2})
+    assert (task.metadata, task.input) == ({"a": 2}, {"x": 2})
+    assert (await world.queue.trigger_schedule("s")).input == {"x": 1}
+
+
+async def test_intervals_fire_on_whole_seconds(world: World) -> None:
+    await asyncio.sleep(0.123456)
+    schedule = await world.schedule(interval=60)
+    assert schedule.next_run_at == START + MINUTE

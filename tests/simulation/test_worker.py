@@ -564,3 +564,50 @@ async def test_a_worker_that_claims_its_own_lost_task_again_stays_sane(world: Wo
     done = await world.queue.get(task.id)
     assert (done.status, done.output) == (TaskStatus.COMPLETED, 2)
     worker.tasks.close()
+
+
+async def test_a_timeout_of_the_handlers_own_making_is_a_failure_like_any_other(world: World) -> None:
+    @world.app.task("impatient", max_retries=0)
+    async def impatient() -> None:
+        raise TimeoutError("the other side did not answer")
+
+    @world.app.task("limited", max_retries=0, timeout=MINUTE)
+    async def limited() -> None:
+        raise TimeoutError("the other side did not answer")
+
+    tasks = await world.queue.submit_many([("impatient", None), ("limited", None)])
+    async with world.running():
+        ended = [await world.queue.wait(task.id) for task in tasks]
+    assert {(task.status, str(task.error)) for task in ended} == {
+        (TaskStatus.FAILED, "TimeoutError: the other side did not answer")
+    }
+
+
+async def test_a_handler_reaches_only_the_tenant_of_its_task(world: World) -> None:
+    @world.app.task("spawn")
+    async def spawn(input: object, context: rota.Context) -> str:
+        return (await context.queue.submit("child")).tenant
+
+    other = world.queue.for_tenant("other")
+    task = await other.submit("spawn")
+    async with world.running(all_tenants=True):
+        assert (await other.wait(task.id)).output == "other"
+    assert await world.queue.count(kind="child") == 0
+
+
+async def test_a_sync_handler_uses_the_queue_through_call(world: World) -> None:
+    @world.app.task("spawn")
+    def spawn(input: object, context: rota.Context) -> str:
+        return context.call(context.queue.submit("child", {"from": context.task.id})).id
+
+    task = await world.queue.submit("spawn")
+    async with world.running():
+        child = (await world.queue.wait(task.id)).output
+    assert (await world.queue.get(child)).input == {"from": task.id}
+
+
+async def test_unknown_options_get_a_sentence(world: World) -> None:
+    with pytest.raises(rota.Invalid, match="colour: there is no such option; accepted are"):
+        await world.queue.submit_many([("work", None)], colour="red")
+    with pytest.raises(rota.Invalid, match="id: it was given together with schedule_id"):
+        await world.queue.create_schedule("x", id="y", task_type="work", cron="* * * * *")

@@ -81,7 +81,7 @@ def test_a_start_gives_a_running_row_and_its_task() -> None:
     assert (run.trigger, run.actor, run.tenant) == (RunTrigger.SCHEDULED, "scheduler", "default")
     assert (task.schedule_id, task.run_id) == ("s1", run.id)
     assert (task.kind, task.queue, task.input, task.priority) == ("send", "q", {"n": 1}, 9)
-    assert (task.available_at, task.expires_at, task.timeout) == (LATER, LATER + HOUR, HOUR)
+    assert (task.available_at, task.expires_at, task.timeout) == (NOON, LATER + HOUR, HOUR)
 
 
 def test_doing_it_twice_is_doing_it_once() -> None:

@@ -400,14 +400,14 @@ def test_a_local_time_that_did_not_exist() -> None:
     )
     assert answer == (
         "report, 2026-03-08 03:00 EDT (07:00 UTC): It started on time, and completed after less than a second. The"
-        " local time asked for did not exist that day, because clocks went forward: it was moved to the first instant"
+        " local time asked for does not exist that day, because clocks go forward: it is moved to the first instant"
         " after the gap."
     )
     asked = datetime(2026, 3, 8, 2, 30, tzinfo=ZoneInfo(NEW_YORK))
     missing = why(of, asked, now=moved + DAY)
     assert missing.status == "not_expected"
     assert (
-        "the one before it is 2026-03-08 03:00 EDT (07:00 UTC) (moved there because clocks went forward)"
+        "the one before it is 2026-03-08 03:00 EDT (07:00 UTC) (moved there because clocks go forward)"
         in missing
     )
     assert "the one after it is 2026-03-09 02:30 EDT (06:30 UTC)" in missing
@@ -419,12 +419,12 @@ def test_a_local_time_that_happened_twice() -> None:
     answer = why(of, first, now=first - HOUR)
     assert answer.status == "upcoming"
     assert answer.endswith(
-        "Clocks went back that night, so this local time came twice: this is the first of the two."
+        "Clocks go back that night, so this local time comes twice: this is the first of the two."
     )
     second = why(of, first + HOUR, now=first + DAY)
     assert second.status == "not_expected"
     assert second == (
-        "report, 2026-11-01 01:30 EST (06:30 UTC): Clocks went back that night, so this local time came twice, and"
+        "report, 2026-11-01 01:30 EST (06:30 UTC): Clocks go back that night, so this local time comes twice, and"
         " the schedule runs only the first time, at 2026-11-01 01:30 EDT (05:30 UTC)."
     )
 
@@ -434,7 +434,7 @@ def test_a_local_time_that_happened_twice() -> None:
 
 def test_people_leave_out_fractions_of_a_second() -> None:
     start = NOON + timedelta(microseconds=123_456)
-    of = schedule(Interval(HOUR), start)
+    of = schedule(Interval(HOUR, start), start)
     assert meant(of, NOON + HOUR) == start + HOUR
     assert meant(of, start + HOUR) == start + HOUR
     assert meant(of, NOON + MINUTE) == NOON + MINUTE

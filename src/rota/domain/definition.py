@@ -204,7 +204,7 @@ def _anchored(timing: Timing, at: datetime, old: Timing | None = None) -> Timing
         return timing
     if isinstance(old, Interval) and old.every == timing.every:
         return old
-    return replace(timing, anchor=at)
+    return replace(timing, anchor=at.replace(microsecond=0))
 
 
 def _default_policy(timing: Timing) -> MissedRunPolicy:

@@ -108,7 +108,8 @@ class LogLine(Value, frozen=True, kw_only=True):
 
 
 class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
-    """One piece of work. `None` in max_retries, retry_policy, timeout: as the handler was registered."""
+    """One piece of work. `None` in max_retries, retry_policy, timeout: as the handler was registered.
+    `scheduled_at` is the time of the schedule that it runs for, if a schedule started it."""
 
     kind: str
     queue: str = "default"
@@ -141,6 +142,7 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     cancel_reason: str | None = None
     schedule_id: str | None = None
     run_id: str | None = None
+    scheduled_at: datetime | None = None
     parent_id: str | None = None
     idempotency_key: str | None = None
     progress: Any = None

@@ -68,7 +68,15 @@ def start(
         actor=actor,
     )
     try:
-        asked = replace(_submission(schedule, template), schedule_id=schedule.id, run_id=run.id)
+        asked = replace(
+            _submission(schedule, template),
+            schedule_id=schedule.id,
+            run_id=run.id,
+            scheduled_at=scheduled_at,
+            schedule_at=min(
+                scheduled_at, now
+            ),  # so that of several that fire together the oldest comes first
+        )
         task = admit(derived_id("task", run.id), asked, schedule.tenant, now, limits, actor)
     except Invalid as problem:
         return _failed(run, str(problem), now), None

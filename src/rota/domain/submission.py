@@ -50,6 +50,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     schedule_id: str | None = None
     run_id: str | None = None
+    scheduled_at: datetime | None = None
     parent_id: str | None = None
 
 

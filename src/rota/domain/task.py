@@ -115,6 +115,7 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         idempotency_key=asked.idempotency_key,
         schedule_id=asked.schedule_id,
         run_id=asked.run_id,
+        scheduled_at=asked.scheduled_at,
         parent_id=asked.parent_id,
         history=(Change(number=1, at=now, status=TaskStatus.PENDING, actor=actor, detail=detail),),
     )

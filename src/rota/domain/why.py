@@ -39,9 +39,9 @@ _SECOND = timedelta(seconds=1)
 _PROMPT = timedelta(seconds=5)
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _FIRST, _LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
-_TWICE = "Clocks went back that night, so this local time came twice"
+_TWICE = "Clocks go back that night, so this local time comes twice"
 _DST = {
-    "moved": "The local time asked for did not exist that day, because clocks went forward: it was moved to"
+    "moved": "The local time asked for does not exist that day, because clocks go forward: it is moved to"
     " the first instant after the gap.",
     "first of two": f"{_TWICE}: this is the first of the two.",
     "second of two": f"{_TWICE}: this is the second of the two.",
@@ -271,7 +271,7 @@ class _Story:
 
     def _moved(self, at: datetime) -> str:
         moved = recurrence.dst_note(self.schedule.timing, at) == "moved"
-        return " (moved there because clocks went forward)" if moved else ""
+        return " (moved there because clocks go forward)" if moved else ""
 
     def _when(self, at: datetime) -> str:
         """Local time with its zone, and UTC where that is another."""

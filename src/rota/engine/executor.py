@@ -10,11 +10,11 @@ import asyncio
 import contextvars
 import functools
 import traceback
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
 from ..domain.limits import check_duration, check_input
@@ -23,6 +23,8 @@ from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
 from .app import Handler
 
 __all__ = ["Context", "Execution", "StopReason"]
+
+T = TypeVar("T")
 
 TRACEBACK_KEPT = 16_000
 MESSAGE_KEPT = 4_000
@@ -65,9 +67,18 @@ class Context:
         return self._execution.task.attempt
 
     @property
+    def scheduled_at(self) -> datetime | None:
+        """The time of the schedule that this task runs for, however late or often; None: no schedule started it."""
+        return self._execution.task.scheduled_at
+
+    @property
     def is_cancellation_requested(self) -> bool:
         """Someone asked for an end, or the worker is stopping."""
         return self._execution.stopping is not None
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """For sync handlers: run a coroutine, such as `context.queue.submit(…)`, on the worker's loop, and wait."""
+        return self._execution.call(coroutine)
 
     def progress(self, value: Any, message: str | None = None) -> Flush:
         """Say how far it is: any JSON value, with a message if you like."""
@@ -142,6 +153,9 @@ class Execution:
         """Its outcome is known, but its thread still runs."""
         return self._in_thread and self._running is not None and self._running.done()
 
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
     def reported(self) -> None:
         """There is something to store; called from any thread."""
         self._loop.call_soon_threadsafe(self._on_report, self)
@@ -156,14 +170,19 @@ class Execution:
         return reports
 
     async def _outcome(self, context: Context, threads: ThreadPoolExecutor) -> Outcome:
+        limit: asyncio.Timeout | None = None
+        timeout = _seconds(self.task.timeout)
         try:
-            async with asyncio.timeout(_seconds(self.task.timeout)) as limit:
+            if timeout is None:  # the usual case, and a timer that never rings is not free
                 output = await self._called(context, threads)
+            else:
+                async with asyncio.timeout(timeout) as limit:
+                    output = await self._called(context, threads)
             return self._completed(output)
-        except TimeoutError:
-            if limit.expired():
-                error = TimeoutError(f"ran longer than its timeout of {_seconds(self.task.timeout):g} s")
-            return self._failed(error)
+        except TimeoutError as error:
+            if limit is not None and limit.expired():
+                return self._failed(TimeoutError(f"ran longer than its timeout of {timeout:g} s"))
+            return self._failed(error)  # the handler's own
         except asyncio.CancelledError as error:
             return self._stopped(error)
         except RescheduleError as asked:
@@ -193,6 +212,8 @@ class Execution:
             self._in_thread = False
 
     def _completed(self, output: Any) -> Outcome:
+        if output is None:
+            return Completed()
         try:
             return Completed(check_input(output, OUTPUT_LIMITS, "output"))
         except Invalid as unfit:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ..domain.limits import check_duration, check_number, check_queue
 from .app import App, Hook
-from .clock import SystemClock, wait_for_any
+from .clock import SystemClock, sleep, wait_for_any
 from .commands import Retention
 from .executor import StopReason
 from .ids import new_id
@@ -29,6 +29,7 @@ __all__ = ["Node", "Worker", "worker_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHUTDOWN = timedelta(seconds=30)
+LULL = timedelta(milliseconds=20)
 
 
 class Deaf:
@@ -36,6 +37,18 @@ class Deaf:
 
     async def wait(self, until: datetime | None) -> None:
         await asyncio.Event().wait()
+
+
+class Unhurried:
+    """For roles that are punctual by their own plan: a hint reaches them a little later, and many commits in a row are
+    one hint. Without it, the scheduler would look for due schedules after every commit of a busy worker."""
+
+    def __init__(self, hints: Hints) -> None:
+        self._hints = hints
+
+    async def wait(self, until: datetime | None) -> None:
+        await self._hints.wait(until)
+        await sleep(LULL)
 
 
 class Node:
@@ -52,11 +65,17 @@ class Node:
     ) -> None:
         self.queue = queue
         self.observe = fan_out((log_signals, *observers))
-        self.scheduler = Scheduler(queue.store, self.observe) if scheduler else None
+        self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
+        if not isinstance(queue.clock, SystemClock):
+            self.jump_watch.every = timedelta(
+                hours=1
+            )  # virtual days have many seconds, and no laptop sleeps in them
+        self.scheduler = (
+            Scheduler(queue.store, self.observe, look_for_jumps=self.jump_watch.look) if scheduler else None
+        )
         self.janitor = (
             Janitor(queue.store, queue.clock, self.observe, retention=retention) if janitor else None
         )
-        self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
         self._stop = asyncio.Event()
         self._tick_now = asyncio.Event()
 
@@ -84,7 +103,7 @@ class Node:
         deaf = Deaf()
         yield "jump watch", self.jump_watch, deaf, None
         if self.scheduler is not None:
-            yield "scheduler", self.scheduler, self.queue.store, self._tick_now
+            yield "scheduler", self.scheduler, Unhurried(self.queue.store), self._tick_now
         if self.janitor is not None:
             yield "janitor", self.janitor, deaf, None
 
@@ -153,6 +172,8 @@ class Worker(Node):
             lease=self._lease,
             all_tenants=all_tenants,
         )
+        if self.scheduler is not None:
+            self.scheduler.beside = self.tasks.claim_beside
         self._hurry = asyncio.Event()
 
     def task(self, kind: str, **options: Any) -> Callable[[F], F]:

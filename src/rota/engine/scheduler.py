@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 
 from ..domain.model import ScheduleStatus
 from ..stores.base import Store
@@ -17,29 +19,56 @@ NOW = timedelta(0)
 
 
 class Scheduler:
-    """`jumped` is set by whoever saw the clock jump; the next tick then fires at most one time per schedule."""
+    """`jumped` is set by whoever saw the clock jump; the next tick then fires at most one time per schedule.
 
-    def __init__(self, store: Store, observe: Observer, *, batch: int = BATCH) -> None:
+    `beside` is called along with a tick that will fire something: a worker in the same process claims in it."""
+
+    def __init__(
+        self,
+        store: Store,
+        observe: Observer,
+        *,
+        batch: int = BATCH,
+        look_for_jumps: Callable[[], None] = lambda: None,
+    ) -> None:
         self.jumped = False
+        self.beside: Callable[[], Awaitable[None]] | None = None
+        self._look_for_jumps = look_for_jumps
         self._store = store
         self._observe = observe
         self._batch = batch
         self._zones_checked = False
+        self._next_at: datetime | None = None
 
     async def run_once(self) -> timedelta:
         """One tick. At once again if it fired anything; else when the next schedule is due."""
         if not self._zones_checked:
             await self._refresh_zones()
-        tick = await self._store.transact(fire_due(self._batch, jumped=self.jumped))
+        self._look_for_jumps()  # a hint may come before the next look of whoever watches the clock
+        tick = await self._tick_beside()
         self._report(tick)
         if tick.schedules:
             return NOW
         self.jumped = False
-        return LOOK_AGAIN if tick.next_in is None else max(NOW, min(tick.next_in, LOOK_AGAIN))
+        self._next_at = tick.next_at
+        if tick.next_at is None:
+            return LOOK_AGAIN
+        left = tick.next_at - await self._store.now()  # from now, not from the tick: that took its time, too
+        return max(NOW, min(left, LOOK_AGAIN))
+
+    async def _tick_beside(self) -> Tick:
+        work = fire_due(self._batch, jumped=self.jumped)
+        if self.beside is None or self._next_at is None or await self._store.now() < self._next_at:
+            return await self._store.transact(work)
+        tick, _ = await asyncio.gather(self._store.transact(work), self.beside(), return_exceptions=True)
+        if isinstance(tick, BaseException):
+            raise tick
+        return tick
 
     async def tick(self) -> list[Tick]:
         """Everything that is due now, however many batches it takes."""
         ticks: list[Tick] = []
+        await self._refresh_zones()
         while True:
             tick = await self._store.transact(fire_due(self._batch, jumped=self.jumped))
             if not tick.schedules:

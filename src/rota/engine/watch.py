@@ -27,11 +27,15 @@ class JumpWatch:
         self._on_jump = on_jump
 
     async def run_once(self) -> timedelta:
+        self.look()
+        return self.every
+
+    def look(self) -> None:
+        """Also for whoever is about to compare times with the clock, and cannot wait for the next round."""
         jump = self._detector.observe()
         if jump:
             self._observe(ClockJumped(jump))
             self._on_jump()
-        return self.every
 
 
 class BlockWatch:

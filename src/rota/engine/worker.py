@@ -11,7 +11,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from ..domain.errors import Refused, Unavailable
@@ -45,6 +45,8 @@ class QueueLike(Protocol):
     @property
     def tenant(self) -> str: ...
 
+    def for_tenant(self, tenant: str) -> QueueLike: ...
+
 
 class TaskWorker:
     """One worker. `wake` is set whenever a round would have something to do."""
@@ -75,6 +77,7 @@ class TaskWorker:
         self._new_id = new_id
         self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="rota-handler")
         self._running: dict[str, Execution] = {}
+        self._asked_for = 0  # slots kept for claims under way
         self._reporting: set[Execution] = set()
         self._renew_at = self._report_at = queue.clock.monotonic()
         self._stuck: list[Execution] = []
@@ -95,9 +98,9 @@ class TaskWorker:
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-        next_in = answers[2]
-        assert next_in is None or isinstance(next_in, timedelta)
-        return self._delay(next_in)
+        next_at = answers[2]
+        assert next_at is None or isinstance(next_at, datetime)
+        return self._delay(None if next_at is None else next_at - await self._queue.store.now())
 
     def stop_handlers(self, reason: StopReason) -> None:
         """Ask every running handler to end."""
@@ -112,30 +115,47 @@ class TaskWorker:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    async def claim_beside(self) -> None:
+        """Claim while a tick commits. Where works share a commit, the tick's tasks are handed out by the commit that
+        makes them; elsewhere nothing is found yet. Either way a round of our own follows."""
+        try:
+            if self._free():
+                await self._claim()
+        finally:
+            self.wake.set()
+
     # One round
 
-    async def _claim(self) -> timedelta | None:
+    def _free(self) -> int:
         self._stuck = [execution for execution in self._stuck if execution.is_stuck]
-        free = self._concurrency - len(self._running) - len(self._stuck) if self.accepting else 0
-        if free <= 0 and not self._running:
+        taken = len(self._running) + len(self._stuck) + self._asked_for
+        return max(0, self._concurrency - taken) if self.accepting else 0
+
+    async def _claim(self) -> datetime | None:
+        free = self._free()
+        if not free and not self._running:
             return None
         ask = Claim(
             worker_id=self.worker_id,
             lease_id=self._new_id(),
             lease=self._lease,
-            limit=max(free, 0),
+            limit=free,
             kinds=self._app.defaults(),
             queues=self._queues,
             tenant=self._tenant,
         )
-        claimed: Claimed = await self._queue.store.transact(claim_tasks(ask))
+        self._asked_for += free
+        try:
+            claimed: Claimed = await self._queue.store.transact(claim_tasks(ask))
+        finally:
+            self._asked_for -= free
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
         for task in claimed.tasks:
             self._start(task)
         if claimed.tasks and len(claimed.tasks) == free:
             return None  # full: the next claim follows when a handler ends
-        return claimed.next_in
+        return claimed.next_at
 
     def _cancel(self, ids: set[str]) -> None:
         for execution in self._running.values():
@@ -187,9 +207,13 @@ class TaskWorker:
         handler = self._app.handlers[task.kind]
         execution = Execution(task, handler, on_report=self._note_report, flush=self._flush)
         self._running[execution.key] = execution
-        running = execution.start(self._queue, self._queue.clock.now, self._threads)
+        running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads)
         running.add_done_callback(lambda done: self._handler_ended(execution, done))
         self._observe(TaskStarted(task))
+
+    def _queue_of(self, task: Task) -> QueueLike:
+        """What a handler may reach: the queue of its own tenant and no other."""
+        return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
 
     def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome]) -> None:
         del self._running[execution.key]
@@ -259,7 +283,7 @@ class TaskWorker:
         if self._ended:
             return timedelta(0)
         now = self._queue.clock.monotonic()
-        delays = [LOOK_AGAIN, next_in or LOOK_AGAIN]
+        delays = [LOOK_AGAIN if next_in is None else min(next_in, LOOK_AGAIN)]
         if self._running:
             delays.append(timedelta(seconds=self._renew_at - now))
         if self._reporting:

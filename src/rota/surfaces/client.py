@@ -29,6 +29,10 @@ class Queue(TaskCalls, ScheduleCalls):
     async def close(self) -> None:
         await self.store.close()
 
+    def for_tenant(self, tenant: str) -> Queue:
+        """The same store, for another tenant. Closing either closes the store of both."""
+        return Queue(self.store, tenant=tenant, actor=self.actor, clock=self.clock, new_id=self._new_id)
+
 
 class _Connecting:
     """`await rota.connect()` and `async with rota.connect() as queue` both work."""

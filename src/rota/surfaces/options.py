@@ -36,6 +36,17 @@ __all__ = [
     "task_status",
 ]
 
+_SUBMIT = {
+    "schedule_at",
+    "expires_at",
+    "ttl",
+    "ttl_seconds",
+    "queue",
+    "priority",
+    "max_retries",
+    "max_reschedules",
+}
+_SUBMIT |= {"retry_policy", "timeout_seconds", "idempotency_key", "metadata", "tags"}
 _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
 _TARGET = ("task_type", "target", "input", "queue", "max_retries", "ttl", "priority", "timeout", "tags")
 _ONE_OF = "give exactly one of cron, interval, run_at, rrule and rule"
@@ -45,6 +56,9 @@ _KINDS = (TaskTarget, WorkflowTarget, TemplateTarget)
 def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
     """A checked submission from the options of `Queue.submit`."""
     chosen = {name: value for name, value in options.items() if value is not None}
+    unknown = chosen.keys() - _SUBMIT
+    if unknown:
+        raise Invalid(min(unknown), "there is no such option", f"accepted are {', '.join(sorted(_SUBMIT))}")
     expiries = [name for name in ("ttl", "ttl_seconds", "expires_at") if name in chosen]
     if len(expiries) > 1:
         raise Invalid(expiries[1], f"it was given together with {expiries[0]}", "give one of them")
@@ -96,7 +110,8 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
     zone = chosen.get("timezone")
     if any(chosen.get(name) is not None for name in _TIMINGS):
         chosen.setdefault("timezone", old.timezone)
-        changes["timing"], bounds = _timing(chosen, now)
+        begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.start_at
+        changes["timing"], bounds = _timing({"start_at": begin, **chosen}, now)
         changes |= bounds
     elif zone is not None:
         if not isinstance(old.timing, (Cron, RRule)):
@@ -104,6 +119,12 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
         changes["timing"] = replace(old.timing, timezone=zone)
     if any(name in chosen for name in _TARGET):
         changes["target"] = _changed_target(old.target, chosen)
+    if (
+        "metadata" in chosen
+        and not isinstance(old.target, TemplateTarget)
+        and old.target.metadata == old.metadata
+    ):
+        changes["target"] = replace(changes.get("target", old.target), metadata=chosen["metadata"])
     if "key" in chosen:
         changes["key"] = chosen["key"]
     return changes | _fields(chosen)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from msgspec import UNSET
+
 from ..domain.definition import check_choice
 from ..domain.errors import Invalid
 from ..domain.limits import check_key, check_number
@@ -35,6 +37,8 @@ class ScheduleCalls(Calls):
         Also: timezone, start_at, end_at, max_runs, missed_run_policy, misfire_grace, catch_up_window,
         overlap_policy, jitter, pause_on_failure, description, status, metadata; and for the task: queue, priority,
         max_retries, ttl, timeout, tags."""
+        if schedule_id is not None and id is not None:
+            raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
         timing, target, fields = given.new_schedule(options, await self.now())
         return await self._commit(
@@ -47,7 +51,7 @@ class ScheduleCalls(Calls):
     async def list_schedules(
         self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Any
     ) -> Page[Schedule]:
-        """The newest schedules that match: status, kind, template_id, tag, text; `deleted=True` for deleted ones."""
+        """The newest schedules that match: status, kind, template_id, tag, text; `deleted=True`: deleted ones too."""
         query = self._schedule_list(filters | {"after": given.parsed_cursor(cursor)})
         found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
         return page_of(found, limit, lambda schedule: schedule.created_at)
@@ -75,10 +79,10 @@ class ScheduleCalls(Calls):
     disable_schedule = pause_schedule
     enable_schedule = resume_schedule
 
-    async def trigger_schedule(self, schedule_id: str, **changes: Any) -> Task:
-        """Run it now, beside its times (`input=` for another input); the task."""
+    async def trigger_schedule(self, schedule_id: str, input: Any = UNSET) -> Task:
+        """Run it now, beside its times (with another `input`, if one is given); the task."""
         work = commands.trigger_schedule(
-            self._new_id(), self.tenant, check_key(schedule_id), self.actor, **changes
+            self._new_id(), self.tenant, check_key(schedule_id), self.actor, input
         )
         return (await self._commit(work))[1]
 

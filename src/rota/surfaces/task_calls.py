@@ -43,8 +43,12 @@ class TaskCalls(Calls):
         idempotency_key: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
+        connection: Any = None,
     ) -> Task:
-        """Submit a task, to run now or at `schedule_at`. It is durable when this returns."""
+        """Submit a task, to run now or at `schedule_at`. It is durable when this returns.
+
+        On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
+        transaction commits that is open on it."""
         options = {
             "schedule_at": schedule_at,
             "expires_at": expires_at,
@@ -61,7 +65,8 @@ class TaskCalls(Calls):
             "tags": tags,
         }
         asked = given.submission(kind, input, options)
-        tasks = await self._commit(commands.submit_tasks([(self._new_id(), asked)], self.tenant, self.actor))
+        work = commands.submit_tasks([(self._new_id(), asked)], self.tenant, self.actor)
+        tasks = await (self._commit(work) if connection is None else self._join(connection, work))
         return tasks[0]
 
     async def submit_many(self, tasks: Iterable[tuple[str, Any]], **options: Any) -> Tasks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -199,12 +199,12 @@ def trigger_schedule(
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tick did. If it did nothing: how soon the next schedule is due (None: nothing is planned)."""
+    """What one tick did. If it did nothing: when the next schedule is due (None: nothing is planned)."""
 
     runs: list[Run] = []
     tasks: list[Task] = []
     schedules: list[Schedule] = []
-    next_in: timedelta | None = None
+    next_at: datetime | None = None
 
 
 def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
@@ -214,7 +214,7 @@ def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
         due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
         if not due:
             upcoming = await tx.find(DueSchedules(at=None), 1)
-            return Tick(next_in=next((found.due_at - tx.now for found in upcoming if found.due_at), None))
+            return Tick(next_at=next((found.due_at for found in upcoming), None))
         firing = await _Firing.read(tx, due, jumped)
         return await firing.write(tx)
 

@@ -47,11 +47,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What it gets: tasks, which of its running ones are to be cancelled, and how soon the next one is available."""
+    """What it gets: tasks, which of its running ones are to be cancelled, and when the next one is available."""
 
     tasks: list[Task]
     cancelling: list[str]
-    next_in: timedelta | None = None
+    next_at: datetime | None = None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,13 +104,13 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
     async def work(tx: Tx) -> Claimed:
         cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000)
         ready: list[Task] = []
-        next_in = None
+        next_at = None
         if ask.limit > 0 and kinds:
             query = ReadyTasks(at=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
             ready = await tx.find(query, ask.limit, lock=True)
             if len(ready) < ask.limit:
                 upcoming = UpcomingTasks(after=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
-                next_in = next((task.available_at - tx.now for task in await tx.find(upcoming, 1)), None)
+                next_at = next((task.available_at for task in await tx.find(upcoming, 1)), None)
         claimed = [
             tx.put(
                 life.claim(
@@ -124,7 +124,7 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
             )
             for task in ready
         ]
-        return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], next_in=next_in)
+        return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], next_at=next_at)
 
     return work
 

@@ -1,0 +1,204 @@
+"""The tables of `docs/api.md`, from the code: calls, errors, codes, records, choices.
+
+    python tools/make_api_tables.py
+
+Each stands between `<!-- made: name -->` and `<!-- end -->`; the words round them are written by hand.
+`tests/test_docs.py` fails if a table is not what this would write.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import rota
+from rota.domain.errors import _SENTENCES
+
+PAGE = Path(__file__).parent.parent / "docs" / "api.md"
+MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+TASK_CALLS = [
+    *("submit", "submit_many", "get", "list", "count", "history", "wait", "cancel"),
+    *("request_cancellation", "cancel_many", "mark_expired", "replay", "archive"),
+]
+SCHEDULE_CALLS = [
+    *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
+    *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
+    *("delete_schedule", "restore_schedule", "schedule_history", "runs", "preview", "why", "run_due"),
+    "declare_schedules",
+]
+HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
+CONTEXT = ["task", "queue", "attempt", "is_cancellation_requested", "progress", "log", "extend_lease"]
+QUEUE_CALLS = ["now", "close"]
+SAID_HERE = {
+    "get": "One task.",
+    "count": "How many tasks match the same filters as in `list`.",
+    "close": "Close the store. `async with` does it for you.",
+    "get_schedule": "One schedule, by its key or its id.",
+    "count_schedules": "How many schedules match the same filters as in `list_schedules`.",
+    "pause_schedule": "Stop firing until it is resumed. The note says why.",
+    "disable_schedule": "The same as `pause_schedule`.",
+    "enable_schedule": "The same as `resume_schedule`.",
+    "request_cancellation": "The same as `cancel`.",
+    "restore_schedule": "Undo a delete. It fires again from the first time after now.",
+    "on_startup": "Called with the worker before it starts.",
+    "on_shutdown": "Called with the worker after it has stopped.",
+    "on_success": "Called with the task and its output.",
+    "on_error": "Called with the task and the exception of a failed attempt, or when its lease was lost.",
+    "stop": "Ask for a graceful end; `run()` returns when it has come.",
+    "queue": "The queue that the worker was given.",
+    "attempt": "1 for the first attempt.",
+}
+RECORDS: list[type[msgspec.Struct]] = [
+    rota.Task,
+    rota.Change,
+    rota.LogLine,
+    rota.Failure,
+    rota.RetryPolicy,
+    rota.Schedule,
+    rota.TaskTarget,
+    rota.WorkflowTarget,
+    rota.TemplateTarget,
+    rota.Cron,
+    rota.Interval,
+    rota.Once,
+    rota.RRule,
+    rota.RecurrenceRule,
+    rota.Run,
+    rota.Event,
+    rota.Occurrence,
+    rota.Retention,
+]
+CHOICES = [
+    rota.TaskStatus,
+    rota.ScheduleStatus,
+    rota.RunStatus,
+    rota.RunTrigger,
+    rota.RunReason,
+    rota.MissedRunPolicy,
+    rota.OverlapPolicy,
+    rota.Frequency,
+    rota.DayOfWeek,
+    rota.MonthOfYear,
+]
+
+
+def tables() -> dict[str, str]:
+    """Every table by its name."""
+    return {
+        "task calls": _calls(rota.Queue, TASK_CALLS),
+        "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
+        "queue calls": _calls(rota.Queue, QUEUE_CALLS),
+        "app": _calls(rota.App, ["task", "workflow", "schedule", *HOOKS]),
+        "worker": _calls(rota.Worker, ["__init__", "run", "run_once", "stop", "task", "workflow", *HOOKS]),
+        "node": _calls(rota.Node, ["__init__", "run", "run_once", "stop"]),
+        "context": _calls(rota.Context, CONTEXT),
+        "errors": _errors(),
+        "codes": _codes(),
+        "records": "\n\n".join(map(_record, RECORDS)),
+        "choices": _choices(),
+    }
+
+
+def page(text: str) -> str:
+    """The page with its tables as they should be."""
+    made = tables()
+    return MADE.sub(lambda found: f"{found[1]}{made[found['name']]}\n{found[3]}", text)
+
+
+def _table(head: list[str], rows: Iterator[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _calls(owner: type, names: list[str]) -> str:
+    def rows() -> Iterator[list[str]]:
+        for name in names:
+            value = inspect.getattr_static(owner, name, None)
+            about = SAID_HERE.get(name) or _first_paragraph(value, owner if name == "__init__" else None)
+            yield [f"`{_shown(owner, name, value)}`", about]
+
+    return _table(["call", "what it does"], rows())
+
+
+def _shown(owner: type, name: str, value: Any) -> str:
+    if not inspect.isfunction(value):
+        return name
+    signature = inspect.signature(value)
+    parts: list[str] = []
+    for parameter in list(signature.parameters.values())[1:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
+        star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        default = "" if parameter.default is parameter.empty else f"={_default(parameter.default)}"
+        parts.append(f"{star}{parameter.name}{default}")
+    called = owner.__name__ if name == "__init__" else name
+    returns = "" if name == "__init__" else f" -> {signature.return_annotation}"
+    return f"{called}({', '.join(parts)}){returns.replace('Tasks', 'list[Task]')}"
+
+
+def _default(value: object) -> str:
+    return getattr(value, "__name__", None) or (
+        f"{value.total_seconds():g}" if hasattr(value, "total_seconds") else repr(value)
+    )
+
+
+def _first_paragraph(value: Any, owner: type | None) -> str:
+    text = inspect.getdoc(owner if owner is not None else value)
+    assert text, f"{value} says nothing about itself"
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _errors() -> str:
+    def rows() -> Iterator[list[str]]:
+        for depth, error in _tree(rota.RotaError, 0):
+            also = [base.__name__ for base in error.__bases__ if not issubclass(base, rota.RotaError)]
+            beside = f" ({also[0]})" if depth and also else ""
+            code = {"Refused": "one of those below", "Invalid": "`invalid`", "NotFound": "`not_found`"}
+            shown = code.get(error.__name__, f"`{error.code}`")
+            yield [f"{'· ' * depth}`{error.__name__}`{beside}", shown, _first_paragraph(error, None)]
+
+    return _table(["error", "code", "means"], rows())
+
+
+def _tree(error: type[rota.RotaError], depth: int) -> Iterator[tuple[int, type[rota.RotaError]]]:
+    yield depth, error
+    for below in error.__subclasses__():
+        if below.__name__ in rota.__all__:
+            yield from _tree(below, depth + 1)
+
+
+def _codes() -> str:
+    rows = ([f"`{code}`", sentence.replace("!r", "")] for code, sentence in sorted(_SENTENCES.items()))
+    return _table(["code", "sentence"], rows)
+
+
+def _record(record: type[msgspec.Struct]) -> str:
+    fields = ", ".join(f"`{name}`" for name in record.__struct_fields__)
+    questions = [
+        name
+        for name, value in vars(record).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(value) or isinstance(value, (property, classmethod)))
+    ]
+    answers = f" Answers: {', '.join(f'`{name}`' for name in questions)}." if questions else ""
+    return f"**`{record.__name__}`**: {_first_paragraph(record, None)} Fields: {fields}.{answers}"
+
+
+def _choices() -> str:
+    def rows() -> Iterator[list[str]]:
+        for choice in CHOICES:
+            members: Iterator[Enum] = iter(choice)
+            yield [f"`{choice.__name__}`", ", ".join(f"`{member.value}`" for member in members)]
+
+    return _table(["name", "values"], rows())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
