@@ -20,10 +20,10 @@ from rota import testing
 from rota.domain.model import Failure, Task
 from rota.domain.task import Completed, Defaults, Failed, Released, Rescheduled
 from rota.engine import commands
-from rota.engine.commands import Claim, Result
+from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import Store
 from rota.testing import LoopClock
-from worlds import STORES
+from worlds import EVERY_STORE as STORES
 
 STEPS = 1000
 SEEDS = range(4)
@@ -65,7 +65,8 @@ class Side:
         return claimed
 
     async def renew(self) -> Any:
-        return await self.store.transact(commands.renew_leases(self.held, timedelta(seconds=60), {}))
+        renewals = [Renewal(task=task, lease=timedelta(seconds=60)) for task in self.held]
+        return await self.store.transact(commands.renew_leases(renewals))
 
     async def settle(self, choose: Callable[[], Any], keep: bool) -> Any:
         results = [Result(task=task, outcome=choose()) for task in self.held[:3]]

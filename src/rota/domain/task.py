@@ -161,7 +161,7 @@ def renew(
     _check_held(task, lease_id)
     return replace(
         task,
-        lease_expires_at=now + lease,
+        lease_expires_at=max(now + lease, task.lease_expires_at or now),  # an extended lease is not cut short
         updated_at=now,
         progress=task.progress if progress is None else progress,
         logs=_logged(task, logs),

@@ -32,37 +32,39 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     is_workflow: bool = False
 
     def arguments(self, input: Any, context: Any) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with: nothing, (input), (input, context), or parameters filled by name."""
-        names = [parameter.name for parameter in self.parameters]
-        if "input" in names or (not isinstance(input, dict) and names not in ([], ["context"])):
-            return self._whole(input, context)
-        return [], self._by_name(input if isinstance(input, dict) else {}, context)
+        """What to call the function with: nothing, (input), (input, context), or parameters filled by name.
 
-    def _whole(self, input: Any, context: Any) -> tuple[list[Any], dict[str, Any]]:
-        given = {"input": input, "context": context}
-        values = [given.get(p.name, p.default) for p in self.parameters if p.kind in _POSITIONAL]
-        if "input" not in {p.name for p in self.parameters}:
-            values = [input, context][: len(values)]
-        by_name = {
-            p.name: given[p.name] for p in self.parameters if p.kind is p.KEYWORD_ONLY and p.name in given
-        }
-        return values, by_name
-
-    def _by_name(self, input: dict[str, Any], context: Any) -> dict[str, Any]:
-        given: dict[str, Any] = {**input, "context": context}
-        if any(p.kind is p.VAR_KEYWORD for p in self.parameters):
-            return given if any(p.name == "context" for p in self.parameters) else input
-        wanted = {p.name: p for p in self.parameters if p.kind is not p.VAR_POSITIONAL}
-        missing = [name for name, p in wanted.items() if name not in given and p.default is p.empty]
-        if missing:
+        A parameter `input` gets the whole input, `context` the context. The others are filled from the input's
+        fields; if the input has none (it is a text, a number, a list), the first of them gets it whole."""
+        named = [p for p in self.parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        fields = input if isinstance(input, dict) else {}
+        given = self._given(named, input, fields, context)
+        values = {p.name: given.get(p.name, fields.get(p.name, p.default)) for p in named}
+        missing = next((name for name, value in values.items() if value is inspect.Parameter.empty), None)
+        if missing is not None:
             raise PermanentError(
-                f"the input of {self.kind} has no {missing[0]!r}, which its handler asks for;"
+                f"the input of {self.kind} has no {missing!r}, which its handler asks for;"
                 " name the parameter 'input' to get the whole input"
             )
-        return {name: given[name] for name in wanted if name in given}
+        if any(p.kind is p.VAR_KEYWORD for p in self.parameters) and "input" not in values:
+            values = {**fields, **values}
+        first = [values.pop(p.name) for p in named if p.kind is p.POSITIONAL_ONLY]
+        return first, values
 
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    def _given(
+        self, named: list[inspect.Parameter], input: Any, fields: dict[str, Any], context: Any
+    ) -> dict[str, Any]:
+        """What does not come from the input's fields."""
+        given = {"context": context}
+        whole = "input" if any(p.name == "input" for p in named) else None
+        if whole is None and input is not None and not isinstance(input, dict):
+            whole = next((p.name for p in named if p.name != "context"), None)
+        if whole is not None:
+            given[whole] = input
+            second = named[1] if len(named) > 1 else None  # (input, ctx): a context by another name
+            if second and second.name not in {*given, *fields} and second.default is second.empty:
+                given[second.name] = context
+        return given
 
 
 class App:
@@ -72,6 +74,7 @@ class App:
         self.handlers: dict[str, Handler] = {}
         self.schedules: dict[str, dict[str, Any]] = {}
         self.hooks: dict[str, list[Hook]] = {name: [] for name in HOOKS}
+        self._parent: App | None = None
 
     def task(
         self,
@@ -114,6 +117,15 @@ class App:
 
     def on_error(self, hook: Hook) -> Hook:
         return self._hook("on_error", hook)
+
+    def hooks_of(self, name: str) -> list[Hook]:
+        return [*(self._parent.hooks_of(name) if self._parent else ()), *self.hooks[name]]
+
+    def derived(self) -> App:
+        """The same handlers and schedules, with room for hooks of its own."""
+        child = App()
+        child.handlers, child.schedules, child._parent = self.handlers, self.schedules, self
+        return child
 
     def defaults(self) -> Mapping[str, Defaults]:
         return {kind: handler.defaults for kind, handler in self.handlers.items()}

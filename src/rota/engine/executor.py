@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -21,6 +21,9 @@ from ..domain.limits import check_duration, check_input
 from ..domain.model import Failure, Limits, LogLine, Task
 from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
 from .app import Handler
+from .clock import wait_for_any
+from .guard import entering_handler
+from .threads import HandlerThreads
 
 __all__ = ["Context", "Execution", "StopReason"]
 
@@ -29,6 +32,8 @@ T = TypeVar("T")
 TRACEBACK_KEPT = 16_000
 MESSAGE_KEPT = 4_000
 OUTPUT_LIMITS = Limits()
+STOP_GRACE = timedelta(seconds=5)
+Reports = tuple[timedelta | None, Any, tuple[LogLine, ...]]
 
 
 class StopReason(StrEnum):
@@ -126,11 +131,12 @@ class Execution:
         self._on_report = on_report
         self._flush = flush
         self._in_thread = False
+        self._calling: asyncio.Task[Any] | None = None
         self._running: asyncio.Task[Outcome] | None = None
         self._loop = asyncio.get_running_loop()
 
     def start(
-        self, queue: Any, now: Callable[[], datetime], threads: ThreadPoolExecutor
+        self, queue: Any, now: Callable[[], datetime], threads: HandlerThreads
     ) -> asyncio.Task[Outcome]:
         context = Context(self, queue, now)
         self._running = asyncio.create_task(self._outcome(context, threads), name=f"rota:{self.task.kind}")
@@ -150,8 +156,10 @@ class Execution:
 
     @property
     def is_stuck(self) -> bool:
-        """Its outcome is known, but its thread still runs."""
-        return self._in_thread and self._running is not None and self._running.done()
+        """Its outcome is known, but its thread still runs, or it did not let itself be cancelled."""
+        if self._running is None or not self._running.done():
+            return False
+        return self._in_thread or (self._calling is not None and not self._calling.done())
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
@@ -163,45 +171,63 @@ class Execution:
     async def flush(self) -> None:
         await self._flush(self)
 
-    def taken_reports(self) -> tuple[Any, tuple[LogLine, ...]]:
+    def taken_reports(self) -> Reports:
         """What was reported since the last time, to be stored now."""
-        reports = self.progress, self.logs
-        self.progress, self.logs = None, ()
+        reports = self.lease, self.progress, self.logs
+        self.lease, self.progress, self.logs = None, None, ()
         return reports
 
-    async def _outcome(self, context: Context, threads: ThreadPoolExecutor) -> Outcome:
-        limit: asyncio.Timeout | None = None
-        timeout = _seconds(self.task.timeout)
+    def put_back(self, reports: Reports) -> None:
+        """It could not be stored: keep it for the next time, behind what was reported meanwhile."""
+        lease, progress, logs = reports
+        self.lease = self.lease or lease
+        self.progress = progress if self.progress is None else self.progress
+        self.logs = logs + self.logs
+
+    async def _outcome(self, context: Context, threads: HandlerThreads) -> Outcome:
+        timeout = self.task.timeout
         try:
             if timeout is None:  # the usual case, and a timer that never rings is not free
                 output = await self._called(context, threads)
             else:
-                async with asyncio.timeout(timeout) as limit:
-                    output = await self._called(context, threads)
+                output = await self._called_within(timeout, context, threads)
             return self._completed(output)
-        except TimeoutError as error:
-            if limit is not None and limit.expired():
-                return self._failed(TimeoutError(f"ran longer than its timeout of {timeout:g} s"))
-            return self._failed(error)  # the handler's own
         except asyncio.CancelledError as error:
             return self._stopped(error)
         except RescheduleError as asked:
             return _rescheduled(asked)
         except (
-            Exception,
-            SystemExit,
-            KeyboardInterrupt,
-        ) as error:  # sys.exit() ends a handler, not the worker
+            BaseException
+        ) as error:  # whatever a handler raises, sys.exit() too, ends the handler and no more
             return self._failed(error)
 
-    async def _called(self, context: Context, threads: ThreadPoolExecutor) -> Any:
+    async def _called_within(self, limit: timedelta, context: Context, threads: HandlerThreads) -> Any:
+        """A handler that is over its time is cancelled, and given up if it does not let itself be cancelled."""
+        calling = asyncio.create_task(self._called(context, threads), name=f"rota:{self.task.kind}")
+        self._calling = calling
+        try:
+            if not await wait_for_any(calling, at_most=limit):
+                calling.cancel()
+                await wait_for_any(calling, at_most=STOP_GRACE)
+                raise TimeoutError(f"ran longer than its timeout of {limit.total_seconds():g} s")
+            return calling.result()
+        except asyncio.CancelledError:
+            calling.cancel()
+            await wait_for_any(calling, at_most=STOP_GRACE)
+            raise
+        finally:
+            if calling.done() and not calling.cancelled():
+                calling.exception()  # seen: what a handler raised after its time was up is nobody's
+
+    async def _called(self, context: Context, threads: HandlerThreads) -> Any:
         args, kwargs = self.handler.arguments(self.task.input, context)
         if self.handler.is_async:
+            entering_handler()
             return await self.handler.function(*args, **kwargs)
-        call = functools.partial(self._call_in_thread, *args, **kwargs)
+        run = contextvars.copy_context().run
         self._in_thread = True
-        result = await self._loop.run_in_executor(threads, contextvars.copy_context().run, call)
-        return await result if asyncio.iscoroutine(result) else result
+        result = await threads.run(functools.partial(run, self._call_in_thread, *args, **kwargs))
+        return await result if inspect.iscoroutine(result) else result
 
     def _call_in_thread(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -258,7 +284,3 @@ def _text(value: object) -> str:
 
 def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
-
-
-def _seconds(duration: timedelta | None) -> float | None:
-    return None if duration is None else duration.total_seconds()

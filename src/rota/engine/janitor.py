@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from ..stores.base import Store
@@ -13,22 +14,38 @@ __all__ = ["Janitor"]
 
 BATCH = 500
 LOOK_AGAIN = timedelta(seconds=10)
+HOLD_OFF = timedelta(seconds=10)
 FORGET_EVERY = timedelta(minutes=10)
 NOW = timedelta(0)
 
 
 class Janitor:
+    """After a jump of the clock leases look older than they are: `hold_off` gives their holders time to renew them."""
+
     def __init__(
-        self, store: Store, clock: SteadyClock, observe: Observer, *, retention: Retention | None = None
+        self,
+        store: Store,
+        clock: SteadyClock,
+        observe: Observer,
+        *,
+        retention: Retention | None = None,
+        look_for_jumps: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._observe = observe
         self._retention = retention or Retention()
-        self._forget_at = clock.monotonic()
+        self._look_for_jumps = look_for_jumps
+        self._forget_at = self._sweep_at = clock.monotonic()
+
+    def hold_off(self) -> None:
+        self._sweep_at = self._clock.monotonic() + HOLD_OFF.total_seconds()
 
     async def run_once(self) -> timedelta:
         """One sweep. At once again if it found anything; else when the next record falls due."""
+        self._look_for_jumps()
+        if self._clock.monotonic() < self._sweep_at:
+            return timedelta(seconds=self._sweep_at - self._clock.monotonic())
         if self._clock.monotonic() >= self._forget_at:
             if await self._store.transact(forget_old(self._retention, BATCH)):
                 return NOW

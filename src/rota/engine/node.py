@@ -12,16 +12,19 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from ..domain.errors import Invalid
 from ..domain.limits import check_duration, check_number, check_queue
 from .app import App, Hook
 from .clock import SystemClock, sleep, wait_for_any
 from .commands import Retention
 from .executor import StopReason
+from .guard import guarded_loop
 from .ids import new_id
 from .janitor import Janitor
 from .loops import Hints, Role, keep_running
 from .scheduler import Scheduler
 from .telemetry import LoopFailed, Observer, fan_out, log_signals
+from .watch import EVERY as BEAT
 from .watch import BlockWatch, JumpWatch
 from .worker import LEASE, QueueLike, TaskWorker, call_hooks, run_hooks
 
@@ -69,13 +72,16 @@ class Node:
         if not isinstance(queue.clock, SystemClock):
             self.jump_watch.every = timedelta(
                 hours=1
-            )  # virtual days have many seconds, and no laptop sleeps in them
-        self.scheduler = (
-            Scheduler(queue.store, self.observe, look_for_jumps=self.jump_watch.look) if scheduler else None
-        )
-        self.janitor = (
-            Janitor(queue.store, queue.clock, self.observe, retention=retention) if janitor else None
-        )
+            )  # virtual days have many seconds; no laptop sleeps in them
+        look = self.jump_watch.look
+        self.scheduler: Scheduler | None = None
+        self.janitor: Janitor | None = None
+        if scheduler:
+            self.scheduler = Scheduler(queue.store, self.observe, look_for_jumps=look)
+        if janitor:
+            self.janitor = Janitor(
+                queue.store, queue.clock, self.observe, retention=retention, look_for_jumps=look
+            )
         self._stop = asyncio.Event()
         self._tick_now = asyncio.Event()
 
@@ -116,6 +122,8 @@ class Node:
     def _jumped(self) -> None:
         if self.scheduler is not None:
             self.scheduler.jumped = True
+        if self.janitor is not None:
+            self.janitor.hold_off()
         self._tick_now.set()
 
     def _signalled(self) -> None:
@@ -149,7 +157,7 @@ class Worker(Node):
         super().__init__(
             queue, scheduler=scheduler, janitor=janitor, observers=observers, retention=retention
         )
-        self.app = App() if app is None else app
+        self.app = (app or App()).derived()
         hooks = {
             "on_startup": on_startup,
             "on_shutdown": on_shutdown,
@@ -166,7 +174,7 @@ class Worker(Node):
             queue,
             self.app,
             worker_id=self.worker_id,
-            queues=None if queues is None else [check_queue(name, "queues") for name in queues],
+            queues=_checked_queues(queues),
             concurrency=check_number("concurrency", concurrency, 1, 100_000),
             observe=self.observe,
             lease=self._lease,
@@ -210,7 +218,7 @@ class Worker(Node):
         """Run until `stop()`, SIGTERM or SIGINT; then let handlers finish, for a while, and hand back the rest."""
         try:
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
-            with _signals(self._signalled, enabled=handle_signals):
+            with guarded_loop(), _signals(self._signalled, enabled=handle_signals):
                 await self._declare_schedules()
                 await self._run()
                 await self._drain()
@@ -231,7 +239,9 @@ class Worker(Node):
 
     async def _watch_for_blocks(self) -> None:
         if isinstance(self.queue.clock, SystemClock):  # in virtual time nothing blocks
-            await BlockWatch(lambda: self.tasks.kinds_running, self.observe, self._lease / 3).run()
+            await BlockWatch(
+                lambda: self.tasks.kinds_running, self.observe, max(self._lease / 3, 2 * BEAT)
+            ).run()
 
     async def _declare_schedules(self) -> None:
         declare = getattr(self.queue, "declare_schedules", None)
@@ -274,10 +284,22 @@ class Worker(Node):
             await wait_for_any(waking, at_most=delay)
             waking.cancel()
 
+    def _jumped(self) -> None:
+        super()._jumped()
+        self.tasks.renew_soon()
+
     def _signalled(self) -> None:
         if self._stop.is_set():
             self._hurry.set()  # asked twice: hand back at once
         self.stop()
+
+
+def _checked_queues(queues: object) -> list[str] | None:
+    if queues is None:
+        return None
+    if isinstance(queues, str) or not isinstance(queues, Iterable):
+        raise Invalid("queues", f"{queues!r:.60} is not a list", "give a list of names, such as ['default']")
+    return [check_queue(name, "queues") for name in queues]
 
 
 def worker_name() -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -20,10 +19,11 @@ from ..domain.task import Completed, Failed, Outcome
 from ..stores.base import Store
 from .app import App
 from .clock import SteadyClock
-from .commands import Claim, Claimed, Result, claim_tasks, renew_leases, settle_tasks
+from .commands import Claim, Claimed, Renewal, Result, claim_tasks, renew_leases, settle_tasks
 from .executor import Execution, StopReason
 from .ids import NewId, new_id
 from .telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
+from .threads import HandlerThreads
 
 __all__ = ["QueueLike", "TaskWorker"]
 
@@ -75,7 +75,7 @@ class TaskWorker:
         self._observe = observe
         self._lease = lease
         self._new_id = new_id
-        self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="rota-handler")
+        self._threads = HandlerThreads(concurrency, on_freed=self.wake.set)
         self._running: dict[str, Execution] = {}
         self._asked_for = 0  # slots kept for claims under way
         self._reporting: set[Execution] = set()
@@ -113,7 +113,7 @@ class TaskWorker:
             execution.abandon()
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def claim_beside(self) -> None:
         """Claim while a tick commits. Where works share a commit, the tick's tasks are handed out by the commit that
@@ -225,6 +225,11 @@ class TaskWorker:
         self._ended[execution.key] = (execution, done.result())
         self.wake.set()
 
+    def renew_soon(self) -> None:
+        """The clock jumped: leases may look older than they are."""
+        self._renew_at = self._queue.clock.monotonic()
+        self.wake.set()
+
     def _report(self, execution: Execution, outcome: Outcome, answer: Task | Refused) -> None:
         if isinstance(answer, Refused):
             self._observe(LeaseLost(execution.task))
@@ -237,7 +242,7 @@ class TaskWorker:
             self._call_hooks("on_error", answer, execution.error)
 
     def _call_hooks(self, name: str, *args: Any) -> None:
-        if self._app.hooks[name]:
+        if self._app.hooks_of(name):
             calling = asyncio.create_task(run_hooks(self._app, name, args, self._observe))
             self._hooks.add(calling)
             calling.add_done_callback(self._hook_ended)
@@ -252,10 +257,17 @@ class TaskWorker:
         if not due:
             return
         self._reporting.difference_update(due)
-        reports = {execution.task.id: execution.taken_reports() for execution in due}
-        held = [execution.task for execution in due]
-        lease = max(execution.lease or self._lease for execution in due)
-        answers = await self._queue.store.transact(renew_leases(held, lease, reports))
+        reports = [execution.taken_reports() for execution in due]
+        renewals = [
+            Renewal(task=execution.task, lease=lease or self._lease, progress=progress, logs=logs)
+            for execution, (lease, progress, logs) in zip(due, reports, strict=True)
+        ]
+        try:
+            answers = await self._queue.store.transact(renew_leases(renewals))
+        except BaseException:
+            for execution, taken in zip(due, reports, strict=True):
+                execution.put_back(taken)
+            raise
         for execution, answer in zip(due, answers, strict=True):
             if isinstance(answer, Refused):
                 execution.stop(StopReason.LEASE_LOST)
@@ -293,23 +305,23 @@ class TaskWorker:
 
 async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer) -> None:
     """Call the user's hooks; one that raises harms nobody."""
-    for hook in app.hooks[name]:
+    for hook in app.hooks_of(name):
         try:
             await _call(hook, args)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             observe(HookFailed(name, error))
 
 
 async def call_hooks(app: App, name: str, args: Sequence[Any]) -> None:
     """Call the user's hooks; the first that raises ends it."""
-    for hook in app.hooks[name]:
+    for hook in app.hooks_of(name):
         await _call(hook, args)
 
 
 async def _call(hook: Callable[..., Any], args: Sequence[Any]) -> None:
     """With as many of the arguments as it takes."""
     answer = hook(*_fitting(hook, args))
-    if asyncio.iscoroutine(answer):
+    if inspect.iscoroutine(answer):
         await answer
 
 

@@ -63,9 +63,14 @@ class ScheduleCalls(Calls):
         self, schedule_id: str, *, version: int | None = None, **changes: Any
     ) -> Schedule:
         """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
-        old = await self.get_schedule(schedule_id)
-        changed = given.schedule_changes(old, changes, await self.now())
-        return await self._commit(commands.edit_schedule(self.tenant, old.id, changed, self.actor, version))
+        work = commands.edit_schedule(
+            self.tenant,
+            check_key(schedule_id),
+            lambda old, now: given.schedule_changes(old, changes, now),
+            self.actor,
+            version,
+        )
+        return await self._commit(work)
 
     async def pause_schedule(self, schedule_id: str, note: str | None = None) -> Schedule:
         return await self._commit(
@@ -139,7 +144,7 @@ class ScheduleCalls(Calls):
     async def run_due(self, *, observe: Observer = log_signals) -> list[Run]:
         """One tick, for those who bring their own cron: fire everything that is due; the rows it wrote."""
         ticks = await Scheduler(self.store, observe).tick()
-        return [run for tick in ticks for run in tick.runs]
+        return [run for tick in ticks for run in tick.runs if run.tenant == self.tenant]
 
     async def declare_schedules(self, app: App) -> None:
         """Create the schedules that an app declares, and bring those that differ up to date."""
@@ -152,10 +157,12 @@ class ScheduleCalls(Calls):
             await self.create_schedule(key, **options)
             return
         wanted = {name: value for name, value in options.items() if name != "status"}
-        changes = given.schedule_changes(old, wanted, old.created_at)
-        differing = {name: value for name, value in changes.items() if getattr(old, name) != value}
-        if differing:
-            await self._commit(commands.edit_schedule(self.tenant, old.id, differing, self.actor))
+
+        def differing(old: Schedule, now: datetime) -> dict[str, Any]:
+            changes = given.schedule_changes(old, wanted, old.created_at)
+            return {name: value for name, value in changes.items() if getattr(old, name) != value}
+
+        await self._commit(commands.edit_schedule(self.tenant, old.id, differing, self.actor))
 
     def _schedule_list(self, filters: Mapping[str, Any]) -> ScheduleList:
         known = set(ScheduleList.__struct_fields__) - {"tenant"}

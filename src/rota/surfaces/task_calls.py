@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..domain.errors import Invalid
 from ..domain.limits import check_duration
 from ..domain.model import Change, RetryPolicy, Task, TaskStatus
@@ -173,14 +175,15 @@ class TaskCalls(Calls):
                     changed.cancel()
 
     async def _cancel_matching(self, filters: dict[str, Any], reason: str) -> int:
-        cancelled = 0
-        while True:
-            query = await self.store.read(queries.task_query(self.tenant, **filters))
-            work = commands.cancel_tasks(query, CANCEL_AT_ONCE, self.actor, reason)
-            batch = await self._commit(work)
-            cancelled += len(batch)
-            if len(batch) < CANCEL_AT_ONCE:
-                return cancelled
+        query = await self.store.read(queries.task_query(self.tenant, **filters))
+        cancelled, after = await self._commit(
+            commands.cancel_tasks(query, CANCEL_AT_ONCE, self.actor, reason)
+        )
+        while after is not None:
+            work = commands.cancel_tasks(replace(query, after=after), CANCEL_AT_ONCE, self.actor, reason)
+            more, after = await self._commit(work)
+            cancelled += more
+        return cancelled
 
     def _task_filters(
         self,

@@ -20,6 +20,7 @@ from .schedules import (
 from .tasks import (
     Claim,
     Claimed,
+    Renewal,
     Result,
     archive_task,
     cancel_listed,
@@ -38,6 +39,7 @@ from .upkeep import Retention, Sweep, forget_old, sweep
 __all__ = [
     "Claim",
     "Claimed",
+    "Renewal",
     "Result",
     "Retention",
     "Sweep",

@@ -69,16 +69,21 @@ def create_schedule(
 
 
 def edit_schedule(
-    tenant: str, key: str, changes: Mapping[str, Any], actor: str, version: int | None = None
+    tenant: str,
+    key: str,
+    changes: Callable[[Schedule, datetime], Mapping[str, Any]],
+    actor: str,
+    version: int | None = None,
 ) -> Work[Schedule]:
-    """Change some fields. With `version`, only if nobody else changed it since."""
+    """Change some fields: those that `changes`, which is pure, names when it is shown the schedule as it is. With
+    `version`, only if nobody else changed it since."""
 
     async def work(tx: Tx) -> Schedule:
         limits = await limits_of(tx, tenant)
         old = await find_schedule(tx, tenant, key)
         if version is not None and version != old.version:
             raise Refused("stale_version", record="schedule", id=key, found=old.version, expected=version)
-        new = definition.edit(old, changes, tx.now, actor, limits)
+        new = definition.edit(old, changes(old, tx.now), tx.now, actor, limits)
         if new is old:
             return old
         if new.key != old.key and await tx.find(ScheduleByKey(tenant=tenant, key=new.key), 1):

@@ -14,12 +14,13 @@ from ...domain.ids import derived_id
 from ...domain.limits import check_input
 from ...domain.model import LogLine, Task
 from ...domain.task import Defaults, Outcome, Submission
-from ...stores.base import Cancelling, ReadyTasks, TaskList, Tx, UpcomingTasks, Work
+from ...stores.base import Cancelling, Cursor, ReadyTasks, TaskList, Tx, UpcomingTasks, Work
 from .shared import DEFAULT_LIMITS, Endings, find_task, limits_of
 
 __all__ = [
     "Claim",
     "Claimed",
+    "Renewal",
     "Result",
     "archive_task",
     "cancel_listed",
@@ -52,6 +53,15 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[Task]
     cancelling: list[str]
     next_at: datetime | None = None
+
+
+class Renewal(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker wants to keep a task for `lease` from now, and says what its handler reported meanwhile."""
+
+    task: Task
+    lease: timedelta
+    progress: Any = None
+    logs: tuple[LogLine, ...] = ()
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,35 +139,31 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
     return work
 
 
-def renew_leases(
-    held: Sequence[Task], lease: timedelta, reports: Mapping[str, tuple[Any, tuple[LogLine, ...]]]
-) -> Work[list[Task | Refused]]:
+def renew_leases(renewals: Sequence[Renewal]) -> Work[list[Task | Refused]]:
     """Keep what a worker holds; for each, the task as it is now, or why it is no longer the worker's."""
 
     async def work(tx: Tx) -> list[Task | Refused]:
-        stored = await tx.get_many(Task, [task.id for task in held])
-        answers: list[Task | Refused] = []
-        for task in held:
-            progress, logs = reports.get(task.id, (None, ()))
-            now_stored = stored.get(task.id)
-            try:
-                if now_stored is None:
-                    raise Refused("lease_lost", task=task.id)
-                renewed = life.renew(
-                    now_stored,
-                    lease_id=task.lease_id or "",
-                    lease=lease,
-                    now=tx.now,
-                    progress=progress,
-                    logs=logs,
-                )
-            except Refused as refused:
-                answers.append(refused)
-            else:
-                answers.append(tx.put(renewed))
-        return answers
+        stored = await tx.get_many(Task, {renewal.task.id for renewal in renewals})
+        answers = [_renewed(stored.get(renewal.task.id), renewal, tx.now) for renewal in renewals]
+        return [tx.put(answer) if isinstance(answer, Task) else answer for answer in answers]
 
     return work
+
+
+def _renewed(task: Task | None, renewal: Renewal, now: datetime) -> Task | Refused:
+    if task is None:
+        return Refused("lease_lost", task=renewal.task.id)
+    try:
+        return life.renew(
+            task,
+            lease_id=renewal.task.lease_id or "",
+            lease=renewal.lease,
+            now=now,
+            progress=renewal.progress,
+            logs=renewal.logs,
+        )
+    except Refused as refused:
+        return refused
 
 
 def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
@@ -238,13 +244,15 @@ def cancel_listed(tenant: str, ids: Sequence[str], actor: str, reason: str) -> W
     return work
 
 
-def cancel_tasks(query: TaskList, limit: int, actor: str, reason: str) -> Work[list[Task]]:
-    """Cancel the live tasks that a listing finds, up to `limit` of them."""
+def cancel_tasks(query: TaskList, limit: int, actor: str, reason: str) -> Work[tuple[int, Cursor | None]]:
+    """Cancel the live tasks on one page of a listing: (how many, where the next page begins, if there is one)."""
 
-    async def work(tx: Tx) -> list[Task]:
-        found = [task for task in await tx.find(query, limit) if not task.cancel_requested]
-        cancelled = [life.cancel(task, tx.now, actor, reason) for task in found]
+    async def work(tx: Tx) -> tuple[int, Cursor | None]:
+        found = await tx.find(query, limit)
+        cancelled = [life.cancel(task, tx.now, actor, reason) for task in found if not task.cancel_requested]
         endings = await Endings.of(tx, cancelled)
-        return endings.put(tx, cancelled, actor)
+        endings.put(tx, cancelled, actor)
+        last = found[-1] if len(found) == limit else None
+        return len(cancelled), None if last is None else Cursor(last.created_at, last.id)
 
     return work
