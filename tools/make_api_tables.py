@@ -34,8 +34,9 @@ SCHEDULE_CALLS = [
     "declare_schedules",
 ]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
-CONTEXT = ["task", "queue", "attempt", "is_cancellation_requested", "progress", "log", "extend_lease"]
-QUEUE_CALLS = ["now", "close"]
+CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested"]
+CONTEXT += ["progress", "log", "extend_lease", "call"]
+QUEUE_CALLS = ["now", "for_tenant", "close"]
 SAID_HERE = {
     "get": "One task.",
     "count": "How many tasks match the same filters as in `list`.",
@@ -52,7 +53,7 @@ SAID_HERE = {
     "on_success": "Called with the task and its output.",
     "on_error": "Called with the task and the exception of a failed attempt, or when its lease was lost.",
     "stop": "Ask for a graceful end; `run()` returns when it has come.",
-    "queue": "The queue that the worker was given.",
+    "queue": "The queue of the task's own tenant.",
     "attempt": "1 for the first attempt.",
 }
 RECORDS: list[type[msgspec.Struct]] = [
