@@ -9,6 +9,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples every time, and no judgement by the clock: machines are shared and noisy.
+settings.register_profile(
+    "rota", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("rota")
 
 
 @pytest.fixture

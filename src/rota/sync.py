@@ -15,9 +15,11 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from functools import wraps
 from typing import Any, TypeVar
 
+from .domain.errors import Unavailable
 from .surfaces import client
 
 __all__ = ["Queue", "connect"]
@@ -30,14 +32,31 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._open = True
+        self._opening = threading.Lock()
         self._thread = threading.Thread(target=self._turn, name="rota-portal", daemon=True)
         self._thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it there, wait here."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        """Run it there, wait here. `Unavailable` if the portal is closed, or is being closed meanwhile."""
+        with self._opening:  # once it is closed nothing may be handed in: nobody would answer
+            if not self._open:
+                coroutine.close()
+                raise _closed()
+            answer = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return answer.result()
+        except CancelledError:
+            if self._open:
+                raise
+            raise _closed() from None
 
     def close(self) -> None:
+        """End the calls that are under way, and the thread. A second call does nothing."""
+        with self._opening:
+            if not self._open:
+                return
+            self._open = False
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -45,9 +64,16 @@ class Portal:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._end())
         finally:
             self._loop.close()
+
+    async def _end(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
 
 
 class Queue:
@@ -70,9 +96,12 @@ class Queue:
 
     def close(self) -> None:
         """Close the store and end the portal. A second call does nothing."""
-        if self._open:
-            self._open = False
+        if not self._open:
+            return
+        self._open = False
+        try:
             self._portal.call(self._queue.close())
+        finally:
             self._portal.close()
 
     def _bridged(self, method: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
@@ -81,6 +110,10 @@ class Queue:
             return self._portal.call(method(*args, **kwargs))
 
         return call
+
+
+def _closed() -> Unavailable:
+    return Unavailable("this queue is closed: open another with rota.sync.connect()", is_final=True)
 
 
 def connect(store: str | None = None, *, tenant: str = "default", actor: str | None = None) -> Queue:

@@ -305,7 +305,10 @@ def test_rfc_5545_within_the_day() -> None:
         ("FREQ=YEARLY;BYWEEKNO=5;BYDAY=1MO", "BYDAY has a numbered day with BYWEEKNO"),
         ("FREQ=DAILY\nFREQ=WEEKLY", "more than one rule"),
         ("EXDATE:20260101T000000Z", "there is no rule"),
-        ("DTSTART:20260101T000000Z\nFREQ=DAILY", "a DTSTART line is not accepted; give the start as dtstart"),
+        (
+            "DTSTART:20260101T000000Z\nFREQ=DAILY",
+            "a DTSTART line is not accepted; give the start as start_at",
+        ),
         ("FREQ=DAILY\nEXRULE:FREQ=WEEKLY", "a EXRULE line is not accepted"),
         ("FREQ=DAILY\nEXDATE:", "EXDATE has no dates"),
         ("FREQ=DAILY\nEXDATE:noon", "EXDATE 'NOON' is not a date"),

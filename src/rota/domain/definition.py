@@ -18,7 +18,7 @@ from .definition_checks import PAST_GRACE, check_fields, check_target, check_tim
 from .errors import Invalid, Refused
 from .limits import check_choice, check_key, check_text
 from .model import Limits, MissedRunPolicy, Schedule, ScheduleStatus, Target
-from .recurrence import Interval, Once, Timing
+from .recurrence import Interval, Once, RRule, Timing, begun_after
 from .schedule import jittered, planned
 
 __all__ = ["as_facts", "check_choice", "create", "delete", "edit", "pause", "restore", "resume"]
@@ -48,7 +48,7 @@ def create(
         id=id,
         tenant=tenant,
         key=check_key(key),
-        timing=_anchored(checked, values.get("start_at") or now),
+        timing=_anchored(checked, values.get("start_at"), now),
         target=check_target(target, limits),
         created_by=actor,
         updated_by=actor,
@@ -131,9 +131,8 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
     values = check_fields({k: v for k, v in changes.items() if k not in ("timing", "target", "key")})
     if "timing" in changes:
         checked = check_timing(changes["timing"])
-        values["timing"] = _anchored(
-            checked, values.get("start_at", schedule.start_at) or now, schedule.timing
-        )
+        start = values.get("start_at", schedule.start_at)
+        values["timing"] = _anchored(checked, start, now, schedule.timing)
         if schedule.missed_run_policy is _default_policy(schedule.timing):
             values.setdefault("missed_run_policy", _default_policy(checked))
     if "target" in changes:
@@ -198,13 +197,17 @@ def _check_living(schedule: Schedule) -> None:
         raise Refused("deleted_schedule", schedule=schedule.key)
 
 
-def _anchored(timing: Timing, at: datetime, old: Timing | None = None) -> Timing:
-    """An interval counts from its anchor. One without counts as before if it is as long, else from `at`."""
-    if not isinstance(timing, Interval) or timing.anchor is not None:
-        return timing
-    if isinstance(old, Interval) and old.every == timing.every:
-        return old
-    return replace(timing, anchor=at.replace(microsecond=0))
+def _anchored(timing: Timing, start: datetime | None, now: datetime, old: Timing | None = None) -> Timing:
+    """Where it counts from: as before if it is the same interval or rule. Else an interval without an anchor counts
+    from `start` or now, and the COUNT of a rule without a `start` from its first time after now."""
+    match timing:
+        case Interval(every, None):
+            if isinstance(old, Interval) and old.every == every:
+                return old
+            return replace(timing, anchor=(start or now).replace(microsecond=0))
+        case RRule(rule) if start is None and not (isinstance(old, RRule) and old.rule == rule):
+            return begun_after(timing, now)
+    return timing
 
 
 def _default_policy(timing: Timing) -> MissedRunPolicy:

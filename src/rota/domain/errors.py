@@ -7,6 +7,7 @@ RotaError                     code: stable, for programs; str(): one sentence, f
 ├── StoreError                what a store may raise, and nothing else
 │   ├── Conflict              someone else was first: read again, decide again
 │   ├── Unavailable           the store did not answer: the outcome is unknown, repeat with the same ids
+│   │                         (`is_final`: nothing was written, and to repeat it at once is no use)
 │   └── Corrupt               what is stored cannot be read; names the place
 └── HandlerError              raised *by handlers* to say what should become of their task
     ├── PermanentError        fail now, whatever retries are left
@@ -106,9 +107,15 @@ class Conflict(StoreError):
 
 
 class Unavailable(StoreError):
-    """The store did not answer, so whether the commit happened is unknown: repeat with the same ids."""
+    """The store did not answer, so whether the commit happened is unknown: repeat with the same ids.
+
+    If it `is_final` nothing was written, and the store has waited for as long as it may."""
 
     code = "unavailable"
+
+    def __init__(self, message: str, /, *, is_final: bool = False, **details: object) -> None:
+        super().__init__(message, **details)
+        self.is_final = is_final
 
 
 class Corrupt(StoreError):

@@ -2,12 +2,13 @@
 
 All are frozen. Times are aware UTC datetimes; durations are timedeltas. `version` counts the writes of a
 record (0: not stored yet) and is moved by the store alone. What may change a record is written in
-`task.py` and `schedule.py`; here are only shapes, and questions a record can answer by itself.
+`task.py` and `schedule.py`; here are only shapes, and questions a record can answer by itself. To those a
+naive datetime is the local time of the process.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -161,9 +162,14 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
         """Past its expiry and never started, or already marked so."""
         if self.status is TaskStatus.EXPIRED:
             return True
-        return self.status is TaskStatus.PENDING and self.expires_at is not None and at >= self.expires_at
+        return (
+            self.status is TaskStatus.PENDING
+            and self.expires_at is not None
+            and _aware(at) >= self.expires_at
+        )
 
     def is_available_at(self, at: datetime) -> bool:
+        at = _aware(at)
         return self.status is TaskStatus.PENDING and at >= self.available_at and not self.is_expired_at(at)
 
     def as_of(self, now: datetime) -> Task:
@@ -256,17 +262,17 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
         return getattr(self.timing, "timezone", "UTC")
 
     def is_due(self, now: datetime) -> bool:
-        return self.enabled and self.due_at is not None and self.due_at <= now
+        return self.enabled and self.due_at is not None and self.due_at <= _aware(now)
 
     def has_reached_end_date(self, now: datetime) -> bool:
-        return self.end_at is not None and now > self.end_at
+        return self.end_at is not None and _aware(now) > self.end_at
 
     def has_reached_max_executions(self) -> bool:
         return self.max_runs is not None and self.run_count >= self.max_runs
 
     def next_occurrence(self, after: datetime) -> datetime | None:
         """The first time after `after` that the timing and its bounds allow, whatever the status is."""
-        return next_after(self.timing, after, start_at=self.start_at, end_at=self.end_at)
+        return next_after(self.timing, _aware(after), start_at=self.start_at, end_at=self.end_at)
 
 
 class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):
@@ -342,3 +348,7 @@ class Event(Record, frozen=True, kw_only=True, tag_field="record", tag="event.1"
     detail: str = ""
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+
+
+def _aware(at: datetime) -> datetime:
+    return at if at.tzinfo is not None else at.astimezone(UTC)

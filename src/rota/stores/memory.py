@@ -106,7 +106,7 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise Unavailable("the store at memory: is not open")
+            raise Unavailable("the store at memory: is not open", is_final=True)
 
 
 def _is_a_store(store: MemoryStore) -> Store:

@@ -53,7 +53,7 @@ class SqliteStore:
         synchronous: str = "full",
     ) -> None:
         self._clock = clock
-        self._file = SqliteFile(Path(path), busy_timeout)
+        self._file = SqliteFile(Path(path), busy_timeout, getattr(clock, "monotonic", None))
         self._poll_interval = poll_interval
         self._settings = _SQL["settings"].format(synchronous=synchronous)
         self._opened: _Opened | None = None
@@ -117,7 +117,7 @@ class SqliteStore:
 
     def _use(self) -> _Opened:
         if self._opened is None:
-            raise Unavailable(f"the store at {self.url} is not open")
+            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
         return self._opened
 
 
@@ -145,7 +145,7 @@ class _Opened:
         self._reader = FileThread(file, "reader")
         self._data_version: DataVersion | None = None
         self.waiters = Waiters(clock)
-        self.groups = Groups(self._writer.executor, self._commit, lambda: self.waiters.changed())
+        self.groups = Groups(self._writer.thread, self._commit, lambda: self.waiters.changed())
 
     async def start(self, settings: str, url: str, poll_interval: timedelta, *, migrate_now: bool) -> None:
         await self._writer.open(settings)

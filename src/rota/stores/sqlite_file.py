@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +25,7 @@ import apsw
 
 from ..domain.errors import Corrupt, StoreError, Unavailable
 from .statements import load
+from .threads import Threads
 
 __all__ = ["DataVersion", "FileThread", "Header", "SqliteFile"]
 
@@ -37,31 +37,27 @@ _PAUSE = timedelta(milliseconds=1)
 
 
 class SqliteFile:
-    """Which file, and how long to wait for others that write to it."""
+    """Which file, and how long to wait for others that write to it (by the stopwatch, if there is one)."""
 
-    def __init__(self, path: Path, busy_timeout: timedelta) -> None:
+    def __init__(
+        self, path: Path, busy_timeout: timedelta, stopwatch: Callable[[], float] | None = None
+    ) -> None:
         self.path = path
         self.busy_timeout = busy_timeout
-        self._never = Event()
+        self._stopwatch = stopwatch or (lambda: 0.0)
 
     def connect(self, settings: str) -> apsw.Connection:
         if not self.path.parent.is_dir():
-            raise Unavailable(f"the folder of {self.path} does not exist: create {self.path.parent} first")
+            problem = f"the folder of {self.path} does not exist: create {self.path.parent} first"
+            raise Unavailable(problem, is_final=True)
         db = apsw.Connection(str(self.path), statementcachesize=200)
         try:
             db.execute(settings).fetchall()
         except BaseException:
             db.close()
             raise
-        db.set_busy_handler(self._wait_for_the_lock)
+        db.set_busy_handler(_Patience(self.busy_timeout, self._stopwatch))
         return db
-
-    def _wait_for_the_lock(self, tries: int) -> bool:
-        """Ask again soon: SQLite's own handler waits ever longer, and loses against whoever comes later."""
-        if tries * _PAUSE >= self.busy_timeout:
-            return False
-        self._never.wait(_PAUSE.total_seconds())
-        return True
 
     @contextmanager
     def told_in_words(self) -> Iterator[None]:
@@ -77,19 +73,44 @@ class SqliteFile:
             waited = f"{self.busy_timeout.total_seconds():g} s"
             return Unavailable(
                 f"{path} was locked by another process for {waited}: close what holds it, or allow a longer"
-                " busy_timeout"
+                " busy_timeout",
+                is_final=True,
             )
         if isinstance(error, apsw.NotADBError):
             return Corrupt(f"{path} is not a SQLite database: choose another file, or move this one away")
         if isinstance(error, apsw.CorruptError):
             return Corrupt(f"{path} is damaged ({error}): restore it from a copy")
         if isinstance(error, apsw.FullError):
-            return Unavailable(f"there is no space left to write {path}: free some, then try again")
+            return Unavailable(
+                f"there is no space left to write {path}: free some, then try again", is_final=True
+            )
         if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
             return Unavailable(
-                f"{path} cannot be written: the file and its folder must be writable for this user"
+                f"{path} cannot be written: the file and its folder must be writable for this user",
+                is_final=True,
             )
         return Unavailable(f"reading or writing {path} failed ({error}): check its disk, then try again")
+
+
+class _Patience:
+    """Waits for a lock: asks again soon. SQLite's own handler waits ever longer, and loses against whoever comes
+    later. A pause takes longer than it should, so it is the stopwatch that tells when the time is up; but one that
+    stands still, as in virtual time, must not make it wait for ever."""
+
+    def __init__(self, at_most: timedelta, stopwatch: Callable[[], float]) -> None:
+        self._at_most = at_most
+        self._stopwatch = stopwatch
+        self._began = 0.0
+        self._never = Event()
+
+    def __call__(self, tries: int) -> bool:
+        now = self._stopwatch()
+        if tries == 0:
+            self._began = now
+        if max(tries * _PAUSE, timedelta(seconds=now - self._began)) >= self._at_most:
+            return False
+        self._never.wait(_PAUSE.total_seconds())
+        return True
 
 
 class FileThread:
@@ -97,7 +118,7 @@ class FileThread:
 
     def __init__(self, file: SqliteFile, name: str) -> None:
         self.file = file
-        self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"rota-sqlite-{name}")
+        self.thread = Threads(1, f"rota-sqlite-{name}")
         self._db: apsw.Connection | None = None
 
     @property
@@ -107,12 +128,11 @@ class FileThread:
 
     async def open(self, settings: str) -> None:
         """Going into WAL mode does not wait for others by itself: try until it works or the time is over."""
-        loop = asyncio.get_running_loop()
         tries = int(self.file.busy_timeout / _RETRY)
         with self.file.told_in_words():
             while self._db is None:
                 try:
-                    self._db = await loop.run_in_executor(self.executor, self.file.connect, settings)
+                    self._db = await self.thread.call(self.file.connect, settings)
                 except apsw.BusyError:
                     if tries <= 0:
                         raise
@@ -121,7 +141,7 @@ class FileThread:
 
     async def run(self, function: Callable[[apsw.Connection], T]) -> T:
         """Call a function with the connection, in the thread."""
-        return await asyncio.get_running_loop().run_in_executor(self.executor, self._call, function)
+        return await self.thread.call(self._call, function)
 
     def _call(self, function: Callable[[apsw.Connection], T]) -> T:
         with self.file.told_in_words():
@@ -131,7 +151,7 @@ class FileThread:
         if self._db is not None:
             await self.run(apsw.Connection.close)
             self._db = None
-        self.executor.shutdown()
+        self.thread.close(wait=True)
 
 
 class _Methods(ctypes.Structure):

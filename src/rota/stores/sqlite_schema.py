@@ -6,7 +6,8 @@ from datetime import datetime
 
 import apsw
 
-from ..domain.errors import Unavailable
+from ..domain.errors import Corrupt, Unavailable
+from .codec import TABLES
 from .migrate import Applied, Migration, migrations, pending
 from .statements import load
 
@@ -22,6 +23,7 @@ def migrate(db: apsw.Connection, store: str, now: datetime) -> list[str]:
     db.execute(_SQL["begin_write"])
     try:
         missing = _missing(db, store)
+        _check_own(db, store)
         db.execute(_SQL["create_migration_table"])
         for step in missing:
             db.execute(step.sql)
@@ -37,7 +39,18 @@ def check(db: apsw.Connection, store: str) -> None:
     """The schema is the one that this version knows."""
     if missing := _missing(db, store):
         names = ", ".join(step.name for step in missing)
-        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`")
+        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`", is_final=True)
+
+
+def _check_own(db: apsw.Connection, store: str) -> None:
+    """A file without migrations has no tables that they will make: else those are another program's."""
+    if _applied(db):
+        return
+    own = {table.name for table in TABLES.values()}
+    for name in (row[0] for row in db.execute(_SQL["table_names"])):
+        if name.lower() in own:
+            about = f"it has a table {name!r} that Rota did not make"
+            raise Corrupt(f"{store} is not a Rota database ({about}): choose another file")
 
 
 def _missing(db: apsw.Connection, store: str) -> list[Migration]:

@@ -23,7 +23,7 @@ from .statements import load
 __all__ = ["STATEMENTS", "SqliteTx", "everything", "flush"]
 
 R = TypeVar("R", bound=Record)
-Row = tuple[Any, ...]
+Row = list[Any]
 
 _SQL = load("sqlite")
 _TAKEN = {apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE}
@@ -50,14 +50,15 @@ class _Statements:
             _SQL[name].format(**words) for name in ("insert", "replace", "delete", "get", "get_many", "all")
         )
         self._identifies = 2 + len(fixed)
-        self._times = [place for place, column in enumerate(table.columns) if column.is_time]
+        self._times = [place for place, column in enumerate(table.columns, start=2) if column.is_time]
 
     def row(self, record: Record) -> Row:
-        values = list(self.table.values(record))
+        row = [record.id, record.version, *self.table.values(record), self.table.encode(record).decode()]
         for place in self._times:
-            if values[place] is not None:
-                values[place] = micros(values[place])
-        return (record.id, record.version, *values, self.table.encode(record).decode())
+            at = row[place]
+            if at is not None:
+                row[place] = micros(at)
+        return row
 
     def identity(self, record: Record) -> Row:
         return self.row(record)[: self._identifies]

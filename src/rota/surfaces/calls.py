@@ -9,13 +9,13 @@ from itertools import count
 from typing import Any, Generic, TypeVar
 
 from ..domain.errors import Invalid, Unavailable
-from ..domain.limits import check_number
+from ..domain.limits import check_key, check_number, check_text
 from ..engine.clock import SteadyClock, SystemClock, sleep
 from ..engine.ids import NewId, new_id
 from ..stores.base import Store, Work
 from . import options as given
 
-__all__ = ["LIMIT", "MOST", "Calls", "Page", "check_limit", "page_of"]
+__all__ = ["LIMIT", "MOST", "Calls", "Page", "check_actor", "check_limit", "page_of"]
 
 T = TypeVar("T")
 LIMIT = 100
@@ -44,8 +44,8 @@ class Calls:
     ) -> None:
         self.store = store
         self.clock: SteadyClock = clock or SystemClock()
-        self.tenant = tenant
-        self.actor = actor or _whoami()
+        self.tenant = check_key(tenant, "tenant")
+        self.actor = check_actor(actor) or _whoami()
         self._new_id = new_id
 
     async def now(self) -> datetime:
@@ -53,13 +53,14 @@ class Calls:
         return await self.store.now()
 
     async def _commit(self, work: Work[T]) -> T:
-        """Repeat what may or may not have happened: the ids are the same, so it happens once."""
+        """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not
+        happened is not repeated: the store has waited already."""
         give_up_at = self.clock.monotonic() + PATIENCE.total_seconds()
         for attempt in count(1):
             try:
                 return await self.store.transact(work)
-            except Unavailable:
-                if attempt == TRIES or self.clock.monotonic() > give_up_at:
+            except Unavailable as problem:
+                if problem.is_final or attempt == TRIES or self.clock.monotonic() > give_up_at:
                     raise
                 await sleep(timedelta(milliseconds=50 * attempt))
         raise AssertionError("unreachable")
@@ -83,6 +84,10 @@ def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page
 
 def check_limit(value: object) -> int:
     return check_number("limit", value, 1, MOST)
+
+
+def check_actor(value: object) -> str:
+    return "" if value is None else check_text("actor", value, most=255)
 
 
 def _whoami() -> str:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any
 
+from ..domain.limits import check_key
 from ..engine.clock import SteadyClock, SystemClock
-from .calls import Page
+from .calls import Page, check_actor
 from .schedule_calls import ScheduleCalls
 from .stores import open_store
 from .task_calls import TaskCalls
@@ -64,6 +65,8 @@ def connect(
     """Open a store and its queue. Without an address: ROTA_STORE, else the file rota.db."""
 
     async def opening() -> Queue:
+        check_key(tenant, "tenant")
+        check_actor(actor)
         time = clock or SystemClock()
         return Queue(await open_store(store, time), tenant=tenant, actor=actor, clock=time)
 

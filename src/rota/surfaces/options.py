@@ -1,33 +1,31 @@
 """What callers write, turned into what the domain takes: one timing out of five ways to say it, a target, a
-submission. Naive datetimes are the local time of the process; durations are timedeltas or seconds."""
+submission. Durations are timedeltas or seconds. Naive datetimes are the local time of the process, or, in a schedule
+for which a timezone is given beside them, on the clock of that zone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import MAXYEAR, datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
+from ..domain import recurrence
 from ..domain.definition import check_choice
 from ..domain.errors import Invalid
-from ..domain.limits import check_duration
-from ..domain.model import (
-    Schedule,
-    ScheduleStatus,
-    Target,
-    TaskStatus,
-    TaskTarget,
-    TemplateTarget,
-    WorkflowTarget,
-)
+from ..domain.limits import check_duration, check_text, shown
+from ..domain.model import Schedule, ScheduleStatus, Target, TaskStatus, TemplateTarget
 from ..domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
 from ..domain.task import Submission, check_submission
 from ..engine.clock import aware
 from ..stores.base import Cursor
+from .targets import OPTIONS, changed_target, new_target
 
 __all__ = [
     "cursor_text",
+    "given_time",
+    "in_words_of",
     "new_schedule",
     "parsed_cursor",
     "schedule_changes",
@@ -48,9 +46,8 @@ _SUBMIT = {
 }
 _SUBMIT |= {"retry_policy", "timeout_seconds", "idempotency_key", "metadata", "tags"}
 _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
-_TARGET = ("task_type", "target", "input", "queue", "max_retries", "ttl", "priority", "timeout", "tags")
+_TIMES = ("run_at", "start_at", "end_at")
 _ONE_OF = "give exactly one of cron, interval, run_at, rrule and rule"
-_KINDS = (TaskTarget, WorkflowTarget, TemplateTarget)
 
 
 def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
@@ -80,13 +77,18 @@ def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
 
 def _check_idempotency_key(key: object) -> None:
     if not isinstance(key, str) or not 1 <= len(key) <= 255:
-        raise Invalid("idempotency_key", f"{key!r:.60} is not accepted", "give a text of 1 to 255 characters")
+        raise Invalid(
+            "idempotency_key", f"{shown(key)} is not accepted", "give a text of 1 to 255 characters"
+        )
 
 
-def given_time(field: str, value: object) -> datetime:
+def given_time(field: str, value: object, zone: str | None = None) -> datetime:
+    """A naive one is on the clock of the zone, or else the local time of the process."""
     if not isinstance(value, datetime):
-        raise Invalid(field, f"{value!r:.60} is not a time", "give a datetime")
+        raise Invalid(field, f"{shown(value)} is not a time", "give a datetime")
     try:
+        if value.tzinfo is None and zone is not None:
+            return recurrence.on_clock(value, zone)
         return aware(value)
     except (OverflowError, OSError, ValueError):
         raise Invalid(field, f"{value} is out of range", "give a time between the years 1 and 9999") from None
@@ -94,18 +96,20 @@ def given_time(field: str, value: object) -> datetime:
 
 def new_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
     """(timing, target, fields) from the options of `Queue.create_schedule`."""
-    chosen = {name: value for name, value in options.items() if value is not None}
+    chosen = _with_times({name: value for name, value in options.items() if value is not None})
+    if "key" in chosen:
+        raise Invalid("key", "there is no such option here", "give the name as schedule_id")
     timing, bounds = _timing(chosen, now)
-    target = _target(chosen)
+    target = new_target(chosen)
     fields = _fields(chosen)
-    if isinstance(target, (TaskTarget, WorkflowTarget)) and "metadata" in fields and not target.metadata:
+    if not isinstance(target, TemplateTarget) and "metadata" in fields and not target.metadata:
         target = replace(target, metadata=fields["metadata"])
     return timing, target, {**bounds, **fields}
 
 
 def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The changes that `Queue.update_schedule` asks for. Only what is named changes."""
-    chosen = dict(options)
+    chosen = _with_times(options)
     changes: dict[str, Any] = {}
     zone = chosen.get("timezone")
     if any(chosen.get(name) is not None for name in _TIMINGS):
@@ -117,26 +121,42 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
         if not isinstance(old.timing, (Cron, RRule)):
             raise Invalid("timezone", "this schedule's timing has no zone", "give a cron or an rrule with it")
         changes["timing"] = replace(old.timing, timezone=zone)
-    if any(name in chosen for name in _TARGET):
-        changes["target"] = _changed_target(old.target, chosen)
-    if (
-        "metadata" in chosen
-        and not isinstance(old.target, TemplateTarget)
-        and old.target.metadata == old.metadata
-    ):
-        changes["target"] = replace(changes.get("target", old.target), metadata=chosen["metadata"])
+    if any(name in chosen for name in OPTIONS):
+        changes["target"] = changed_target(old.target, chosen)
+    target = changes.get("target", old.target)
+    if "metadata" in chosen and not isinstance(target, TemplateTarget) and target.metadata == old.metadata:
+        changes["target"] = replace(target, metadata=chosen["metadata"])
     if "key" in chosen:
         changes["key"] = chosen["key"]
     return changes | _fields(chosen)
 
 
+@contextmanager
+def in_words_of(options: Mapping[str, Any]) -> Iterator[None]:
+    """Who gave a `rule` knows nothing of the rrule or the run_at that it became."""
+    try:
+        yield
+    except Invalid as problem:
+        if options.get("rule") is None or problem.field not in ("rrule", "run_at"):
+            raise
+        raise Invalid("rule", str(problem).partition(": ")[2]) from None
+
+
+def _with_times(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the zone checked, if one is given, and the times on its clock, if they are naive."""
+    chosen = dict(options)
+    zone = chosen.get("timezone")
+    if zone is not None:
+        zone = chosen["timezone"] = _zone(zone)
+    for name in _TIMES:
+        if chosen.get(name) is not None:
+            chosen[name] = given_time(name, chosen[name], zone)
+    return chosen
+
+
 def _fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    other = {*_TIMINGS, *_TARGET, "timezone", "key"}
-    fields = {name: value for name, value in chosen.items() if name not in other}
-    for name in ("start_at", "end_at"):
-        if fields.get(name) is not None:
-            fields[name] = given_time(name, fields[name])
-    return fields
+    other = {*_TIMINGS, *OPTIONS, "timezone", "key"}
+    return {name: value for name, value in chosen.items() if name not in other}
 
 
 def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str, Any]]:
@@ -147,74 +167,51 @@ def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str,
         raise Invalid(given[1] if given else "cron", problem, _ONE_OF)
     name = given[0]
     value = chosen[name]
-    zone = _zone(chosen.get("timezone", "UTC"))
-    start = chosen.get("start_at")
-    begin = (given_time("start_at", start) if start is not None else now).replace(microsecond=0)
+    zone = chosen.get("timezone") or "UTC"
+    begin = _begin(chosen.get("start_at"), now)
     match name:
         case "cron":
-            return Cron(_text(name, value), zone), {}
+            return Cron(check_text(name, value), zone), {}
         case "interval":
             return Interval(check_duration(name, value, least=timedelta(seconds=1))), {}
         case "run_at":
-            return Once(given_time(name, value)), {}
+            return Once(value), {}
         case "rrule":
-            return RRule(_text(name, value), begin, zone), {}
+            return RRule(check_text(name, value, most=100_000), begin, zone), {}
         case _:
-            return _from_rule(value, now, zone)
+            return _from_rule(value, begin, zone, chosen)
 
 
-def _from_rule(value: object, now: datetime, zone: str) -> tuple[Timing, dict[str, Any]]:
+def _begin(start: datetime | None, now: datetime) -> datetime:
+    """DTSTART, in whole seconds: not before `start`, or else now."""
+    if start is None:
+        return now.replace(microsecond=0)
+    whole = start.replace(microsecond=0)
+    return whole if whole == start or whole.year == MAXYEAR else whole + timedelta(seconds=1)
+
+
+def _from_rule(
+    value: object, begin: datetime, zone: str, chosen: Mapping[str, Any]
+) -> tuple[Timing, dict[str, Any]]:
     if not isinstance(value, RecurrenceRule):
-        raise Invalid("rule", f"{value!r:.60} is not a rule", "give a rota.RecurrenceRule")
+        raise Invalid("rule", f"{shown(value)} is not a rule", "give a rota.RecurrenceRule")
+    if value.ends_at is not None and "end_at" in chosen:
+        raise Invalid("end_at", "it was given together with the rule's ends_at", "give one of them")
     try:
-        timing, start_at, end_at = value.timing(now, zone)
+        timing, start_at, end_at = value.timing(begin, zone)
     except ValueError as problem:
-        raise Invalid("rule", str(problem).removeprefix("rule: ")) from None
+        raise Invalid("rule", str(problem).partition(": ")[2] or str(problem)) from None
     bounds = {"start_at": start_at, "end_at": end_at}
     return timing, {name: at for name, at in bounds.items() if at is not None}
 
 
-def _target(chosen: Mapping[str, Any]) -> Target:
-    target, kind = chosen.get("target"), chosen.get("task_type")
-    if (target is None) == (kind is None):
-        problem = "it was given together with target" if kind else "no task was given"
-        raise Invalid("task_type", problem, "give exactly one of task_type and target")
-    if target is None:
-        options = {name: chosen[name] for name in _TARGET[2:] if name in chosen}
-        return TaskTarget(kind=_text("task_type", kind), **_durations(options))
-    if not isinstance(target, _KINDS):
-        accepted = "give a rota.TaskTarget, WorkflowTarget or TemplateTarget"
-        raise Invalid("target", f"{target!r:.60} is not a target", accepted)
-    return replace(target, input=chosen["input"]) if "input" in chosen else target
-
-
-def _changed_target(old: Target, chosen: Mapping[str, Any]) -> Target:
-    if chosen.get("target") is not None or not isinstance(old, TaskTarget):
-        return _target({"target": old, **chosen})
-    options = {name: chosen[name] for name in _TARGET[2:] if name in chosen}
-    if chosen.get("task_type") is not None:
-        options["kind"] = _text("task_type", chosen["task_type"])
-    return replace(old, **_durations(options))
-
-
-def _durations(options: dict[str, Any]) -> dict[str, Any]:
-    for name in ("ttl", "timeout"):
-        if options.get(name) is not None:
-            options[name] = check_duration(name, options[name])
-    if "tags" in options and not isinstance(options["tags"], str):
-        options["tags"] = tuple(options["tags"])
-    return options
-
-
 def _zone(value: object) -> str:
-    name = getattr(value, "key", value)  # a ZoneInfo is as good as its name
-    return _text("timezone", name)
-
-
-def _text(field: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise Invalid(field, f"{value!r:.60} is not a text", "give a text")
-    return value
+    name = check_text("timezone", getattr(value, "key", value))  # a ZoneInfo is as good as its name
+    try:
+        recurrence.check(Cron("@daily", name))
+    except ValueError as problem:
+        raise Invalid("timezone", str(problem).partition(": ")[2]) from None
+    return name
 
 
 def task_status(value: object) -> TaskStatus | None:
@@ -234,7 +231,7 @@ def parsed_cursor(value: object) -> Cursor | None:
     if value is None:
         return None
     try:
-        at, id = str(value).split("~", 1)
+        at, id = check_text("cursor", value).split("~", 1)
         return Cursor(aware(datetime.fromisoformat(at)), id)
-    except ValueError:
-        raise Invalid("cursor", f"{value!r:.60} is not a cursor", "give the next_cursor of a page") from None
+    except (ValueError, OverflowError, OSError):
+        raise Invalid("cursor", f"{shown(value)} is not a cursor", "give the next_cursor of a page") from None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
 
 from ..domain.definition import check_choice
 from ..domain.errors import Invalid
-from ..domain.limits import check_key, check_number
+from ..domain.limits import check_flag, check_key, check_number, check_text
 from ..domain.model import Event, Run, RunStatus, Schedule, Task
 from ..domain.why import Why
 from ..engine import commands, queries
@@ -18,7 +19,7 @@ from ..engine.app import App
 from ..engine.queries import Occurrence
 from ..engine.scheduler import Scheduler
 from ..engine.telemetry import Observer, log_signals
-from ..stores.base import ScheduleList
+from ..stores.base import Cursor, ScheduleList
 from . import options as given
 from .calls import LIMIT, MOST, Calls, Page, check_limit, page_of
 
@@ -41,9 +42,9 @@ class ScheduleCalls(Calls):
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
         timing, target, fields = given.new_schedule(options, await self.now())
-        return await self._commit(
-            commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
-        )
+        work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
+        with given.in_words_of(options):
+            return await self._commit(work)
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
         return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))
@@ -52,7 +53,7 @@ class ScheduleCalls(Calls):
         self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Any
     ) -> Page[Schedule]:
         """The newest schedules that match: status, kind, template_id, tag, text; `deleted=True`: deleted ones too."""
-        query = self._schedule_list(filters | {"after": given.parsed_cursor(cursor)})
+        query = self._schedule_list(filters, given.parsed_cursor(cursor))
         found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
         return page_of(found, limit, lambda schedule: schedule.created_at)
 
@@ -70,7 +71,8 @@ class ScheduleCalls(Calls):
             self.actor,
             version,
         )
-        return await self._commit(work)
+        with given.in_words_of(changes):
+            return await self._commit(work)
 
     async def pause_schedule(self, schedule_id: str, note: str | None = None) -> Schedule:
         return await self._commit(
@@ -164,11 +166,17 @@ class ScheduleCalls(Calls):
 
         await self._commit(commands.edit_schedule(self.tenant, old.id, differing, self.actor))
 
-    def _schedule_list(self, filters: Mapping[str, Any]) -> ScheduleList:
-        known = set(ScheduleList.__struct_fields__) - {"tenant"}
-        unknown = filters.keys() - known
+    def _schedule_list(self, filters: Mapping[str, Any], after: Cursor | None = None) -> ScheduleList:
+        unknown = filters.keys() - _FILTERS.keys()
         if unknown:
-            accepted = ", ".join(sorted(known - {"after"}))
-            raise Invalid(min(unknown), "there is no such filter", f"accepted are {accepted}")
-        status = given.schedule_status(filters.get("status"))
-        return ScheduleList(tenant=self.tenant, **{**filters, "status": status})
+            accepted = f"accepted are {', '.join(sorted(_FILTERS))}"
+            raise Invalid(min(unknown), "there is no such filter", accepted)
+        chosen = {name: _FILTERS[name](value) for name, value in filters.items() if value is not None}
+        return ScheduleList(tenant=self.tenant, after=after, **chosen)
+
+
+_FILTERS: dict[str, Callable[[object], Any]] = {
+    "status": given.schedule_status,
+    **{name: partial(check_text, name) for name in ("kind", "template_id", "tag", "text")},
+    "deleted": partial(check_flag, "deleted"),
+}

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..domain.errors import Invalid
-from ..domain.limits import check_duration
-from ..domain.model import Change, RetryPolicy, Task, TaskStatus
+from ..domain.limits import check_duration, check_text, shown, storable
+from ..domain.model import LIVE, Change, RetryPolicy, Task, TaskStatus
 from ..engine import commands, queries
 from ..engine.clock import sleep
 from . import options as given
@@ -116,7 +116,8 @@ class TaskCalls(Calls):
 
     async def cancel(self, task_id: str, reason: str = "") -> Task:
         """Cancel a task: at once if it is pending; if it is running its handler is asked to stop."""
-        work = commands.cancel_task(self.tenant, _id("task_id", task_id), self.actor, reason)
+        why = check_text("reason", reason)
+        work = commands.cancel_task(self.tenant, _id("task_id", task_id), self.actor, why)
         return await self._commit(work)
 
     request_cancellation = cancel
@@ -135,15 +136,19 @@ class TaskCalls(Calls):
         """Cancel the tasks named, or all live ones that match the filters; how many were cancelled or asked to stop.
 
         A task that has ended meanwhile is passed over."""
+        why = check_text("reason", reason)
+        filters = self._task_filters(status, kind, queue, schedule, tag)
         if task_ids is not None:
-            work = commands.cancel_listed(self.tenant, tuple(task_ids), self.actor, reason)
+            _check_alone("task_ids", filters)
+            work = commands.cancel_listed(self.tenant, _ids(task_ids), self.actor, why)
             return len(await self._commit(work))
-        wanted = given.task_status(status)
-        live = [wanted] if wanted else [TaskStatus.PENDING, TaskStatus.RUNNING]
+        wanted = filters.pop("status")
+        if wanted is not None and wanted not in LIVE:
+            problem = f"a task that is {wanted} cannot be cancelled any more"
+            raise Invalid("status", problem, "accepted are pending and running")
         cancelled = 0
-        for state in live:
-            filters = self._task_filters(state, kind, queue, schedule, tag)
-            cancelled += await self._cancel_matching(filters, reason)
+        for state in [wanted] if wanted else [TaskStatus.PENDING, TaskStatus.RUNNING]:
+            cancelled += await self._cancel_matching({"status": state, **filters}, why)
         return cancelled
 
     async def mark_expired(self, task_id: str) -> Task:
@@ -195,8 +200,8 @@ class TaskCalls(Calls):
     ) -> dict[str, Any]:
         filters = {"kind": kind, "queue": queue, "schedule": schedule, "tag": tag}
         for name, value in filters.items():
-            if value is not None and not isinstance(value, str):
-                raise Invalid(name, f"{value!r:.60} is not a text", "give a text")
+            if value is not None:
+                check_text(name, value)
         return {"status": given.task_status(status), **filters}
 
 
@@ -207,14 +212,31 @@ def _until_looked_again(task: Task, now: datetime) -> float:
     return max(0.0, min(LOOK_AGAIN, task.expires_at - now).total_seconds())
 
 
-def _pairs(tasks: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
-    for number, pair in enumerate(tasks):
+def _pairs(tasks: object) -> Iterable[tuple[str, Any]]:
+    for number, pair in enumerate(_listed("tasks", tasks, "give a list of (kind, input) pairs")):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise Invalid(f"tasks[{number}]", f"{pair!r:.60} is not a pair", "give (kind, input) pairs")
+            raise Invalid(f"tasks[{number}]", f"{shown(pair)} is not a pair", "give (kind, input) pairs")
         yield pair[0], pair[1]
 
 
+def _ids(values: object) -> tuple[str, ...]:
+    listed = _listed("task_ids", values, "give a list of the ids of tasks")
+    return tuple(_id(f"task_ids[{number}]", value) for number, value in enumerate(listed))
+
+
 def _id(field: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise Invalid(field, f"{value!r:.60} is not an id", "give the id of a task")
+    if not isinstance(value, str) or not value or storable(value) != value:
+        raise Invalid(field, f"{shown(value)} is not an id", "give the id of a task")
     return value
+
+
+def _listed(field: str, value: object, accepted: str) -> Iterable[Any]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise Invalid(field, f"{shown(value)} is not a list", accepted)
+    return value
+
+
+def _check_alone(field: str, others: Mapping[str, object]) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise Invalid(name, f"it was given together with {field}", "give one of them")

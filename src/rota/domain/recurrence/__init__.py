@@ -4,7 +4,7 @@ The public face of the engine; nothing outside this package imports its modules.
 zone data of the `tzdata` package is read, the clock never is.
 
     timing      the four kinds of timing, as records
-    occurrences next_after, between, latest, count, check
+    occurrences next_after, between, latest, count, check, begun_after
     words       describe
     advice      what the owner of a schedule should be told: warnings, dst_note, local
     rule        the field-by-field RecurrenceRule, which becomes a timing
@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from rota.domain.recurrence.advice import dst_note, instant, local, warnings
 from rota.domain.recurrence.checker import fire_times
+from rota.domain.recurrence.compiled import on_clock
 from rota.domain.recurrence.durations import format_duration, parse_duration
-from rota.domain.recurrence.occurrences import between, check, count, latest, next_after
+from rota.domain.recurrence.occurrences import begun_after, between, check, count, latest, next_after
 from rota.domain.recurrence.rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
 from rota.domain.recurrence.timing import Cron, Interval, Once, RRule, Timing
 from rota.domain.recurrence.words import describe
@@ -36,6 +37,7 @@ __all__ = [
     "RRule",
     "RecurrenceRule",
     "Timing",
+    "begun_after",
     "between",
     "check",
     "close_zones",
@@ -49,6 +51,7 @@ __all__ = [
     "latest",
     "local",
     "next_after",
+    "on_clock",
     "parse_duration",
     "tzdata_version",
     "warnings",

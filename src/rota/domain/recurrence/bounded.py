@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import Final
 
-from rota.domain.recurrence.ticks import Ticks
+from rota.domain.recurrence.ticks import DAY, Ticks
 
 __all__ = ["Counted", "Edited", "Until"]
+
+_WALKED: Final = 16
+_LEAST: Final = 366 * DAY
 
 
 class Until:
@@ -32,14 +36,19 @@ class Counted:
     """The first `limit` members of `inner`, which begins at `start`.
 
     A count is a bound in disguise: the last member that counts. It is found when a question first reaches
-    beyond it; until then a mark remembers how many had been counted where.
+    beyond it; until then a mark remembers how many had been counted where. The first few members are walked
+    through, which settles small counts and sparse rules; from there on the stretches that are counted become
+    longer and longer, so that what lies far beyond the last member is not counted in vain. Nothing is counted
+    before `sure`, by when there cannot have been so many.
     """
 
-    __slots__ = ("_end", "_inner", "_limit", "_mark")
+    __slots__ = ("_end", "_inner", "_limit", "_mark", "_start", "_sure")
 
-    def __init__(self, inner: Ticks, start: int, limit: int) -> None:
+    def __init__(self, inner: Ticks, start: int, limit: int, sure: int) -> None:
         self._inner = inner
+        self._start = start
         self._limit = limit
+        self._sure = sure
         self._mark = (start - 1, 0)
         self._end: int | None = None
 
@@ -55,16 +64,35 @@ class Counted:
 
     def _reach(self, at: int) -> int:
         """`at`, or the last member that counts if that is earlier."""
-        if self._end is None:
+        if at < self._sure:
+            return at
+        while self._end is None:
             place, counted = self._mark
             if at <= place:
                 return at
-            found = self._inner.count(place + 1, at)
-            if counted + found < self._limit:
-                self._mark = (at, counted + found)
-                return at
-            self._end = self._nth(self._limit - counted, place + 1, at, found)
+            if counted < _WALKED:
+                self._walk(place, counted, at)
+            else:
+                stop = min(at, place + max(place - self._start, _LEAST))
+                found = self._inner.count(place + 1, stop)
+                if counted + found < self._limit:
+                    self._mark = (stop, counted + found)
+                else:
+                    self._end = self._nth(self._limit - counted, place + 1, stop, found)
         return min(at, self._end)
+
+    def _walk(self, place: int, counted: int, at: int) -> None:
+        """Move the mark on by single members, up to `at`."""
+        while counted < min(_WALKED, self._limit):
+            member = self._inner.first(place + 1, at)
+            if member is None:
+                self._mark = (at, counted)
+                return
+            place, counted = member, counted + 1
+        if counted == self._limit:
+            self._end = place
+        else:
+            self._mark = (place, counted)
 
     def _nth(self, nth: int, low: int, high: int, found: int) -> int:
         """The n-th member of `[low, high]`, which has `found`: halve while there are many, then walk."""

@@ -13,7 +13,7 @@ from rota.domain.recurrence.timing import Cron, Interval, Once, RRule, Timing
 from rota.domain.recurrence.walk import Elapsed, Nominal
 from rota.domain.recurrence.zones import Zone, zone
 
-__all__ = ["EPOCH", "Compiled", "compiled", "microseconds", "seconds"]
+__all__ = ["EPOCH", "Compiled", "compiled", "microseconds", "on_clock", "seconds"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -57,6 +57,13 @@ def seconds(at: datetime) -> int:
 
 def microseconds(at: datetime) -> int:
     return (at - EPOCH) // _MICROSECOND
+
+
+def on_clock(reading: datetime, timezone: str) -> datetime:
+    """When the clock of the zone shows this naive `reading`: the first time of two; for a reading that does not
+    exist, the first instant after the gap."""
+    then = zone(timezone).resolve(seconds(reading.replace(tzinfo=UTC)))
+    return EPOCH + timedelta(seconds=then, microseconds=reading.microsecond)
 
 
 def _cron(expression: str, where: Zone) -> Compiled:

@@ -3,88 +3,60 @@
 A `DaySet` is what cron's day fields and an RRULE's day parts have in common: some days of each month shape
 (`mask_of`), in some months of the year (`months`), in every n-th block of months (`Blocks`: MONTHLY and
 YEARLY with INTERVAL), on every n-th day or in every n-th week (`Comb`: DAILY and WEEKLY with INTERVAL).
-Searches go from month to month and skip those that cannot match.
+Searches go from month to month and skip those that cannot match; where matches are rare, through a list of
+the months of the 400-year cycle that have any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from math import gcd
-from typing import Final, NamedTuple
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from rota.domain.recurrence.months import (
     CYCLE_DAYS,
     CYCLE_MONTHS,
     FIRST_DAY,
     LAST_DAY,
+    SHAPES,
     Shape,
     month_of,
     month_start,
+    number_of,
+    places_of,
     shape_number,
     shape_of,
 )
+from rota.domain.recurrence.spacing import Blocks, Comb
 from rota.domain.recurrence.ticks import lowest_bit
 
-__all__ = ["ALL_MONTHS", "Blocks", "Comb", "DaySet"]
+__all__ = ["ALL_MONTHS", "DaySet"]
 
 ALL_MONTHS: Final = 0xFFF
-_MONTH_BITS: Final = 0x7FFF_FFFF
+_TRIES: Final = 3
 _END_OF_TIME: Final = month_of(LAST_DAY) + 1
 
 
-class Blocks(NamedTuple):
-    """Every `interval`-th block of `size` months (1: months, 12: years), counted from block `origin`."""
-
-    size: int = 1
-    origin: int = 0
-    interval: int = 1
-
-    def reduced(self) -> Blocks:
-        """The same choice as seen over a whole 400-year cycle: by the Chinese remainder theorem a calendar
-        month is chosen in *some* cycle exactly if this one chooses it."""
-        return self._replace(interval=gcd(self.interval, CYCLE_MONTHS // self.size))
-
-
-class Comb(NamedTuple):
-    """`width` days (1: a day, 7: a week) at the start of every `cycle` days, counted from day `origin`."""
-
-    origin: int
-    cycle: int
-    width: int
-
-    def bits(self, start: int) -> int:
-        """The chosen days among the 31 that begin with day `start`."""
-        return _comb_bits((start - self.origin) % self.cycle, self.cycle, self.width)
-
-    def following(self, day: int) -> int:
-        """The first chosen day at or after `day`."""
-        gone = (day - self.origin) % self.cycle
-        return day if gone < self.width else day + self.cycle - gone
-
-    def preceding(self, day: int) -> int:
-        """The last chosen day at or before `day`."""
-        gone = (day - self.origin) % self.cycle
-        return day if gone < self.width else day - (gone - self.width + 1)
-
-    def reduced(self) -> Comb:
-        return self._replace(cycle=gcd(self.cycle, CYCLE_DAYS))
-
-
-@lru_cache(maxsize=4096)
-def _comb_bits(gone: int, cycle: int, width: int) -> int:
-    """31 days of a comb, from a day that is `gone` days into its cycle."""
-    tooth = (1 << width) - 1
-    bits = tooth >> gone
-    for ahead in range(cycle - gone, 31, cycle):
-        bits |= tooth << ahead
-    return bits & _MONTH_BITS
+_Month = tuple[int, int, int, int]
+"""First day, day after the last, mask, index."""
 
 
 class DaySet:
     """The days that a rule allows."""
 
-    __slots__ = ("_ahead", "_behind", "_blocks", "_comb", "_mask_of", "_masks", "_memo", "_months", "every")
+    __slots__ = (
+        "_ahead",
+        "_behind",
+        "_blocks",
+        "_comb",
+        "_listed",
+        "_mask_of",
+        "_masks",
+        "_memo",
+        "_months",
+        "every",
+    )
 
     def __init__(
         self,
@@ -103,6 +75,7 @@ class DaySet:
         self._blocks = blocks if blocks is not None and blocks.interval > 1 else None
         self._comb = comb if comb is not None and comb.cycle > comb.width else None
         self._masks: dict[int, int] = {}
+        self._listed: array[int] | None = None
         self._memo = (0, 0, 0, 0)
         self.every = every
 
@@ -123,15 +96,20 @@ class DaySet:
         day = max(day, FIRST_DAY)
         if day > limit or day > LAST_DAY:
             return None
-        start, end, mask, index = self._memo
-        if not start <= day < end:
-            start, end, mask, index = self._month_around(day)
-        rest = mask >> (day - start)
-        if not rest:
-            found = self._next_month(index + 1, limit)
-            if found is None:
+        month = self._memo
+        if not month[0] <= day < month[1]:
+            near = self._next_month(month_of(day), limit) if self._listed else self._month_around(day)
+            if near is None:
                 return None
-            day, rest = found
+            month = near
+        start, _, mask, index = month
+        rest = mask >> (day - start) if day > start else mask
+        day = max(day, start)
+        if not rest:
+            later = self._next_month(index + 1, limit)
+            if later is None:
+                return None
+            day, _, rest, _ = later
         day += (rest & -rest).bit_length() - 1
         return day if day <= limit else None
 
@@ -172,7 +150,7 @@ class DaySet:
         """`(first day, mask)` of each month that has members in `[low, high]`, cut to that range."""
         found: list[tuple[int, int]] = []
         position, high = max(low, FIRST_DAY), min(high, LAST_DAY)
-        while (day := self.following(position, high)) is not None:
+        while position <= high and (day := self.following(position, high)) is not None:
             start, position, mask, _ = self._month_around(day)
             if start < low:
                 mask &= -1 << (low - start)
@@ -185,21 +163,35 @@ class DaySet:
         """Whether any day at all, in any year, is a member: decided exactly, over one calendar cycle."""
         if self.every:
             return True
+        if not any(self._shape_mask(number) for number in self._shape_numbers()):
+            return False
+        if self._blocks is None and self._comb is None:
+            return True
         low = month_start(2000 * 12)
         return self.reduced().following(low, low + CYCLE_DAYS - 1) is not None
 
     def reduced(self) -> DaySet:
         """A set whose every calendar cycle holds what this one holds in some cycle or other."""
-        return DaySet(
+        reduced = DaySet(
             self._mask_of,
             self._months,
             self._blocks.reduced() if self._blocks else None,
             self._comb.reduced() if self._comb else None,
             every=self.every,
         )
+        reduced._masks = self._masks
+        return reduced
 
-    def _month_around(self, day: int) -> tuple[int, int, int, int]:
-        """`(first day, day after the last, mask, index)` of the month that holds `day`, remembered."""
+    def narrowed(self, mask_of: Callable[[Shape], int]) -> DaySet:
+        """The same months, blocks and comb with other masks, which have no days that this one lacks."""
+        return DaySet(mask_of, self._months, self._blocks, self._comb)
+
+    def shape_mask(self, shape: Shape) -> int:
+        """The members of a month of that shape, were it chosen: nothing if it is not an allowed month."""
+        return self._shape_mask(number_of(shape)) if self._months >> shape.month - 1 & 1 else 0
+
+    def _month_around(self, day: int) -> _Month:
+        """The month that holds `day`, remembered."""
         memo = self._memo
         if memo[0] <= day < memo[1]:
             return memo
@@ -212,65 +204,167 @@ class DaySet:
 
     def _mask(self, index: int) -> int:
         """The members of a month that is allowed."""
-        number = shape_number(index)
+        mask = self._shape_mask(shape_number(index))
+        return mask & self._comb.bits(month_start(index)) if self._comb is not None and mask else mask
+
+    def _shape_mask(self, number: int) -> int:
         mask = self._masks.get(number)
         if mask is None:
             mask = self._masks[number] = self._mask_of(shape_of(number))
-        return mask & self._comb.bits(month_start(index)) if self._comb is not None and mask else mask
+        return mask
 
-    def _next_month(self, index: int, limit: int) -> tuple[int, int] | None:
-        """`(first day, mask)` of the first month at or after `index` that has members, up to day `limit`."""
+    def _next_month(self, index: int, limit: int) -> _Month | None:
+        """The first month at or after `index` that has members, up to day `limit`; remembered."""
         end = month_of(limit) if limit < LAST_DAY else _END_OF_TIME - 1
-        while (index := self._admit(index)) <= end:
-            mask = self._mask(index)
-            if mask:
-                start = month_start(index)
-                self._memo = (start, month_start(index + 1), mask, index)
-                return start, mask
-            index += 1
-            if self._comb is not None and self._comb.cycle > 31:
-                day = self._comb.following(month_start(index))
-                if day > min(limit, LAST_DAY):
-                    return None
-                index = month_of(day)
-        return None
+        if self._listed and self._blocks is None and self._comb is None:
+            month = _listed_from(self._listed, index)
+        else:
+            month = self._admit(index)  # which will mostly do
+        if month <= end and not (mask := self._mask(month)):
+            later = ((month, self._mask(month)) for month in self._candidates(month + 1, end))
+            month, mask = next((found for found in later if found[1]), (end + 1, 0))
+        if month > end:
+            return None
+        found = self._memo = (month_start(month), month_start(month + 1), mask, month)
+        return found
 
     def _previous_month(self, index: int, limit: int) -> tuple[int, int] | None:
-        """The same backwards, down to day `limit`."""
+        """`(first day, mask)` of the last month at or before `index` that has members, down to `limit`."""
         end = month_of(limit) if limit > FIRST_DAY else 12
-        while (index := self._admit_backwards(index)) >= end:
-            mask = self._mask(index)
+        for month in self._candidates_backwards(index, end):
+            mask = self._mask(month)
             if mask:
-                return month_start(index), mask
-            index -= 1
-            if self._comb is not None and self._comb.cycle > 31:
-                day = self._comb.preceding(month_start(index + 1) - 1)
-                if day < max(limit, FIRST_DAY):
-                    return None
-                index = month_of(day)
+                return month_start(month), mask
         return None
+
+    def _candidates(self, index: int, end: int) -> Iterator[int]:
+        """The months from `index` to `end` that may have members: by hopping to the allowed ones and, when a
+        few of those were in vain, from the list."""
+        if not self._listed:
+            sparse = self._comb is not None and self._comb.cycle > 31
+            months = self._combed(index, end) if sparse else self._allowed(index, end)
+            for tried, month in enumerate(months, 1):
+                yield month
+                if tried == _TRIES:
+                    self._make_list()
+                if self._listed:
+                    index = month + 1
+                    break
+        if self._listed:
+            yield from self._chosen(_upwards(self._listed, index, end))
+
+    def _allowed(self, index: int, end: int) -> Iterator[int]:
+        while (index := self._admit(index)) <= end:
+            yield index
+            index += 1
+
+    def _combed(self, index: int, end: int) -> Iterator[int]:
+        """The allowed months in which a tooth of the comb begins or ends."""
+        if self._comb is None:
+            return
+        origin, cycle, width = self._comb
+        low, high = month_start(index), min(month_start(end + 1), LAST_DAY + 1)
+        for day in range(low - (low - origin) % cycle, high, cycle):
+            month = month_of(day) if day >= low else index
+            last = month_of(min(day + width - 1, LAST_DAY)) if width > 1 and day + width > low else month
+            if self._months >> month % 12 & 1 and (day >= low or last >= index):
+                yield month
+            if last != month and last <= end and self._months >> last % 12 & 1:
+                yield last
+
+    def _candidates_backwards(self, index: int, end: int) -> Iterator[int]:
+        tried = 0
+        while not self._listed and (index := self._admit_backwards(index)) >= end:
+            yield index
+            index -= 1
+            tried += 1
+            if tried == _TRIES:
+                self._make_list()
+        if self._listed:
+            yield from self._chosen(_downwards(self._listed, index, end))
+
+    def _make_list(self) -> None:
+        """List the months of a cycle that have days; an empty list stands for one that is no shorter than
+        the way from one allowed month to the next."""
+        if self._listed is None:
+            listed = places_of(number for number in self._shape_numbers() if self._shape_mask(number))
+            hop = 1.0
+            if self._blocks is not None:
+                hop = self._blocks.size * self._blocks.interval / self._months.bit_count()
+            elif self._comb is not None:
+                hop = self._comb.cycle / 31
+            self._listed = listed if len(listed) * hop < CYCLE_MONTHS else listed[:0]
+
+    def _shape_numbers(self) -> Iterator[int]:
+        """The shapes of the allowed months of the year."""
+        return (number for number in range(SHAPES) if self._months >> number % 12 & 1)
+
+    def _chosen(self, months: Iterator[int]) -> Iterator[int]:
+        """Those that the blocks allow."""
+        if self._blocks is None:
+            return months
+        size, origin, interval = self._blocks
+        return (month for month in months if (month // size - origin) % interval == 0)
 
     def _admit(self, index: int) -> int:
         """The first allowed month at or after `index`, or one beyond the end of time."""
         index += self._ahead[index % 12]
-        if self._blocks is None:
-            return index
-        size, origin, interval = self._blocks
-        while index < _END_OF_TIME and (gone := (index // size - origin) % interval):
-            index = (index // size + interval - gone) * size
-            index += self._ahead[index % 12]
+        if self._blocks is not None:
+            size, origin, interval = self._blocks
+            while index < _END_OF_TIME and (gone := (index // size - origin) % interval):
+                index = (index // size + interval - gone) * size
+                index += self._ahead[index % 12]
         return index
 
     def _admit_backwards(self, index: int) -> int:
         """The last allowed month at or before `index`, or one before the beginning of time."""
         index -= self._behind[index % 12]
-        if self._blocks is None:
-            return index
-        size, origin, interval = self._blocks
-        while index >= 12 and (gone := (index // size - origin) % interval):
-            index = (index // size - gone + 1) * size - 1
-            index -= self._behind[index % 12]
+        if self._blocks is not None:
+            size, origin, interval = self._blocks
+            while index >= 12 and (gone := (index // size - origin) % interval):
+                index = (index // size - gone + 1) * size - 1
+                index -= self._behind[index % 12]
+        elif self._comb is not None and self._comb.cycle > 31:
+            while index >= 12:
+                day = self._comb.preceding(month_start(index + 1) - 1)
+                if day >= month_start(index):
+                    break
+                index = month_of(day) if day >= FIRST_DAY else 11
+                index -= self._behind[index % 12]
         return index
+
+
+def _listed_from(listed: array[int], index: int) -> int:
+    """The first month at or after `index` whose place in the cycle is listed."""
+    place = index % CYCLE_MONTHS
+    position = bisect_left(listed, place)
+    if position < len(listed):
+        return index - place + listed[position]
+    return index - place + CYCLE_MONTHS + listed[0]
+
+
+def _upwards(listed: array[int], index: int, end: int) -> Iterator[int]:
+    """The months from `index` to `end` whose places in the cycle are listed."""
+    cycle, place = divmod(index, CYCLE_MONTHS)
+    position = bisect_left(listed, place)
+    for first in range(cycle * CYCLE_MONTHS, end + 1, CYCLE_MONTHS):
+        for place in listed[position:]:
+            if first + place > end:
+                return
+            yield first + place
+        position = 0
+
+
+def _downwards(listed: array[int], index: int, end: int) -> Iterator[int]:
+    """The months from `index` down to `end` whose places in the cycle are listed."""
+    cycle, place = divmod(index, CYCLE_MONTHS)
+    position = bisect_right(listed, place)
+    for first in range(cycle * CYCLE_MONTHS, end - CYCLE_MONTHS, -CYCLE_MONTHS):
+        for place in reversed(listed[:position]):
+            if first + place < end:
+                return
+            yield first + place
+        position = len(listed)
 
 
 def _distances(months: int, direction: int) -> tuple[int, ...]:

@@ -8,8 +8,11 @@ share a *shape*; there are 336 of them, and anything that depends only on the ca
 
 from __future__ import annotations
 
+from array import array
 from calendar import isleap
+from collections.abc import Iterable
 from datetime import date
+from itertools import chain
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -23,8 +26,13 @@ __all__ = [
     "all_shapes",
     "month_of",
     "month_start",
+    "next_shape",
+    "number_of",
+    "places_of",
+    "previous_shape",
     "shape_number",
     "shape_of",
+    "year_shapes",
 ]
 
 CYCLE_MONTHS: Final = 4_800
@@ -49,6 +57,12 @@ class Shape(NamedTuple):
     next_year_length: int
 
 
+def _neighbours(last_year_length: int, year_length: int, next_year_length: int) -> int:
+    """Where the leap year is among three years in a row: 3 for nowhere."""
+    lengths = (last_year_length, year_length, next_year_length)
+    return lengths.index(366) if 366 in lengths else 3
+
+
 def _tables() -> tuple[list[int], list[int], list[Shape | None]]:
     """Start days (relative to the cycle), shape numbers, and the shapes, for years 2000 to 2399."""
     starts: list[int] = []
@@ -58,7 +72,7 @@ def _tables() -> tuple[list[int], list[int], list[Shape | None]]:
     for year in range(2000, 2400):
         lengths = [365 + isleap(near) for near in (year - 1, year, year + 1)]
         year_weekday = (day + 5) % 7  # 2000-01-01 was a Saturday
-        neighbours = lengths.index(366) if 366 in lengths else 3
+        neighbours = _neighbours(*lengths)
         before = 0
         for month in range(1, 13):
             length = 29 if month == 2 and lengths[1] == 366 else _LENGTHS[month - 1]
@@ -76,6 +90,9 @@ def _tables() -> tuple[list[int], list[int], list[Shape | None]]:
 
 
 _STARTS, _NUMBERS, _SHAPES = _tables()
+_PLACES: Final[list[list[int]]] = [[] for _ in range(SHAPES)]
+for _place, _number in enumerate(_NUMBERS):
+    _PLACES[_number].append(_place)
 _BASE: Final = date(2000, 1, 1).toordinal() - EPOCH_ORDINAL
 
 
@@ -101,6 +118,43 @@ def shape_of(number: int) -> Shape:
     if shape is None:
         raise LookupError(f"no month has shape {number}")
     return shape
+
+
+def number_of(shape: Shape) -> int:
+    """The number that the shape has."""
+    lengths = shape.last_year_length, shape.year_length, shape.next_year_length
+    return (shape.year_weekday * 4 + _neighbours(*lengths)) * 12 + shape.month - 1
+
+
+def places_of(numbers: Iterable[int]) -> array[int]:
+    """Which of the 4,800 months of a cycle have one of the given shapes, in order."""
+    return array("H", sorted(chain.from_iterable(_PLACES[number] for number in numbers)))
+
+
+def year_shapes(shape: Shape) -> list[Shape]:
+    """The twelve months of the year that `shape` is a month of."""
+    january = number_of(shape) - shape.month + 1
+    return [shape_of(number) for number in range(january, january + 12)]
+
+
+def next_shape(shape: Shape) -> Shape:
+    """The month after. Past December, whether the year after that is a leap year is left open: no day of
+    January depends on it."""
+    if shape.month < 12:
+        return year_shapes(shape)[shape.month]
+    weekday = (shape.year_weekday + shape.year_length) % 7
+    lengths = shape.year_length, shape.next_year_length, 365
+    return shape_of((weekday * 4 + _neighbours(*lengths)) * 12)
+
+
+def previous_shape(shape: Shape) -> Shape:
+    """The month before. Before January, whether the year before that was a leap year is left open: no day of
+    December depends on it."""
+    if shape.month > 1:
+        return year_shapes(shape)[shape.month - 2]
+    weekday = (shape.year_weekday - shape.last_year_length) % 7
+    lengths = 365, shape.last_year_length, shape.year_length
+    return shape_of((weekday * 4 + _neighbours(*lengths)) * 12 + 11)
 
 
 def all_shapes() -> list[Shape]:

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from rota.domain.recurrence.compiled import EPOCH, compiled, microseconds
-from rota.domain.recurrence.ticks import LATEST
-from rota.domain.recurrence.timing import Timing
+from msgspec.structs import replace
 
-__all__ = ["between", "check", "count", "latest", "next_after"]
+from rota.domain.recurrence.compiled import EPOCH, compiled, microseconds, seconds
+from rota.domain.recurrence.rrule import first_counted
+from rota.domain.recurrence.ticks import LATEST
+from rota.domain.recurrence.timing import RRule, Timing
+
+__all__ = ["begun_after", "between", "check", "count", "latest", "next_after"]
 
 _MILLION: Final = 1_000_000
 
@@ -23,6 +26,13 @@ _MILLION: Final = 1_000_000
 def check(timing: Timing) -> None:
     """Refuse a timing that is malformed or can never fire, with a sentence that names the field."""
     compiled(timing)
+
+
+def begun_after(timing: RRule, after: datetime) -> RRule:
+    """The rule, so that its COUNT does not count times up to `after`."""
+    start = seconds(timing.dtstart)
+    begin = first_counted(timing.rule, start, timing.timezone, seconds(after))
+    return timing if begin == start else replace(timing, dtstart=EPOCH + timedelta(seconds=begin))
 
 
 def next_after(

@@ -9,23 +9,37 @@ The parent that decides which of the leaves a rule needs:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rota.domain.recurrence.bounded import Counted, Edited, Until
-from rota.domain.recurrence.days import ALL_MONTHS, Blocks, Comb, DaySet
+from rota.domain.recurrence.days import ALL_MONTHS, DaySet
 from rota.domain.recurrence.months import month_of
 from rota.domain.recurrence.pattern import Pattern
 from rota.domain.recurrence.rrule_days import month_mask
 from rota.domain.recurrence.rrule_periods import Chosen
 from rota.domain.recurrence.rrule_steps import StepRule
 from rota.domain.recurrence.rrule_text import DateText, RuleText, parse_rule_text
-from rota.domain.recurrence.ticks import DAY, LATEST, Ticks
+from rota.domain.recurrence.spacing import Blocks, Comb
+from rota.domain.recurrence.ticks import DAY, LATEST, Never, Ticks
 from rota.domain.recurrence.times import TimeGrid, TimeList
 from rota.domain.recurrence.walk import Elapsed, Nominal
 from rota.domain.recurrence.zones import Zone, zone
 
-__all__ = ["Rule", "parse_rrule"]
+__all__ = ["Rule", "first_counted", "parse_rrule"]
+
+_SOON: Final = 1500 * DAY
+_PERIODS: Final = {
+    # frequency: (seconds that a period has at least, days that it has at most)
+    "YEARLY": (365 * DAY, 366),
+    "MONTHLY": (28 * DAY, 31),
+    "WEEKLY": (7 * DAY, 7),
+    "DAILY": (DAY, 1),
+    "HOURLY": (3600, 1),
+    "MINUTELY": (60, 1),
+    "SECONDLY": (1, 1),
+}
 
 
 class Rule(NamedTuple):
@@ -39,14 +53,37 @@ class Rule(NamedTuple):
 def parse_rrule(rule: str, dtstart: int, timezone: str) -> Rule:
     """Read a rule whose DTSTART is the instant `dtstart`; `ValueError` says what is wrong with it."""
     text, place = parse_rule_text(rule), zone(timezone)
+    readings, instants = _endless(text, dtstart, place)
+    return Rule(text, readings, _bounded(instants, text, dtstart, place))
+
+
+def first_counted(rule: str, dtstart: int, timezone: str, after: int) -> int:
+    """The DTSTART with which a COUNT counts only times later than `after`: the rule's first time from there on.
+
+    That may be unfit to begin at: a reading that a gap has moved would move all those that follow, and RDATEs
+    before it would be lost. The rule then begins in the next second."""
+    text, place = parse_rule_text(rule), zone(timezone)
+    if text.limit is None:
+        return dtstart
+    readings, instants = _endless(text, dtstart, place)
+    if instants.first(dtstart, after) is None:
+        return dtstart
+    first = instants.first(after + 1, LATEST)
+    if first is None or text.added:
+        return after + 1
+    reading = first + place.offset(first)
+    moved = readings is not None and readings.first(reading, reading) is None
+    return after + 1 if moved else first
+
+
+def _endless(text: RuleText, dtstart: int, place: Zone) -> tuple[Ticks | None, Ticks]:
+    """The readings and the instants of the rule itself, without COUNT, UNTIL and date lines."""
     offset = place.offset(dtstart)
     if text.frequency in ("HOURLY", "MINUTELY", "SECONDLY"):
         steps = StepRule(text, _day_set(text, dtstart + offset), dtstart, offset)
-        readings, instants = None, _checked(Elapsed(steps, place, dtstart), text, dtstart)
-    else:
-        readings, possible = _calendar(_completed(text, dtstart + offset), dtstart + offset)
-        instants = _checked(Nominal(readings, place, dtstart), text, dtstart, possible=possible)
-    return Rule(text, readings, _bounded(instants, text, dtstart, place))
+        return None, _checked(Elapsed(steps, place, dtstart), text, dtstart)
+    readings, possible = _calendar(_completed(text, dtstart + offset), dtstart + offset)
+    return readings, _checked(Nominal(readings, place, dtstart), text, dtstart, possible)
 
 
 def _completed(text: RuleText, local: int) -> RuleText:
@@ -83,8 +120,8 @@ def _day_set(text: RuleText, local: int) -> DaySet:
     return DaySet(month_mask(text), months, blocks, comb, every=not narrowed and not skipping)
 
 
-def _calendar(text: RuleText, local: int) -> tuple[Ticks, bool]:
-    """The readings of a rule that names wall-clock times, and whether there are any."""
+def _calendar(text: RuleText, local: int) -> tuple[Ticks, Callable[[], bool]]:
+    """The readings of a rule that names wall-clock times, and what tells whether there are any."""
     days = _day_set(text, local)
     second = local % DAY
     grid = TimeGrid(
@@ -93,28 +130,23 @@ def _calendar(text: RuleText, local: int) -> tuple[Ticks, bool]:
         _mask(text.by_second or {second % 60}),
     )
     if not text.by_set_pos:
-        return Pattern(days, grid), days.possible()
+        return Pattern(days, grid), days.possible
     if text.frequency == "DAILY":
         places = {place - 1 if place > 0 else grid.size + place for place in text.by_set_pos}
         times = tuple(grid.nth(place) for place in sorted(places) if 0 <= place < grid.size)
-        pattern = Pattern(days, TimeList(times) if times else grid)
-        return pattern, bool(times) and days.possible()
+        return Pattern(days, TimeList(times)) if times else Never(), days.possible
     chosen = Chosen(days, grid, text.by_set_pos, text.frequency, text.week_start)
-    enough = min(abs(place) for place in text.by_set_pos) <= _most_days(text) * grid.size
-    return chosen, enough and chosen.possible()
+    return chosen, chosen.possible
 
 
-def _most_days(text: RuleText) -> int:
-    """At least as many days as a period of the rule ever has."""
-    if text.frequency == "WEEKLY":
-        return len({weekday for _, weekday in text.by_day}) or 7
-    return 366 if text.frequency == "YEARLY" else 31
-
-
-def _checked(instants: Ticks, text: RuleText, dtstart: int, *, possible: bool = True) -> Ticks:
-    """Refuse a rule that never fires, unless RDATE lines give it something to do. A calendar rule is only
-    searched when it is `possible`; a step rule decides that by itself, for each offset."""
-    if possible and instants.first(dtstart, LATEST) is not None:
+def _checked(
+    instants: Ticks, text: RuleText, dtstart: int, possible: Callable[[], bool] | None = None
+) -> Ticks:
+    """Refuse a rule that never fires, unless RDATE lines give it something to do. If a calendar rule does not
+    fire soon, it is searched further only when that is `possible`; a step rule decides that by itself, for
+    each offset."""
+    soon = possible is not None and instants.first(dtstart, dtstart + _SOON) is not None
+    if soon or ((possible is None or possible()) and instants.first(dtstart, LATEST) is not None):
         return instants
     if text.added:
         return Until(instants, dtstart - 1)
@@ -129,13 +161,23 @@ def _bounded(instants: Ticks, text: RuleText, dtstart: int, place: Zone) -> Tick
     if text.until is not None:
         instants = Until(instants, _stretch(text.until._replace(zone=None), place)[1] - 1)
     if text.limit is not None:
-        instants = Counted(instants, dtstart, text.limit)
+        instants = Counted(instants, dtstart, text.limit, dtstart + _least_span(text, text.limit))
     if not text.added and not text.excluded:
         return instants
     added = [start for start, _ in (_stretch(date, place) for date in text.added) if start >= dtstart]
     excluded = [(date.whole_day, _stretch(date, place)) for date in text.excluded]
     moments = {stretch[0] for whole_day, stretch in excluded if not whole_day}
     return Edited(instants, added, moments, [stretch for whole_day, stretch in excluded if whole_day])
+
+
+def _least_span(text: RuleText, limit: int) -> int:
+    """Seconds that pass for certain before the rule has fired `limit` times. A period counts twice, since
+    clocks that go back may show it twice, and two more are left out, since the first may have begun before."""
+    seconds, days = _PERIODS[text.frequency]
+    most = days * (len(text.by_hour) or 1) * (len(text.by_minute) or 1) * (len(text.by_second) or 1)
+    if text.by_set_pos:
+        most = min(most, len(text.by_set_pos))
+    return max(limit // (2 * most) - 2, 0) * text.interval * seconds - 2 * DAY
 
 
 def _stretch(date: DateText, place: Zone) -> tuple[int, int]:

@@ -7,11 +7,14 @@ selects nothing there (no clamping to the last day).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from rota.domain.recurrence.months import Shape
 from rota.domain.recurrence.rrule_text import RuleText
 
 __all__ = ["month_mask"]
+
+_EVERY_SEVENTH: Final = 0x1020_4081
 
 
 def month_mask(rule: RuleText) -> Callable[[Shape], int]:
@@ -30,6 +33,8 @@ def month_mask(rule: RuleText) -> Callable[[Shape], int]:
         mask = (1 << shape.length) - 1
         for part in parts:
             mask &= part(shape, rule)
+            if not mask:
+                break
         return mask
 
     return mask_of
@@ -48,13 +53,14 @@ def _year_days(shape: Shape, rule: RuleText) -> int:
 
 
 def _weekdays(shape: Shape, rule: RuleText) -> int:
-    """Numbered days count within the month, or within the year in a YEARLY rule without BYMONTH."""
+    """Numbered days count within the month, or within the year in a YEARLY rule without BYMONTH. What
+    reaches beyond the month is cut off by the caller."""
     in_year = rule.frequency == "YEARLY" and not rule.by_month
     mask = 0
     for nth, weekday in rule.by_day:
         first = (weekday - shape.weekday) % 7
         if nth == 0:
-            mask |= sum(1 << place for place in range(first, shape.length, 7))
+            mask |= _EVERY_SEVENTH << first
         elif in_year:
             mask |= _nth(
                 nth, (weekday - shape.year_weekday) % 7, shape.year_length, shape.before, shape.length

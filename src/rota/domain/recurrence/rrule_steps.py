@@ -9,6 +9,7 @@ steps through units that do not match. Finer parts (BYMINUTE of an HOURLY rule) 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from functools import lru_cache
 from math import gcd
 from typing import Final, NamedTuple
@@ -17,12 +18,13 @@ from rota.domain.recurrence.days import DaySet
 from rota.domain.recurrence.months import CYCLE_DAYS
 from rota.domain.recurrence.rrule_days import month_mask
 from rota.domain.recurrence.rrule_text import RuleText
-from rota.domain.recurrence.ticks import DAY, Ticks
+from rota.domain.recurrence.ticks import DAY, Never, Ticks
 
 __all__ = ["StepRule", "Steps"]
 
 _UNITS: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 _SMALL: Final = 2048
+_FEW: Final = 300
 _ANY: Final[frozenset[int]] = frozenset()
 
 
@@ -46,7 +48,7 @@ class Steps:
     that fire.
     """
 
-    __slots__ = ("_base", "_course", "_days", "_known", "_moments", "_step")
+    __slots__ = ("_base", "_course", "_days", "_gap", "_known", "_moments", "_step")
 
     def __init__(self, base: int, step: int, course: Course, days: DaySet, moments: tuple[int, ...]) -> None:
         self._base = base
@@ -54,6 +56,10 @@ class Steps:
         self._course = course
         self._days = days
         self._moments = moments
+        self._gap = (1, 0, False)
+        """There are no members from the first number up to the second, which may be one itself: what the last
+        search found, since sparse rules are asked about the same gap again. One tuple, assigned at once:
+        threads may race here and lose nothing."""
         hits = _hits(course)
         self._known = hits if len(hits) <= _SMALL else None  # the large ones are shared, and may be dropped
 
@@ -62,18 +68,30 @@ class Steps:
         return self._known or _hits(self._course)
 
     def first(self, low: int, high: int) -> int | None:
+        begin, end, is_member = self._gap
+        if not begin <= low <= end:
+            begin = low
+        elif is_member or high < end:
+            return end if is_member and end <= high else None
+        else:
+            low = end
+        hit = self._search(low, high)
+        self._gap = (begin, high + 1, False) if hit is None else (begin, hit, True)
+        return hit if hit is not None and hit <= high else None
+
+    def _search(self, low: int, high: int) -> int | None:
+        """The first member from `low` on, None if that is certain to lie beyond `high`."""
         unit = self._unit_from(low - self._moments[-1])
         hits = self._pattern
         while (found := _next_hit(hits, unit)) is not None:
             start = self._base + found * self._step
             if start > high:
                 return None
-            if start // DAY in self._days:
-                moment = start + self._moments[bisect_left(self._moments, low - start)]
-                return moment if moment <= high else None
-            day = self._days.following(start // DAY + 1, high // DAY)
+            day = self._days.following(start // DAY, high // DAY)
             if day is None:
                 return None
+            if day == start // DAY:
+                return start + self._moments[bisect_left(self._moments, low - start)]
             unit = self._unit_from(day * DAY)
         return None
 
@@ -115,6 +133,8 @@ class Steps:
         """How many units from `first` to `last` count."""
         if self._days.every:
             return self._hits_below(last + 1) - self._hits_below(first)
+        if self._step > 4 * DAY:
+            return sum(1 for _ in self._units(first, last))
         low, high = ((self._base + unit * self._step) // DAY for unit in (first, last))
         if DAY % self._step == 0 and high - low > 2:  # all days between are alike
             inner = self._days.count(low + 1, high - 1)
@@ -123,6 +143,15 @@ class Steps:
         else:
             total, days = 0, self._days.between(low, high)
         return total + sum(self._units_in(day, first, last) for day in days)
+
+    def _units(self, first: int, last: int) -> Iterator[int]:
+        """The units from `first` to `last` that count, one by one."""
+        hits, base, step, days = self._pattern, self._base, self._step, self._days
+        unit = _next_hit(hits, first)
+        while unit is not None and unit <= last:
+            if (base + unit * step) // DAY in days:
+                yield unit
+            unit = _next_hit(hits, unit + 1)
 
     def _units_in(self, day: int, first: int, last: int) -> int:
         """How many of the units from `first` to `last` lie in the day and have a time of day that counts."""
@@ -136,18 +165,6 @@ class Steps:
     def _unit_from(self, reading: int) -> int:
         """The first unit that begins at or after `reading`."""
         return max(-((self._base - reading) // self._step), 0)
-
-
-class Never:
-    """No readings at all."""
-
-    def first(self, low: int, high: int) -> None:
-        return None
-
-    last = first
-
-    def count(self, low: int, high: int) -> int:
-        return 0
 
 
 class StepRule:
@@ -245,21 +262,35 @@ def _course(rule: RuleText, unit: int, start: int, stride: int) -> Course:
 
 @lru_cache(maxsize=256)
 def _hits(course: Course) -> bytes:
-    """What the course meets until it comes round again, one byte per unit: 1 if the unit counts."""
-    day, start, stride = _time_of_day(course), course.start, course.stride
+    """What the course meets until it comes round again, one byte per unit: 1 if the unit counts.
+
+    Every `steps` strides the course comes out only a little further in the day, a `leap`: units that are so
+    many strides apart are the rows of slices, a few hundred of them even for a day of seconds."""
+    day, start, stride = _time_of_day(*course[:4]), course.start, course.stride
     size = len(day)
-    if stride == 0:
-        return day[start : start + 1]
-    if stride > size // 2:  # the same walk, seen from the end of the day, has shorter strides
-        day, start, stride = day[::-1], size - 1 - start, size - stride
     length = size // gcd(stride, size)
-    rows, found = [], 0
-    while found < length:  # one row for each time that it comes through midnight
-        row = day[start::stride]
-        rows.append(row)
-        found += len(row)
-        start = (start - size) % stride
-    return b"".join(rows)[:length]
+    if length <= _FEW:
+        return bytes(day[(start + place * stride) % size] for place in range(length))
+    steps, leap = min(_leaps(stride, size), key=lambda found: found[0] + abs(found[1]))
+    if leap < 0:  # the same walk, seen from the end of the day
+        day, start, stride, leap = day[::-1], size - 1 - start, size - stride, -leap
+    hits = bytearray(length)
+    for first in range(steps):
+        missing = len(range(first, length, steps))
+        place, rows = (start + first * stride) % size, []
+        while missing > 0:  # one row for each time that it comes through midnight
+            rows.append(day[place::leap][:missing])
+            missing -= len(rows[-1])
+            place = (place - size) % leap
+        hits[first::steps] = b"".join(rows)
+    return bytes(hits)
+
+
+def _leaps(stride: int, size: int) -> Iterator[tuple[int, int]]:
+    """After how many strides one is how far from where one began, ahead or behind."""
+    for steps in range(1, _FEW):
+        ahead = steps * stride % size
+        yield steps, ahead if ahead <= size // 2 else ahead - size
 
 
 @lru_cache(maxsize=4096)
@@ -268,11 +299,12 @@ def _hits_before(course: Course, place: int) -> int:
     return _hits(course).count(1, 0, place)
 
 
-def _time_of_day(course: Course) -> bytes:
+@lru_cache(maxsize=16)
+def _time_of_day(unit: int, hours: int, minutes: int, seconds: int) -> bytes:
     """One byte per unit of the day."""
-    day = bytes(not course.hours or course.hours >> hour & 1 for hour in range(24))
-    for unit, mask in ((3600, course.minutes), (60, course.seconds)):
-        if course.unit < unit:
+    day = bytes(not hours or hours >> hour & 1 for hour in range(24))
+    for coarser, mask in ((3600, minutes), (60, seconds)):
+        if unit < coarser:
             row = bytes(not mask or mask >> place & 1 for place in range(60))
             day = b"".join(row if allowed else bytes(60) for allowed in day)
     return day

@@ -74,7 +74,7 @@ def parse_rule_text(text: str) -> RuleText:
         if name in dates:
             dates[name] += _parse_dates(name, line)
         elif name in ("DTSTART", "EXRULE"):
-            hint = "give the start as dtstart" if name == "DTSTART" else "accepted are EXDATE lines"
+            hint = "give the start as start_at" if name == "DTSTART" else "accepted are EXDATE lines"
             raise ValueError(f"rrule: a {name} line is not accepted; {hint}")
         elif rule is not None:
             raise ValueError(

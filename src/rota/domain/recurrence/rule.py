@@ -8,15 +8,14 @@ on creation, and `ValueError` says which of them makes no sense.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 from enum import Enum, IntEnum, StrEnum
 from typing import TypeVar
 
 import msgspec
 
-from rota.domain.recurrence.compiled import EPOCH, compiled, seconds
+from rota.domain.recurrence.compiled import compiled, on_clock
 from rota.domain.recurrence.timing import Once, RRule, Timing
-from rota.domain.recurrence.zones import zone
 
 __all__ = ["DayOfWeek", "Frequency", "MonthOfYear", "RecurrenceRule"]
 
@@ -203,7 +202,4 @@ def _moment(field: str, value: object, time_of_day: time) -> datetime | None:
 def _aware(at: datetime | None, timezone: str) -> datetime | None:
     if at is None:
         return None
-    if at.tzinfo is not None:
-        return at.astimezone(UTC)
-    reading = at.replace(tzinfo=UTC)
-    return EPOCH + timedelta(seconds=zone(timezone).resolve(seconds(reading)), microseconds=at.microsecond)
+    return at.astimezone(UTC) if at.tzinfo is not None else on_clock(at, timezone)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-__all__ = ["DAY", "EARLIEST", "LATEST", "Point", "Progression", "Ticks", "lowest_bit"]
+__all__ = ["DAY", "EARLIEST", "LATEST", "Never", "Point", "Progression", "Ticks", "lowest_bit"]
 
 DAY: Final = 86_400
 EARLIEST: Final = -62_135_596_800
@@ -70,6 +70,18 @@ class Point:
 
     def count(self, low: int, high: int) -> int:
         return int(low <= self.at <= high)
+
+
+class Never:
+    """No members at all."""
+
+    def first(self, low: int, high: int) -> None:
+        return None
+
+    last = first
+
+    def count(self, low: int, high: int) -> int:
+        return 0
 
 
 def lowest_bit(mask: int) -> int:

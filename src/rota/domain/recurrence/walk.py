@@ -112,12 +112,12 @@ class Elapsed:
 
     def _skip(self, low: int, high: int) -> int:
         """An instant at or after `low` before which nothing can fire, whatever the offset will be."""
-        instants: list[int] = []
+        earliest = high + 1
         for offset in self._zone.offsets_from(low):
-            hit = self._pattern.under(offset).first(low + offset, high + offset)
+            hit = self._pattern.under(offset).first(low + offset, earliest - 1 + offset)
             if hit is not None:
-                instants.append(hit - offset)
-        return min(instants, default=high + 1)
+                earliest = hit - offset
+        return earliest
 
     def last(self, low: int, high: int) -> int | None:
         low, high = max(low, self._origin), min(high, LATEST)

@@ -12,13 +12,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from datetime import UTC, tzinfo
 from functools import lru_cache
 from io import BytesIO
+from itertools import chain
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from rota.domain.recurrence.months import month_of
+from rota.domain.recurrence.months import CYCLE_DAYS, month_of, month_start
 from rota.domain.recurrence.ticks import DAY, EARLIEST, LATEST
 from rota.domain.recurrence.tzif import ZoneFile, parse_zone_file
 from rota.domain.recurrence.zone_data import close_zones, read_zone
@@ -26,29 +28,31 @@ from rota.domain.recurrence.zone_data import close_zones, read_zone
 __all__ = ["Zone", "zone", "zone_tzinfo"]
 
 _END: Final = LATEST + 4 * DAY
+_CYCLE: Final = CYCLE_DAYS * DAY
+_BLOCK: Final = 16
+"""Years that are tabulated at a time once a zone's changes follow its rule; 25 blocks are a calendar cycle."""
 
 
 class _Stretches(NamedTuple):
     """Parallel lists: stretch i begins at `starts[i]`, has `offsets[i]`, begins when the clock has already
-    been at `shown[i]` (exclusive), and leaves it at `shown[i + 1]`; `coming[i]` are the offsets from there
-    on. `end` is how far the lists reach."""
+    been at `shown[i]` (exclusive), and leaves it at `shown[i + 1]`."""
 
     starts: list[int]
     offsets: list[int]
     shown: list[int]
-    end: int
-    coming: list[frozenset[int]]
 
 
 class Zone:
     """One zone's clock. Build it with `zone(name)`."""
 
-    __slots__ = ("_file", "_memo", "_table", "name")
+    __slots__ = ("_blocks", "_coming", "_end", "_file", "_memo", "_table", "name")
 
     def __init__(self, name: str, file: ZoneFile) -> None:
         self.name = name
         self._file = file
-        self._table = _tabulate(file, 2037)
+        self._table, self._end = _tabulate(file)
+        self._coming = _coming(self._table.offsets, file)
+        self._blocks: dict[int, _Stretches] = {}
         self._memo = (0, 0, 0, 0, 0)
 
     def stretch(self, instant: int) -> tuple[int, int, int]:
@@ -63,8 +67,7 @@ class Zone:
 
     def offsets_from(self, instant: int) -> frozenset[int]:
         """Every offset that the zone has at or after `instant`."""
-        starts, _, _, _, coming = self._reaching(instant + 400 * DAY)
-        return coming[bisect_right(starts, instant) - 1]
+        return self._coming[bisect_right(self._table.starts, instant) - 1]
 
     def reached(self, instant: int) -> int:
         """The latest wall-clock reading shown up to and including `instant`."""
@@ -78,55 +81,84 @@ class Zone:
         """The first instant by which the wall clock has reached `reading`."""
         start, _, offset, shown, later = self._memo
         if not shown <= reading < later:
-            starts, offsets, marks, _, _ = self._reaching(reading + 2 * DAY)
-            place = bisect_right(marks, reading) - 1
-            start, offset = starts[place], offsets[place]
+            (starts, offsets, marks), shift = self._reaching(reading + 2 * DAY)
+            place = bisect_right(marks, reading - shift) - 1
+            start, offset = starts[place] + shift, offsets[place]
         hit = reading - offset
         return hit if hit > start else start
 
     def gaps(self, low: int, high: int) -> list[tuple[int, int, int]]:
         """`(instant, first skipped reading, first reading after)` of each jump forward in `[low, high]`."""
-        starts, offsets, shown, _, _ = self._reaching(high)
-        places = range(max(bisect_right(starts, low - 1), 1), bisect_right(starts, high))
-        jumps = ((starts[place], shown[place], starts[place] + offsets[place]) for place in places)
+        jumps = ((start, shown, start + offset) for start, offset, shown in self._changes(low, high))
         return [jump for jump in jumps if jump[1] < jump[2]]
 
     def repeats(self, low: int, high: int) -> list[tuple[int, int, int]]:
         """`(instant, first repeated reading, first reading that is new again)` of each jump back."""
-        starts, offsets, shown, _, _ = self._reaching(high)
-        places = range(max(bisect_right(starts, low - 1), 1), bisect_right(starts, high))
-        jumps = ((starts[place], starts[place] + offsets[place], shown[place]) for place in places)
+        jumps = ((start, start + offset, shown) for start, offset, shown in self._changes(low, high))
         return [jump for jump in jumps if jump[1] < jump[2]]
+
+    def _changes(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
+        """`(start, offset, shown before)` of each stretch but the first that begins in `[low, high]`."""
+        while low <= high:
+            (starts, offsets, shown), shift = self._reaching(low)
+            end = self._end if low < self._end else _block_end(low)
+            first = max(bisect_right(starts, low - 1 - shift), 1)
+            last = bisect_right(starts, min(high, end - 1) - shift)
+            for place in range(first, last):
+                yield starts[place] + shift, offsets[place], shown[place] + shift
+            low = end
 
     def _around(self, instant: int) -> tuple[int, int, int, int, int]:
         """`(start, end, offset, shown before, shown by its end)` of the stretch that holds `instant`,
         remembered: questions come in clusters."""
-        starts, offsets, shown, end, _ = self._reaching(instant)
-        place = bisect_right(starts, instant) - 1
+        (starts, offsets, shown), shift = self._reaching(instant)
+        place = bisect_right(starts, instant - shift) - 1
+        start, offset, before = starts[place] + shift, offsets[place], shown[place] + shift
         if place + 1 < len(starts):
-            memo = (starts[place], starts[place + 1], offsets[place], shown[place], shown[place + 1])
+            memo = (start, starts[place + 1] + shift, offset, before, shown[place + 1] + shift)
         else:
-            memo = (starts[place], end, offsets[place], shown[place], max(shown[place], end + offsets[place]))
+            memo = (start, _END, offset, before, max(before, _END + offset))
         self._memo = memo  # one assignment of one tuple: threads may race here and lose nothing
         return memo
 
-    def _reaching(self, instant: int) -> _Stretches:
-        """The table, extended by the zone's rule for coming years if it does not go as far as `instant`: each
-        time by as many years as it has, so that a walk to the end of time extends it a few times only."""
-        table = self._table
-        if instant >= table.end and table.end < _END:
-            year = month_of(min(instant, LATEST) // DAY) // 12
-            table = self._table = _tabulate(self._file, min(year + max(year - 2000, 40), 10_000))
-        return table
+    def _reaching(self, instant: int) -> tuple[_Stretches, int]:
+        """The table that holds `instant`, and by how much its times are to be moved on: beyond the changes
+        that are published, the zone's rule repeats with the calendar, every 400 years."""
+        if instant < self._end:
+            return self._table, 0
+        cycle, block = divmod(_year(instant) // _BLOCK, 400 // _BLOCK)
+        table = self._blocks.get(block)
+        if table is None:
+            year = 2000 + block * _BLOCK
+            table = _stretches(self._file.standard, self._file.later_changes(year - 1, year + _BLOCK))
+            self._blocks[block] = table
+        return table, (cycle - 5) * _CYCLE
 
 
-def _tabulate(file: ZoneFile, last_year: int) -> _Stretches:
-    """Stretches up to the end of `last_year`; all of time when no rule says that clocks will change."""
-    changes = list(file.changes)
-    latest = changes[-1][0] if changes else EARLIEST
-    first_year = month_of(max(latest, EARLIEST) // DAY) // 12
-    changes += [change for change in file.later_changes(first_year, last_year) if change[0] > latest]
-    starts, offsets, shown = [EARLIEST - 4 * DAY], [file.before], [EARLIEST - 8 * DAY]
+def _year(instant: int) -> int:
+    return month_of(min(instant, LATEST) // DAY) // 12
+
+
+def _block_end(instant: int) -> int:
+    """The instant after the last of the block of years that holds `instant`."""
+    if instant > LATEST:
+        return _END
+    return month_start((_year(instant) // _BLOCK + 1) * _BLOCK * 12) * DAY
+
+
+def _tabulate(file: ZoneFile) -> tuple[_Stretches, int]:
+    """All published changes and a few that follow from the rule, and the instant up to which they suffice:
+    the end of time when there is no rule, so that clocks will not change any more."""
+    latest = max(file.changes[-1][0], EARLIEST) if file.changes else EARLIEST
+    year = month_of(latest // DAY) // 12
+    later = (change for change in file.later_changes(year, max(year + 2, 2037)) if change[0] > latest)
+    table = _stretches(file.before, chain(file.changes, later))
+    return table, _END if file.rule is None else table.starts[-1]
+
+
+def _stretches(before: int, changes: Iterable[tuple[int, int]]) -> _Stretches:
+    """What comes of `changes`, each `(instant, offset from then on)`, after the offset `before`."""
+    starts, offsets, shown = [EARLIEST - 4 * DAY], [before], [EARLIEST - 8 * DAY]
     for instant, offset in changes:
         if instant <= starts[0]:
             offsets[0] = offset
@@ -134,11 +166,15 @@ def _tabulate(file: ZoneFile, last_year: int) -> _Stretches:
             shown.append(max(shown[-1], instant + offsets[-1]))
             starts.append(instant)
             offsets.append(offset)
-    settled = file.rule is None or last_year >= 9999
-    coming = [frozenset(offsets[-2:] if file.rule else offsets[-1:])]
+    return _Stretches(starts, offsets, shown)
+
+
+def _coming(offsets: list[int], file: ZoneFile) -> list[frozenset[int]]:
+    """For each stretch, the offsets that there are from its beginning on."""
+    coming = [frozenset({file.standard, file.summer} if file.rule else offsets[-1:])]
     for offset in reversed(offsets[:-1]):
         coming.append(coming[-1] if offset in coming[-1] else coming[-1] | {offset})
-    return _Stretches(starts, offsets, shown, _END if settled else starts[-1], coming[::-1])
+    return coming[::-1]
 
 
 @lru_cache(maxsize=1024)

@@ -254,21 +254,24 @@ class _Firing:
             if not victim.cancel_requested
         ]
         endings = await Endings.of(tx, cancelled)
-        known = await tx.get_many(Run, [id for decision in self.decisions for id in _run_ids(decision)])
+        ids = [_run_ids(decision) for decision in self.decisions]
+        known = await tx.get_many(Run, [id for of_one in ids for id in of_one])
         endings.put(tx, cancelled, SCHEDULER)
         tick = Tick(runs=[], tasks=[], schedules=[])
-        for decision in self.decisions:
-            self._put(tx, decision, known, tick)
+        for decision, of_one in zip(self.decisions, ids, strict=True):
+            self._put(tx, decision, of_one, known, tick)
         return tick
 
-    def _put(self, tx: Tx, decision: Decision, known: Mapping[str, Run], tick: Tick) -> None:
+    def _put(
+        self, tx: Tx, decision: Decision, ids: Sequence[str], known: Mapping[str, Run], tick: Tick
+    ) -> None:
+        """`ids` are those of the fires, then of the skips."""
         found = decision.schedule
         limits = self.limits.get(found.tenant, DEFAULT_LIMITS)
         template = _template(found, self.templates)
         last_task = found.last_task_id
         again = 0
-        for fire in decision.fires:
-            id = run.run_id(found, fire.scheduled_at)
+        for fire, id in zip(decision.fires, ids[: len(decision.fires)], strict=True):
             if id in known:
                 again += 1  # a clock that went back: this time has had its run
                 continue
@@ -279,8 +282,8 @@ class _Firing:
             if started is not None:
                 tick.tasks.append(tx.put(started))
                 last_task = started.id
-        for skip in decision.skips:
-            if run.run_id(found, skip.scheduled_at) not in known:
+        for skip, id in zip(decision.skips, ids[len(decision.fires) :], strict=True):
+            if id not in known:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
         moved = tx.put(replace(found, last_task_id=last_task, run_count=found.run_count - again))
         tick.schedules.append(moved)

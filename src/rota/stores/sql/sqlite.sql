@@ -9,7 +9,7 @@ pragma journal_mode = wal;
 pragma synchronous = {synchronous};
 pragma temp_store = memory;
 pragma cache_size = -65536;
-pragma wal_autocheckpoint = 2000;
+pragma wal_autocheckpoint = 4000;
 pragma journal_size_limit = 67108864;
 
 -- name: reader_settings
@@ -46,6 +46,9 @@ pragma data_version
 
 -- name: migration_table_exists
 select count(*) from sqlite_schema where type = 'table' and name = 'rota_migration'
+
+-- name: table_names
+select name from sqlite_schema where type in ('table', 'view') order by name
 
 -- name: create_migration_table
 create table if not exists rota_migration (

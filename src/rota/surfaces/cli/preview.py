@@ -64,7 +64,10 @@ def preview(
     never = _never(timing)
     if never is not None:
         return _answer(session, timezone, "", [], (f"It never fires: {never}",), now)
-    found = occurrences(timing, now - timedelta(microseconds=1), count, start_at, end_at)
+    just_before = now - timedelta(microseconds=1)
+    if isinstance(timing, recurrence.RRule) and start_at is None:
+        timing = recurrence.begun_after(timing, just_before)
+    found = occurrences(timing, just_before, count, start_at, end_at)
     warnings = recurrence.warnings(timing, now)
     if not found:
         warnings = (*warnings, "It does not fire within these bounds.")

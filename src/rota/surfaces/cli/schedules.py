@@ -9,7 +9,7 @@ import click
 
 from .command import command
 from .completion import schedule_ids
-from .parse import DURATION, JSON, TIME
+from .parse import DURATION, JSON, WALL_TIME
 from .session import Session, with_session
 
 if TYPE_CHECKING:
@@ -33,13 +33,16 @@ _OPTIONS = (
         "--cron", metavar="LINE", help="A cron line, 5 fields or 6 with seconds first: '0 9 * * 1-5'."
     ),
     click.option("--interval", type=DURATION, help="Every so often: 30s 5m 1h 7d 2w."),
-    click.option("--run-at", type=TIME, help="Once, at this time (without a zone: local time)."),
+    click.option("--run-at", type=WALL_TIME, help="Once, at this time."),
     click.option("--rrule", metavar="RULE", help="An RFC 5545 rule: 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17'."),
     click.option(
-        "--timezone", metavar="ZONE", help="The clock that cron and rrule are read on. [default: UTC]"
+        "--timezone",
+        metavar="ZONE",
+        help="The clock that cron, rrule and times without a zone are read on. [default: UTC for cron and rrule, local"
+        " time for times]",
     ),
-    click.option("--start-at", type=TIME, help="No time before this one counts."),
-    click.option("--end-at", type=TIME, help="No time after this one counts."),
+    click.option("--start-at", type=WALL_TIME, help="No time before this one counts."),
+    click.option("--end-at", type=WALL_TIME, help="No time after this one counts."),
     click.option("--max-runs", type=int, help="Complete after this many runs (0: no limit)."),
     click.option(
         "--missed-run-policy",
@@ -95,7 +98,8 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 def create(session: Session, schedule_id: str, **options: Any) -> None:
     """Create a schedule: what to run, and when (one of --cron, --interval, --run-at, --rrule).
 
-    It first fires at its first time after now. Times without a zone are the local time of this process."""
+    It first fires at its first time after now. Times without a zone are on the clock of --timezone, or else the
+    local time of this process."""
     _changed(
         session, "created", lambda queue: queue.create_schedule(schedule_id, **_given(options)), warn=True
     )
