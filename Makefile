@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test check format lint types generated picture clean
+.PHONY: run test check bench format lint types generated picture clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -16,6 +16,9 @@ run: $(READY)  ## a schedule that fires before your eyes
 
 test: $(READY)  ## the whole suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+bench: $(READY)  ## every figure of docs/performance.md, one line of JSON each; wants a machine that is otherwise idle
+	@for figure in submit drain burst lateness idle next_times; do $(BIN)/python bench/$$figure.py || exit 1; done
 
 format: $(READY)
 	$(BIN)/ruff format .

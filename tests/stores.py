@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from postgres_server import new_database
 from rota.stores.base import Clock, Store, Tx
 from rota.stores.memory import MemoryStore
+from rota.stores.postgres import PostgresStore
 from rota.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
@@ -17,6 +19,7 @@ T = TypeVar("T")
 STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock),
+    "postgres": lambda folder, clock: PostgresStore.from_url(new_database(), clock),
 }
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

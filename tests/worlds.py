@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import rota
+from postgres_world import PostgresInVirtualTime
 from rota import testing
 from rota.domain.model import Run, Schedule, Task
 from rota.engine.telemetry import Signal
@@ -28,6 +30,14 @@ STORES: dict[str, Callable[[Path, LoopClock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock, poll_interval=timedelta(days=1)),
 }
+EVERY_STORE: dict[str, Callable[[Path, LoopClock], Store]] = {
+    **STORES,
+    "postgres": lambda folder, clock: PostgresInVirtualTime(clock),
+}
+"""Days of virtual time have many rounds, and each asks a real server: the differential suite runs on all of these, the
+simulations only with ROTA_TEST_SIMULATION=all (five minutes)."""
+if os.environ.get("ROTA_TEST_SIMULATION") == "all":
+    STORES = EVERY_STORE
 
 
 class World:

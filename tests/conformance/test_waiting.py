@@ -15,8 +15,11 @@ LATE = timedelta(hours=5)
 
 async def test_wait_ends_at_its_time(store: Store) -> None:
     until = await store.now() + SOON
-    await store.wait(until)
-    assert await store.now() >= until
+    waits = 0
+    while await store.now() < until:
+        await store.wait(until)
+        waits += 1
+    assert waits <= 3, "it may end early for no reason, but not all the time"
 
 
 async def test_wait_for_a_time_that_has_passed_ends_at_once(store: Store) -> None:

@@ -20,10 +20,10 @@ from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableE
 from ..domain.limits import check_duration, check_input
 from ..domain.model import Failure, Limits, LogLine, Task
 from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
+from ..stores.threads import Threads
 from .app import Handler
 from .clock import wait_for_any
 from .guard import entering_handler
-from .threads import HandlerThreads
 
 __all__ = ["Context", "Execution", "StopReason"]
 
@@ -135,9 +135,7 @@ class Execution:
         self._running: asyncio.Task[Outcome] | None = None
         self._loop = asyncio.get_running_loop()
 
-    def start(
-        self, queue: Any, now: Callable[[], datetime], threads: HandlerThreads
-    ) -> asyncio.Task[Outcome]:
+    def start(self, queue: Any, now: Callable[[], datetime], threads: Threads) -> asyncio.Task[Outcome]:
         context = Context(self, queue, now)
         self._running = asyncio.create_task(self._outcome(context, threads), name=f"rota:{self.task.kind}")
         return self._running
@@ -184,7 +182,7 @@ class Execution:
         self.progress = progress if self.progress is None else self.progress
         self.logs = logs + self.logs
 
-    async def _outcome(self, context: Context, threads: HandlerThreads) -> Outcome:
+    async def _outcome(self, context: Context, threads: Threads) -> Outcome:
         timeout = self.task.timeout
         try:
             if timeout is None:  # the usual case, and a timer that never rings is not free
@@ -201,7 +199,7 @@ class Execution:
         ) as error:  # whatever a handler raises, sys.exit() too, ends the handler and no more
             return self._failed(error)
 
-    async def _called_within(self, limit: timedelta, context: Context, threads: HandlerThreads) -> Any:
+    async def _called_within(self, limit: timedelta, context: Context, threads: Threads) -> Any:
         """A handler that is over its time is cancelled, and given up if it does not let itself be cancelled."""
         calling = asyncio.create_task(self._called(context, threads), name=f"rota:{self.task.kind}")
         self._calling = calling
@@ -219,14 +217,14 @@ class Execution:
             if calling.done() and not calling.cancelled():
                 calling.exception()  # seen: what a handler raised after its time was up is nobody's
 
-    async def _called(self, context: Context, threads: HandlerThreads) -> Any:
+    async def _called(self, context: Context, threads: Threads) -> Any:
         args, kwargs = self.handler.arguments(self.task.input, context)
         if self.handler.is_async:
             entering_handler()
             return await self.handler.function(*args, **kwargs)
         run = contextvars.copy_context().run
         self._in_thread = True
-        result = await threads.run(functools.partial(run, self._call_in_thread, *args, **kwargs))
+        result = await threads.call(functools.partial(run, self._call_in_thread, *args, **kwargs))
         return await result if inspect.iscoroutine(result) else result
 
     def _call_in_thread(self, *args: Any, **kwargs: Any) -> Any:

@@ -17,13 +17,13 @@ from ..domain.errors import Refused, Unavailable
 from ..domain.model import Task
 from ..domain.task import Completed, Failed, Outcome
 from ..stores.base import Store
+from ..stores.threads import Threads
 from .app import App
 from .clock import SteadyClock
 from .commands import Claim, Claimed, Renewal, Result, claim_tasks, renew_leases, settle_tasks
 from .executor import Execution, StopReason
 from .ids import NewId, new_id
 from .telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
-from .threads import HandlerThreads
 
 __all__ = ["QueueLike", "TaskWorker"]
 
@@ -75,7 +75,7 @@ class TaskWorker:
         self._observe = observe
         self._lease = lease
         self._new_id = new_id
-        self._threads = HandlerThreads(concurrency, on_freed=self.wake.set)
+        self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
         self._running: dict[str, Execution] = {}
         self._asked_for = 0  # slots kept for claims under way
         self._reporting: set[Execution] = set()

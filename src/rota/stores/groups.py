@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Any, Generic, TypeVar
 
 from .base import Work
+from .threads import Threads
 
 __all__ = ["Groups", "Job"]
 
@@ -45,9 +45,9 @@ class Groups:
     """Gathers jobs into groups and has them committed one group at a time."""
 
     def __init__(
-        self, executor: Executor, commit: Callable[[list[Job[Any]]], None], changed: Callable[[], None]
+        self, thread: Threads, commit: Callable[[list[Job[Any]]], None], changed: Callable[[], None]
     ) -> None:
-        self._executor = executor
+        self._thread = thread
         self._commit = commit
         self._changed = changed
         self._waiting: list[Job[Any]] = []
@@ -77,7 +77,7 @@ class Groups:
             self._busy = False
             self._idle.set()
             return
-        committed = loop.run_in_executor(self._executor, self._commit, jobs)
+        committed = self._thread.call(self._commit, jobs)
         committed.add_done_callback(lambda done: self._settle(loop, jobs, done))
 
     def _settle(

@@ -1,12 +1,12 @@
 -- Every statement of the PostgreSQL store. `{…}` is filled in once, when a store is made: {schema} with where its tables
--- are, {table}, {columns}, … from the columns in codec.py and postgres_columns.py, since the same statements serve every
+-- are, {table}, {columns}, … by postgres_columns.py, since the same statements serve every
 -- record type; {what} with what to select, since `find` and `count` differ in nothing else; {lock} with how. `:name` is a
 -- parameter. Each query ends with its order, and its filter repeats the predicate of the partial index that it means.
 
 -- ## The connection
 
 -- name: begin
-begin
+begin isolation level read committed
 
 -- name: begin_read
 begin isolation level repeatable read, read only
@@ -17,11 +17,20 @@ commit
 -- name: rollback
 rollback
 
--- name: notify
-select pg_notify(:channel::text, :sender::text)
+-- name: savepoint
+savepoint rota_submit
+
+-- name: rollback_to_savepoint
+rollback to savepoint rota_submit
+
+-- name: release_savepoint
+release savepoint rota_submit
 
 -- name: listen
 listen "{channel}"
+
+-- name: notify
+select pg_notify($1::text, $2::text)
 
 -- name: notify_and_commit
 notify "{channel}", '{sender}'; commit
@@ -41,11 +50,12 @@ select 1 where pg_current_snapshot()::text <> '{seen}'
 -- name: migration_lock
 select pg_advisory_xact_lock(:key::bigint)
 
+-- Asked of the catalog itself: to_regclass() may answer from a cache that is older than the lock that we waited for.
 -- name: migration_table_exists
-select to_regclass('{schema}.migration') is not null
+select exists (select 1 from pg_catalog.pg_tables where schemaname = '{schema}' and tablename = 'migration')
 
 -- name: schema_exists
-select to_regnamespace('{schema}') is not null
+select exists (select 1 from pg_catalog.pg_namespace where nspname = '{schema}')
 
 -- name: create_schema
 create schema {schema}
@@ -64,21 +74,20 @@ select number, name, checksum from {schema}.migration order by number
 -- name: record_migration
 insert into {schema}.migration (number, name, checksum) values (:number::integer, :name::text, :checksum::text)
 
--- ## Every record type (the parameters of a write are one array for each column: $1 ids, $2 versions, …, bodies)
+-- ## Every record type (a column that varies is an array, and `given` has it; any other is one value for all rows)
 
 -- name: insert
 with new as (
-  insert into {schema}.{table} (id, version, {columns}, body)
-  select id, version, {given}, body from unnest({arrays}) as given (id, version, {columns}, body)
+  insert into {schema}.{table} ({columns}) select {values} from unnest({arrays}) as given ({varying})
   returning 1
 )
 select count(*) from new
 
 -- name: replace
 with new as (
-  update {schema}.{table} as stored set version = given.version, {changes}, body = given.body
-  from unnest({arrays}) as given (id, version, {columns}, body)
-  where stored.id = given.id and stored.version = given.version - 1 and {unchanged}
+  update {schema}.{table} as stored set version = {version}, {changes}
+  from unnest({arrays}) as given ({varying})
+  where stored.id = given.id and stored.version = {version} - 1 and {unchanged}
   returning 1
 )
 select count(*) from new
@@ -86,27 +95,26 @@ select count(*) from new
 -- name: delete
 with gone as (
   delete from {schema}.{table} as stored
-  using unnest({identity_arrays}) as given (id, version, {identity})
-  where stored.id = given.id and stored.version = given.version and {unchanged}
+  using unnest({arrays}) as given ({varying})
+  where stored.id = given.id and stored.version = {version} and {unchanged}
   returning 1
 )
 select count(*) from gone
 
--- The three with everything that makes them a commit of their own: undone unless every row was found, and announced.
+-- Two of them with all that makes a commit of its own: undone unless every row was found, and announced.
 
 -- name: insert_alone
 with new as (
-  insert into {schema}.{table} (id, version, {columns}, body)
-  select id, version, {given}, body from unnest({arrays}) as given (id, version, {columns}, body)
+  insert into {schema}.{table} ({columns}) select {values} from unnest({arrays}) as given ({varying})
   returning 1
 )
 select {announced}
 
 -- name: replace_alone
 with new as (
-  update {schema}.{table} as stored set version = given.version, {changes}, body = given.body
-  from unnest({arrays}) as given (id, version, {columns}, body)
-  where stored.id = given.id and stored.version = given.version - 1 and {unchanged}
+  update {schema}.{table} as stored set version = {version}, {changes}
+  from unnest({arrays}) as given ({varying})
+  where stored.id = given.id and stored.version = {version} - 1 and {unchanged}
   returning 1
 ), checked as (
   select {schema}.expect(count(*), cardinality($1)) from new
@@ -114,13 +122,13 @@ with new as (
 select {announced} from checked
 
 -- name: get
-select body from {schema}.{table} where id = :id::text
+select body::text from {schema}.{table} where id = :id::text
 
 -- name: get_many
-select body from {schema}.{table} where id = any(:ids::text[])
+select body::text from {schema}.{table} where id = any(:ids::text[])
 
 -- name: all
-select body from {schema}.{table} order by id
+select '{table}' as of, id, body from {schema}.{table}
 
 -- ## Tasks
 
@@ -289,7 +297,7 @@ where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :af
 order by created_at desc, id desc limit :limit::bigint
 
 -- name: pending_at_most
-select count(*) from (select 1 from {schema}.task where status = 'pending' limit :limit::bigint) as some
+select count(*) from (select 1 from {schema}.task where status = 'pending' limit :limit::bigint) as found
 
 -- name: part task_filter
 (:status::text is null or :status::text = case when status = 'pending' and expires_at <= :at::timestamptz then 'expired' else status end)

@@ -172,10 +172,10 @@ comment on table {schema}.step is 'Checkpoints of workflows.';
 comment on table {schema}.tenant is 'Tenants with limits or a status of their own; others have the defaults.';
 
 -- Raised by a write that met another version than it expected: undoes the whole statement.
-create function {schema}.expect(found bigint, wanted bigint) returns void language plpgsql as $$
+create function {schema}.expect(rows bigint, wanted bigint) returns void language plpgsql as $$
 begin
-  if found <> wanted then
-    raise exception 'rota: % of % rows were as expected', found, wanted using errcode = 'RT001';
+  if rows <> wanted then
+    raise exception 'rota: % of % rows were as expected', rows, wanted using errcode = 'RT001';
   end if;
 end $$;
 comment on function {schema}.expect is 'Used by rota: fails unless every row of a write was found in its expected version.';

@@ -1,0 +1,81 @@
+"""Burst: many schedules due at one instant. How long until the last is a task, and until the last has started.
+
+One process: scheduler, worker and janitor on one SQLite file. The schedules are daily ones, made while nothing runs,
+with their next time about `lead` seconds ahead; the node starts before it and waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import measure
+import rota
+import seed
+from rota.domain.recurrence import Cron
+from rota.engine.telemetry import Signal, TimesHandled
+
+
+class Marks:
+    """When the n-th of something happened."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.last = math.nan
+        self.all = asyncio.Event()
+
+    def one(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.last = time.time()
+            self.all.set()
+
+
+async def burst(place: Path, number: int, lead: int) -> tuple[float, float]:
+    """Seconds from the due instant until the last task exists, and until the last handler has begun."""
+    async with rota.connect(f"sqlite:///{place / 'rota.db'}") as queue:
+        due = (datetime.now(UTC) + timedelta(seconds=lead)).replace(microsecond=0)
+        daily = Cron(f"{due.second} {due.minute} {due.hour} * * *", "UTC")
+        await seed.make_schedules(queue, [daily] * number)
+        assert datetime.now(UTC) < due, "making the schedules took longer than the lead: give a longer one"
+        tasks, starts = Marks(number), Marks(number)
+
+        def count(signal: Signal) -> None:
+            if isinstance(signal, TimesHandled):
+                tasks.one()
+
+        worker = rota.Worker(queue, observers=[count])
+
+        @worker.task(seed.KIND)
+        async def noop() -> None:
+            starts.one()
+
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        await tasks.all.wait()
+        await starts.all.wait()
+        worker.stop()
+        await running
+        return tasks.last - due.timestamp(), starts.last - due.timestamp()
+
+
+def main() -> None:
+    asked = measure.arguments(__doc__, schedules=10_000, lead=15, rounds=1)
+    seen = []
+    for _ in range(asked.rounds):
+        with measure.folder(asked.folder) as place:
+            seen.append(asyncio.run(burst(place, asked.schedules, asked.lead)))
+    times = {"last_task": [each[0] for each in seen], "last_start": [each[1] for each in seen]}
+    tasks, starts = (sorted(values)[len(values) // 2] for values in times.values())
+    results = {
+        "seconds": {"last_task": round(tasks, 3), "last_start": round(starts, 3)},
+        "sizes": {"schedules": asked.schedules},
+        "rounds": asked.rounds,
+    }
+    measure.report("burst", results, {"task <= 2 s": tasks <= 2, "start <= 4 s": starts <= 4}, asked.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What an idle node asks of the server, with many schedules that are due tomorrow: statements a second, as the driver
+sends them (each is one; `begin` and `commit` count). Aim: under 1."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import asyncpg
+
+import measure
+import postgres_rig
+import rota
+
+FILL = """
+insert into rota.schedule (id, tenant, key, description, status, timing, target, kind, next_run_at, due_at, run_count,
+  missed_run_policy, overlap_policy, zone_data, search, created_at, updated_at, version, body)
+select id || n, tenant, key || n, description, status, timing, target, kind, next_run_at, due_at, run_count,
+  missed_run_policy, overlap_policy, zone_data, search, created_at, updated_at, version,
+  replace(replace(body::text, '"' || id || '"', '"' || id || n || '"'), '"' || key || '"', '"' || key || n || '"')::json
+from rota.schedule, generate_series(1, $1) n
+"""
+
+
+async def idle(url: str, schedules: int, seconds: int) -> float:
+    sent = 0
+
+    def count(record: Any) -> None:
+        nonlocal sent
+        sent += 1
+
+    async with rota.connect(url) as queue:
+        await queue.create_schedule("s", task_type="noop", cron="0 0 1 1 *")
+        connection = await asyncpg.connect(queue.store.address.dsn)  # type: ignore[attr-defined]
+        await connection.execute(FILL, schedules - 1)
+        await connection.close()
+        worker = rota.Worker(queue, rota.App())
+        worker.task("noop")(lambda: None)
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        await asyncio.sleep(3)
+        with _counting(count):
+            await asyncio.sleep(seconds)
+        worker.stop()
+        await running
+    return sent / seconds
+
+
+class _counting:  # noqa: N801  reads as what it does
+    """Every statement that asyncpg sends in this process."""
+
+    NAMES = ("fetch", "fetchval", "fetchrow", "execute", "executemany")
+
+    def __init__(self, count: Any) -> None:
+        self._count = count
+
+    def __enter__(self) -> None:
+        self._kept = {name: getattr(asyncpg.Connection, name) for name in self.NAMES}
+        for name, method in self._kept.items():
+            setattr(asyncpg.Connection, name, self._counted(method))
+
+    def _counted(self, method: Any) -> Any:
+        async def counted(connection: Any, *args: Any, **options: Any) -> Any:
+            self._count(None)
+            return await method(connection, *args, **options)
+
+        return counted
+
+    def __exit__(self, *about: object) -> None:
+        for name, method in self._kept.items():
+            setattr(asyncpg.Connection, name, method)
+
+
+def main() -> None:
+    options = measure.arguments(__doc__, schedules=100_000, seconds=60)
+
+    async def run() -> float:
+        return await idle(await postgres_rig.database(server, "bench"), options.schedules, options.seconds)
+
+    with postgres_rig.server(options.folder) as server:
+        rate = asyncio.run(run())
+    results = {"schedules": options.schedules, "statements_per_second": round(rate, 2)}
+    postgres_rig.report("postgres idle", results, {"< 1/s": rate < 1}, options.folder)
+
+
+if __name__ == "__main__":
+    main()

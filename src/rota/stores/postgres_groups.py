@@ -1,0 +1,197 @@
+"""Group commit: works that arrive while others are being committed share one transaction, and one fsync.
+
+Works of a group run one after the other; each sees what those before it wrote. A work that fails takes back
+only its own. If the group as a whole fails (a conflict, a lock that could not be had, …), its works are run
+again one by one, each up to ATTEMPTS times, so that only what cannot be done by itself fails.
+
+A few groups run at a time, so that one can gather while others wait for the disk. A group that waits for
+longer (another transaction holds a row that it wants) does not count: others pass it, as far as there are
+connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, TypeVar
+
+from ..domain.errors import Conflict, StoreError
+from .base import Work
+from .groups import Job
+from .postgres_line import Line
+from .postgres_tx import PostgresTx, Unwritten
+from .works import ATTEMPTS
+
+__all__ = ["Groups", "Lost", "Turn"]
+
+T = TypeVar("T")
+_LARGEST = 256
+_AT_ONCE = 2
+_SLOW = 0.05
+
+
+class Turn:
+    """One connection with what runs on it: made by the store for each group."""
+
+    def __init__(self, line: Line, new_tx: Callable[[Unwritten], PostgresTx]) -> None:
+        self.line = line
+        self.unwritten = Unwritten(line)
+        self.new_tx = new_tx
+
+
+Lend = Callable[[Callable[[Turn], Awaitable[None]]], Awaitable[None]]
+"""Calls a function with a turn. What it does not commit is rolled back. Raises `Lost` if there is no connection
+to do anything with; else only errors of the contract, and those of works."""
+
+
+class Lost(Exception):
+    """There is no connection, or not any more: trying again at once is of no use."""
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Groups:
+    """Gathers jobs into groups and runs them."""
+
+    def __init__(self, lend: Lend, most: int, changed: Callable[[], None]) -> None:
+        self._lend = lend
+        self._most = most
+        self._changed = changed
+        self._waiting: list[Job[Any]] = []
+        self._running: set[asyncio.Task[None]] = set()
+        self._slow = 0
+        self._is_called = False
+        self._random = Random()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(self, work: Work[T]) -> T:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._waiting.append(Job(work, answer))
+        self._idle.clear()
+        self._call(loop)
+        return await answer
+
+    async def finish(self) -> None:
+        """Until everything that was handed in is answered."""
+        await self._idle.wait()
+        while self._running:  # answered, and about to end
+            await asyncio.wait(self._running)
+
+    def _call(self, loop: asyncio.AbstractEventLoop) -> None:
+        if (
+            not self._is_called
+            and len(self._running) - self._slow < _AT_ONCE
+            and len(self._running) < self._most
+        ):
+            self._is_called = True
+            loop.call_soon(self._start, loop)  # later in this turn: others may join
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_called = False
+        jobs = [job for job in self._waiting[:_LARGEST] if not job.future.done()]
+        del self._waiting[:_LARGEST]
+        if jobs:
+            group = _Group(jobs, self._lend, self._random)
+            running = loop.create_task(group.run(), name="rota-commit")
+            self._running.add(running)
+            timer = loop.call_later(_SLOW, self._is_slow, loop, group)
+            running.add_done_callback(lambda done: self._ended(loop, group, done, timer))
+        if self._waiting:
+            self._call(loop)
+        elif not self._running:
+            self._idle.set()
+
+    def _is_slow(self, loop: asyncio.AbstractEventLoop, group: _Group) -> None:
+        group.is_slow = True
+        self._slow += 1
+        if self._waiting:
+            self._call(loop)
+
+    def _ended(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        group: _Group,
+        done: asyncio.Task[None],
+        timer: asyncio.TimerHandle,
+    ) -> None:
+        timer.cancel()
+        self._slow -= group.is_slow
+        self._running.discard(done)
+        failure = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if any(job.wrote and job.error is None for job in group.jobs):
+            self._changed()
+        for job in group.jobs:
+            job.error = failure or job.error
+            job.settle()
+        if self._waiting:
+            self._call(loop)
+        elif not self._running:
+            self._idle.set()
+
+
+class _Group:
+    """Some jobs on their way together."""
+
+    def __init__(self, jobs: list[Job[Any]], lend: Lend, random: Random) -> None:
+        self.jobs = jobs
+        self.is_slow = False
+        self._lend = lend
+        self._random = random
+
+    async def run(self) -> None:
+        """Answer every job."""
+        jobs, tries = self.jobs, ATTEMPTS
+        try:
+            return await self._lend(lambda turn: self._together(turn, jobs))
+        except Lost as lost:
+            return _fail(jobs, lost.error)
+        except Exception as error:
+            if len(jobs) == 1:
+                tries -= 1
+                _fail(jobs, error)
+                if not isinstance(error, Conflict):
+                    return None
+        for job in jobs:
+            await self._alone(job, tries)
+        return None
+
+    async def _alone(self, job: Job[Any], tries: int) -> None:
+        """Until it succeeds or fails for good; a little later each time, so that those who met part."""
+        for attempt in range(1, tries + 1):
+            try:
+                return await self._lend(lambda turn: self._together(turn, [job]))
+            except Lost as lost:
+                return _fail([job], lost.error)
+            except Exception as error:
+                _fail([job], error)
+                if not isinstance(error, Conflict):
+                    return None
+            await asyncio.sleep(0.002 * attempt * self._random.random())
+        return None
+
+    async def _together(self, turn: Turn, jobs: list[Job[Any]]) -> None:
+        for job in jobs:
+            job.error, job.wrote = None, False
+            tx = turn.new_tx(turn.unwritten)
+            try:
+                job.value = await job.work(tx)
+            except Exception as error:
+                if turn.line.failure is None:
+                    job.error = error  # it belongs to the caller of this work
+                    continue
+            if turn.line.failure is not None:
+                raise turn.line.failure
+            if tx.puts or tx.deletes:
+                job.wrote = True
+                await turn.unwritten.add(tx)
+        await turn.unwritten.flush(last=True)
+
+
+def _fail(jobs: list[Job[Any]], error: BaseException) -> None:
+    for job in jobs:
+        job.error, job.wrote = error, False

@@ -1,0 +1,177 @@
+"""Tasks submitted inside the user's own transaction: they exist if and only if it commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+
+import rota
+from postgres_server import new_database
+from rota.domain.model import Task
+from rota.stores.postgres_address import Address
+
+
+@pytest.fixture
+def url() -> str:
+    return new_database()
+
+
+def dsn(url: str) -> str:
+    return Address.parse(url).dsn
+
+
+@asynccontextmanager
+async def by_asyncpg(url: str) -> AsyncIterator[tuple[Any, Any, Any]]:
+    connection = await asyncpg.connect(dsn(url))
+    transaction = connection.transaction()
+    await transaction.start()
+    yield connection, transaction.commit, transaction.rollback
+    await connection.close()
+
+
+@asynccontextmanager
+async def by_psycopg(url: str) -> AsyncIterator[tuple[Any, Any, Any]]:
+    async with await psycopg.AsyncConnection.connect(dsn(url)) as connection:
+        yield connection, connection.commit, connection.rollback
+
+
+@asynccontextmanager
+async def by_psycopg_sync(url: str) -> AsyncIterator[tuple[Any, Any, Any]]:
+    with psycopg.connect(dsn(url)) as connection:
+
+        async def commit() -> None:
+            connection.commit()
+
+        async def roll_back() -> None:
+            connection.rollback()
+
+        yield connection, commit, roll_back
+
+
+DRIVERS = {"asyncpg": by_asyncpg, "psycopg": by_psycopg, "psycopg_sync": by_psycopg_sync}
+
+
+@pytest.fixture(params=DRIVERS)
+def driver(request: pytest.FixtureRequest) -> Any:
+    return DRIVERS[request.param]
+
+
+async def test_the_task_exists_once_the_transaction_commits(url: str, driver: Any) -> None:
+    async with rota.connect(url) as queue, driver(url) as (connection, commit, _):
+        task = await queue.submit("mail", {"to": "a\u0000b"}, tags=["x"], priority=7, connection=connection)
+        assert await queue.list() == []
+        await commit()
+        assert await queue.get(task.id) == task
+        [stored] = await queue.list(tag="x")
+        assert stored == task
+
+
+async def test_the_task_never_was_if_the_transaction_rolls_back(url: str, driver: Any) -> None:
+    async with rota.connect(url) as queue, driver(url) as (connection, _, roll_back):
+        await queue.submit("mail", connection=connection)
+        await roll_back()
+        assert await queue.list() == []
+
+
+async def test_a_commit_wakes_those_who_wait(url: str, driver: Any) -> None:
+    async with rota.connect(url + "&poll=300") as queue, driver(url) as (connection, commit, _):
+        app = rota.App()
+        app.task("mail")(lambda: "sent")
+        worker = rota.Worker(queue, app, scheduler=False, janitor=False)
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        await queue.store._opened.listener.is_listening.wait()  # type: ignore[attr-defined]
+        task = await queue.submit("mail", connection=connection)
+        await commit()
+        assert (await queue.wait(task.id, 20)).output == "sent"
+        worker.stop()
+        await running
+
+
+async def test_an_idempotency_key_works_inside_and_outside(url: str, driver: Any) -> None:
+    async with rota.connect(url) as queue, driver(url) as (connection, commit, _):
+        first = await queue.submit("mail", {"n": 1}, idempotency_key="k")
+        again = await queue.submit("mail", {"n": 1}, idempotency_key="k", connection=connection)
+        assert again == first
+        with pytest.raises(rota.Refused, match="already used"):
+            await queue.submit("mail", {"n": 2}, idempotency_key="k", connection=connection)
+        other = await queue.submit("mail", {"n": 3}, connection=connection)  # the transaction is still good
+        await commit()
+        assert {task.id for task in await queue.list()} == {first.id, other.id}
+
+
+async def test_other_things_are_not_connections(url: str) -> None:
+    async with rota.connect(url) as queue:
+        with pytest.raises(rota.Invalid, match="asyncpg or psycopg"):
+            await queue.submit("mail", connection=object())
+    async with rota.connect("memory:") as memory:
+        with pytest.raises(rota.Invalid, match="postgresql://"):
+            await memory.submit("mail", connection=object())
+
+
+# From any language: select rota.submit(…)
+
+
+async def test_sql_submits_what_python_would(url: str) -> None:
+    async with rota.connect(url, actor="sql:postgres") as queue, by_asyncpg(url) as (connection, commit, _):
+        later = datetime(2030, 1, 1, 12, 30, 0, 123456, tzinfo=UTC)
+        id = await connection.fetchval(
+            "select rota.submit('mail', '{\"to\": [1, null]}', priority => 9, tags => '{x,y}', queue => 'q',"
+            " schedule_at => $1, expires_at => $1::timestamptz + interval '1 hour', max_retries => 2,"
+            " timeout_seconds => 1.5, metadata => '{\"a\": 1}')",
+            later,
+        )
+        await commit()
+        stored = await queue.get(str(id))
+        wanted = await queue.submit(
+            "mail", {"to": [1, None]}, priority=9, tags=["x", "y"], queue="q", schedule_at=later,
+            expires_at=later + timedelta(hours=1), max_retries=2, timeout_seconds=1.5, metadata={"a": 1},
+        )  # fmt: skip
+        assert _facts(stored) == _facts(wanted)
+        assert [row.id for row in await queue.list(tag="y", queue="q")] == [wanted.id, stored.id]
+
+
+def _facts(task: Task) -> dict[str, Any]:
+    own = ("id", "created_at", "updated_at", "history")
+    facts = {name: getattr(task, name) for name in task.__struct_fields__ if name not in own}
+    assert task.created_at == task.updated_at == task.history[0].at
+    return facts | {"actor": task.history[0].actor}
+
+
+async def test_sql_and_python_agree_on_idempotency_keys(url: str) -> None:
+    async with rota.connect(url) as queue, by_asyncpg(url) as (connection, commit, _):
+        submit = "select rota.submit('mail', $1::jsonb, idempotency_key => $2)::text"
+        key = "bestellung-äöü-" + "x" * 100
+        id = await connection.fetchval(submit, '{"n": 1}', key)
+        assert await connection.fetchval(submit, '{"n": 1}', key) == id
+        with pytest.raises(asyncpg.UniqueViolationError, match="another kind or input"):
+            async with connection.transaction():
+                await connection.fetchval(submit, '{"n": 2}', key)
+        await commit()
+        assert (await queue.submit("mail", {"n": 1}, idempotency_key=key)).id == id
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("submit('no blanks')", "kind"),
+        ("submit(null)", "kind"),
+        ("submit('a', priority => 256)", "priority"),
+        ("submit('a', queue => '')", "queue"),
+        ("submit('a', tags => '{a b}')", "tags"),
+        ("submit('a', metadata => '[1]')", "metadata"),
+        ("submit('a', to_jsonb(repeat('x', 2000000)))", "bytes are too many"),
+    ],
+)
+async def test_sql_refuses_what_python_would(url: str, call: str, words: str) -> None:
+    connection = await asyncpg.connect(dsn(url))
+    with pytest.raises(asyncpg.PostgresError, match=words):
+        await connection.fetchval(f"select rota.{call}")
+    assert await connection.fetchval("select count(*) from rota.task") == 0
+    await connection.close()

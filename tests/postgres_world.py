@@ -1,0 +1,107 @@
+"""PostgreSQL in virtual time: the store runs on a real event loop in a thread of its own, since sockets live in real
+time. To the virtual loop each call is a function in a thread, for which time stands still; `wait` follows the virtual
+clock, and hears of every commit because all of them pass through here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from postgres_server import new_database
+from rota.domain.errors import Unavailable
+from rota.domain.model import Record
+from rota.stores.base import Store, Tx, Work
+from rota.stores.postgres import PostgresStore
+from rota.stores.postgres_address import Address
+from rota.stores.waiting import Waiters
+from rota.testing import LoopClock
+
+T = TypeVar("T")
+
+
+class PostgresInVirtualTime:
+    """A PostgresStore whose clock is virtual."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        self._clock = clock
+        self._store = PostgresStore(Address.parse(new_database()), clock, time=clock)
+        self._waiters = Waiters(clock)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    async def open(self, *, migrate: bool = True) -> None:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="asyncio-postgres")
+            self._thread.start()
+            await self._call(lambda: self._store.open(migrate=migrate))
+
+    async def close(self) -> None:
+        if self._loop is not None:
+            await self._call(self._store.close)
+            self._waiters.close()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = None
+
+    async def migrate(self) -> Sequence[str]:
+        return await self._call(self._store.migrate)
+
+    async def now(self) -> datetime:
+        return self._clock.now()
+
+    async def transact(self, work: Work[T], /) -> T:
+        wrote = False
+
+        async def watched(tx: Tx) -> T:
+            nonlocal wrote
+            value = await work(tx)
+            wrote = bool(getattr(tx, "puts", None) or getattr(tx, "deletes", None))
+            return value
+
+        try:
+            return await self._call(lambda: self._store.transact(watched))
+        finally:
+            if wrote:
+                self._waiters.changed()
+
+    async def read(self, work: Work[T], /) -> T:
+        return await self._call(lambda: self._store.read(work))
+
+    async def wait(self, until: datetime | None) -> None:
+        self._use()
+        await self._waiters.wait(until)
+
+    async def snapshot(self) -> dict[str, list[Record]]:
+        return await self._call(self._store.snapshot)
+
+    async def _call(self, function: Callable[[], Awaitable[T]]) -> T:
+        real = self._use()
+
+        async def call() -> T:
+            return await function()
+
+        def wait_for_it() -> T:
+            return asyncio.run_coroutine_threadsafe(call(), real).result()
+
+        return await asyncio.get_running_loop().run_in_executor(None, wait_for_it)
+
+    def _use(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise Unavailable(f"the store at {self.url} is not open")
+        return self._loop
+
+
+def _is_a_store(store: PostgresInVirtualTime) -> Store:
+    return store
+
+
+def postgres(clock: Any) -> Store:
+    return PostgresInVirtualTime(clock)
