@@ -314,3 +314,12 @@ def test_doctor_refuses_a_store_of_a_newer_rota(folder: Path) -> None:
     assert "newer version of rota" in complaint("list", code=1)
     (folder / "text.db").write_text("no database\n" * 100)
     assert "FAIL store" in rota("doctor --store sqlite:///text.db", code=1).stdout
+
+
+def test_migrate_plan_prints_the_sql_and_changes_nothing() -> None:
+    planned = rota("migrate --plan").stdout
+    assert planned.startswith("begin immediate;")
+    assert "create table task" in planned.lower()
+    assert rota("migrate --plan").stdout == planned
+    rota("migrate")
+    assert "nothing to do" in rota("migrate --plan").stdout

@@ -42,6 +42,7 @@ __all__ = ["Decision", "Fire", "Skip", "decide", "given_up", "jittered", "planne
 FIRES_PER_DECISION = 100
 ROWS_PER_OUTAGE = 100
 _TICK = timedelta(microseconds=1)
+_SHORTEST = timedelta(seconds=1)
 
 
 class Fire(msgspec.Struct, frozen=True):
@@ -199,6 +200,10 @@ class _Due:
     def _latest(self, until: datetime) -> datetime | None:
         if until < self.first:
             return None
+        if (
+            until - self.first < _SHORTEST
+        ):  # a tick that is on time need not look: nothing fires so soon again
+            return self.first
         schedule = self.schedule
         last = recurrence.latest(
             schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at

@@ -78,6 +78,9 @@ class MemoryStore:
     async def migrate(self) -> Sequence[str]:
         return ()
 
+    async def plan(self) -> str:
+        return ""
+
     async def now(self) -> datetime:
         return self._clock.now()
 

@@ -127,7 +127,7 @@ class PostgresStore:
 
     def _use(self) -> _Opened:
         if self._opened is None:
-            raise Unavailable(f"the store at {self.url} is not open")
+            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
         return self._opened
 
 

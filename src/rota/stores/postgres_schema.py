@@ -41,7 +41,7 @@ async def check(connection: Any, statements: Statements, store: str) -> None:
     """The schema is the one that this version knows."""
     if missing := await _missing(connection, statements, store):
         names = ", ".join(step.name for step in missing)
-        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`")
+        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`", is_final=True)
 
 
 async def plan(connection: Any, statements: Statements, schema: str, store: str) -> str:

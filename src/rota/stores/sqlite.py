@@ -26,7 +26,7 @@ from .base import Clock, Store, Work
 from .groups import Groups, Job
 from .sqlite_commit import commit
 from .sqlite_file import DataVersion, FileThread, Header, SqliteFile
-from .sqlite_schema import check, migrate
+from .sqlite_schema import check, migrate, plan
 from .sqlite_tx import SqliteTx, everything
 from .statements import load
 from .waiting import Waiters
@@ -97,6 +97,15 @@ class SqliteStore:
         opened = _Opened(self._file, self._clock)
         try:
             return await opened.migrate_only(self._settings, self.url)
+        finally:
+            await opened.close()
+
+    async def plan(self) -> str:
+        if self._opened is not None:
+            return await self._opened.read(lambda db: plan(db, self.url))
+        opened = _Opened(self._file, self._clock)
+        try:
+            return await opened.plan_only(self._settings, self.url)
         finally:
             await opened.close()
 
@@ -176,6 +185,10 @@ class _Opened:
     async def migrate_only(self, settings: str, url: str) -> Sequence[str]:
         await self._writer.open(settings)
         return await self.migrate(url)
+
+    async def plan_only(self, settings: str, url: str) -> str:
+        await self._writer.open(settings)
+        return await self._writer.run(lambda db: plan(db, url))
 
     async def migrate(self, url: str) -> Sequence[str]:
         return await self._writer.run(lambda db: migrate(db, url, self._clock.now()))

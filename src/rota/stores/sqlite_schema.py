@@ -11,7 +11,7 @@ from .codec import TABLES
 from .migrate import Applied, Migration, migrations, pending
 from .statements import load
 
-__all__ = ["check", "migrate"]
+__all__ = ["check", "migrate", "plan"]
 
 _SQL = load("sqlite")
 
@@ -33,6 +33,13 @@ def migrate(db: apsw.Connection, store: str, now: datetime) -> list[str]:
         if db.in_transaction:
             db.execute(_SQL["rollback"])
     return [step.name for step in missing]
+
+
+def plan(db: apsw.Connection, store: str) -> str:
+    """The SQL that `migrate` would run."""
+    missing = _missing(db, store)
+    parts = [f"-- {step.name}\n{step.sql.strip()}" for step in missing]
+    return "\n\n".join(["begin immediate;", *parts, "commit;"]) + "\n" if parts else ""
 
 
 def check(db: apsw.Connection, store: str) -> None:

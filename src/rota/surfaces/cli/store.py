@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["config", "doctor", "migrate"]
 
 
-@command(examples=["rota migrate", "rota migrate --store sqlite:////var/lib/shop/rota.db"])
+@command(
+    examples=["rota migrate", "rota migrate --plan", "rota migrate --store sqlite:////var/lib/shop/rota.db"]
+)
+@click.option("--plan", is_flag=True, help="Only print the SQL that would be run.")
 @with_session
-def migrate(session: Session) -> None:
+def migrate(session: Session, plan: bool) -> None:
     """Bring the store's schema up to date. Doing it twice does no harm; a newer store is refused."""
     store = _store(session)
+    if plan:
+        return _show_plan(session, store)
     with session.screen.progress("migrating", None):
         applied = asyncio.run(_migrated(store))
     if session.as_json:
@@ -31,6 +36,20 @@ def migrate(session: Session) -> None:
     done = f"applied {', '.join(applied)}" if applied else "nothing to do, the schema is current"
     session.screen.say(f"{store.url}: {done}")
     return None
+
+
+def _show_plan(session: Session, store: Store) -> None:
+    sql = asyncio.run(_planned(store))
+    if session.as_json:
+        return session.screen.json({"store": store.url, "plan": sql})
+    session.screen.say(sql or f"-- {store.url}: nothing to do, the schema is current")
+    return None
+
+
+async def _planned(store: Store) -> str:
+    plan = await store.plan()
+    await store.close()
+    return plan
 
 
 async def _migrated(store: Store) -> Sequence[str]:
