@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from rota.stores.base import Clock, Store, Tx
 from rota.stores.memory import MemoryStore
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_requests import FolderRequests, MemoryRequests
 from rota.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
@@ -17,6 +19,8 @@ T = TypeVar("T")
 STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock),
+    "memory bucket": lambda folder, clock: ObjectsStore(MemoryRequests(), clock),
+    "folder": lambda folder, clock: ObjectsStore(FolderRequests(folder / "bucket"), clock),
 }
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
