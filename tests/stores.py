@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import s3_server
 from rota.stores.base import Clock, Store, Tx
 from rota.stores.memory import MemoryStore
 from rota.stores.objects import ObjectsStore
@@ -20,6 +21,7 @@ STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock),
     "memory bucket": lambda folder, clock: ObjectsStore(MemoryRequests(), clock),
+    "s3": lambda folder, clock: ObjectsStore.from_url(s3_server.url(), clock),
     "folder": lambda folder, clock: ObjectsStore(FolderRequests(folder / "bucket"), clock),
 }
 

@@ -15,10 +15,10 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import uuid_utils
 
@@ -180,7 +180,7 @@ class _Opened:
     async def tidy(self) -> None:
         await self.upkeep.tidy()
 
-    async def _run(self, function: Any) -> Any:
+    async def _run(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._reader, function)
 
     def _catch_up(self) -> bool:

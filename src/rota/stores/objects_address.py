@@ -63,7 +63,7 @@ def _folder(parts: SplitResult) -> Requests:
     return FolderRequests(Path(path))
 
 
-def _client(options: Mapping[str, str]) -> dict[str, Any]:
+def _client(options: Mapping[str, str]) -> Any:
     try:
         timeout = timedelta(seconds=float(options.get("timeout", _TIMEOUT.total_seconds())))
     except ValueError:
@@ -72,7 +72,7 @@ def _client(options: Mapping[str, str]) -> dict[str, Any]:
     return {"timeout": timeout, "connect_timeout": timedelta(seconds=5), "allow_http": is_plain}
 
 
-def _s3(parts: SplitResult, options: Mapping[str, str], retry: dict[str, Any]) -> Any:
+def _s3(parts: SplitResult, options: Mapping[str, str], retry: Any) -> Any:
     from obstore.store import S3Store
 
     chosen: dict[str, Any] = {name: options[name] for name in ("endpoint", "region") if name in options}
@@ -98,7 +98,7 @@ def _profile() -> Any:
     return Boto3CredentialProvider()
 
 
-def _gs(parts: SplitResult, options: Mapping[str, str], retry: dict[str, Any]) -> Any:
+def _gs(parts: SplitResult, options: Mapping[str, str], retry: Any) -> Any:
     from obstore.store import GCSStore
 
     chosen: dict[str, Any] = {}
@@ -120,7 +120,7 @@ def _google() -> Any:
     return GoogleCredentialProvider()
 
 
-def _az(parts: SplitResult, options: Mapping[str, str], retry: dict[str, Any]) -> Any:
+def _az(parts: SplitResult, options: Mapping[str, str], retry: Any) -> Any:
     from obstore.store import AzureStore
 
     names = {"account": "account_name", "endpoint": "endpoint"}

@@ -169,7 +169,9 @@ class Archive:
         body = self._bucket.get(key)
         if body is None:
             raise Unavailable(f"{self._bucket.name}/{key} is gone: this node is behind; repeat", key=key)
-        put = parse(key, lambda: msgspec.json.decode(gzip.decompress(body), type=dict[str, list[msgspec.Raw]]))
+        put = parse(
+            key, lambda: msgspec.json.decode(gzip.decompress(body), type=dict[str, list[msgspec.Raw]])
+        )
         rows = rows_in(f"{self._bucket.name}/{key}", put)
         alive = [row for row in rows if (TABLES[type(row.record)].name, row.record.id) not in held.dead]
         state = State()
@@ -205,7 +207,7 @@ def _misses(span: Span, query: Query) -> bool:
         case EventList(after=after) if after is not None:
             return span.last < after.at
         case RunList(since=since, until=until, after=after):
-            ends = [bound for bound in (until, after and after.at) if bound is not None]
+            ends = [end for end in (until, None if after is None else after.at) if end is not None]
             return (since is not None and span.last < since) or any(span.first > end for end in ends)
     return False
 

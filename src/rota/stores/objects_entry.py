@@ -69,7 +69,12 @@ def encode(
     parts = [msgspec.json.encode(header)[:-1], b',\n"put": ', lines(put)]
     parts += [b',\n"delete": ', msgspec.json.encode(delete)] if delete else []
     if segment is not None:
-        parts += [b',\n"segment": ', msgspec.json.encode(segment), b',\n"leave": ', msgspec.json.encode(leave)]
+        parts += [
+            b',\n"segment": ',
+            msgspec.json.encode(segment),
+            b',\n"leave": ',
+            msgspec.json.encode(leave),
+        ]
     return b"".join([*parts, b"}\n"])
 
 

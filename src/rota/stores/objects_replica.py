@@ -41,7 +41,9 @@ class Replica:
         self.hidden: set[tuple[type[Record], str]] = set()
         """Archived records that the works of a trial have written."""
 
-    def reset(self, number: int, rows: list[Row], segments: Iterable[tuple[Segment, set[tuple[str, str]]]]) -> None:
+    def reset(
+        self, number: int, rows: list[Row], segments: Iterable[tuple[Segment, set[tuple[str, str]]]]
+    ) -> None:
         self.live = State()
         self.live.apply(Changes(rows, []))
         self.archive.clear()
