@@ -13,15 +13,27 @@ from rota.stores.base import Clock, Store, Tx
 from rota.stores.memory import MemoryStore
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_requests import FolderRequests, MemoryRequests
+from rota.stores.objects_tuning import Tuning
 from rota.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
+
+EAGER = Tuning(
+    snapshot_every=2,
+    archive_after=timedelta(days=-3650),
+    archive_at_least=1,
+    archive_at_most=3,
+    retention=timedelta(0),
+    views_every=timedelta(0),
+)
+"""Everything that has ended goes to the archive at once, in many small segments; snapshots all the time."""
 
 STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock),
     "memory bucket": lambda folder, clock: ObjectsStore(MemoryRequests(), clock),
     "s3": lambda folder, clock: ObjectsStore.from_url(s3_server.url(), clock),
+    "archiving": lambda folder, clock: ObjectsStore(MemoryRequests(), clock, EAGER),
     "folder": lambda folder, clock: ObjectsStore(FolderRequests(folder / "bucket"), clock),
 }
 
