@@ -128,15 +128,15 @@ class _Opened:
             watch,
             node=node,
             now=self.time.now,
+            refresh=self.time.refresh,
             new_id=lambda: str(uuid_utils.uuid7()),
             committed=self._committed,
             sleep=self._closing.wait,
         )
         self.groups = Groups(self._writer, committer.commit, self._changed)
         self.waiters = Waiters(self.time)
-        self.poller = Poller(self._reader, self._look, self.waiters.changed, self._poll_failed, tuning)
+        self.poller = Poller(self._reader, self._look, self.waiters.changed, tuning)
         self.upkeep = Upkeep(bucket, self.replica, self.log, self.time.now, tuning, self.groups.run, node)
-        self._poll_error: BaseException | None = None
         self._seen = 0
 
     async def start(self) -> None:
@@ -173,9 +173,6 @@ class _Opened:
     async def wait(self, until: datetime | None) -> None:
         with self.poller:
             await self.waiters.wait(until)
-        error, self._poll_error = self._poll_error, None
-        if error is not None:
-            raise error
 
     async def tidy(self) -> None:
         await self.upkeep.tidy()
@@ -194,10 +191,6 @@ class _Opened:
             self._catch_up()
         seen, self._seen = self._seen, self.replica.number
         return seen != self._seen
-
-    def _poll_failed(self, error: BaseException) -> None:
-        self._poll_error = error
-        self.waiters.changed()
 
     def _changed(self) -> None:
         self._seen = self.replica.number

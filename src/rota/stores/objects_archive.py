@@ -92,9 +92,12 @@ class Archive:
         self._bucket = bucket
         self._loaded: OrderedDict[str, State] = OrderedDict()
         self.segments: dict[str, Held] = {}
+        self.dropped: set[str] = set()
+        """Segments of which nothing is left. Their objects can go when no node knows them any more."""
 
     def clear(self) -> None:
         self.segments.clear()
+        self.dropped.clear()
         self._loaded.clear()
 
     def add(self, segment: Segment, dead: set[tuple[str, str]] | None = None) -> None:
@@ -117,6 +120,7 @@ class Archive:
             self._loaded.pop(held.segment.key, None)
             if len(held.dead) >= held.size:
                 del self.segments[held.segment.key]
+                self.dropped.add(held.segment.key)
 
     def sources(self, name: str, query: Query, order: Order) -> Iterator[Source]:
         """One for each segment that may have an answer."""

@@ -64,6 +64,7 @@ class Committer:
         *,
         node: str,
         now: Callable[[], datetime],
+        refresh: Callable[[], None],
         new_id: Callable[[], str],
         committed: Callable[[Committed], None],
         sleep: Callable[[float], object],
@@ -73,6 +74,7 @@ class Committer:
         self._watch = watch
         self._node = node
         self._now = now
+        self._refresh = refresh
         self._new_id = new_id
         self._committed = committed
         self._sleep = sleep
@@ -88,6 +90,7 @@ class Committer:
                 job.error, job.wrote = error, False
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
+        self._refresh()
         began = self._watch.mark()
         pauses = self._log.pauses()
         self._look()
@@ -104,7 +107,6 @@ class Committer:
                 job.wrote = False
             if pauses.exhausted:
                 raise Unavailable("other nodes were faster for too long; nothing was written")
-            self._log.catch_up()
             pauses.take()
             self._log.catch_up()
 
@@ -112,7 +114,7 @@ class Committer:
         """Catch up first where a commit would probably be in vain otherwise."""
         if self._wins and self._wins % _WINS_IN_A_ROW == 0:
             self._wins += 1
-            self._sleep(random.uniform(0, 0.02))
+            self._sleep(random.uniform(0, 2 * self._log.round_trip))
             self._log.catch_up()
         elif self._log.is_contended() or not self._log.is_fresh():
             self._log.catch_up()

@@ -42,12 +42,14 @@ _READS = 3
 class Pauses:
     """Growing pauses with jitter, until the patience is at its end."""
 
-    def __init__(self, tuning: Tuning, watch: Stopwatch, sleep: Callable[[float], object]) -> None:
+    def __init__(
+        self, tuning: Tuning, watch: Stopwatch, sleep: Callable[[float], object], first: float = 0.0
+    ) -> None:
         self._tuning = tuning
         self._watch = watch
         self._sleep = sleep
         self._began = watch.mark()
-        self._ceiling = tuning.shortest_pause.total_seconds()
+        self._ceiling = max(first, tuning.shortest_pause.total_seconds())
         self._slept = 0.0
 
     @property
@@ -89,9 +91,11 @@ class Log:
         """When an entry of another node was last seen."""
         self.bytes_since_snapshot = 0
         self.snapshot_bytes = 0
+        self.round_trip = 0.0
+        """How long a write takes, in seconds, lately: pauses are in proportion."""
 
     def pauses(self) -> Pauses:
-        return Pauses(self._tuning, self._watch, self._sleep)
+        return Pauses(self._tuning, self._watch, self._sleep, self.round_trip)
 
     @property
     def current_at(self) -> Mark | None:
@@ -132,7 +136,9 @@ class Log:
             ours, problem = self._try(number, commit, body)
             if ours is not None:
                 break
-            if pauses.exhausted or isinstance(problem, Denied):
+            if isinstance(problem, Denied):
+                raise problem
+            if pauses.exhausted:
                 raise Unavailable(
                     f"whether {self._bucket.name}/{entry_key(number)} was written is unknown ({problem})",
                     key=entry_key(number),
@@ -169,7 +175,10 @@ class Log:
     def _try(self, number: int, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
         """Ours, another's, or None: not there, or nobody knows."""
         try:
+            asked = self._watch.mark()
             self._bucket.create(entry_key(number), body)
+            took = min(self._watch.since(asked).total_seconds(), 1.0)
+            self.round_trip += (took - self.round_trip) / 4
             return True, None
         except Denied as error:
             return None, error
@@ -181,7 +190,11 @@ class Log:
             entry = self.read(number)
         except Unavailable:
             return None
-        return None if entry is None else entry.commit == commit
+        if entry is None or entry.commit == commit:
+            return None if entry is None else True
+        if self._is_trusted():
+            self._arrived(entry)
+        return False
 
     def _is_trusted(self) -> bool:
         return self._current_at is not None and self._watch.since(self._current_at) < self._tuning.window
@@ -233,12 +246,12 @@ class Log:
             pauses.take()
         with self._replica.lock:
             if found is not None and (self._current_at is None or found.number > self._replica.number):
-                self._replica.reset(found.number, found.rows, found.segments)
+                self._replica.reset(found.number, found.rows, found.segments, found.dropped)
                 self.snapshots = dict(found.snapshots)
                 self.snapshots.setdefault(found.number, self._now())
                 self.floor, self.snapshot_bytes, self.bytes_since_snapshot = found.floor, found.size, 0
             elif found is None and self._current_at is None:
-                self._replica.reset(0, [], [])
+                self._replica.reset(0, [], [], [])
             self._current_at = asked
         self._read_many()
         self.catch_up()

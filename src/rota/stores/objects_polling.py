@@ -20,20 +20,19 @@ _GROWTH = 1.3
 
 
 class Poller:
-    """`look` says whether something came; then `changed` is called. An error is told to those who wait."""
+    """`look` says whether something came; then `changed` is called. So it is after an error: those who wait will
+    meet it themselves, and say so better."""
 
     def __init__(
         self,
         executor: Executor,
         look: Callable[[timedelta], bool],
         changed: Callable[[], None],
-        failed: Callable[[BaseException], None],
         tuning: Tuning,
     ) -> None:
         self._executor = executor
         self._look = look
         self._changed = changed
-        self._failed = failed
         self._tuning = tuning
         self._interval = tuning.poll_shortest
         self._waiting = 0
@@ -81,13 +80,12 @@ class Poller:
         self._looking = None
         if looked.cancelled():
             return
-        error = looked.exception()
-        if error is not None:
-            self._failed(error)
-        if error is None and looked.result():
-            self._interval = self._tuning.poll_shortest
-            self._changed()
-        else:
+        failed = looked.exception() is not None
+        if failed or not looked.result():
             self._interval = min(self._interval * _GROWTH, self._tuning.poll_longest)
+        else:
+            self._interval = self._tuning.poll_shortest
+        if failed or looked.result():
+            self._changed()
         if self._waiting and self._timer is None:
             self._later()

@@ -42,13 +42,18 @@ class Replica:
         """Archived records that the works of a trial have written."""
 
     def reset(
-        self, number: int, rows: list[Row], segments: Iterable[tuple[Segment, set[tuple[str, str]]]]
+        self,
+        number: int,
+        rows: list[Row],
+        segments: Iterable[tuple[Segment, set[tuple[str, str]]]],
+        dropped: Iterable[str],
     ) -> None:
         self.live = State()
         self.live.apply(Changes(rows, []))
         self.archive.clear()
         for segment, dead in segments:
             self.archive.add(segment, dead)
+        self.archive.dropped.update(dropped)
         self.number = number
 
     def row(self, type: type[Record], id: str) -> Row | None:

@@ -15,7 +15,7 @@ from .objects_entry import lines, parse, rows_in
 from .objects_segment import Segment
 from .state import Row
 
-__all__ = ["Restored", "Snapshot", "encode_snapshot", "newest", "restore", "snapshot_number"]
+__all__ = ["Restored", "Snapshot", "encode_snapshot", "newest", "restore", "snapshot_keys"]
 
 _PREFIX = "snapshot/"
 _COMPRESSED_BEYOND = 65_536
@@ -35,6 +35,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     floor: int
     snapshots: dict[int, datetime]
     archived: list[Archived]
+    dropped: list[str] = []
 
 
 class _Whole(Snapshot, frozen=True, kw_only=True):
@@ -48,6 +49,7 @@ class Restored(NamedTuple):
     rows: list[Row]
     segments: list[tuple[Segment, set[tuple[str, str]]]]
     snapshots: dict[int, datetime]
+    dropped: list[str]
 
 
 def encode_snapshot(snapshot: Snapshot, rows: list[Row]) -> tuple[str, bytes]:
@@ -56,14 +58,16 @@ def encode_snapshot(snapshot: Snapshot, rows: list[Row]) -> tuple[str, bytes]:
     for row in rows:
         by_name.setdefault(TABLES[type(row.record)].name, []).append(row.body)
     text = b"".join([msgspec.json.encode(snapshot)[:-1], b',\n"put": ', lines(by_name), b"}\n"])
-    key = f"{_PREFIX}{snapshot.number:012}.json"
+    key = snapshot_keys(snapshot.number)[0]
     if len(text) <= _COMPRESSED_BEYOND:
         return key, text
     return f"{key}.gz", gzip.compress(text, compresslevel=3, mtime=0)
 
 
-def snapshot_number(key: str) -> int:
-    return int(key.removeprefix(_PREFIX).partition(".")[0])
+def snapshot_keys(number: int) -> tuple[str, str]:
+    """Where it may stand: plain, and compressed."""
+    key = f"{_PREFIX}{number:012}.json"
+    return key, f"{key}.gz"
 
 
 def newest(bucket: Bucket) -> str | None:
@@ -84,4 +88,4 @@ def restore(bucket: Bucket, key: str) -> Restored | None:
     whole = parse(place, lambda: msgspec.json.decode(text, type=_Whole))
     rows = rows_in(place, whole.put)
     segments = [(each.segment, set(each.dead)) for each in whole.archived]
-    return Restored(whole.number, whole.floor, len(body), rows, segments, whole.snapshots)
+    return Restored(whole.number, whole.floor, len(body), rows, segments, whole.snapshots, whole.dropped)

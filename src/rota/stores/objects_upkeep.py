@@ -25,7 +25,7 @@ from .objects_entry import entry_key
 from .objects_log import Log
 from .objects_replica import Replica
 from .objects_segment import Segment, summarize
-from .objects_snapshot import Archived, Snapshot, encode_snapshot, snapshot_number
+from .objects_snapshot import Archived, Snapshot, encode_snapshot, snapshot_keys
 from .objects_tuning import Tuning
 from .objects_views import View, views_of
 from .state import Row
@@ -64,6 +64,7 @@ class Upkeep:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._awake = asyncio.Event()
         self._closing = False
+        self._dropped: dict[str, datetime] = {}
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -230,6 +231,7 @@ class Upkeep:
                 node=self._node,
                 floor=self._log.floor,
                 snapshots=dict(self._log.snapshots),
+                dropped=sorted(self._replica.archive.dropped),
                 archived=[Archived(segment=each.segment, dead=sorted(each.dead)) for each in held],
             )
         key, body = encode_snapshot(snapshot, rows)
@@ -245,13 +247,22 @@ class Upkeep:
         known = [number for number, since in self._log.snapshots.items() if since <= before]
         last = max(known, default=0)
         self._bucket.delete(entry_key(number) for number in range(self._log.floor + 1, last + 1))
-        if last:
-            old = [key for key in self._bucket.list("snapshot/") if snapshot_number(key) < last]
-            self._bucket.delete(old)
+        old = [number for number in self._log.snapshots if number < last]
+        self._bucket.delete(key for number in old for key in snapshot_keys(number))
+        self._remove_dropped(before)
         with self._replica.lock:
             self._log.learn(0, last)
-            for number in [each for each in self._log.snapshots if each < last]:
+            for number in old:
                 del self._log.snapshots[number]
+
+    def _remove_dropped(self, before: datetime) -> None:
+        """Segments of which nothing is left, when that has been so for long enough."""
+        dropped = self._replica.archive.dropped
+        self._dropped = {key: self._dropped.get(key, self._now()) for key in set(dropped)}
+        old = [key for key, since in self._dropped.items() if since <= before]
+        self._bucket.delete(old)
+        with self._replica.lock:
+            dropped.difference_update(old)
 
 
 def _home_of(schedule: Schedule) -> str:
