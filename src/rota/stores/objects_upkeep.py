@@ -111,7 +111,8 @@ class Upkeep:
             await self._in_thread(self._write_views, commits)
         if not self._closing and any(self._is_snapshot_due(commit.number) for commit in commits):
             with suppress(StoreError):
-                await self._archive()
+                while await self._archive():
+                    continue
             with suppress(StoreError):
                 await self._in_thread(self._snapshot)
 
@@ -168,11 +169,11 @@ class Upkeep:
 
     # Archive
 
-    async def _archive(self) -> None:
-        """Move what ended some time ago to a segment, when there is enough of it."""
+    async def _archive(self) -> bool:
+        """Move what ended some time ago to a segment, when there is enough of it; whether there was."""
         made = await self._in_thread(self._make_segment)
         if made is None:
-            return
+            return False
         segment, rows = made
 
         async def work(tx: Any) -> bool:
@@ -181,7 +182,7 @@ class Upkeep:
 
         work.goes_last = True  # type: ignore[attr-defined]  # behind works of its group that change a record
         try:
-            await self._transact(work)
+            return await self._transact(work)
         except StoreError:
             await self._in_thread(self._discard, segment.key)
             raise
