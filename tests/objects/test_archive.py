@@ -17,6 +17,7 @@ from rota.stores.objects import ObjectsStore
 from rota.stores.objects_archive import Order, Source, merged
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_segment import Fingerprints
+from rota.stores.objects_tuning import Tuning
 from rota.stores.state import State
 from stores import EAGER, START, count, find, get, put
 
@@ -37,9 +38,9 @@ async def settle(store: ObjectsStore) -> None:
         await asyncio.sleep(0.02)
 
 
-async def filled(name: str) -> tuple[ObjectsStore, FaultyRequests]:
+async def filled(name: str, tuning: Tuning = BATCHES) -> tuple[ObjectsStore, FaultyRequests]:
     requests = FaultyRequests(MemoryRequests(name))
-    store = ObjectsStore(requests, Hands(START), BATCHES)
+    store = ObjectsStore(requests, Hands(START), tuning)
     await store.open()
     for start in range(0, 200, 20):
         await put(store, *(ended(number) for number in range(start, start + 20)))
@@ -156,8 +157,9 @@ async def test_runs_and_events_are_archived_too() -> None:
 
 async def test_a_group_that_is_lost_leaves_the_archive_as_it_was() -> None:
     """A record comes back for a trial; when the race is lost it is taken back, and tried again."""
-    one, _ = await filled("trial")
-    two = ObjectsStore(MemoryRequests("trial"), Hands(START), replace(BATCHES, snapshot_every=10_000))
+    two_nodes = replace(BATCHES, retention=timedelta(hours=1))
+    one, _ = await filled("trial", two_nodes)
+    two = ObjectsStore(MemoryRequests("trial"), Hands(START), two_nodes)
     await two.open()
 
     async def mark(store: Store, id: str) -> None:
