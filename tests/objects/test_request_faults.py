@@ -74,7 +74,8 @@ async def persistent(attempt: Any) -> Any:
         try:
             return await attempt()
         except Unavailable as error:
-            assert "memory-bucket:" in str(error)
+            if "memory-bucket:" not in str(error):
+                raise AssertionError(f"which bucket? {error}") from error
     raise AssertionError("the store never recovered")
 
 

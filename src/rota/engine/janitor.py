@@ -32,6 +32,7 @@ class Janitor:
         if self._clock.monotonic() >= self._forget_at:
             if await self._store.transact(forget_old(self._retention, BATCH)):
                 return NOW
+            await self._tidy()
             self._forget_at = self._clock.monotonic() + FORGET_EVERY.total_seconds()
         swept = await self._store.transact(sweep(BATCH))
         for task in (*swept.returned, *swept.expired):
@@ -39,3 +40,9 @@ class Janitor:
         if swept.returned or swept.expired:
             return NOW
         return LOOK_AGAIN if swept.next_in is None else max(NOW, min(swept.next_in, LOOK_AGAIN))
+
+    async def _tidy(self) -> None:
+        """Some stores have more to keep in order than records: a bucket has its views."""
+        tidy = getattr(self._store, "tidy", None)
+        if tidy is not None:
+            await tidy()

@@ -33,6 +33,7 @@ from .objects_clock import ServiceClock, Stopwatch
 from .objects_commit import Committed, Committer
 from .objects_log import Log
 from .objects_polling import Poller
+from .objects_proof import Proof, prove
 from .objects_replica import ObjectsTx, Replica
 from .objects_tuning import Tuning
 from .objects_upkeep import Upkeep
@@ -99,6 +100,10 @@ class ObjectsStore:
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self._use().everything()
 
+    async def prove(self) -> list[Proof]:
+        """Whether the service does what a store needs of it, tried on the live bucket."""
+        return await asyncio.get_running_loop().run_in_executor(None, prove, self._bucket)
+
     async def tidy(self) -> None:
         """What the janitor asks for now and then: the views as they should be, and nothing left over."""
         await self._use().tidy()
@@ -118,8 +123,8 @@ class _Opened:
         self._closing = threading.Event()
         self.time = ServiceClock(clock, bucket.date)
         self.replica = Replica(bucket)
-        self.log = Log(bucket, self.replica, watch, tuning, self.time.now, self._closing.wait)
-        node = f"{socket.gethostname()}:{os.getpid()}"
+        node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
+        self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="rota-writer")
         self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
         committer = Committer(
@@ -127,11 +132,11 @@ class _Opened:
             self.log,
             watch,
             node=node,
+            patience=tuning.patience,
             now=self.time.now,
             refresh=self.time.refresh,
             new_id=lambda: str(uuid_utils.uuid7()),
             committed=self._committed,
-            sleep=self._closing.wait,
         )
         self.groups = Groups(self._writer, committer.commit, self._changed)
         self.waiters = Waiters(self.time)

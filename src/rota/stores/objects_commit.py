@@ -3,18 +3,13 @@
 1. Catch up, unless the state was current a moment ago and nobody else is writing.
 2. Run the works on a trial; take it back; encode what remains as entry N+1.
 3. If nothing is to be written, the answers count if the state was current: catch up, and if something came, go to 2.
-4. Append. If another node has N+1, catch up, pause for a random time that grows, and go to 2: meanwhile more
-   works join the next group, so the more nodes contend, the more each commit carries.
-
-A node that wins again and again makes a pause now and then, so that others, who are always one request behind it,
-get their turn.
+4. Append. If another node has N+1, pause (`objects_turns`), catch up, and go to 2.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from ..domain.errors import StoreError, Unavailable
@@ -29,8 +24,6 @@ from .state import Row
 from .works import run_work
 
 __all__ = ["Committed", "Committer"]
-
-_WINS_IN_A_ROW = 8
 
 
 class Committed(NamedTuple):
@@ -63,22 +56,22 @@ class Committer:
         watch: Stopwatch,
         *,
         node: str,
+        patience: timedelta,
         now: Callable[[], datetime],
         refresh: Callable[[], None],
         new_id: Callable[[], str],
         committed: Callable[[Committed], None],
-        sleep: Callable[[float], object],
     ) -> None:
         self._replica = replica
         self._log = log
+        self._turns = log.turns
+        self._patience = patience
         self._watch = watch
         self._node = node
         self._now = now
         self._refresh = refresh
         self._new_id = new_id
         self._committed = committed
-        self._sleep = sleep
-        self._wins = 0
 
     def commit(self, jobs: list[Job[Any]]) -> None:
         """Answer every job."""
@@ -92,8 +85,9 @@ class Committer:
     def _commit(self, jobs: list[Job[Any]]) -> None:
         self._refresh()
         began = self._watch.mark()
-        pauses = self._log.pauses()
-        self._look()
+        losses = 0
+        if self._turns.give_way() or not self._log.is_fresh():
+            self._log.catch_up()
         while True:
             draft = self._draft(jobs)
             if draft.is_empty:
@@ -102,21 +96,12 @@ class Committer:
                 continue
             if self._append(draft):
                 return
-            self._wins = 0
-            for job in jobs:
-                job.wrote = False
-            if pauses.exhausted:
-                raise Unavailable("other nodes were faster for too long; nothing was written")
-            pauses.take()
-            self._log.catch_up()
-
-    def _look(self) -> None:
-        """Catch up first where a commit would probably be in vain otherwise."""
-        if self._wins and self._wins % _WINS_IN_A_ROW == 0:
-            self._wins += 1
-            self._sleep(random.uniform(0, 2 * self._log.round_trip))
-            self._log.catch_up()
-        elif self._log.is_contended() or not self._log.is_fresh():
+            losses += 1
+            if self._watch.since(began) > self._patience:
+                raise Unavailable(
+                    f"other nodes wrote to {self._log.name} faster for too long; nothing was written"
+                )
+            self._turns.lost(losses)
             self._log.catch_up()
 
     def _is_current_since(self, began: Any) -> bool:
@@ -167,6 +152,6 @@ class Committer:
             if self._replica.number < draft.number:  # else a reader has brought it already
                 gone = [(type(record), record.id) for record in draft.deletes]
                 self._replica.apply(draft.number, draft.puts, gone, draft.leave, draft.segment)
-        self._wins += 1
+        self._turns.won()
         self._committed(Committed(draft.number, draft.puts, draft.deletes))
         return True

@@ -27,9 +27,11 @@ from ..domain.errors import Corrupt, Unavailable
 from .objects_bucket import Bucket, Denied, Taken
 from .objects_clock import Mark, Stopwatch
 from .objects_entry import TYPES, Entry, decode, entry_key, rows_in
+from .objects_proof import check_create
 from .objects_replica import Replica
 from .objects_snapshot import newest, restore
 from .objects_tuning import Tuning
+from .objects_turns import Turns
 
 __all__ = ["Log", "Pauses"]
 
@@ -73,6 +75,7 @@ class Log:
         replica: Replica,
         watch: Stopwatch,
         tuning: Tuning,
+        node: str,
         now: Callable[[], datetime],
         sleep: Callable[[float], object],
     ) -> None:
@@ -80,6 +83,7 @@ class Log:
         self._replica = replica
         self._watch = watch
         self._tuning = tuning
+        self._node = node
         self._now = now
         self._sleep = sleep
         self._current_at: Mark | None = None
@@ -87,15 +91,16 @@ class Log:
         """Snapshots that are known to exist, and since when that is known."""
         self.floor = 0
         """Entries up to here are gone."""
-        self.foreign_at: Mark | None = None
-        """When an entry of another node was last seen."""
         self.bytes_since_snapshot = 0
         self.snapshot_bytes = 0
-        self.round_trip = 0.0
-        """How long a write takes, in seconds, lately: pauses are in proportion."""
+        self.turns = Turns(watch, sleep)
+
+    @property
+    def name(self) -> str:
+        return self._bucket.name
 
     def pauses(self) -> Pauses:
-        return Pauses(self._tuning, self._watch, self._sleep, self.round_trip)
+        return Pauses(self._tuning, self._watch, self._sleep, self.turns.round_trip)
 
     @property
     def current_at(self) -> Mark | None:
@@ -104,9 +109,6 @@ class Log:
 
     def is_fresh(self) -> bool:
         return self._current_at is not None and self._watch.since(self._current_at) < self._tuning.fresh
-
-    def is_contended(self) -> bool:
-        return self.foreign_at is not None and self._watch.since(self.foreign_at) < self._tuning.fresh
 
     def catch_up(self) -> bool:
         """Read what is new; whether there was anything."""
@@ -177,8 +179,7 @@ class Log:
         try:
             asked = self._watch.mark()
             self._bucket.create(entry_key(number), body)
-            took = min(self._watch.since(asked).total_seconds(), 1.0)
-            self.round_trip += (took - self.round_trip) / 4
+            self.turns.took(self._watch.since(asked))
             return True, None
         except Denied as error:
             return None, error
@@ -211,7 +212,8 @@ class Log:
         with self._replica.lock:
             if entry.number == self._replica.number + 1:
                 self._replica.apply(entry.number, rows, deletes, entry.leave, entry.segment)
-                self.foreign_at = self._watch.mark()
+                if entry.node != self._node:
+                    self.turns.seen(entry.node)
                 self.bytes_since_snapshot += sum(len(row.body) for row in rows)
                 self.learn(entry.snapshot, entry.floor)
 
@@ -221,16 +223,17 @@ class Log:
             self.bytes_since_snapshot = 0
         self.floor = max(self.floor, floor)
 
-    def _read_many(self) -> None:
-        """Far behind: list the log, and read in parallel."""
+    def _read_many(self) -> bool:
+        """Far behind: list the log, and read in parallel. Whether there was any."""
         first = self._replica.number
         keys = self._bucket.list("log/", entry_key(first))
         numbers = [first + 1 + n for n, key in enumerate(keys) if key == entry_key(first + 1 + n)]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="rota-log") as readers:
             for entry in readers.map(self.read, numbers):
                 if entry is None:  # removed meanwhile: the snapshots will say
-                    return
+                    break
                 self._arrived(entry)
+        return bool(keys)
 
     def _load(self) -> None:
         """From the newest snapshot, if it is ahead of us, and what the log has behind it."""
@@ -253,5 +256,6 @@ class Log:
             elif found is None and self._current_at is None:
                 self._replica.reset(0, [], [], [])
             self._current_at = asked
-        self._read_many()
+        if not self._read_many() and found is None and not self._replica.number:
+            check_create(self._bucket)
         self.catch_up()

@@ -21,7 +21,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     patience: timedelta = timedelta(seconds=60)
     """So long a commit is tried while the service fails or others win."""
 
-    shortest_pause: timedelta = timedelta(milliseconds=10)
+    shortest_pause: timedelta = timedelta(milliseconds=1)
     longest_pause: timedelta = timedelta(seconds=2)
 
     window: timedelta = timedelta(minutes=5)
