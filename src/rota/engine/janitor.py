@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ..stores.base import Store
+from ..stores.base import Store, at_leisure
 from .clock import SteadyClock
 from .commands import Retention, forget_old, sweep
 from .telemetry import Observer, TaskMoved
@@ -34,7 +34,7 @@ class Janitor:
                 return NOW
             await self._tidy()
             self._forget_at = self._clock.monotonic() + FORGET_EVERY.total_seconds()
-        swept = await self._store.transact(sweep(BATCH))
+        swept = await self._store.transact(at_leisure(sweep(BATCH)))
         for task in (*swept.returned, *swept.expired):
             self._observe(TaskMoved(task))
         if swept.returned or swept.expired:

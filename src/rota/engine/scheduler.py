@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from ..domain.model import ScheduleStatus
-from ..stores.base import Store
+from ..stores.base import Store, at_leisure
 from .commands import Tick, fire_due, refresh_zones
 from .telemetry import Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
 
@@ -30,7 +30,7 @@ class Scheduler:
         """One tick. At once again if it fired anything; else when the next schedule is due."""
         if not self._zones_checked:
             await self._refresh_zones()
-        tick = await self._store.transact(fire_due(self._batch, jumped=self.jumped))
+        tick = await self._store.transact(at_leisure(fire_due(self._batch, jumped=self.jumped)))
         self._report(tick)
         if tick.schedules:
             return NOW

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from ..domain.errors import Refused, Unavailable
 from ..domain.model import Task
 from ..domain.task import Completed, Failed, Outcome
-from ..stores.base import Store
+from ..stores.base import Store, at_leisure
 from .app import App
 from .clock import SteadyClock
 from .commands import Claim, Claimed, Result, claim_tasks, renew_leases, settle_tasks
@@ -128,7 +128,7 @@ class TaskWorker:
             queues=self._queues,
             tenant=self._tenant,
         )
-        claimed: Claimed = await self._queue.store.transact(claim_tasks(ask))
+        claimed: Claimed = await self._queue.store.transact(at_leisure(claim_tasks(ask)))
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
         for task in claimed.tasks:

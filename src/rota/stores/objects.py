@@ -200,7 +200,6 @@ class _Opened:
     def _changed(self) -> None:
         self._seen = self.replica.number
         self.waiters.changed()
-        self.poller.hurry()
 
     def _committed(self, commit: Committed) -> None:
         self.upkeep.committed(commit)

@@ -1,8 +1,9 @@
 """Committing a group of works as one entry of the log. Runs in the store's writer thread.
 
-1. Catch up, unless the state was current a moment ago and nobody else is writing.
+1. Catch up, unless the state was current a moment ago and nobody else is writing (then the append finds out).
 2. Run the works on a trial; take it back; encode what remains as entry N+1.
 3. If nothing is to be written, the answers count if the state was current: catch up, and if something came, go to 2.
+   (Works `at_leisure` are content with a fresh state: loops that find nothing to do ask for nothing.)
 4. Append. If another node has N+1, pause (`objects_turns`), catch up, and go to 2.
 """
 
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 from ..domain.errors import StoreError, Unavailable
 from ..domain.model import Record
 from .groups import Job
-from .objects_clock import Stopwatch
+from .objects_clock import Mark, Stopwatch
 from .objects_entry import Header, encode
 from .objects_log import Log
 from .objects_replica import ObjectsTx, Replica, Trial
@@ -86,14 +87,19 @@ class Committer:
         self._refresh()
         began = self._watch.mark()
         losses = 0
-        if self._turns.give_way() or not self._log.is_fresh():
+        has_looked = not self._log.is_fresh()
+        if has_looked:
             self._log.catch_up()
         while True:
             draft = self._draft(jobs)
             if draft.is_empty:
-                if self._is_current_since(began) or not self._log.catch_up():
+                if self._may_be_answered(jobs, began) or not self._log.catch_up():
                     return
                 continue
+            if not has_looked and self._turns.give_way():
+                has_looked = True
+                if self._log.catch_up():
+                    continue
             if self._append(draft):
                 return
             losses += 1
@@ -104,9 +110,13 @@ class Committer:
             self._turns.lost(losses)
             self._log.catch_up()
 
-    def _is_current_since(self, began: Any) -> bool:
+    def _may_be_answered(self, jobs: list[Job[Any]], began: Mark) -> bool:
+        """Nothing was written: was the state current when they asked, or need it not have been?"""
         current_at = self._log.current_at
-        return current_at is not None and current_at.steady > began.steady
+        if current_at is not None and current_at.steady > began.steady:
+            return True
+        at_leisure = all(hasattr(job.work, "at_leisure") and job.error is None for job in jobs)
+        return at_leisure and self._log.is_fresh()
 
     def _draft(self, jobs: list[Job[Any]]) -> _Draft:
         """Run the works on the state as it is here."""
@@ -142,14 +152,14 @@ class Committer:
             commit=commit,
             at=self._now(),
             node=self._node,
-            snapshot=max(self._log.snapshots, default=0),
+            snapshot=self._log.snapshot,
             floor=self._log.floor,
         )
         body = encode(header, draft.puts, draft.deletes, draft.leave, draft.segment)
         if not self._log.append(draft.number, commit, body):
             return False
         with self._replica.lock:
-            if self._replica.number < draft.number:  # else a reader has brought it already
+            if self._replica.number == draft.number - 1:  # else a reader has brought it already, or will
                 gone = [(type(record), record.id) for record in draft.deletes]
                 self._replica.apply(draft.number, draft.puts, gone, draft.leave, draft.segment)
         self._turns.won()

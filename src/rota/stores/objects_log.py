@@ -89,6 +89,8 @@ class Log:
         self._current_at: Mark | None = None
         self.snapshots: dict[int, datetime] = {}
         """Snapshots that are known to exist, and since when that is known."""
+        self.snapshot = 0
+        """The newest of them."""
         self.floor = 0
         """Entries up to here are gone."""
         self.bytes_since_snapshot = 0
@@ -220,6 +222,7 @@ class Log:
     def learn(self, snapshot: int, floor: int) -> None:
         if snapshot and snapshot not in self.snapshots:
             self.snapshots[snapshot] = self._now()
+            self.snapshot = max(self.snapshot, snapshot)
             self.bytes_since_snapshot = 0
         self.floor = max(self.floor, floor)
 
@@ -252,6 +255,7 @@ class Log:
                 self._replica.reset(found.number, found.rows, found.segments, found.dropped)
                 self.snapshots = dict(found.snapshots)
                 self.snapshots.setdefault(found.number, self._now())
+                self.snapshot = found.number
                 self.floor, self.snapshot_bytes, self.bytes_since_snapshot = found.floor, found.size, 0
             elif found is None and self._current_at is None:
                 self._replica.reset(0, [], [], [])

@@ -16,7 +16,7 @@ from .objects_tuning import Tuning
 
 __all__ = ["Poller"]
 
-_GROWTH = 1.3
+_GROWTH = 1.6
 
 
 class Poller:
@@ -49,14 +49,6 @@ class Poller:
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def hurry(self) -> None:
-        """There is work: look often for a while."""
-        if self._interval > self._tuning.poll_shortest:
-            self._interval = self._tuning.poll_shortest
-            if self._timer is not None:
-                self._timer.cancel()
-                self._later()
 
     async def close(self) -> None:
         if self._timer is not None:

@@ -7,12 +7,14 @@ here"; only the others load the object.
 
 from __future__ import annotations
 
+import sys
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from hashlib import blake2b
-from struct import iter_unpack, pack
+from struct import pack
 
 import msgspec
 
@@ -25,7 +27,9 @@ class Fingerprints:
     """A set of texts, eight bytes each: never says no to a member, hardly ever yes to another."""
 
     def __init__(self, packed: bytes) -> None:
-        self._hashes = [number for (number,) in iter_unpack(">Q", packed)]
+        self._hashes = array("Q", packed)
+        if sys.byteorder == "little":
+            self._hashes.byteswap()
 
     @staticmethod
     def of(texts: Iterable[str]) -> bytes:

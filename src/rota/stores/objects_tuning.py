@@ -15,7 +15,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 
     poll_shortest: timedelta = timedelta(milliseconds=100)
     poll_longest: timedelta = timedelta(seconds=2)
-    fresh: timedelta = timedelta(seconds=1)
+    fresh: timedelta = timedelta(seconds=2)
     """So long after it was seen to be current, a state is taken to be so still; the commit finds out."""
 
     patience: timedelta = timedelta(seconds=60)

@@ -42,8 +42,9 @@ class Turns:
     @property
     def others(self) -> int:
         """How many other nodes wrote lately."""
-        for node in [node for node, at in self._others.items() if self._watch.since(at) > _LATELY]:
-            self._others.pop(node, None)
+        for node, at in list(self._others.items()):
+            if self._watch.since(at) > _LATELY:
+                self._others.pop(node, None)
         return len(self._others)
 
     def won(self) -> None:

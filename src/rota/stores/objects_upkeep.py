@@ -216,7 +216,7 @@ class Upkeep:
 
     def _is_snapshot_due(self, number: int) -> bool:
         """Every so many entries, unless they are little beside the snapshot that would be written."""
-        entries = number - max(self._log.snapshots, default=0)
+        entries = number - self._log.snapshot
         if number % min(_TRIES_EVERY, self._tuning.snapshot_every) or entries < self._tuning.snapshot_every:
             return False
         return entries >= _MOST_ENTRIES or 4 * self._log.bytes_since_snapshot >= self._log.snapshot_bytes
@@ -245,16 +245,17 @@ class Upkeep:
     def _remove_old(self) -> None:
         """What lies before a snapshot that everybody could have known for the whole of `retention`."""
         before = self._now() - self._tuning.retention
-        known = [number for number, since in self._log.snapshots.items() if since <= before]
-        last = max(known, default=0)
+        with self._replica.lock:
+            snapshots = dict(self._log.snapshots)
+        last = max((number for number, since in snapshots.items() if since <= before), default=0)
         self._bucket.delete(entry_key(number) for number in range(self._log.floor + 1, last + 1))
-        old = [number for number in self._log.snapshots if number < last]
+        old = [number for number in snapshots if number < last]
         self._bucket.delete(key for number in old for key in snapshot_keys(number))
         self._remove_dropped(before)
         with self._replica.lock:
             self._log.learn(0, last)
             for number in old:
-                del self._log.snapshots[number]
+                self._log.snapshots.pop(number, None)
 
     def _remove_dropped(self, before: datetime) -> None:
         """Segments of which nothing is left, when that has been so for long enough."""
