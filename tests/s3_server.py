@@ -67,11 +67,15 @@ def _server() -> str:
     return f"s3://{BUCKET}?endpoint={quote(_joined['endpoint'], safe='')}&region=us-east-1"
 
 
+def _place() -> Path:
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    return Path(tempfile.gettempdir()) / f"rota-s3-{run}.json"
+
+
 @contextmanager
 def _shared() -> Iterator[dict[str, Any]]:
     """The file, locked meanwhile. All workers of a test run have one parent, and share one file."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    with (Path(tempfile.gettempdir()) / f"rota-s3-{run}.json").open("a+") as file:
+    with _place().open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         text = file.read()
@@ -191,3 +195,4 @@ def _leave(pid: int) -> None:
             os.kill(state["pid"], signal.SIGKILL)
             shutil.rmtree(state["folder"], ignore_errors=True)
             state.clear()
+            _place().unlink()  # whoever holds it open finds a server that is gone, and starts one
