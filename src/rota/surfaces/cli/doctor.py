@@ -55,9 +55,9 @@ async def examine(store: Store, tenant: str, *, deep: bool = False, repair: bool
 async def _open(store: Store, *, repair: bool) -> list[Finding]:
     try:
         await store.open(migrate=False)
-    except Corrupt as problem:
-        return [Finding("store", True, store.url), _unreadable(store, problem, repair=repair)]
     except RotaError as problem:
+        if isinstance(problem, Corrupt) and "key" in problem.details:
+            return [Finding("store", True, store.url), _unreadable(problem, repair=repair)]
         if "rota migrate" in str(problem):
             return [
                 Finding("store", True, store.url),
@@ -113,11 +113,11 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
         if deep:
             findings.append(_broken(broken_records(await store.snapshot())))
     except Corrupt as problem:
-        findings.append(_unreadable(store, problem, repair=repair))
+        findings.append(_unreadable(problem, repair=repair))
     return findings
 
 
-def _unreadable(store: Store, problem: Corrupt, *, repair: bool) -> Finding:
+def _unreadable(problem: Corrupt, *, repair: bool) -> Finding:
     advice = "something else wrote there, or a newer rota did; restore that record from a backup"
     key = problem.details.get("key")
     if key is not None:
