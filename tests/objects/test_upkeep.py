@@ -18,6 +18,7 @@ from rota.domain.errors import Unavailable
 from rota.domain.model import RunStatus, TaskStatus
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
+from rota.stores.objects_address import requests_for
 from rota.stores.objects_clock import ServiceClock
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_tuning import Tuning
@@ -74,12 +75,30 @@ def test_a_clock_that_is_set_is_noticed() -> None:
 
 
 def test_a_service_that_does_not_answer_leaves_the_clock_alone() -> None:
+    asked = []
+
     def away() -> datetime | None:
+        asked.append(True)
         raise Unavailable("away")
 
     clock = ServiceClock(Hands(START), away)
-    clock.refresh()
+    for _ in range(5):
+        clock.refresh()
     assert clock.now() == START
+    assert len(asked) == 1, "asked again and again"
+
+
+def test_credentials_that_cannot_sign_have_the_time_of_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot(*given: object) -> None:
+        raise NotImplementedError
+
+    requests = requests_for(s3_server.url())
+    signed = requests.date()
+    monkeypatch.setattr("obstore.sign", cannot)
+    written = requests.date()
+    assert signed is not None
+    assert written is not None
+    assert abs(written - signed) < timedelta(seconds=5)
 
 
 async def test_nodes_whose_clocks_are_wrong_agree_with_the_real_server() -> None:

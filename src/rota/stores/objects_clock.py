@@ -51,6 +51,7 @@ class ServiceClock:
         self._ask = ask
         self._watch = Stopwatch(clock)
         self._asked: Mark | None = None
+        self._told: Mark | None = None
         self._lock = Lock()
         self._low = self._high = self.offset = timedelta(0)
 
@@ -66,11 +67,12 @@ class ServiceClock:
             try:
                 said = self._ask()
             except StoreError:
-                return
-            age = None if self._asked is None else self._watch.since(self._asked)
-            self._asked = self._watch.mark()
+                said = None
+            self._asked = after = self._watch.mark()
             if said is not None:
-                self._learn(said - self._asked.wall, said + _SECOND - before.wall, age)
+                age = None if self._told is None else self._watch.since(self._told)
+                self._told = after
+                self._learn(said - after.wall, said + _SECOND - before.wall, age)
 
     def _learn(self, low: timedelta, high: timedelta, age: timedelta | None) -> None:
         """The offset lies in this range; what was known before still counts, less sharply as it ages."""

@@ -88,7 +88,8 @@ class Upkeep:
     async def tidy(self) -> None:
         """Write the views that are missing or older than their schedule; remove those that are left over."""
         if self._tuning.views != "off":
-            await self._in_thread(self._rebuild_views)
+            with suppress(StoreError):  # the janitor has more important things to do
+                await self._in_thread(self._rebuild_views)
 
     async def _keep(self) -> None:
         while not self._closing:
