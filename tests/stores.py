@@ -8,18 +8,36 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import s3_server
 from postgres_server import new_database
 from rota.stores.base import Clock, Store, Tx
 from rota.stores.memory import MemoryStore
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_requests import FolderRequests, MemoryRequests
+from rota.stores.objects_tuning import Tuning
 from rota.stores.postgres import PostgresStore
 from rota.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
 
+EAGER = Tuning(
+    snapshot_every=2,
+    archive_after=timedelta(days=-3650),
+    archive_at_least=1,
+    archive_at_most=3,
+    retention=timedelta(0),
+    views_every=timedelta(0),
+)
+"""Everything that has ended goes to the archive at once, in many small segments; snapshots all the time."""
+
 STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock),
     "postgres": lambda folder, clock: PostgresStore.from_url(new_database(), clock),
+    "memory bucket": lambda folder, clock: ObjectsStore(MemoryRequests(), clock),
+    "s3": lambda folder, clock: ObjectsStore.from_url(s3_server.url(), clock),
+    "archiving": lambda folder, clock: ObjectsStore(MemoryRequests(), clock, EAGER),
+    "folder": lambda folder, clock: ObjectsStore(FolderRequests(folder / "bucket"), clock),
 }
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

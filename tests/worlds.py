@@ -17,6 +17,9 @@ from rota.domain.model import Run, Schedule, Task
 from rota.engine.telemetry import Signal
 from rota.stores.base import Store
 from rota.stores.memory import MemoryStore
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_requests import FolderRequests, MemoryRequests
+from rota.stores.objects_tuning import Tuning
 from rota.stores.sqlite import SqliteStore
 from rota.testing import LoopClock
 
@@ -25,10 +28,14 @@ HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
 
+ALONE = Tuning(poll_shortest=timedelta(days=1), poll_longest=timedelta(days=1))
+
 # In virtual time nobody else writes the file, so there is no need to look for it 50 times a second.
 STORES: dict[str, Callable[[Path, LoopClock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock, poll_interval=timedelta(days=1)),
+    "memory bucket": lambda folder, clock: ObjectsStore(MemoryRequests(), clock, ALONE),
+    "folder": lambda folder, clock: ObjectsStore(FolderRequests(folder / "bucket"), clock, ALONE),
 }
 EVERY_STORE: dict[str, Callable[[Path, LoopClock], Store]] = {
     **STORES,

@@ -116,12 +116,14 @@ def _closed() -> Unavailable:
     return Unavailable("this queue is closed: open another with rota.sync.connect()", is_final=True)
 
 
-def connect(store: str | None = None, *, tenant: str = "default", actor: str | None = None) -> Queue:
+def connect(
+    store: str | None = None, *, bucket: str | None = None, tenant: str = "default", actor: str | None = None
+) -> Queue:
     """As `rota.connect`, without `await`."""
     portal = Portal()
 
     async def opening() -> client.Queue:
-        return await client.connect(store, tenant=tenant, actor=actor)
+        return await client.connect(store, bucket=bucket, tenant=tenant, actor=actor)
 
     try:
         return Queue(portal.call(opening()), portal)

@@ -169,4 +169,10 @@ class Queue:
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 
-def connect(store: str | None = None, *, tenant: str = "default", actor: str | None = None) -> Queue: ...
+def connect(
+    store: str | None = None,
+    *,
+    bucket: str | None = None,
+    tenant: str = "default",
+    actor: str | None = None,
+) -> Queue: ...

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from stores import STORES
 
-_FORBIDDEN = re.compile(r"\bskip|xfail|MemoryStore|SqliteStore|url ==|url\.startswith|usefixtures\(.store")
+_FORBIDDEN = re.compile(
+    r"\bskip|xfail|MemoryStore|SqliteStore|ObjectsStore|url ==|url\.startswith|usefixtures\(.store"
+)
 
 
 def test_every_case_runs_on_every_store(cases: dict[str, set[str]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from ..stores.base import Store
+from ..stores.base import Store, at_leisure
 from .clock import SteadyClock
 from .commands import Retention, forget_old, sweep
 from .telemetry import Observer, TaskMoved
@@ -49,10 +49,17 @@ class Janitor:
         if self._clock.monotonic() >= self._forget_at:
             if await self._store.transact(forget_old(self._retention, BATCH)):
                 return NOW
+            await self._tidy()
             self._forget_at = self._clock.monotonic() + FORGET_EVERY.total_seconds()
-        swept = await self._store.transact(sweep(BATCH))
+        swept = await self._store.transact(at_leisure(sweep(BATCH)))
         for task in (*swept.returned, *swept.expired):
             self._observe(TaskMoved(task))
         if swept.returned or swept.expired:
             return NOW
         return LOOK_AGAIN if swept.next_in is None else max(NOW, min(swept.next_in, LOOK_AGAIN))
+
+    async def _tidy(self) -> None:
+        """Some stores have more to keep in order than records: a bucket has its views."""
+        tidy = getattr(self._store, "tidy", None)
+        if tidy is not None:
+            await tidy()

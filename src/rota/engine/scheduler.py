@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from ..domain.model import ScheduleStatus
-from ..stores.base import Store
+from ..stores.base import Store, at_leisure
 from .commands import Tick, fire_due, refresh_zones
 from .telemetry import Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
 
@@ -57,7 +57,7 @@ class Scheduler:
         return max(NOW, min(left, LOOK_AGAIN))
 
     async def _tick_beside(self) -> Tick:
-        work = fire_due(self._batch, jumped=self.jumped)
+        work = at_leisure(fire_due(self._batch, jumped=self.jumped))
         if self.beside is None or self._next_at is None or await self._store.now() < self._next_at:
             return await self._store.transact(work)
         tick, _ = await asyncio.gather(self._store.transact(work), self.beside(), return_exceptions=True)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..domain.errors import Refused, Unavailable
 from ..domain.model import Task
 from ..domain.task import Completed, Failed, Outcome
-from ..stores.base import Store
+from ..stores.base import Store, at_leisure
 from ..stores.threads import Threads
 from .app import App
 from .clock import SteadyClock
@@ -146,7 +146,7 @@ class TaskWorker:
         )
         self._asked_for += free
         try:
-            claimed: Claimed = await self._queue.store.transact(claim_tasks(ask))
+            claimed: Claimed = await self._queue.store.transact(at_leisure(claim_tasks(ask)))
         finally:
             self._asked_for -= free
         if claimed.cancelling:

@@ -87,6 +87,7 @@ __all__ = [
     "Tx",
     "UpcomingTasks",
     "Work",
+    "at_leisure",
 ]
 
 R = TypeVar("R", bound=Record)
@@ -283,6 +284,13 @@ class Tx(Protocol):
 
 
 Work = Callable[[Tx], Awaitable[T]]
+
+
+def at_leisure(work: Work[T]) -> Work[T]:
+    """Mark a work of a loop: if it writes nothing, its answer may be as old as the store's poll interval. When
+    that was too old, a hint follows. A store that need not ask anyone takes no notice."""
+    work.at_leisure = True  # type: ignore[attr-defined]  # functions have room for a note
+    return work
 
 
 class Store(Protocol):

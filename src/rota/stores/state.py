@@ -91,6 +91,21 @@ class State:
             rows[row.record.id] = row
             self._reindex(of_type, None if old is None else old.record, row.record)
 
+    def row(self, type: type[Record], id: str) -> Row | None:
+        """The record as it is kept."""
+        return self._rows[type].get(id)
+
+    def rows(self, type: type[Record]) -> list[Row]:
+        """Every record of a type as it is kept, in no order."""
+        return list(self._rows[type].values())
+
+    def reverse_of(self, changes: Changes) -> Changes:
+        """What would take back `changes`, asked before they are applied."""
+        touched = [*changes.deletes, *(row.record for row in changes.puts)]
+        found = [self.row(type(record), record.id) for record in touched]
+        inserted = [row.record for row in changes.puts if self.row(type(row.record), row.record.id) is None]
+        return Changes([row for row in found if row is not None], inserted)
+
     def _reindex(self, of_type: type[Record], old: Record | None, new: Record | None) -> None:
         for index in self._indexes[of_type]:
             index.move(old, new)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any
 
+from ..domain.errors import Invalid
 from ..domain.limits import check_key
 from ..engine.clock import SteadyClock, SystemClock
 from .calls import Page, check_actor
@@ -58,16 +59,26 @@ class _Connecting:
 def connect(
     store: str | None = None,
     *,
+    bucket: str | None = None,
     tenant: str = "default",
     actor: str | None = None,
     clock: SteadyClock | None = None,
 ) -> _Connecting:
-    """Open a store and its queue. Without an address: ROTA_STORE, else the file rota.db."""
+    """Open a store and its queue. Without an address: ROTA_STORE, else the file rota.db. `bucket` is short for the
+    store s3://BUCKET."""
 
     async def opening() -> Queue:
         check_key(tenant, "tenant")
         check_actor(actor)
         time = clock or SystemClock()
-        return Queue(await open_store(store, time), tenant=tenant, actor=actor, clock=time)
+        return Queue(await open_store(_address(store, bucket), time), tenant=tenant, actor=actor, clock=time)
 
     return _Connecting(opening)
+
+
+def _address(store: str | None, bucket: str | None) -> str | None:
+    if bucket is None:
+        return store
+    if store is not None:
+        raise Invalid("bucket", "a store was given, too", "give one of them")
+    return bucket if "://" in bucket else f"s3://{bucket}"

@@ -9,7 +9,11 @@ from . import settings
 
 __all__ = ["make_store", "open_store"]
 
-_ACCEPTED = "accepted are sqlite:///file.db (sqlite:////absolute/file.db), postgresql://user@host/database and memory:"
+_ACCEPTED = (
+    "accepted are sqlite:///file.db (sqlite:////absolute/file.db), postgresql://user@host/database,"
+    " s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, file:///folder and memory:"
+)
+_BUCKETS = ("s3", "gs", "az", "file", "memory-bucket")
 
 
 async def open_store(address: str | None, clock: SteadyClock) -> Store:
@@ -34,7 +38,19 @@ def make_store(address: str, clock: SteadyClock) -> Store:
         return SqliteStore.from_url(address, clock)
     if scheme in ("postgresql", "postgres"):
         return _postgres(address, clock)
+    if scheme in _BUCKETS:
+        return _bucket(address, clock)
     raise Invalid("store", f"{address!r:.60} has an unknown scheme", _ACCEPTED)
+
+
+def _bucket(address: str, clock: SteadyClock) -> Store:
+    try:
+        from ..stores.objects import ObjectsStore
+    except ModuleNotFoundError as missing:
+        if missing.name != "obstore":
+            raise
+        raise Invalid("store", "a bucket needs obstore", "install it with: pip install 'rota[s3]'") from None
+    return ObjectsStore.from_url(address, clock)
 
 
 def _postgres(address: str, clock: SteadyClock) -> Store:

@@ -18,6 +18,13 @@ __all__ = ["Finding", "examine"]
 
 SKEW = timedelta(seconds=1)
 
+_REPAIR = (
+    "nothing is changed by rota here, since only you know which copy is right. 1. Stop all nodes. 2. Keep a copy of"
+    " the object {key}. 3. If the bucket keeps versions, restore the one that can be read. 4. If a newer rota wrote"
+    " it, upgrade. 5. If it is an entry of the log and nothing else helps, delete it and every later entry: the store"
+    " is then as it was before them, and what they held is lost. 6. Run `rota doctor --deep`"
+)
+
 
 class Finding(NamedTuple):
     """One answer: what was looked at, whether it is well, what was found, what to do."""
@@ -28,25 +35,29 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-async def examine(store: Store, tenant: str, *, deep: bool = False) -> list[Finding]:
-    reachable = await _open(store)
+async def examine(store: Store, tenant: str, *, deep: bool = False, repair: bool = False) -> list[Finding]:
+    """`repair`: also say, step by step, what can be done about what cannot be read."""
+    reachable = await _open(store, repair=repair)
     if not all(finding.ok for finding in reachable):
         return reachable
     try:
         return [
             *reachable,
+            *await _conditions(store),
             await _writable(store),
             await _clock(store),
-            *await _state(store, tenant, deep=deep),
+            *await _state(store, tenant, deep=deep, repair=repair),
         ]
     finally:
         await store.close()
 
 
-async def _open(store: Store) -> list[Finding]:
+async def _open(store: Store, *, repair: bool) -> list[Finding]:
     try:
         await store.open(migrate=False)
     except RotaError as problem:
+        if isinstance(problem, Corrupt) and "key" in problem.details:
+            return [Finding("store", True, store.url), _unreadable(problem, repair=repair)]
         if "rota migrate" in str(problem):
             return [
                 Finding("store", True, store.url),
@@ -58,6 +69,18 @@ async def _open(store: Store) -> list[Finding]:
         advice = "check the address (`rota config` says where it comes from) and the rights to it"
         return [Finding("store", False, str(problem), advice)]
     return [Finding("store", True, f"{store.url} answers"), Finding("schema", True, "current")]
+
+
+async def _conditions(store: Store) -> list[Finding]:
+    """What a bucket must do, proved on the live one."""
+    prove = getattr(store, "prove", None)
+    if prove is None:
+        return []
+    advice = "this service cannot carry a queue: use one with conditional writes"
+    return [
+        Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else advice)
+        for proof in await prove()
+    ]
 
 
 async def _writable(store: Store) -> Finding:
@@ -82,7 +105,7 @@ async def _clock(store: Store) -> Finding:
     return Finding("clock", True, f"within {short(SKEW)} of this machine's")
 
 
-async def _state(store: Store, tenant: str, *, deep: bool) -> list[Finding]:
+async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list[Finding]:
     findings: list[Finding] = []
     try:
         health = await store.read(check_health(tenant))
@@ -90,9 +113,16 @@ async def _state(store: Store, tenant: str, *, deep: bool) -> list[Finding]:
         if deep:
             findings.append(_broken(broken_records(await store.snapshot())))
     except Corrupt as problem:
-        advice = "something else wrote there, or a newer rota did; restore that record from a backup"
-        findings.append(Finding("records", False, str(problem), advice))
+        findings.append(_unreadable(problem, repair=repair))
     return findings
+
+
+def _unreadable(problem: Corrupt, *, repair: bool) -> Finding:
+    advice = "something else wrote there, or a newer rota did; restore that record from a backup"
+    key = problem.details.get("key")
+    if key is not None:
+        advice = _REPAIR.format(key=key) if repair else "`rota doctor --repair` says what can be done"
+    return Finding("records", False, str(problem), advice)
 
 
 def _overdue(health: Health) -> Finding:

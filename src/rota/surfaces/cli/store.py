@@ -60,15 +60,18 @@ async def _migrated(store: Store) -> Sequence[str]:
 
 @command(examples=["rota doctor", "rota doctor --deep", "rota doctor --json | jq '.[] | select(.ok | not)'"])
 @click.option("--deep", is_flag=True, help="Read every record, too.")
+@click.option(
+    "--repair", is_flag=True, help="Say what can be done about what cannot be read. Changes nothing."
+)
 @with_session
-def doctor(session: Session, deep: bool) -> None:
+def doctor(session: Session, deep: bool, repair: bool) -> None:
     """Look for trouble: is the store reachable, writable and current, do the clocks agree, is anything
     overdue, lost or stuck? Each with what to do about it. Exit code 1 if something is wrong."""
     from .doctor import examine
 
     settings = session.settings()
     store = _store(session)
-    findings = asyncio.run(examine(store, settings["tenant"], deep=deep))
+    findings = asyncio.run(examine(store, settings["tenant"], deep=deep, repair=repair))
     if session.as_json:
         session.screen.json([finding._asdict() for finding in findings])
     else:

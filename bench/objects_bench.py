@@ -1,0 +1,92 @@
+"""What the figures of the bucket share: requests that take 30 ms and are counted, and nodes in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import rota
+from rota.engine.clock import SystemClock
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_bucket import Found
+from rota.stores.objects_requests import MemoryRequests
+from rota.stores.objects_tuning import Tuning
+
+WRITES = ("create", "put", "list")
+"""$5 per million; the others that are not free, $0.40."""
+
+READS = ("get", "date")
+
+
+class Distant:
+    """A bucket in memory, so many milliseconds away."""
+
+    def __init__(self, name: str, delay: timedelta, made: Counter[str]) -> None:
+        self._inner = MemoryRequests(name)
+        self._delay = delay.total_seconds()
+        self.name = self._inner.name
+        self.made = made
+
+    def _do(self, kind: str) -> Any:
+        self.made[kind] += 1
+        time.sleep(self._delay)
+        return self._inner
+
+    def get(self, key: str) -> Found:
+        found: Found = self._do("get").get(key)
+        return found
+
+    def create(self, key: str, body: bytes) -> None:
+        self._do("create").create(key, body)
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        self._do("create").replace(key, body, etag)
+
+    def put(self, key: str, body: bytes) -> None:
+        self._do("put").put(key, body)
+
+    def delete(self, keys: list[str]) -> None:
+        self._do("delete").delete(keys)
+
+    def list(self, prefix: str, after: str | None) -> Iterator[str]:
+        return iter(list(self._do("list").list(prefix, after)))
+
+    def names(self, prefix: str) -> dict[str, datetime]:
+        names: dict[str, datetime] = self._do("list").names(prefix)
+        return names
+
+    def date(self) -> datetime | None:
+        self._do("date")
+        return None
+
+
+def dollars(made: Counter[str]) -> float:
+    """At S3's list prices."""
+    writes = sum(made[kind] for kind in WRITES)
+    reads = sum(made[kind] for kind in READS)
+    return writes * 5e-6 + reads * 0.4e-6
+
+
+@asynccontextmanager
+async def queue_on(
+    name: str, made: Counter[str], delay: timedelta = timedelta(milliseconds=30), tuning: Tuning | None = None
+) -> AsyncIterator[rota.Queue]:
+    store = ObjectsStore(Distant(name, delay, made), SystemClock(), tuning)
+    await store.open()
+    async with rota.Queue(store, clock=SystemClock()) as queue:
+        yield queue
+
+
+@asynccontextmanager
+async def running(worker: rota.Node) -> AsyncIterator[None]:
+    task = asyncio.create_task(worker.run(handle_signals=False))
+    try:
+        yield
+    finally:
+        worker.stop()
+        await task

@@ -1,0 +1,212 @@
+"""The store on a bucket: S3, Google, Azure, a folder, memory. No server, no database.
+
+The reference store, replicated: each node holds the live state, and follows a log in the bucket. A commit is one
+conditional write of the next entry (`objects_log`), holding what all works of a group changed; whoever loses the
+race catches up and runs his works again (`objects_commit`). Snapshots bound what a node must read to start
+(`objects_snapshot`); records that have ended leave memory for the archive (`objects_archive`); people read the
+views (`objects_views`). The time is the service's (`objects_clock`).
+
+Requests are made in threads: one commits, some read and poll, one keeps house.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import uuid_utils
+
+from ..domain.errors import Unavailable
+from ..domain.model import Record
+from .base import RECORD_TYPES, Clock, Store, Work
+from .codec import TABLES
+from .groups import Groups
+from .objects_address import address_options, requests_for
+from .objects_bucket import Bucket, Requests
+from .objects_clock import ServiceClock, Stopwatch
+from .objects_commit import Committed, Committer
+from .objects_log import Log
+from .objects_polling import Poller
+from .objects_proof import Proof, prove
+from .objects_replica import ObjectsTx, Replica
+from .objects_tuning import Tuning
+from .objects_upkeep import Upkeep
+from .waiting import Waiters
+from .works import drive
+
+__all__ = ["ObjectsStore"]
+
+T = TypeVar("T")
+
+
+class ObjectsStore:
+    """Everything under one prefix of a bucket."""
+
+    def __init__(self, requests: Requests, clock: Clock, tuning: Tuning | None = None) -> None:
+        self._bucket = Bucket(requests)
+        self._clock = clock
+        self._tuning = tuning or Tuning()
+        self._opened: _Opened | None = None
+
+    @classmethod
+    def from_url(cls, url: str, clock: Clock) -> ObjectsStore:
+        return cls(requests_for(url), clock, Tuning(views=address_options(url).get("views", "on")))
+
+    @property
+    def url(self) -> str:
+        return self._bucket.name
+
+    @property
+    def bucket(self) -> Bucket:
+        return self._bucket
+
+    async def open(self, *, migrate: bool = True) -> None:
+        if self._opened is not None:
+            return
+        opened = _Opened(self._bucket, self._clock, self._tuning)
+        try:
+            await opened.start()
+        except BaseException:
+            await opened.close()
+            raise
+        self._opened = opened
+
+    async def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    async def migrate(self) -> Sequence[str]:
+        return ()
+
+    async def plan(self) -> str:
+        return ""
+
+    async def now(self) -> datetime:
+        return self._use().time.now()
+
+    async def transact(self, work: Work[T], /) -> T:
+        return await self._use().groups.run(work)
+
+    async def read(self, work: Work[T], /) -> T:
+        return await self._use().read(work)
+
+    async def wait(self, until: datetime | None) -> None:
+        await self._use().wait(until)
+
+    async def snapshot(self) -> dict[str, list[Record]]:
+        return await self._use().everything()
+
+    async def prove(self) -> list[Proof]:
+        """Whether the service does what a store needs of it, tried on the live bucket."""
+        return await asyncio.get_running_loop().run_in_executor(None, prove, self._bucket)
+
+    async def tidy(self) -> None:
+        """What the janitor asks for now and then: the views as they should be, and nothing left over."""
+        await self._use().tidy()
+
+    def _use(self) -> _Opened:
+        if self._opened is None:
+            raise Unavailable(f"the store at {self.url} is not open")
+        return self._opened
+
+
+class _Opened:
+    """What an open store has: its replica of the log, its threads, and who waits."""
+
+    def __init__(self, bucket: Bucket, clock: Clock, tuning: Tuning) -> None:
+        watch = Stopwatch(clock)
+        self._watch = watch
+        self._closing = threading.Event()
+        self.time = ServiceClock(clock, bucket.date)
+        self.replica = Replica(bucket)
+        node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
+        self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="rota-writer")
+        self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
+        committer = Committer(
+            self.replica,
+            self.log,
+            watch,
+            node=node,
+            patience=tuning.patience,
+            now=self.time.now,
+            refresh=self.time.refresh,
+            new_id=lambda: str(uuid_utils.uuid7()),
+            committed=self._committed,
+        )
+        self.groups = Groups(self._writer, committer.commit, self._changed)
+        self.waiters = Waiters(self.time)
+        self.poller = Poller(self._reader, self._look, self.waiters.changed, tuning)
+        self.upkeep = Upkeep(bucket, self.replica, self.log, self.time.now, tuning, self.groups.run, node)
+        self._seen = 0
+
+    async def start(self) -> None:
+        await self._run(self._catch_up)
+        self._seen = self.replica.number
+        self.upkeep.start()
+
+    async def close(self) -> None:
+        await self.groups.finish()
+        await self.upkeep.close()
+        await self.groups.finish()
+        self.waiters.close()
+        await self.poller.close()
+        self._closing.set()
+        self._writer.shutdown()
+        self._reader.shutdown()
+
+    async def read(self, work: Work[T]) -> T:
+        def reading() -> T:
+            self._catch_up()
+            with self.replica.lock:
+                return drive(work, ObjectsTx(self.replica, self.time.now(), writable=False))
+
+        return await self._run(reading)
+
+    async def everything(self) -> dict[str, list[Record]]:
+        def reading() -> dict[str, list[Record]]:
+            self._catch_up()
+            with self.replica.lock:
+                return {TABLES[each].name: self.replica.all(each) for each in RECORD_TYPES}
+
+        return await self._run(reading)
+
+    async def wait(self, until: datetime | None) -> None:
+        with self.poller:
+            await self.waiters.wait(until)
+
+    async def tidy(self) -> None:
+        await self.upkeep.tidy()
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._reader, function)
+
+    def _catch_up(self) -> bool:
+        self.time.refresh()
+        return self.log.catch_up()
+
+    def _look(self, interval: timedelta) -> bool:
+        """For the poller: nothing is asked if the answer is known from something else."""
+        current_at = self.log.current_at
+        if current_at is None or self._watch.since(current_at) >= interval / 2:
+            self._catch_up()
+        seen, self._seen = self._seen, self.replica.number
+        return seen != self._seen
+
+    def _changed(self) -> None:
+        self._seen = self.replica.number
+        self.waiters.changed()
+
+    def _committed(self, commit: Committed) -> None:
+        self.upkeep.committed(commit)
+
+
+def _is_a_store(store: ObjectsStore) -> Store:
+    return store

@@ -1,0 +1,145 @@
+"""A bucket: the few requests that the store makes of one, and what their answers may be believed to mean.
+
+`Requests` are the bare requests, with the exceptions of obstore. `Bucket` gives them their meaning:
+
+- `get` is None where nothing is. Reads are repeated by obstore itself, with backoff: they change nothing.
+- `create` writes only where nothing is. It is sent *once*: a repeated one would meet its own first success
+  and call it a stranger's. `Taken` is a hint to read what is there (some services answer 409 although nothing
+  was written); `Unavailable` leaves open whether it was written. Only reading settles either.
+- Every error is a sentence that names the bucket and the key. `Denied` is one that waiting does not mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from obstore import exceptions as obs
+
+from ..domain.errors import StoreError, Unavailable
+
+__all__ = ["Bucket", "Denied", "Found", "Requests", "Taken"]
+
+
+class Found(NamedTuple):
+    body: bytes
+    etag: str | None
+
+
+class Requests(Protocol):
+    """One request each."""
+
+    @property
+    def name(self) -> str:
+        """The bucket as people know it."""
+        ...
+
+    def get(self, key: str) -> Found: ...
+
+    def create(self, key: str, body: bytes) -> None: ...
+
+    def replace(self, key: str, body: bytes, etag: str) -> None: ...
+
+    def put(self, key: str, body: bytes) -> None: ...
+
+    def delete(self, keys: list[str]) -> None: ...
+
+    def list(self, prefix: str, after: str | None) -> Iterator[str]: ...
+
+    def names(self, prefix: str) -> dict[str, datetime]:
+        """The objects right under a prefix, not those deeper down, and when they were written."""
+        ...
+
+    def date(self) -> datetime | None:
+        """The service's clock, in whole seconds; None: it has none of its own."""
+        ...
+
+
+class Taken(StoreError):
+    """The service says that something is there already: read it before believing it."""
+
+
+class Denied(Unavailable):
+    """The service refuses us. Nothing was done, and repeating it does not help."""
+
+
+class Bucket:
+    """Requests with meaning."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    @property
+    def name(self) -> str:
+        return self._requests.name
+
+    def get(self, key: str) -> bytes | None:
+        found = self.find(key)
+        return None if found is None else found.body
+
+    def find(self, key: str) -> Found | None:
+        try:
+            with self._in_words("read", key):
+                return self._requests.get(key)
+        except FileNotFoundError:
+            return None
+
+    def create(self, key: str, body: bytes) -> None:
+        with self._in_words("write", key):
+            self._requests.create(key, body)
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        """Write where an object with this etag is."""
+        with self._in_words("write", key):
+            self._requests.replace(key, body, etag)
+
+    def put(self, key: str, body: bytes) -> None:
+        with self._in_words("write", key):
+            self._requests.put(key, body)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Gone, whether they were there or not."""
+        chosen = list(keys)
+        for start in range(0, len(chosen), 1000):
+            batch = chosen[start : start + 1000]
+            with self._in_words("delete", batch[0]):
+                self._requests.delete(batch)
+
+    def list(self, prefix: str, after: str | None = None) -> list[str]:
+        """Keys under a prefix, in order, behind `after` (which some services ignore: filtered again)."""
+        with self._in_words("list", prefix):
+            keys = list(self._requests.list(prefix, after))
+        return sorted(key for key in keys if after is None or key > after)
+
+    def names(self, prefix: str) -> dict[str, datetime]:
+        with self._in_words("list", prefix):
+            return self._requests.names(prefix)
+
+    def date(self) -> datetime | None:
+        with self._in_words("ask the time of", ""):
+            return self._requests.date()
+
+    @contextmanager
+    def _in_words(self, act: str, key: str) -> Iterator[None]:
+        place = f"{self.name}/{key}" if key else self.name
+        try:
+            yield
+        except (obs.AlreadyExistsError, obs.PreconditionError) as error:
+            raise Taken(f"{place} is taken: {_first_line(error)}", key=key) from error
+        except (obs.PermissionDeniedError, obs.UnauthenticatedError) as error:
+            raise Denied(f"cannot {act} {place}: access denied ({_first_line(error)})", key=key) from error
+        except obs.BaseError as error:
+            raise Unavailable(f"cannot {act} {place}: {_first_line(error)}", key=key) from error
+        except FileNotFoundError as error:
+            if act == "read":
+                raise
+            raise Unavailable(f"cannot {act} {place}: there is no such bucket", key=key) from error
+        except OSError as error:
+            raise Unavailable(f"cannot {act} {place}: {_first_line(error)}", key=key) from error
+
+
+def _first_line(error: BaseException) -> str:
+    """obstore adds pages of debugging after the first line."""
+    return str(error).partition("\n")[0][:300]

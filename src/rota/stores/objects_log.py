@@ -1,0 +1,265 @@
+"""The log: `log/{number}.json`, each entry written only where nothing is. Whoever writes entry N has decided
+what happens after N-1; everybody else reads it.
+
+**Reading.** `catch_up` reads the next entries until there is none. After a few it lists what there is and reads
+in parallel.
+
+**Writing.** `append` says whether entry N is ours. The number is the arbiter: whatever the service answered, what
+stands at N is what happened. So an answer that is no clear success is settled by reading N: with our commit id,
+we won; with another, we lost; and if nothing is there, *the same bytes* are sent again, so that a first request
+that arrives late after all meets its own twin, or finds N taken.
+
+**Sleeping.** The log is removed behind us when a snapshot has made it unnecessary for `retention`. A node that
+slept longer would find nothing at its next number, and take that for the end. So "nothing there" is believed only
+within `window` of the last time it was seen to be true (nothing that was absent then can have been written and
+removed since); later the snapshots are asked first. The same for a write: if its answer comes too late to know,
+the outcome is unknown, and the state is loaded anew.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+from ..domain.errors import Corrupt, Unavailable
+from .objects_bucket import Bucket, Denied, Taken
+from .objects_clock import Mark, Stopwatch
+from .objects_entry import TYPES, Entry, decode, entry_key, rows_in
+from .objects_proof import check_create
+from .objects_replica import Replica
+from .objects_snapshot import newest, restore
+from .objects_tuning import Tuning
+from .objects_turns import Turns
+
+__all__ = ["Log", "Pauses"]
+
+_ONE_BY_ONE = 8
+_PARALLEL = 16
+_READS = 3
+"""An entry that cannot be parsed is read again before it is called corrupt: the answer may have been cut."""
+
+
+class Pauses:
+    """Growing pauses with jitter, until the patience is at its end."""
+
+    def __init__(
+        self, tuning: Tuning, watch: Stopwatch, sleep: Callable[[float], object], first: float = 0.0
+    ) -> None:
+        self._tuning = tuning
+        self._watch = watch
+        self._sleep = sleep
+        self._began = watch.mark()
+        self._ceiling = max(first, tuning.shortest_pause.total_seconds())
+        self._slept = 0.0
+
+    @property
+    def exhausted(self) -> bool:
+        patience = self._tuning.patience
+        return self._slept > patience.total_seconds() or self._watch.since(self._began) > patience
+
+    def take(self) -> None:
+        pause = self._ceiling * random.uniform(0.5, 1.5)
+        self._ceiling = min(2 * self._ceiling, self._tuning.longest_pause.total_seconds())
+        self._slept += pause
+        self._sleep(pause)
+
+
+class Log:
+    """The log of one bucket, and the replica that follows it."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        replica: Replica,
+        watch: Stopwatch,
+        tuning: Tuning,
+        node: str,
+        now: Callable[[], datetime],
+        sleep: Callable[[float], object],
+    ) -> None:
+        self._bucket = bucket
+        self._replica = replica
+        self._watch = watch
+        self._tuning = tuning
+        self._node = node
+        self._now = now
+        self._sleep = sleep
+        self._current_at: Mark | None = None
+        self.snapshots: dict[int, datetime] = {}
+        """Snapshots that are known to exist, and since when that is known."""
+        self.snapshot = 0
+        """The newest of them."""
+        self.floor = 0
+        """Entries up to here are gone."""
+        self.bytes_since_snapshot = 0
+        self.snapshot_bytes = 0
+        self.turns = Turns(watch, sleep)
+
+    @property
+    def name(self) -> str:
+        return self._bucket.name
+
+    def pauses(self) -> Pauses:
+        return Pauses(self._tuning, self._watch, self._sleep, self.turns.round_trip)
+
+    @property
+    def current_at(self) -> Mark | None:
+        """When the replica was last seen to be at the end of the log."""
+        return self._current_at
+
+    def is_fresh(self) -> bool:
+        return self._current_at is not None and self._watch.since(self._current_at) < self._tuning.fresh
+
+    def catch_up(self) -> bool:
+        """Read what is new; whether there was anything."""
+        before = self._replica.number
+        read = 0
+        while self._is_trusted():
+            asked = self._watch.mark()
+            number = self._replica.number + 1
+            entry = self.read(number)
+            if not self._is_trusted():
+                break
+            if entry is None:
+                self._confirm(number - 1, asked)
+                return self._replica.number != before
+            self._arrived(entry)
+            read += 1
+            if read % _ONE_BY_ONE == 0:
+                self._read_many()
+        self._load()
+        return True
+
+    def append(self, number: int, commit: str, body: bytes) -> bool:
+        """Whether entry `number` is ours; then the replica is to apply it."""
+        asked = self._watch.mark()
+        pauses = self.pauses()
+        while True:
+            ours, problem = self._try(number, commit, body)
+            if ours is not None:
+                break
+            if isinstance(problem, Denied):
+                raise problem
+            if pauses.exhausted:
+                raise Unavailable(
+                    f"whether {self._bucket.name}/{entry_key(number)} was written is unknown ({problem})",
+                    key=entry_key(number),
+                ) from problem
+            pauses.take()
+        if not self._is_trusted():
+            self._current_at = None
+            raise Unavailable(
+                f"{self._bucket.name}/{entry_key(number)} was answered too late to know whether it counts",
+                key=entry_key(number),
+            )
+        if ours:
+            self._confirm(number - 1, asked)
+            self.bytes_since_snapshot += len(body)
+        return ours
+
+    def read(self, number: int) -> Entry | None:
+        key = entry_key(number)
+        for _ in range(_READS - 1):
+            body = self._bucket.get(key)
+            try:
+                return None if body is None else self._decode(key, body)
+            except Corrupt:
+                continue
+        body = self._bucket.get(key)
+        return None if body is None else self._decode(key, body)
+
+    def _decode(self, key: str, body: bytes) -> Entry:
+        entry = decode(f"{self._bucket.name}/{key}", body)
+        if key != entry_key(entry.number):
+            raise Corrupt(f"{self._bucket.name}/{key} says that it is entry {entry.number}", key=key)
+        return entry
+
+    def _try(self, number: int, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
+        """Ours, another's, or None: not there, or nobody knows."""
+        try:
+            asked = self._watch.mark()
+            self._bucket.create(entry_key(number), body)
+            self.turns.took(self._watch.since(asked))
+            return True, None
+        except Denied as error:
+            return None, error
+        except (Taken, Unavailable) as error:
+            return self._whose(number, commit), error
+
+    def _whose(self, number: int, commit: str) -> bool | None:
+        try:
+            entry = self.read(number)
+        except Unavailable:
+            return None
+        if entry is None or entry.commit == commit:
+            return None if entry is None else True
+        if self._is_trusted():
+            self._arrived(entry)
+        return False
+
+    def _is_trusted(self) -> bool:
+        return self._current_at is not None and self._watch.since(self._current_at) < self._tuning.window
+
+    def _confirm(self, number: int, at: Mark) -> None:
+        with self._replica.lock:
+            if self._replica.number == number:
+                self._current_at = at
+
+    def _arrived(self, entry: Entry) -> None:
+        """An entry that was read. Another thread may have been faster."""
+        rows = rows_in(f"{self._bucket.name}/{entry_key(entry.number)}", entry.put)
+        deletes = [(TYPES[name], id) for name, ids in entry.delete.items() for id in ids]
+        with self._replica.lock:
+            if entry.number == self._replica.number + 1:
+                self._replica.apply(entry.number, rows, deletes, entry.leave, entry.segment)
+                if entry.node != self._node:
+                    self.turns.seen(entry.node)
+                self.bytes_since_snapshot += sum(len(row.body) for row in rows)
+                self.learn(entry.snapshot, entry.floor)
+
+    def learn(self, snapshot: int, floor: int) -> None:
+        if snapshot and snapshot not in self.snapshots:
+            self.snapshots[snapshot] = self._now()
+            self.snapshot = max(self.snapshot, snapshot)
+            self.bytes_since_snapshot = 0
+        self.floor = max(self.floor, floor)
+
+    def _read_many(self) -> bool:
+        """Far behind: list the log, and read in parallel. Whether there was any."""
+        first = self._replica.number
+        keys = self._bucket.list("log/", entry_key(first))
+        numbers = [first + 1 + n for n, key in enumerate(keys) if key == entry_key(first + 1 + n)]
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="rota-log") as readers:
+            for entry in readers.map(self.read, numbers):
+                if entry is None:  # removed meanwhile: the snapshots will say
+                    break
+                self._arrived(entry)
+        return bool(keys)
+
+    def _load(self) -> None:
+        """From the newest snapshot, if it is ahead of us, and what the log has behind it."""
+        pauses = self.pauses()
+        while True:
+            asked = self._watch.mark()
+            key = newest(self._bucket)
+            found = None if key is None else restore(self._bucket, key)
+            if key is None or found is not None:
+                break
+            if pauses.exhausted:
+                raise Unavailable(f"{self._bucket.name}/{key} is listed and cannot be found", key=key)
+            pauses.take()
+        with self._replica.lock:
+            if found is not None and (self._current_at is None or found.number > self._replica.number):
+                self._replica.reset(found.number, found.rows, found.segments, found.dropped)
+                self.snapshots = dict(found.snapshots)
+                self.snapshots.setdefault(found.number, self._now())
+                self.snapshot = found.number
+                self.floor, self.snapshot_bytes, self.bytes_since_snapshot = found.floor, found.size, 0
+            elif found is None and self._current_at is None:
+                self._replica.reset(0, [], [], [])
+            self._current_at = asked
+        if not self._read_many() and found is None and not self._replica.number:
+            check_create(self._bucket)
+        self.catch_up()

@@ -1,0 +1,83 @@
+"""Looking for what other nodes wrote: while somebody waits, often after a change, then more and more rarely.
+
+A look is one request in the store's reader thread. None is made if a commit or a read has just shown the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor
+from datetime import timedelta
+from typing import Any
+
+from .objects_tuning import Tuning
+
+__all__ = ["Poller"]
+
+_GROWTH = 1.6
+
+
+class Poller:
+    """`look` says whether something came; then `changed` is called. So it is after an error: those who wait will
+    meet it themselves, and say so better."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        look: Callable[[timedelta], bool],
+        changed: Callable[[], None],
+        tuning: Tuning,
+    ) -> None:
+        self._executor = executor
+        self._look = look
+        self._changed = changed
+        self._tuning = tuning
+        self._interval = tuning.poll_shortest
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Future[bool] | None = None
+
+    def __enter__(self) -> None:
+        self._waiting += 1
+        if self._timer is None and self._looking is None:
+            self._later()
+
+    def __exit__(self, *about: object) -> None:
+        self._waiting -= 1
+        if not self._waiting and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._looking is not None:
+            await asyncio.wait([self._looking])
+
+    def _later(self) -> None:
+        loop = asyncio.get_running_loop()
+        seconds = self._interval.total_seconds() * random.uniform(0.9, 1.1)
+        self._timer = loop.call_later(seconds, self._start, loop)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if self._waiting:
+            self._looking = loop.run_in_executor(self._executor, self._look, self._interval)
+            self._looking.add_done_callback(self._done)
+
+    def _done(self, looked: asyncio.Future[Any]) -> None:
+        self._looking = None
+        if looked.cancelled():
+            return
+        failed = looked.exception() is not None
+        if failed or not looked.result():
+            self._interval = min(self._interval * _GROWTH, self._tuning.poll_longest)
+        else:
+            self._interval = self._tuning.poll_shortest
+        if failed or looked.result():
+            self._changed()
+        if self._waiting and self._timer is None:
+            self._later()

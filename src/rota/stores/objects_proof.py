@@ -1,0 +1,132 @@
+"""Does this service do what the store needs? Proved on the live bucket, under a prefix of its own.
+
+The log needs three things: of several who create one key at once, exactly one may win; what was written is read at
+once; lists are in order. That a replacement is refused unless the object is the one that was read is proved as
+well: the log does without it, but a service that ignores that condition may ignore others.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from ..domain.errors import Invalid, StoreError
+from .objects_bucket import Bucket, Taken
+
+__all__ = ["Proof", "check_create", "prove"]
+
+_WRITERS = 4
+_ROUNDS = 3
+
+
+class Proof(NamedTuple):
+    behaviour: str
+    holds: bool
+    found: str
+
+
+def check_create(bucket: Bucket) -> None:
+    """Two requests, before the first use of a bucket: the second must be refused."""
+    key = f"proof/{uuid.uuid4().hex}"
+    try:
+        bucket.create(key, b"first")
+        bucket.create(key, b"second")
+    except Taken:
+        return
+    finally:
+        bucket.delete([key])
+    raise Invalid(
+        "store",
+        f"{bucket.name} ignores If-None-Match: it wrote over an object that was to be created",
+        "use a service with conditional writes (`rota doctor` says what is missing)",
+    )
+
+
+def prove(bucket: Bucket) -> list[Proof]:
+    """Every behaviour, with what was found."""
+    prefix = f"proof/{uuid.uuid4().hex}/"
+    try:
+        return [
+            _tried("create race", lambda: _create_race(bucket, prefix)),
+            _tried("compare-and-set race", lambda: _replace_race(bucket, prefix)),
+            _tried("read after write", lambda: _read_after_write(bucket, prefix)),
+            _tried("list order", lambda: _list_order(bucket, prefix)),
+        ]
+    finally:
+        bucket.delete(bucket.list(prefix))
+
+
+def _tried(behaviour: str, proof: Callable[[], str | None]) -> Proof:
+    """`proof` returns what is wrong, or None."""
+    try:
+        wrong = proof()
+    except NotImplementedError:  # a folder has no replacements
+        return Proof(behaviour, True, "not offered here, and not needed")
+    except StoreError as error:
+        return Proof(behaviour, False, str(error))
+    return Proof(behaviour, wrong is None, wrong or "holds")
+
+
+def _winners(write: Callable[[bytes], None]) -> list[bytes]:
+    """Those of several writers at once who were told that they won."""
+
+    def tried(body: bytes) -> bytes | None:
+        try:
+            write(body)
+            return body
+        except Taken:
+            return None
+
+    bodies = [uuid.uuid4().hex.encode() for _ in range(_WRITERS)]
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        return [body for body in writers.map(tried, bodies) if body is not None]
+
+
+def _create_race(bucket: Bucket, prefix: str) -> str | None:
+    for number in range(_ROUNDS):
+        key = f"{prefix}create/{number}"
+        winners = _winners(lambda body, key=key: bucket.create(key, body))  # type: ignore[misc]  # bound per round
+        if len(winners) != 1:
+            return f"of {_WRITERS} who created one key at once, {len(winners)} were told that they had"
+        if bucket.get(key) != winners[0]:
+            return "the object is not the one of the writer who was told that he had created it"
+    return None
+
+
+def _replace_race(bucket: Bucket, prefix: str) -> str | None:
+    key = f"{prefix}replace"
+    bucket.put(key, b"first")
+    for _ in range(_ROUNDS):
+        found = bucket.find(key)
+        if found is None or found.etag is None:
+            return "an object that was written has no ETag"
+        etag = found.etag
+        winners = _winners(lambda body, etag=etag: bucket.replace(key, body, etag))  # type: ignore[misc]  # as above
+        if len(winners) != 1:
+            return f"of {_WRITERS} who replaced one version at once, {len(winners)} were told that they had"
+    return None
+
+
+def _read_after_write(bucket: Bucket, prefix: str) -> str | None:
+    for number in range(_ROUNDS):
+        key = f"{prefix}read/{number}"
+        if bucket.get(key) is not None:
+            return "there is something where nothing was written"
+        bucket.create(key, b"written")
+        if bucket.get(key) != b"written":
+            return "what was just written cannot be read"
+        if key not in bucket.list(f"{prefix}read/"):
+            return "what was just written is not listed"
+    return None
+
+
+def _list_order(bucket: Bucket, prefix: str) -> str | None:
+    keys = [f"{prefix}list/{number:012}" for number in (3, 1, 10, 2)]
+    for key in keys:
+        bucket.put(key, b"")
+    if bucket.list(f"{prefix}list/") != sorted(keys):
+        return "a list does not have the keys that were written"
+    behind = bucket.list(f"{prefix}list/", sorted(keys)[1])
+    return None if behind == sorted(keys)[2:] else "a list behind a key is not what comes behind it"

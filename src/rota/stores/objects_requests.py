@@ -1,0 +1,133 @@
+"""The requests of a bucket, made with obstore: S3, Google, Azure, a folder, or memory.
+
+Two clients for each service: one that repeats what failed, for what may be repeated, and one that never does,
+for conditional writes.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import obstore
+import obstore.exceptions
+from obstore.store import LocalStore, MemoryStore
+
+from .objects_bucket import Found
+
+__all__ = ["FolderRequests", "MemoryRequests", "ObstoreRequests", "ServiceRequests"]
+
+REPEATING: dict[str, Any] = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=20),
+    "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=5), "base": 2},
+}
+ONCE: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(0)}
+_DATE_TIMEOUT = timedelta(seconds=10)
+
+
+class ObstoreRequests:
+    """Over any obstore client. `once` is the one that never repeats a request."""
+
+    def __init__(self, name: str, repeating: Any, once: Any) -> None:
+        self.name = name
+        self._repeating = repeating
+        self._once = once
+
+    def get(self, key: str) -> Found:
+        answer = obstore.get(self._repeating, key)
+        return Found(bytes(answer.bytes()), answer.meta["e_tag"])
+
+    def create(self, key: str, body: bytes) -> None:
+        obstore.put(self._once, key, body, mode="create")
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        obstore.put(self._once, key, body, mode={"e_tag": etag})  # `version: None` beside it would raise
+
+    def put(self, key: str, body: bytes) -> None:
+        obstore.put(self._repeating, key, body, use_multipart=False)
+
+    def delete(self, keys: list[str]) -> None:
+        obstore.delete(self._repeating, keys)
+
+    def list(self, prefix: str, after: str | None) -> Iterator[str]:
+        for chunk in obstore.list(self._repeating, prefix, offset=after):
+            yield from (found["path"] for found in chunk)
+
+    def names(self, prefix: str) -> dict[str, datetime]:
+        found = obstore.list_with_delimiter(self._repeating, prefix)
+        return {each["path"]: each["last_modified"] for each in found["objects"]}
+
+    def date(self) -> datetime | None:
+        return None
+
+
+class MemoryRequests(ObstoreRequests):
+    """Objects in this process, for tests. Those with a name are shared by all who use the name."""
+
+    _named: dict[str, Any] = {}  # noqa: RUF012  shared on purpose
+
+    def __init__(self, name: str = "") -> None:
+        objects = self._named.setdefault(name, MemoryStore()) if name else MemoryStore()
+        super().__init__(f"memory-bucket:{name}", objects, objects)
+
+
+class FolderRequests(ObstoreRequests):
+    """A folder of one machine: what was created is on the disk before it counts."""
+
+    def __init__(self, folder: Path) -> None:
+        files = LocalStore(str(folder), mkdir=True)
+        super().__init__(folder.absolute().as_uri(), files, files)
+        self._folder = folder
+
+    def create(self, key: str, body: bytes) -> None:
+        super().create(key, body)
+        path = self._folder / key
+        _sync(path)
+        _sync(path.parent)
+
+    def delete(self, keys: list[str]) -> None:
+        for key in keys:
+            with suppress(FileNotFoundError):
+                super().delete([key])
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+class ServiceRequests(ObstoreRequests):
+    """A service somewhere else, with a clock of its own, which obstore does not show: a signed request made
+    without it does."""
+
+    def __init__(self, name: str, make: Callable[[dict[str, Any]], Any]) -> None:
+        super().__init__(name, make(REPEATING), make(ONCE))
+
+    def date(self) -> datetime | None:
+        try:
+            url = obstore.sign(self._once, "HEAD", "clock", timedelta(minutes=1))
+        except (obstore.exceptions.BaseError, NotImplementedError, ValueError):
+            return self._date_of_an_object()  # these credentials cannot sign
+        request = urllib.request.Request(url, method="HEAD")
+        try:
+            with urllib.request.urlopen(request, timeout=_DATE_TIMEOUT.total_seconds()) as answer:
+                said = answer.headers["Date"]
+        except urllib.error.HTTPError as error:  # "not found" has a date, too
+            said = error.headers["Date"]
+            error.close()
+        return None if said is None else parsedate_to_datetime(said).astimezone(UTC)
+
+    def _date_of_an_object(self) -> datetime:
+        obstore.put(self._once, "clock", b"")
+        return obstore.head(self._once, "clock")["last_modified"].astimezone(UTC).replace(microsecond=0)

@@ -1,0 +1,95 @@
+"""A segment of the archive: records that have ended, in one object that never changes.
+
+A node keeps of each segment only this summary: which ids may be in it (eight bytes for each), which schedules,
+tenants and subjects, over which times, and how many tasks of each status. It answers most questions with "not
+here"; only the others load the object.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from hashlib import blake2b
+from struct import pack
+
+import msgspec
+
+from ..domain.model import Event, Record, Run, Task
+
+__all__ = ["Fingerprints", "Segment", "Span", "summarize"]
+
+
+class Fingerprints:
+    """A set of texts, eight bytes each: never says no to a member, hardly ever yes to another."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._hashes = array("Q", packed)
+        if sys.byteorder == "little":
+            self._hashes.byteswap()
+
+    @staticmethod
+    def of(texts: Iterable[str]) -> bytes:
+        hashes = sorted({_hash(text) for text in texts})
+        return pack(f">{len(hashes)}Q", *hashes)
+
+    def __contains__(self, text: str) -> bool:
+        wanted = _hash(text)
+        at = bisect_left(self._hashes, wanted)
+        return at < len(self._hashes) and self._hashes[at] == wanted
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """The first and the last time."""
+
+    first: datetime
+    last: datetime
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """`ids` and `groups` are packed fingerprints by record name; `spans` by record name and field."""
+
+    key: str
+    ids: dict[str, bytes]
+    groups: dict[str, bytes]
+    spans: dict[str, Span]
+    counts: dict[str, int]
+    """Tasks by `tenant/status`."""
+
+
+def summarize(key: str, records: Iterable[Record]) -> Segment:
+    by_name: dict[str, list[Record]] = {}
+    times: dict[str, list[datetime]] = {}
+    for record in records:
+        name = type(record).__name__.lower()
+        by_name.setdefault(name, []).append(record)
+        for field in ("created_at", "completed_at", "scheduled_at", "at"):
+            if (time := getattr(record, field, None)) is not None:
+                times.setdefault(f"{name}.{field}", []).append(time)
+    tasks = [record for record in by_name.get("task", []) if isinstance(record, Task)]
+    return Segment(
+        key=key,
+        ids={name: Fingerprints.of(each.id for each in found) for name, found in by_name.items()},
+        groups={name: Fingerprints.of(_groups(found)) for name, found in by_name.items()},
+        spans={name: Span(min(found), max(found)) for name, found in times.items()},
+        counts=dict(Counter(f"{task.tenant}/{task.status}" for task in tasks)),
+    )
+
+
+def _groups(records: Iterable[Record]) -> Iterable[str]:
+    """What the listings ask for: a tenant's tasks, a schedule's runs, the events about a subject."""
+    for record in records:
+        if isinstance(record, Task):
+            yield record.tenant
+        elif isinstance(record, Run):
+            yield record.schedule_id
+        elif isinstance(record, Event):
+            yield record.tenant
+            yield f"{record.tenant}/{record.subject_id}"

@@ -1,0 +1,91 @@
+"""Snapshots: `snapshot/{number}.json`, the whole state after entry `number`, so that nobody reads the log from
+its beginning. Beyond a size they are compressed (`.json.gz`). The newest is never removed."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from .codec import TABLES
+from .objects_bucket import Bucket
+from .objects_entry import lines, parse, rows_in
+from .objects_segment import Segment
+from .state import Row
+
+__all__ = ["Restored", "Snapshot", "encode_snapshot", "newest", "restore", "snapshot_keys"]
+
+_PREFIX = "snapshot/"
+_COMPRESSED_BEYOND = 65_536
+
+
+class Archived(msgspec.Struct, frozen=True, kw_only=True):
+    segment: Segment
+    dead: list[tuple[str, str]]
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything but the records, which follow."""
+
+    number: int
+    at: datetime
+    node: str
+    floor: int
+    snapshots: dict[int, datetime]
+    archived: list[Archived]
+    dropped: list[str] = []
+
+
+class _Whole(Snapshot, frozen=True, kw_only=True):
+    put: dict[str, list[msgspec.Raw]]
+
+
+class Restored(NamedTuple):
+    number: int
+    floor: int
+    size: int
+    rows: list[Row]
+    segments: list[tuple[Segment, set[tuple[str, str]]]]
+    snapshots: dict[int, datetime]
+    dropped: list[str]
+
+
+def encode_snapshot(snapshot: Snapshot, rows: list[Row]) -> tuple[str, bytes]:
+    """Its key and its text."""
+    by_name: dict[str, list[bytes]] = {}
+    for row in rows:
+        by_name.setdefault(TABLES[type(row.record)].name, []).append(row.body)
+    text = b"".join([msgspec.json.encode(snapshot)[:-1], b',\n"put": ', lines(by_name), b"}\n"])
+    key = snapshot_keys(snapshot.number)[0]
+    if len(text) <= _COMPRESSED_BEYOND:
+        return key, text
+    return f"{key}.gz", gzip.compress(text, compresslevel=3, mtime=0)
+
+
+def snapshot_keys(number: int) -> tuple[str, str]:
+    """Where it may stand: plain, and compressed."""
+    key = f"{_PREFIX}{number:012}.json"
+    return key, f"{key}.gz"
+
+
+def newest(bucket: Bucket) -> str | None:
+    return max(_readable(bucket.list(_PREFIX)), default=None)
+
+
+def _readable(keys: list[str]) -> list[str]:
+    return [key for key in keys if key.removeprefix(_PREFIX).partition(".")[0].isdigit()]
+
+
+def restore(bucket: Bucket, key: str) -> Restored | None:
+    """None: it was removed meanwhile, since there is a newer one."""
+    body = bucket.get(key)
+    if body is None:
+        return None
+    place = f"{bucket.name}/{key}"
+    text = parse(place, lambda: gzip.decompress(body) if key.endswith(".gz") else body)
+    whole = parse(place, lambda: msgspec.json.decode(text, type=_Whole))
+    rows = rows_in(place, whole.put)
+    segments = [(each.segment, set(each.dead)) for each in whole.archived]
+    return Restored(whole.number, whole.floor, len(body), rows, segments, whole.snapshots, whole.dropped)

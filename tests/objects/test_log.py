@@ -1,0 +1,285 @@
+"""The log, its snapshots and its removal: who starts, who slept, who lost, and what cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from faulty import Fault, FaultyRequests, Hands
+from msgspec.structs import replace
+
+from records import task
+from rota.domain.errors import Corrupt, Unavailable
+from rota.domain.model import Task
+from rota.engine.clock import SystemClock
+from rota.stores.base import ReadyTasks, Store, Tx
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_requests import MemoryRequests
+from rota.stores.objects_tuning import Tuning
+from stores import START, count, get, put
+
+HOUR = timedelta(hours=1)
+PLAIN = Tuning(views="off")
+SNAPSHOTS = Tuning(views="off", snapshot_every=4, views_every=timedelta(0))
+
+
+def keys(requests: Any, prefix: str) -> list[str]:
+    return sorted(requests.list(prefix, None))
+
+
+async def add_one(store: Store, id: str = "counter") -> None:
+    async def work(tx: Tx) -> None:
+        found = await tx.get(Task, id)
+        tx.put(task(id, priority=1) if found is None else replace(found, priority=found.priority + 1))
+
+    await store.transact(work)
+
+
+async def until(met: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not met():
+            await asyncio.sleep(0.005)
+
+
+async def test_an_entry_is_json_that_a_person_can_read() -> None:
+    requests = MemoryRequests()
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    await put(store, task("a", input={"user": "123"}), task("b"))
+    await store.close()
+    assert keys(requests, "") == ["log/000000000001.json"]
+    body = requests.get("log/000000000001.json").body
+    entry = msgspec.json.decode(body)
+    assert [each["id"] for each in entry["put"]["task"]] == ["a", "b"]
+    assert {"number", "commit", "at", "node"} <= set(entry)
+    assert len([line for line in body.decode().splitlines() if '"id":"' in line]) == 2
+
+
+async def test_equal_writes_have_unequal_bodies() -> None:
+    """Where an ETag is a hash of the body, equal bodies would hide that something changed and changed back."""
+    bodies = []
+    for _ in range(2):
+        requests = MemoryRequests()
+        store = ObjectsStore(requests, Hands(START), PLAIN)
+        await store.open()
+        await put(store, task("a", created_at=START, available_at=START, updated_at=START))
+        await store.close()
+        bodies.append(requests.get("log/000000000001.json").body)
+    assert bodies[0] != bodies[1]
+
+
+async def test_many_works_share_an_entry() -> None:
+    requests = MemoryRequests()
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    await asyncio.gather(*(put(store, task()) for _ in range(200)))
+    assert len(keys(requests, "log/")) <= 3
+    await store.close()
+
+
+async def test_nodes_see_each_other() -> None:
+    name = "seen"
+    one, two = (ObjectsStore(MemoryRequests(name), Hands(START), PLAIN) for _ in range(2))
+    await one.open()
+    await two.open()
+    await put(one, task("a"))
+    assert await get(two, Task, "a") is not None
+    waiting = asyncio.create_task(two.wait(None))
+    await asyncio.sleep(0)
+    await put(one, task("b"))
+    async with asyncio.timeout(5):
+        await waiting
+    await one.close()
+    await two.close()
+
+
+async def test_four_nodes_on_one_counter_lose_nothing_and_none_starves() -> None:
+    def distant(number: int, kind: str) -> None:
+        time.sleep(0.003)
+
+    stores = [
+        ObjectsStore(FaultyRequests(MemoryRequests("contended"), distant), SystemClock(), PLAIN)
+        for _ in range(4)
+    ]
+    for store in stores:
+        await store.open()
+    done: Counter[int] = Counter()
+    when_first_ended: list[Counter[int]] = []
+
+    async def busy(number: int) -> None:
+        for _ in range(60):
+            await add_one(stores[number])
+            done[number] += 1
+        when_first_ended.append(Counter(done))
+
+    await asyncio.gather(*(busy(number) for number in range(4)))
+    assert min(when_first_ended[0][number] for number in range(4)) >= 5, when_first_ended[0]
+    for store in stores:
+        counter = await get(store, Task, "counter")
+        assert counter is not None
+        assert counter.priority == counter.version == 240
+        await store.close()
+
+
+async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_them() -> None:
+    requests = MemoryRequests("bounded")
+    clock = Hands(START)
+    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    await store.open()
+    for _ in range(40):
+        await add_one(store)
+        await asyncio.sleep(0.002)
+    await until(lambda: len(keys(requests, "snapshot/")) >= 3)
+    assert keys(requests, "log/")[0] == "log/000000000001.json", "removed before its time"
+    clock.at += 2 * HOUR
+    for _ in range(40):
+        await add_one(store)
+        await asyncio.sleep(0.002)
+    await until(lambda: len(keys(requests, "log/")) < 60)
+    await store.close()
+    assert len(keys(requests, "snapshot/")) < 15
+    counting = FaultyRequests(requests)
+    fresh = ObjectsStore(counting, clock, SNAPSHOTS)
+    await fresh.open()
+    counter = await get(fresh, Task, "counter")
+    await fresh.close()
+    assert counter is not None
+    assert counter.priority == 80
+    assert len(counting.made) < 30
+
+
+async def test_a_large_snapshot_is_compressed() -> None:
+    requests = MemoryRequests("large")
+    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    await store.open()
+    for _ in range(8):
+        await put(store, *(task(input="x" * 1000) for _ in range(50)))
+        await asyncio.sleep(0.01)
+    await until(lambda: keys(requests, "snapshot/"))
+    await store.close()
+    assert all(key.endswith(".json.gz") for key in keys(requests, "snapshot/"))
+    fresh = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    await fresh.open()
+    assert await count(fresh, ReadyTasks(at=START + 1000 * HOUR)) == 400
+    await fresh.close()
+
+
+class Sleeper:
+    """A node that falls asleep in a request, for hours, while another goes on, snapshots, and removes the log."""
+
+    def __init__(self, name: str) -> None:
+        self.clock = Hands(START)
+        self.requests = FaultyRequests(MemoryRequests(name))
+        self.store = ObjectsStore(self.requests, self.clock, PLAIN)
+        self.awake_clock = Hands(START)
+        self.awake = ObjectsStore(MemoryRequests(name), self.awake_clock, SNAPSHOTS)
+        self.bucket = MemoryRequests(name)
+
+    def sleeps_in(self, kind: str, after: bool) -> None:
+        """In its next request of this kind, before it or after it."""
+        inner = self.requests._do
+        loop = asyncio.get_running_loop()
+
+        def do(this: str, key: str, request: Callable[[], Any]) -> Any:
+            if this != kind or "log/" not in key:
+                return inner(this, key, request)
+            self.requests._do = inner  # type: ignore[method-assign]
+            answer = None
+            if after:
+                with suppress(FileNotFoundError):
+                    answer = inner(this, key, request)
+            asyncio.run_coroutine_threadsafe(self.meanwhile(), loop).result(60)
+            return answer if answer is not None else inner(this, key, request)
+
+        self.requests._do = do  # type: ignore[method-assign]
+
+    async def meanwhile(self) -> None:
+        for hour in range(3):
+            for _ in range(20):
+                await add_one(self.awake)
+                await asyncio.sleep(0.001)
+            self.awake_clock.at = START + (hour + 1) * 2 * HOUR
+        self.clock.at += 6 * HOUR
+        self.clock.steady += 6 * 3600
+        await until(lambda: keys(self.bucket, "log/")[0] > "log/000000000010.json")
+
+
+@pytest.mark.parametrize("kind", ["get", "create"])
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_node_that_slept_through_the_removal_of_the_log_is_fenced(kind: str, after: bool) -> None:
+    sleeper = Sleeper(f"sleeper {kind} {after}")
+    await sleeper.awake.open()
+    await add_one(sleeper.awake)
+    await sleeper.store.open()
+    await add_one(sleeper.store)
+    sleeper.clock.at += timedelta(seconds=2)  # no longer fresh: it reads before it writes
+    sleeper.sleeps_in(kind, after)
+    acknowledged = unknown = 0
+    try:
+        await add_one(sleeper.store)
+        acknowledged = 1
+    except Unavailable:
+        unknown = 1
+    await add_one(sleeper.store)
+    for store in (sleeper.store, sleeper.awake):
+        counter = await get(store, Task, "counter")
+        assert counter is not None
+        assert 63 + acknowledged <= counter.priority <= 63 + acknowledged + unknown
+    fresh = ObjectsStore(sleeper.bucket, Hands(START), PLAIN)
+    await fresh.open()
+    assert await fresh.snapshot() == await sleeper.store.snapshot() == await sleeper.awake.snapshot()
+    for store in (fresh, sleeper.store, sleeper.awake):
+        await store.close()
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"number": 2}', b'\xff\xfe{"number"'])
+async def test_an_entry_that_cannot_be_parsed_stops_with_its_name(body: bytes) -> None:
+    requests = MemoryRequests()
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    await put(store, task("a"))
+    requests.put("log/000000000002.json", body)
+    with pytest.raises(Corrupt, match=r"memory-bucket:/log/000000000002.json"):
+        await get(store, Task, "a")
+    with pytest.raises(Corrupt, match="000000000002"):
+        await put(store, task("b"))
+    await store.close()
+    with pytest.raises(Corrupt, match="000000000002"):
+        await ObjectsStore(requests, Hands(START), PLAIN).open()
+
+
+async def test_a_record_in_an_entry_that_cannot_be_read_is_named_too() -> None:
+    requests = MemoryRequests()
+    body = msgspec.json.encode(
+        {
+            "number": 1,
+            "commit": "c",
+            "at": START,
+            "node": "n",
+            "put": {"task": [{"record": "task.9", "id": "x"}]},
+        }
+    )
+    requests.put("log/000000000001.json", body)
+    with pytest.raises(Corrupt, match=r"log/000000000001.json cannot be read: task x"):
+        await ObjectsStore(requests, Hands(START), PLAIN).open()
+
+
+async def test_a_denied_bucket_says_so_at_once_with_its_name() -> None:
+    requests = FaultyRequests(MemoryRequests("mine"))
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    requests.made.clear()
+    requests.plan = lambda number, kind: Fault.DENIED if kind == "create" else None
+    with pytest.raises(
+        Unavailable, match=r"cannot write memory-bucket:mine/log/000000000001.json: access denied"
+    ):
+        await put(store, task("a"))
+    await store.close()
+    assert len([kind for kind, _ in requests.made if kind == "create"]) == 1

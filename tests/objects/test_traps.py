@@ -1,0 +1,181 @@
+"""The traps of conditional writes, each on the real S3 server (through a proxy that sets it), or where it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from faulty import FaultyRequests
+from msgspec.structs import replace
+from s3_proxy import Plan, Proxy, proxied
+
+import s3_server
+from records import task
+from rota.domain.errors import Invalid, Unavailable
+from rota.domain.model import Task
+from rota.engine.clock import SystemClock
+from rota.stores.base import Tx
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_address import requests_for
+from rota.stores.objects_bucket import Bucket, Taken
+from rota.stores.objects_proof import check_create, prove
+from rota.stores.objects_requests import FolderRequests, MemoryRequests
+from stores import get, put
+
+FIRST_ENTRY = "log/000000000001.json"
+
+
+def through(proxy: Proxy, name: str) -> str:
+    return (
+        f"s3://{s3_server.BUCKET}/{name}?endpoint={quote(proxy.endpoint, safe='')}&region=us-east-1&views=off"
+    )
+
+
+def first_write(action: str) -> Plan:
+    """Do this to the first write of an entry."""
+    done: list[bool] = []
+
+    def plan(method: str, path: str, before: int) -> str | None:
+        if method == "PUT" and FIRST_ENTRY in path and not done:
+            done.append(True)
+            return action
+        return None
+
+    return plan
+
+
+@pytest.mark.parametrize("action", ["500 after", "cut", "503", "409", "412", "500"])
+async def test_what_the_service_says_about_a_write_is_settled_by_reading(action: str) -> None:
+    """1 and 2. Done but answered with 500, or cut off; or refused with 409 or 412 although nothing is there. In each
+    case the entry is written exactly once, and the work counts exactly once."""
+    runs = 0
+
+    async def work(tx: Tx) -> None:
+        nonlocal runs
+        runs += 1
+        found = await tx.get(Task, "counter")
+        tx.put(task("counter") if found is None else replace(found, priority=found.priority + 1))
+
+    name = f"trap-{action.replace(' ', '-')}"
+    with proxied(s3_server.endpoint(), first_write(action)) as proxy:
+        store = ObjectsStore.from_url(through(proxy, name), SystemClock())
+        await store.open()
+        await store.transact(work)
+        counter = await get(store, Task, "counter")
+        await store.close()
+    assert counter is not None
+    assert (counter.version, runs) == (1, 1), "an own success was taken for another's"
+    writes = [path for method, path in proxy.seen if method == "PUT" and FIRST_ENTRY in path]
+    assert len(writes) == (1 if action in ("500 after", "cut") else 2), "obstore repeated a conditional write"
+
+
+async def test_reads_are_repeated_by_themselves() -> None:
+    def plan(method: str, path: str, before: int) -> str | None:
+        return "503" if method == "GET" and "log/" in path and before % 2 == 0 else None
+
+    with proxied(s3_server.endpoint(), plan) as proxy:
+        store = ObjectsStore.from_url(through(proxy, "repeated"), SystemClock())
+        await store.open()
+        await put(store, task("a"))
+        assert await get(store, Task, "a") is not None
+        await store.close()
+
+
+async def test_a_service_that_denies_is_named_with_bucket_and_key() -> None:
+    def plan(method: str, path: str, before: int) -> str | None:
+        return "403" if method == "PUT" and "log/" in path else None
+
+    with proxied(s3_server.endpoint(), plan) as proxy:
+        store = ObjectsStore.from_url(through(proxy, "denied"), SystemClock())
+        await store.open()
+        with pytest.raises(
+            Unavailable, match=r"cannot write s3://rota-test/denied/log/000000000001.json: access denied"
+        ):
+            await put(store, task("a"))
+        await store.close()
+
+
+def test_a_replacement_needs_the_etag_and_nothing_else() -> None:
+    """4. `version: None` beside the ETag raises in obstore."""
+    requests = MemoryRequests()
+    requests.put("a", b"one")
+    etag = requests.get("a").etag
+    assert etag is not None
+    requests.replace("a", b"two", etag)
+    assert requests.get("a").body == b"two"
+    with pytest.raises(Taken):
+        Bucket(requests).replace("a", b"three", etag)
+
+
+def test_a_folder_has_no_replacement_and_needs_none(tmp_path: Path) -> None:
+    """4. What the log needs is there."""
+    proofs = {proof.behaviour: proof for proof in prove(Bucket(FolderRequests(tmp_path)))}
+    assert all(proof.holds for proof in proofs.values())
+    assert proofs["compare-and-set race"].found == "not offered here, and not needed"
+
+
+def test_a_list_that_ignores_where_to_begin_is_filtered_again() -> None:
+    """5. As Azurite does."""
+
+    class Forgetful(FaultyRequests):
+        def list(self, prefix: str, after: str | None) -> Iterator[str]:
+            return super().list(prefix, None)
+
+    requests = Forgetful(MemoryRequests())
+    for key in ("log/3", "log/1", "log/2"):
+        requests.put(key, b"")
+    assert Bucket(requests).list("log/", "log/1") == ["log/2", "log/3"]
+
+
+def test_google_is_never_asked_without_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5. Without one, obstore asks an address that exists only inside Google, and waits for it."""
+    for name in ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(__import__("sys").modules, "obstore.auth.google", None)
+    with pytest.raises(Invalid, match="google-auth"):
+        requests_for("gs://bucket/prefix")
+
+
+class Careless(FaultyRequests):
+    """A service that ignores conditions, as some gateways do."""
+
+    def create(self, key: str, body: bytes) -> None:
+        self.put(key, body)
+
+    def replace(self, key: str, body: bytes, etag: str) -> None:
+        self.put(key, body)
+
+
+def test_the_doctor_proves_the_real_server() -> None:
+    assert [(proof.behaviour, proof.holds) for proof in prove(Bucket(requests_for(s3_server.url())))] == [
+        ("create race", True),
+        ("compare-and-set race", True),
+        ("read after write", True),
+        ("list order", True),
+    ]
+
+
+def test_the_doctor_refuses_a_service_that_ignores_conditions_by_name() -> None:
+    bucket = Bucket(Careless(MemoryRequests()))
+    failed = {proof.behaviour: proof.found for proof in prove(bucket) if not proof.holds}
+    assert set(failed) == {"create race", "compare-and-set race"}
+    assert failed["create race"] == "of 4 who created one key at once, 4 were told that they had"
+
+
+async def test_a_bucket_of_such_a_service_is_not_even_opened() -> None:
+    bucket = Bucket(Careless(MemoryRequests()))
+    with pytest.raises(Invalid, match="ignores If-None-Match"):
+        check_create(bucket)
+    store = ObjectsStore(Careless(MemoryRequests()), SystemClock())
+    with pytest.raises(Invalid, match="conditional writes"):
+        await store.open()
+
+
+def test_proofs_leave_nothing_behind() -> None:
+    requests: Any = MemoryRequests()
+    prove(Bucket(requests))
+    check_create(Bucket(requests))
+    assert list(requests.list("", None)) == []

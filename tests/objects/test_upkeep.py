@@ -1,0 +1,220 @@
+"""The clock, the polls and the views of a bucket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from faulty import FaultyRequests, Hands
+from msgspec.structs import replace
+
+import s3_server
+from records import run, schedule, task
+from rota.domain.errors import Unavailable
+from rota.domain.model import RunStatus, TaskStatus
+from rota.engine.clock import SystemClock
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_address import requests_for
+from rota.stores.objects_clock import ServiceClock
+from rota.stores.objects_requests import MemoryRequests
+from rota.stores.objects_tuning import Tuning
+from rota.stores.objects_views import views_of
+from stores import START, put
+
+SECOND = timedelta(seconds=1)
+
+
+class Server:
+    """A service's clock that says whole seconds, some time away."""
+
+    def __init__(self, ours: Hands, offset: timedelta, delay: timedelta = timedelta(0)) -> None:
+        self._ours = ours
+        self._offset = offset
+        self._delay = delay
+
+    def __call__(self) -> datetime | None:
+        self._ours.at += self._delay
+        said = (self._ours.at + self._offset).replace(microsecond=0)
+        self._ours.at += self._delay
+        return said
+
+
+@pytest.mark.parametrize("skew", [-7200, -3, 3, 86_400 * 400])
+def test_a_skewed_node_follows_the_service(skew: float) -> None:
+    ours = Hands(START + timedelta(microseconds=123_456))
+    clock = ServiceClock(ours, Server(ours, timedelta(seconds=skew), timedelta(milliseconds=30)))
+    for _ in range(40):
+        clock.refresh()
+        assert abs(clock.now() - ours.now() - timedelta(seconds=skew)) <= SECOND + timedelta(milliseconds=60)
+        ours.at += timedelta(seconds=61.37)
+    assert abs(clock.offset - timedelta(seconds=skew)) < timedelta(milliseconds=200), "answers add up"
+
+
+def test_a_clock_that_is_right_is_not_corrected() -> None:
+    ours = Hands(START + timedelta(microseconds=999_999))
+    clock = ServiceClock(ours, Server(ours, timedelta(milliseconds=20)))
+    for _ in range(20):
+        clock.refresh()
+        ours.at += timedelta(seconds=60.7)
+    assert abs(clock.offset) <= timedelta(milliseconds=20)
+
+
+def test_a_clock_that_is_set_is_noticed() -> None:
+    ours = Hands(START)
+    server = Server(ours, timedelta(0))
+    clock = ServiceClock(ours, server)
+    clock.refresh()
+    ours.at -= timedelta(hours=5)
+    server._offset = timedelta(hours=5)
+    clock.refresh()
+    assert abs(clock.offset - timedelta(hours=5)) <= SECOND
+
+
+def test_a_service_that_does_not_answer_leaves_the_clock_alone() -> None:
+    asked = []
+
+    def away() -> datetime | None:
+        asked.append(True)
+        raise Unavailable("away")
+
+    clock = ServiceClock(Hands(START), away)
+    for _ in range(5):
+        clock.refresh()
+    assert clock.now() == START
+    assert len(asked) == 1, "asked again and again"
+
+
+def test_credentials_that_cannot_sign_have_the_time_of_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot(*given: object) -> None:
+        raise NotImplementedError
+
+    requests = requests_for(s3_server.url())
+    signed = requests.date()
+    monkeypatch.setattr("obstore.sign", cannot)
+    written = requests.date()
+    assert signed is not None
+    assert written is not None
+    assert abs(written - signed) < timedelta(seconds=5)
+
+
+async def test_nodes_whose_clocks_are_wrong_agree_with_the_real_server() -> None:
+    address = s3_server.url(views="off")
+    times = []
+    for wrong in (timedelta(hours=-7), timedelta(0), timedelta(days=90)):
+        store = ObjectsStore.from_url(address, Hands(datetime.now(UTC) + wrong))
+        await store.open()
+        times.append(await store.now())
+        await store.close()
+    assert max(times) - min(times) < timedelta(seconds=3)
+    assert abs(times[1] - datetime.now(UTC)) < timedelta(seconds=3)
+
+
+async def test_an_idle_node_makes_one_get_for_each_poll_and_nothing_else() -> None:
+    requests = FaultyRequests(MemoryRequests("idle"))
+    tuning = Tuning(poll_shortest=timedelta(milliseconds=10), poll_longest=timedelta(milliseconds=50))
+    store = ObjectsStore(requests, SystemClock(), tuning)
+    await store.open()
+    await put(store, *(schedule(f"s{n}", key=f"k{n}") for n in range(50)))
+    await asyncio.sleep(1.3)  # the views
+    requests.made.clear()
+    waiting = [asyncio.create_task(store.wait(None)) for _ in range(3)]
+    await asyncio.sleep(1)
+    kinds = Counter(kind for kind, _ in requests.made)
+    assert set(kinds) == {"get"}
+    assert 1 <= kinds["get"] <= 45, "slow when idle: 50 ms, and not once for each who waits"
+    await store.close()
+    await asyncio.gather(*waiting)
+
+
+async def test_nobody_waits_nobody_asks() -> None:
+    requests = FaultyRequests(MemoryRequests())
+    store = ObjectsStore(requests, SystemClock(), Tuning(poll_longest=timedelta(milliseconds=20)))
+    await store.open()
+    requests.made.clear()
+    await asyncio.sleep(0.3)
+    assert requests.made == []
+    await store.close()
+
+
+def view(requests: Any, key: str) -> Any:
+    return msgspec.json.decode(requests.get(key).body)
+
+
+async def test_views_are_rebuilt_by_the_janitor() -> None:
+    requests = MemoryRequests()
+    clock = Hands(datetime.now(UTC))
+    store = ObjectsStore(requests, clock, Tuning(views="off"))
+    await store.open()
+    kept, gone = await put(store, schedule("s1", key="kept"), schedule("s2", key="gone"))
+    await store.close()
+    assert list(requests.list("schedules/", None)) == []
+    store = ObjectsStore(requests, clock, Tuning())
+    await store.open()
+    requests.put("schedules/left-over.json", b"{}")
+    requests.put("schedules/gone.json", b"{}")
+    await put(store, replace(gone, deleted_at=START))
+    requests.put("schedules/gone.json", b"{}")  # by a node that is late
+    await store.tidy()
+    await store.close()
+    assert list(requests.list("schedules/", None)) == ["schedules/kept.json"]
+    assert view(requests, "schedules/kept.json")["id"] == kept.key
+
+
+async def test_views_follow_commits_and_deletions() -> None:
+    requests = MemoryRequests()
+    store = ObjectsStore(requests, Hands(START), Tuning(views="tasks", views_every=timedelta(0)))
+    await store.open()
+    [stored] = await put(store, schedule("s", key="daily report/ä~", last_run_at=START, last_task_id="t"))
+    [row] = await put(store, run("r", schedule_id="s", scheduled_at=START, status=RunStatus.COMPLETED))
+    await put(store, task("t", status=TaskStatus.COMPLETED), task("pending"))
+    await put(store, replace(stored, description="changed"))
+
+    async def forget(tx: Any) -> None:
+        tx.delete(row)
+
+    await asyncio.sleep(0.1)
+    keys = sorted(requests.list("", None))
+    home = "schedules/daily~20report~2F~C3~A4~7E"
+    assert f"{home}/history/2026-03-01T12-00-00Z.json" in keys
+    assert {f"{home}.json", f"{home}/last_run.json", "tasks/t.json"} <= set(keys)
+    assert "tasks/pending.json" not in keys
+    await store.transact(forget)
+    await store.close()
+    assert f"{home}/history/2026-03-01T12-00-00Z.json" not in list(requests.list("", None))
+
+
+def test_no_two_keys_share_a_view() -> None:
+    names = [
+        "a",
+        "A",
+        "a b",
+        "a~20b",
+        "a/b",
+        "..",
+        ".",
+        "~",
+        "é",
+        "x" * 255,
+        "x" * 254 + "y",
+        "a.json",
+        "a%20b",
+    ]
+    keys = [next(iter(views_of(schedule(key=name), None, gone=False, tasks=False)))[0] for name in names]
+    assert len(set(keys)) == len(names)
+    assert all(len(key.encode()) < 220 and "/../" not in key for key in keys)
+
+
+async def test_broken_views_hold_up_nothing() -> None:
+    from faulty import Fault
+
+    requests = FaultyRequests(MemoryRequests(), lambda number, kind: Fault.BEFORE if kind == "put" else None)
+    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    await store.open()
+    await put(store, schedule("s", key="s"))
+    await asyncio.sleep(0.05)
+    await put(store, schedule("t", key="t"))
+    await store.close()

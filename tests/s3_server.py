@@ -1,0 +1,198 @@
+"""A real S3 server for tests: SeaweedFS, started once for all test processes, stopped with the last of them.
+
+`url(name)` is a fresh place in it. `ROTA_TEST_S3=s3://bucket/prefix?endpoint=…` uses another service (with the
+credentials of the environment); then nothing is started.
+
+Test processes share one server through a file under a lock: it holds the server's address, its pid, and the pids
+of those who use it. Whoever comes first starts it; whoever leaves last stops it, by its pid.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "admin", "AWS_SECRET_ACCESS_KEY": "secretsecret"}
+BUCKET = "rota-test"
+PATIENCE = 30.0
+
+_joined: dict[str, Any] = {}
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def url(name: str = "", **options: str) -> str:
+    """An address that nobody else uses."""
+    base = urlsplit(os.environ.get("ROTA_TEST_S3") or _server())
+    path = "/".join(part for part in (base.path.strip("/"), name or uuid.uuid4().hex) if part)
+    query = "&".join(
+        [part for part in [base.query] if part] + [f"{key}={quote(value)}" for key, value in options.items()]
+    )
+    return f"{base.scheme}://{base.netloc}/{path}" + (f"?{query}" if query else "")
+
+
+def endpoint() -> str:
+    """Where the server of our own listens."""
+    _server()
+    return str(_joined["endpoint"])
+
+
+def _server() -> str:
+    if not _joined:
+        with _shared() as state:
+            if not _is_alive(state.get("pid")):
+                state.clear()
+                state.update(_start())
+            state["users"] = [pid for pid in state.get("users", []) if _is_alive(pid)] + [os.getpid()]
+            _joined.update(state)
+        os.environ.update(CREDENTIALS)
+        atexit.register(_leave, os.getpid())
+    return f"s3://{BUCKET}?endpoint={quote(_joined['endpoint'], safe='')}&region=us-east-1"
+
+
+def _place() -> Path:
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    return Path(tempfile.gettempdir()) / f"rota-s3-{run}.json"
+
+
+@contextmanager
+def _shared() -> Iterator[dict[str, Any]]:
+    """The file, locked meanwhile. All workers of a test run have one parent, and share one file."""
+    with _place().open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        text = file.read()
+        state: dict[str, Any] = json.loads(text) if text else {}
+        yield state
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(state))
+
+
+def _start() -> dict[str, Any]:
+    folder = tempfile.mkdtemp(prefix="rota-s3-")
+    for _ in range(5):
+        ports = _free_ports()
+        process = _spawn(folder, ports)
+        if _is_ready(process, ports["s3.port"]):
+            _children.append(process)  # lives longer than this test, maybe than this process
+            return {"pid": process.pid, "folder": folder, "endpoint": f"http://127.0.0.1:{ports['s3.port']}"}
+        process.kill()
+        process.wait()
+    raise RuntimeError(f"SeaweedFS does not start: {(Path(folder) / 'log').read_text()[-2000:]}")
+
+
+def _spawn(folder: str, ports: dict[str, int]) -> subprocess.Popen[bytes]:
+    command = [
+        str(Path(sys.executable).parent / "weed"),
+        "mini",
+        f"-dir={folder}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        "-webdav=false",
+        "-admin.ui=false",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        *(f"-{name}={port}" for name, port in ports.items()),
+    ]
+    with (Path(folder) / "log").open("ab") as log:
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, env=os.environ | CREDENTIALS, start_new_session=True
+        )
+
+
+def _free_ports() -> dict[str, int]:
+    """SeaweedFS uses port + 10000 too, for each of its servers."""
+    names = ["s3.port", "master.port", "volume.port", "filer.port", "admin.port"]
+    ports: dict[str, int] = {}
+    candidate = 20_000 + (os.getpid() * 37) % 20_000
+    while len(ports) < len(names):
+        candidate += 1
+        if all(_is_free(port) for port in (candidate, candidate + 10_000)):
+            ports[names[len(ports)]] = candidate
+    return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) != 0
+
+
+def _is_ready(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Up, and our bucket is there."""
+    from obstore.store import S3Store
+
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/")
+            urllib.request.urlopen(request, timeout=2).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+        except OSError:
+            time.sleep(0.05)
+            continue
+        with_key = {name.removeprefix("AWS_").lower(): value for name, value in CREDENTIALS.items()}
+        store = S3Store(
+            BUCKET,
+            endpoint=f"http://127.0.0.1:{port}",
+            region="us-east-1",
+            client_options={"allow_http": True},
+            **with_key,  # type: ignore[arg-type]
+        )
+        try:
+            _make_bucket(store, port)
+            store.put("ready", b"ready")
+            return True
+        except Exception:
+            time.sleep(0.1)
+    return False
+
+
+def _make_bucket(store: Any, port: int) -> None:
+    import obstore
+
+    signed = obstore.sign(store, "PUT", "", timedelta(minutes=1))
+    try:
+        urllib.request.urlopen(urllib.request.Request(signed, method="PUT"), timeout=5).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+
+
+def _is_alive(pid: int | None) -> bool:
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _leave(pid: int) -> None:
+    if os.getpid() != pid:  # a fork of a test process
+        return
+    with _shared() as state:
+        state["users"] = [user for user in state.get("users", []) if user != pid and _is_alive(user)]
+        if not state["users"] and _is_alive(state.get("pid")):
+            os.kill(state["pid"], signal.SIGKILL)
+            shutil.rmtree(state["folder"], ignore_errors=True)
+            state.clear()
+            _place().unlink()  # whoever holds it open finds a server that is gone, and starts one
