@@ -37,6 +37,7 @@ from .objects_proof import Proof, prove
 from .objects_replica import ObjectsTx, Replica
 from .objects_tuning import Tuning
 from .objects_upkeep import Upkeep
+from .threads import Threads
 from .waiting import Waiters
 from .works import drive
 
@@ -128,7 +129,7 @@ class _Opened:
         self.replica = Replica(bucket)
         node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
         self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="rota-writer")
+        self._writer = Threads(1, "rota-writer")
         self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
         committer = Committer(
             self.replica,
@@ -159,7 +160,7 @@ class _Opened:
         self.waiters.close()
         await self.poller.close()
         self._closing.set()
-        self._writer.shutdown()
+        self._writer.close(wait=True)
         self._reader.shutdown()
 
     async def read(self, work: Work[T]) -> T:
