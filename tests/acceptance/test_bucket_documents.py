@@ -94,7 +94,7 @@ async def test_the_last_run_and_the_history_of_document_000(tmp_path: Path) -> N
             running = asyncio.create_task(worker.run(handle_signals=False))
             while (await queue.get_schedule("daily-report")).status != "completed":
                 await queue.store.wait(await queue.now() + timedelta(seconds=1))
-            [row] = await queue.runs("daily-report")
+            [row] = [run for run in await queue.runs("daily-report") if run.target_id is not None]
             await queue.wait(row.target_id)
             worker.stop()
             await running
@@ -105,8 +105,9 @@ async def test_the_last_run_and_the_history_of_document_000(tmp_path: Path) -> N
         row.target_id,
         None,
     )
-    [key] = Bucket(requests_for(address)).list("schedules/daily-report/history/")
-    assert row.scheduled_at.astimezone(UTC).strftime("/%Y-%m-%dT%H-%M-%S") in key
+    wanted = row.scheduled_at.astimezone(UTC).strftime("/%Y-%m-%dT%H-%M-%S")
+    kept_rows = Bucket(requests_for(address)).list("schedules/daily-report/history/")
+    [key] = [name for name in kept_rows if wanted in name]
     kept = read(address, key)
     assert (kept["status"], kept["task_id"], kept["trigger"]) == ("completed", row.target_id, "scheduled")
 

@@ -46,7 +46,6 @@ class Scheduler:
             await self._refresh_zones()
         self._look_for_jumps()  # a hint may come before the next look of whoever watches the clock
         tick = await self._tick_beside()
-        self._report(tick)
         if tick.schedules:
             return NOW
         self.jumped = False
@@ -57,12 +56,17 @@ class Scheduler:
         return max(NOW, min(left, LOOK_AGAIN))
 
     async def _tick_beside(self) -> Tick:
-        work = at_leisure(fire_due(self._batch, jumped=self.jumped))
         if self.beside is None or self._next_at is None or await self._store.now() < self._next_at:
-            return await self._store.transact(work)
-        tick, _ = await asyncio.gather(self._store.transact(work), self.beside(), return_exceptions=True)
+            return await self._tick_now()
+        tick, _ = await asyncio.gather(self._tick_now(), self.beside(), return_exceptions=True)
         if isinstance(tick, BaseException):
             raise tick
+        return tick
+
+    async def _tick_now(self) -> Tick:
+        """Reported at once: what it fired is told before what a worker then starts."""
+        tick = await self._store.transact(at_leisure(fire_due(self._batch, jumped=self.jumped)))
+        self._report(tick)
         return tick
 
     async def tick(self) -> list[Tick]:

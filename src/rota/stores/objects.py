@@ -114,7 +114,7 @@ class ObjectsStore:
 
     def _use(self) -> _Opened:
         if self._opened is None:
-            raise Unavailable(f"the store at {self.url} is not open")
+            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
         return self._opened
 
 
