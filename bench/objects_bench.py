@@ -13,7 +13,7 @@ from typing import Any
 import rota
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_bucket import Found
+from rota.stores.objects_bucket import Found, Written
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_tuning import Tuning
 
@@ -56,9 +56,8 @@ class Distant:
     def list(self, prefix: str, after: str | None) -> Iterator[str]:
         return iter(list(self._do("list").list(prefix, after)))
 
-    def names(self, prefix: str) -> dict[str, datetime]:
-        names: dict[str, datetime] = self._do("list").names(prefix)
-        return names
+    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
+        return iter(list(self._do("list").written(prefix)))
 
     def date(self) -> datetime | None:
         self._do("date")

@@ -25,7 +25,8 @@ EAGER = Tuning(
     archive_after=timedelta(days=-3650),
     archive_at_least=1,
     archive_at_most=3,
-    retention=timedelta(0),
+    window=timedelta(seconds=1),
+    retention=timedelta(seconds=4),
     views_every=timedelta(0),
 )
 """Everything that has ended goes to the archive at once, in many small segments; snapshots all the time."""

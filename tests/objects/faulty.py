@@ -9,7 +9,7 @@ from typing import Any
 
 from obstore import exceptions as obs
 
-from rota.stores.objects_bucket import Found, Requests
+from rota.stores.objects_bucket import Found, Requests, Written
 
 
 class Fault(StrEnum):
@@ -86,9 +86,8 @@ class FaultyRequests:
         keys: Iterator[str] = self._do("list", prefix, lambda: list(self._inner.list(prefix, after)))
         return iter(keys)
 
-    def names(self, prefix: str) -> dict[str, datetime]:
-        names: dict[str, datetime] = self._do("list", prefix, lambda: self._inner.names(prefix))
-        return names
+    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
+        return iter(self._do("list", prefix, lambda: list(self._inner.written(prefix))))
 
     def date(self) -> datetime | None:
         date: datetime | None = self._do("date", "", self._inner.date)

@@ -126,6 +126,7 @@ async def test_a_segment_of_which_nothing_is_left_is_removed() -> None:
     await store.transact(forget)
     for _ in range(3):
         await settle(store)
+        store._clock.at += MINUTE  # type: ignore[attr-defined]  # it is the hands of a test
     left = before & set(requests.list("archive/", None))
     assert len(left) < len(before) / 2
     assert await find(store, TaskList(tenant="default", at=START), 10) == []
@@ -157,7 +158,7 @@ async def test_runs_and_events_are_archived_too() -> None:
 
 async def test_a_group_that_is_lost_leaves_the_archive_as_it_was() -> None:
     """A record comes back for a trial; when the race is lost it is taken back, and tried again."""
-    two_nodes = replace(BATCHES, retention=timedelta(hours=1))
+    two_nodes = replace(BATCHES, window=MINUTE, retention=timedelta(hours=1))
     one, _ = await filled("trial", two_nodes)
     two = ObjectsStore(MemoryRequests("trial"), Hands(START), two_nodes)
     await two.open()

@@ -16,7 +16,7 @@ from faulty import Fault, FaultyRequests, Hands
 from msgspec.structs import replace
 
 from records import task
-from rota.domain.errors import Corrupt, Unavailable
+from rota.domain.errors import Corrupt, Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import ReadyTasks, Store, Tx
@@ -172,15 +172,25 @@ async def test_a_large_snapshot_is_compressed() -> None:
 
 
 class Sleeper:
-    """A node that falls asleep in a request, for hours, while another goes on, snapshots, and removes the log."""
+    """A node that falls asleep in a request, for `hours`, while another goes on, snapshots, and removes the log."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, hours: float = 6) -> None:
+        self.hours = hours
         self.clock = Hands(START)
         self.requests = FaultyRequests(MemoryRequests(name))
         self.store = ObjectsStore(self.requests, self.clock, PLAIN)
         self.awake_clock = Hands(START)
         self.awake = ObjectsStore(MemoryRequests(name), self.awake_clock, SNAPSHOTS)
         self.bucket = MemoryRequests(name)
+        self.slept = False
+
+    async def begin(self) -> None:
+        """Both have counted, to 2; the sleeper is about to count on."""
+        await self.awake.open()
+        await add_one(self.awake)
+        await self.store.open()
+        await add_one(self.store)
+        self.clock.at += timedelta(seconds=2)  # no longer fresh: it reads before it writes
 
     def sleeps_in(self, kind: str, after: bool) -> None:
         """In its next request of this kind, before it or after it."""
@@ -201,25 +211,35 @@ class Sleeper:
         self.requests._do = do  # type: ignore[method-assign]
 
     async def meanwhile(self) -> None:
-        for hour in range(3):
+        for part in range(3):
             for _ in range(20):
                 await add_one(self.awake)
                 await asyncio.sleep(0.001)
-            self.awake_clock.at = START + (hour + 1) * 2 * HOUR
-        self.clock.at += 6 * HOUR
-        self.clock.steady += 6 * 3600
-        await until(lambda: keys(self.bucket, "log/")[0] > "log/000000000010.json")
+            self.awake_clock.at = START + (part + 1) / 3 * self.hours * HOUR
+        if self.hours > 3:
+            await until(lambda: keys(self.bucket, "log/")[0] > "log/000000000010.json")
+        self.clock.at += self.hours * HOUR
+        self.clock.steady += self.hours * 3600
+        self.slept = True
+
+    async def same_everywhere(self) -> int:
+        """What the counter says, to each of them and to one who comes now."""
+        fresh = ObjectsStore(self.bucket, Hands(START), PLAIN)
+        await fresh.open()
+        assert await fresh.snapshot() == await self.store.snapshot() == await self.awake.snapshot()
+        counter = await get(fresh, Task, "counter")
+        for store in (fresh, self.store, self.awake):
+            await store.close()
+        assert counter is not None
+        return counter.priority
 
 
 @pytest.mark.parametrize("kind", ["get", "create"])
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_node_that_slept_through_the_removal_of_the_log_is_fenced(kind: str, after: bool) -> None:
+    """Wherever it fell asleep: what it is told was written counts, and it goes on from the state of the others."""
     sleeper = Sleeper(f"sleeper {kind} {after}")
-    await sleeper.awake.open()
-    await add_one(sleeper.awake)
-    await sleeper.store.open()
-    await add_one(sleeper.store)
-    sleeper.clock.at += timedelta(seconds=2)  # no longer fresh: it reads before it writes
+    await sleeper.begin()
     sleeper.sleeps_in(kind, after)
     acknowledged = unknown = 0
     try:
@@ -227,16 +247,131 @@ async def test_a_node_that_slept_through_the_removal_of_the_log_is_fenced(kind: 
         acknowledged = 1
     except Unavailable:
         unknown = 1
+    assert sleeper.slept
     await add_one(sleeper.store)
-    for store in (sleeper.store, sleeper.awake):
-        counter = await get(store, Task, "counter")
-        assert counter is not None
-        assert 63 + acknowledged <= counter.priority <= 63 + acknowledged + unknown
-    fresh = ObjectsStore(sleeper.bucket, Hands(START), PLAIN)
-    await fresh.open()
-    assert await fresh.snapshot() == await sleeper.store.snapshot() == await sleeper.awake.snapshot()
-    for store in (fresh, sleeper.store, sleeper.awake):
+    assert 63 + acknowledged <= await sleeper.same_everywhere() <= 63 + acknowledged + unknown
+
+
+async def test_a_number_that_was_removed_is_not_written_again() -> None:
+    """It falls asleep with its entry in its hand. The service takes it, where an entry once was: it counts for nobody,
+    nobody is told that it does, and it is taken away."""
+    sleeper = Sleeper("removed number")
+    await sleeper.begin()
+    sleeper.sleeps_in("create", after=False)
+    with pytest.raises(Unavailable, match=r"log/000000000003.json was answered too late to know"):
+        await add_one(sleeper.store)
+    assert sleeper.slept
+    assert "log/000000000003.json" not in keys(sleeper.bucket, "")
+    assert await sleeper.same_everywhere() == 62
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+async def test_a_node_behind_the_oldest_entry_writes_nothing_there(asleep: bool) -> None:
+    """It does not even try, if it can know that it was away."""
+    sleeper = Sleeper(f"behind {asleep}")
+    await sleeper.begin()
+    await sleeper.meanwhile()
+    sleeper.requests.made.clear()
+    if asleep:
+        await add_one(sleeper.store)
+    else:
+        assert await get(sleeper.store, Task, "counter") is not None
+    asked = [request for request in sleeper.requests.made if request[0] != "date"]
+    assert asked[0] == ("list", "snapshot/"), "it believed in its place in the log"
+    oldest = keys(sleeper.bucket, "log/")[0]
+    assert all(key > oldest for kind, key in sleeper.requests.made if kind == "create")
+    assert await sleeper.same_everywhere() == 62 + asleep
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_late_answer_is_settled_where_nothing_was_removed(after: bool) -> None:
+    """An hour is too long to believe an answer, and too short for the log to be removed: won is won, lost is lost and
+    done again."""
+    sleeper = Sleeper(f"late {after}", hours=1)
+    await sleeper.begin()
+    sleeper.sleeps_in("create", after)
+    await add_one(sleeper.store)
+    assert sleeper.slept
+    assert await sleeper.same_everywhere() == 63
+
+
+async def test_nothing_is_removed_before_the_log_has_said_so() -> None:
+    requests = FaultyRequests(MemoryRequests("announced"))
+    clock = Hands(START)
+    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    await store.open()
+    gone: list[str] = []
+    removing = requests.delete
+
+    def delete(chosen: list[str]) -> None:
+        said = max((floor(requests, key) for key in keys(requests, "log/")), default=0)
+        gone.extend(key for key in chosen if key.startswith("log/"))
+        assert all(int(key[4:16]) <= said for key in gone), f"{gone} but the floor is {said}"
+        removing(chosen)
+
+    requests.delete = delete  # type: ignore[method-assign]
+    for _ in range(40):
+        await add_one(store)
+        clock.at += timedelta(minutes=10)
+        await asyncio.sleep(0.002)
+    await until(lambda: gone)
+    await store.close()
+
+
+def floor(requests: Any, key: str) -> int:
+    return int(msgspec.json.decode(requests.get(key).body).get("floor", 0))
+
+
+async def test_what_a_dead_node_left_over_is_removed_by_the_next() -> None:
+    requests = MemoryRequests("left over")
+    clock = Hands(START)
+    for _ in range(2):
+        store = ObjectsStore(requests, clock, SNAPSHOTS)
+        await store.open()
+        for _ in range(40):
+            await add_one(store)
+            clock.at += timedelta(minutes=10)
+            await asyncio.sleep(0.002)
+        requests.put("log/000000000002.json", b"put back by a late request")
+        requests.put("snapshot/000000000004.json", b"as late")
+        requests.put("archive/1000000000000000-0.json.gz", b"never committed")
         await store.close()
+    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    await store.open()
+    for _ in range(12):
+        await add_one(store)
+        await asyncio.sleep(0.002)
+    await until(lambda: "log/000000000002.json" not in keys(requests, "log/"))
+    await until(lambda: not keys(requests, "archive/"))
+    assert "snapshot/000000000004.json" not in keys(requests, "snapshot/")
+    counter = await get(store, Task, "counter")
+    assert counter is not None
+    assert counter.priority == 92
+    await store.close()
+
+
+@pytest.mark.parametrize("retention", [timedelta(0), timedelta(minutes=5), timedelta(minutes=19)])
+def test_a_log_that_is_not_kept_long_enough_is_refused(retention: timedelta) -> None:
+    with pytest.raises(Invalid, match="less than 4 times the window of 0:05:00, so that a node which slept"):
+        Tuning(retention=retention)
+    with pytest.raises(Invalid, match="retention"):
+        Tuning(window=timedelta(0), retention=retention)
+
+
+async def test_a_short_pause_does_not_load_everything_again() -> None:
+    """The newest snapshot is not ahead: the log goes on where we are."""
+    requests = FaultyRequests(MemoryRequests("pause"))
+    clock = Hands(START)
+    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    await store.open()
+    for _ in range(6):
+        await add_one(store)
+    await until(lambda: keys(requests, "snapshot/"))
+    clock.at += HOUR
+    requests.made.clear()
+    await add_one(store)
+    await store.close()
+    assert not [key for kind, key in requests.made if kind == "get" and key.startswith("snapshot/")]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"number": 2}', b'\xff\xfe{"number"'])

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from faulty import FaultyRequests, Hands
+from faulty import Fault, FaultyRequests, Hands, never
 from msgspec.structs import replace
 
+import rota
 import s3_server
 from records import run, schedule, task
 from rota.domain.errors import Unavailable
@@ -144,24 +145,121 @@ def view(requests: Any, key: str) -> Any:
     return msgspec.json.decode(requests.get(key).body)
 
 
-async def test_views_are_rebuilt_by_the_janitor() -> None:
+HISTORY = "schedules/kept/history/2026-03-01T12-00-00Z.json"
+VIEWS = ["schedules/kept.json", HISTORY, "schedules/kept/last_run.json"]
+
+
+def all_views(requests: Any) -> list[str]:
+    return sorted(key for home in ("schedules/", "tasks/", "tenants/") for key in requests.list(home, None))
+
+
+async def with_views(requests: Any, clock: Hands, **tuning: Any) -> ObjectsStore:
+    """A schedule that ran once; its views are written."""
+    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0), **tuning))
+    await store.open()
+    ran = {"last_run_at": START, "last_task_id": "t", "updated_at": START}
+    await put(store, schedule("s1", key="kept", **ran))
+    ended = {"status": RunStatus.COMPLETED, "completed_at": START}
+    await put(store, run("r", schedule_id="s1", scheduled_at=START, **ended))
+    async with asyncio.timeout(20):
+        while all_views(requests) != VIEWS:
+            await asyncio.sleep(0.005)
+    return store
+
+
+@pytest.mark.parametrize("lost", [*([key] for key in VIEWS), VIEWS])
+async def test_views_that_were_deleted_are_rebuilt_by_the_janitor(lost: list[str]) -> None:
     requests = MemoryRequests()
-    clock = Hands(datetime.now(UTC))
-    store = ObjectsStore(requests, clock, Tuning(views="off"))
+    await (await with_views(requests, Hands(START))).close()
+    before = {key: requests.get(key).body for key in VIEWS}
+    requests.delete(lost)
+    store = ObjectsStore(requests, Hands(START), Tuning())
     await store.open()
-    kept, gone = await put(store, schedule("s1", key="kept"), schedule("s2", key="gone"))
+    await rota.Node(rota.Queue(store, clock=SystemClock()), scheduler=False).run_once()
     await store.close()
-    assert list(requests.list("schedules/", None)) == []
-    store = ObjectsStore(requests, clock, Tuning())
+    assert {key: requests.get(key).body for key in all_views(requests)} == before
+
+
+@pytest.mark.parametrize("key", VIEWS)
+async def test_views_that_are_old_are_rebuilt(key: str) -> None:
+    """A node died before it wrote them; or a late one wrote what was true before."""
+    requests = MemoryRequests()
+    await (await with_views(requests, Hands(START))).close()
+    before = {key: requests.get(key).body for key in VIEWS}
+    requests.put(key, before[key].replace(b'"', b"", 1))
+    store = ObjectsStore(requests, Hands(START), Tuning())
     await store.open()
-    requests.put("schedules/left-over.json", b"{}")
-    requests.put("schedules/gone.json", b"{}")
-    await put(store, replace(gone, deleted_at=START))
-    requests.put("schedules/gone.json", b"{}")  # by a node that is late
     await store.tidy()
     await store.close()
-    assert list(requests.list("schedules/", None)) == ["schedules/kept.json"]
-    assert view(requests, "schedules/kept.json")["id"] == kept.key
+    assert {key: requests.get(key).body for key in all_views(requests)} == before
+
+
+async def test_views_of_archived_runs_are_rebuilt_too() -> None:
+    requests = MemoryRequests()
+    store = await with_views(
+        requests, Hands(START), snapshot_every=1, archive_at_least=1, archive_after=timedelta(days=-1)
+    )
+    await put(store, task("t"))
+    async with asyncio.timeout(20):
+        while not list(requests.list("archive/", None)):
+            await asyncio.sleep(0.005)
+    await store.close()
+    requests.delete(VIEWS)
+    store = ObjectsStore(requests, Hands(START), Tuning())
+    await store.open()
+    await store.tidy()
+    await store.close()
+    assert all_views(requests) == VIEWS
+
+
+async def test_views_that_belong_to_nothing_are_removed() -> None:
+    requests = MemoryRequests()
+    clock = Hands(datetime.now(UTC))
+    store = await with_views(requests, clock)
+    [gone] = await put(store, schedule("s2", key="gone"))
+    await put(store, replace(gone, deleted_at=START))
+    await store.close()
+    for key in ("gone", "left-over", "kept/history/1999-01-01T00-00-00Z"):  # by a node that is late
+        requests.put(f"schedules/{key}.json", b"{}")
+    requests.put("schedules/notes.txt", b"somebody's own")
+    store = ObjectsStore(requests, clock, Tuning())
+    await store.open()
+    await store.tidy()
+    await store.close()
+    assert all_views(requests) == sorted([*VIEWS, "schedules/notes.txt"])
+
+
+async def test_the_janitor_lists_once_and_then_once_a_day() -> None:
+    clock = Hands(START)
+    requests = FaultyRequests(MemoryRequests())
+    store = await with_views(requests, clock)
+    await store.tidy()
+    lists = sum(kind == "list" for kind, _ in requests.made)
+    for _ in range(10):
+        clock.at += timedelta(hours=2)
+        clock.steady += 7200
+        requests.made.clear()
+        await store.tidy()
+        assert requests.made == []
+    clock.at += timedelta(hours=5)
+    await store.tidy()
+    assert sum(kind == "list" for kind, _ in requests.made) <= lists
+    await store.close()
+
+
+async def test_a_view_that_could_not_be_written_is_made_up_for() -> None:
+    requests = FaultyRequests(MemoryRequests())
+    store = await with_views(requests, Hands(START))
+    await store.tidy()
+    requests.plan = lambda number, kind: Fault.BEFORE if kind == "put" else None
+    await put(store, schedule("s2", key="second"))
+    async with asyncio.timeout(20):
+        while not any(kind == "put" and "second" in key for kind, key in requests.made):
+            await asyncio.sleep(0.005)
+    requests.plan = never
+    await store.tidy()
+    assert "schedules/second.json" in all_views(requests)
+    await store.close()
 
 
 async def test_views_follow_commits_and_deletions() -> None:
@@ -209,8 +307,6 @@ def test_no_two_keys_share_a_view() -> None:
 
 
 async def test_broken_views_hold_up_nothing() -> None:
-    from faulty import Fault
-
     requests = FaultyRequests(MemoryRequests(), lambda number, kind: Fault.BEFORE if kind == "put" else None)
     store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
     await store.open()
@@ -218,3 +314,14 @@ async def test_broken_views_hold_up_nothing() -> None:
     await asyncio.sleep(0.05)
     await put(store, schedule("t", key="t"))
     await store.close()
+
+
+async def test_a_store_that_is_closed_has_written_the_views_of_all_its_commits() -> None:
+    for _ in range(10):
+        requests = MemoryRequests()
+        store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+        await store.open()
+        for number in range(3):
+            await put(store, schedule(f"s{number}", key=f"s{number}"))
+        await store.close()
+        assert all_views(requests) == [f"schedules/s{number}.json" for number in range(3)]

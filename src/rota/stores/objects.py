@@ -145,7 +145,17 @@ class _Opened:
         self.groups = Groups(self._writer, committer.commit, self._changed)
         self.waiters = Waiters(self.time)
         self.poller = Poller(self._reader, self._look, self.waiters.changed, tuning)
-        self.upkeep = Upkeep(bucket, self.replica, self.log, self.time.now, tuning, self.groups.run, node)
+        self.upkeep = Upkeep(
+            bucket,
+            self.replica,
+            self.log,
+            self.time.now,
+            tuning,
+            self.groups.run,
+            node,
+            watch,
+            self.time.refresh,
+        )
         self._seen = 0
 
     async def start(self) -> None:

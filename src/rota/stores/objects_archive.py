@@ -146,6 +146,11 @@ class Archive:
             if TABLES[type].name in held.ids:
                 yield from self._load(held).rows(type)
 
+    def in_segment(self, key: str, type: type[Record]) -> list[Row]:
+        """What is left in one segment, if it is still there."""
+        held = self.segments.get(key)
+        return [] if held is None or TABLES[type].name not in held.ids else self._load(held).rows(type)
+
     def _counts(self, held: Held) -> Counter[str]:
         if not held.dead:
             return Counter(held.segment.counts)

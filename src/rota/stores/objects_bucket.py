@@ -20,12 +20,17 @@ from obstore import exceptions as obs
 
 from ..domain.errors import StoreError, Unavailable
 
-__all__ = ["Bucket", "Denied", "Found", "Requests", "Taken"]
+__all__ = ["Bucket", "Denied", "Found", "Requests", "Taken", "Written"]
 
 
 class Found(NamedTuple):
     body: bytes
     etag: str | None
+
+
+class Written(NamedTuple):
+    at: datetime
+    size: int
 
 
 class Requests(Protocol):
@@ -48,8 +53,8 @@ class Requests(Protocol):
 
     def list(self, prefix: str, after: str | None) -> Iterator[str]: ...
 
-    def names(self, prefix: str) -> dict[str, datetime]:
-        """The objects right under a prefix, not those deeper down, and when they were written."""
+    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
+        """The objects under a prefix, and when they were written."""
         ...
 
     def date(self) -> datetime | None:
@@ -107,15 +112,15 @@ class Bucket:
             with self._in_words("delete", batch[0]):
                 self._requests.delete(batch)
 
+    def written(self, prefix: str) -> list[tuple[str, Written]]:
+        with self._in_words("list", prefix):
+            return list(self._requests.written(prefix))
+
     def list(self, prefix: str, after: str | None = None) -> list[str]:
         """Keys under a prefix, in order, behind `after` (which some services ignore: filtered again)."""
         with self._in_words("list", prefix):
             keys = list(self._requests.list(prefix, after))
         return sorted(key for key in keys if after is None or key > after)
-
-    def names(self, prefix: str) -> dict[str, datetime]:
-        with self._in_words("list", prefix):
-            return self._requests.names(prefix)
 
     def date(self) -> datetime | None:
         with self._in_words("ask the time of", ""):

@@ -26,6 +26,9 @@ from .works import run_work
 
 __all__ = ["Committed", "Committer"]
 
+_LOSSES = 4
+"""Fewer are no contention, however long they took: the node may have been asleep."""
+
 
 class Committed(NamedTuple):
     """What a commit changed."""
@@ -103,7 +106,7 @@ class Committer:
             if self._append(draft):
                 return
             losses += 1
-            if self._watch.since(began) > self._patience:
+            if losses >= _LOSSES and self._watch.since(began) > self._patience:
                 raise Unavailable(
                     f"other nodes wrote to {self._log.name} faster for too long; nothing was written"
                 )
@@ -153,12 +156,13 @@ class Committer:
             at=self._now(),
             node=self._node,
             snapshot=self._log.snapshot,
-            floor=self._log.floor,
+            floor=self._log.next_floor,
         )
         body = encode(header, draft.puts, draft.deletes, draft.leave, draft.segment)
         if not self._log.append(draft.number, commit, body):
             return False
         with self._replica.lock:
+            self._log.learn(0, header.floor)
             if self._replica.number == draft.number - 1:  # else a reader has brought it already, or will
                 gone = [(type(record), record.id) for record in draft.deletes]
                 self._replica.apply(draft.number, draft.puts, gone, draft.leave, draft.segment)

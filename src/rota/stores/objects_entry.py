@@ -19,9 +19,12 @@ from .codec import TABLES
 from .objects_segment import Segment
 from .state import Row
 
-__all__ = ["TYPES", "Entry", "Header", "decode", "encode", "entry_key", "lines", "parse", "rows_in"]
+__all__ = ["READS", "TYPES", "Entry", "Header", "decode", "encode", "entry_key", "lines", "parse", "rows_in"]
 
 T = TypeVar("T")
+
+READS = 3
+"""What cannot be parsed is read again before it is called corrupt: the answer may have been cut."""
 
 TYPES: dict[str, type[Record]] = {table.name: of_type for of_type, table in TABLES.items()}
 

@@ -9,11 +9,16 @@ stands at N is what happened. So an answer that is no clear success is settled b
 we won; with another, we lost; and if nothing is there, *the same bytes* are sent again, so that a first request
 that arrives late after all meets its own twin, or finds N taken.
 
-**Sleeping.** The log is removed behind us when a snapshot has made it unnecessary for `retention`. A node that
-slept longer would find nothing at its next number, and take that for the end. So "nothing there" is believed only
-within `window` of the last time it was seen to be true (nothing that was absent then can have been written and
-removed since); later the snapshots are asked first. The same for a write: if its answer comes too late to know,
-the outcome is unknown, and the state is loaded anew.
+**Sleeping.** The log is removed behind us (`objects_removal`) when a snapshot has made it unnecessary for
+`retention`. A node that slept longer would find nothing at its next number, take that for the end, and could even
+write there. So "nothing there" is believed only within `window` of the last time it was seen to be true: nothing
+that was absent then can have been written and removed since. Later, the snapshots are asked: if the newest is not
+ahead of us, nothing that we lack is gone; else we start from it.
+
+The same for a write. If its answer comes too late, the state is brought up to date first, and then `floor` decides:
+entries are removed only after an entry of the log has announced it, so a number above the floor was never removed,
+and what stands there is what happened. Below it the outcome is unknown, and an entry of ours that stands there counts
+for nobody: no node reads below the floor.
 """
 
 from __future__ import annotations
@@ -21,15 +26,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 
 from ..domain.errors import Corrupt, Unavailable
 from .objects_bucket import Bucket, Denied, Taken
 from .objects_clock import Mark, Stopwatch
-from .objects_entry import TYPES, Entry, decode, entry_key, rows_in
+from .objects_entry import READS, TYPES, Entry, decode, entry_key, rows_in
 from .objects_proof import check_create
 from .objects_replica import Replica
-from .objects_snapshot import newest, restore
+from .objects_snapshot import Restored, newest, number_of, restore
 from .objects_tuning import Tuning
 from .objects_turns import Turns
 
@@ -37,8 +43,7 @@ __all__ = ["Log", "Pauses"]
 
 _ONE_BY_ONE = 8
 _PARALLEL = 16
-_READS = 3
-"""An entry that cannot be parsed is read again before it is called corrupt: the answer may have been cut."""
+_LOADS = 3
 
 
 class Pauses:
@@ -92,7 +97,9 @@ class Log:
         self.snapshot = 0
         """The newest of them."""
         self.floor = 0
-        """Entries up to here are gone."""
+        """Entries up to here may be gone: an entry of the log has said so."""
+        self.next_floor = 0
+        """What the next entry is to say."""
         self.bytes_since_snapshot = 0
         self.snapshot_bytes = 0
         self.turns = Turns(watch, sleep)
@@ -115,6 +122,14 @@ class Log:
     def catch_up(self) -> bool:
         """Read what is new; whether there was anything."""
         before = self._replica.number
+        for _ in range(_LOADS):
+            if self._follow():
+                return self._replica.number != before
+            self._load()
+        raise Unavailable(f"{self._bucket.name} cannot be read within {self._tuning.window}")
+
+    def _follow(self) -> bool:
+        """To the end of the log; False: we were away for too long to tell where it is."""
         read = 0
         while self._is_trusted():
             asked = self._watch.mark()
@@ -124,13 +139,12 @@ class Log:
                 break
             if entry is None:
                 self._confirm(number - 1, asked)
-                return self._replica.number != before
+                return True
             self._arrived(entry)
             read += 1
             if read % _ONE_BY_ONE == 0:
                 self._read_many()
-        self._load()
-        return True
+        return False
 
     def append(self, number: int, commit: str, body: bytes) -> bool:
         """Whether entry `number` is ours; then the replica is to apply it."""
@@ -149,19 +163,26 @@ class Log:
                 ) from problem
             pauses.take()
         if not self._is_trusted():
-            self._current_at = None
-            raise Unavailable(
-                f"{self._bucket.name}/{entry_key(number)} was answered too late to know whether it counts",
-                key=entry_key(number),
-            )
-        if ours:
+            self._settle_late(number)
+        elif ours:
             self._confirm(number - 1, asked)
             self.bytes_since_snapshot += len(body)
         return ours
 
+    def _settle_late(self, number: int) -> None:
+        """What the service said about `number` stands, if no entry of that number can have been removed."""
+        self.catch_up()
+        if self.floor >= number:
+            with suppress(Unavailable):
+                self._bucket.delete([entry_key(number)])
+            raise Unavailable(
+                f"{self._bucket.name}/{entry_key(number)} was answered too late to know whether it counts",
+                key=entry_key(number),
+            )
+
     def read(self, number: int) -> Entry | None:
         key = entry_key(number)
-        for _ in range(_READS - 1):
+        for _ in range(READS - 1):
             body = self._bucket.get(key)
             try:
                 return None if body is None else self._decode(key, body)
@@ -225,6 +246,7 @@ class Log:
             self.snapshot = max(self.snapshot, snapshot)
             self.bytes_since_snapshot = 0
         self.floor = max(self.floor, floor)
+        self.next_floor = max(self.next_floor, self.floor)
 
     def _read_many(self) -> bool:
         """Far behind: list the log, and read in parallel. Whether there was any."""
@@ -233,33 +255,35 @@ class Log:
         numbers = [first + 1 + n for n, key in enumerate(keys) if key == entry_key(first + 1 + n)]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="rota-log") as readers:
             for entry in readers.map(self.read, numbers):
-                if entry is None:  # removed meanwhile: the snapshots will say
+                if entry is None or not self._is_trusted():  # removed meanwhile: the snapshots will say
                     break
                 self._arrived(entry)
         return bool(keys)
 
     def _load(self) -> None:
-        """From the newest snapshot, if it is ahead of us, and what the log has behind it."""
-        pauses = self.pauses()
-        while True:
-            asked = self._watch.mark()
-            key = newest(self._bucket)
-            found = None if key is None else restore(self._bucket, key)
-            if key is None or found is not None:
-                break
-            if pauses.exhausted:
-                raise Unavailable(f"{self._bucket.name}/{key} is listed and cannot be found", key=key)
-            pauses.take()
+        """From the newest snapshot, if it is ahead of us, and what the log has behind it. If it is not, nothing that
+        we lack was removed: what is removed lies before a snapshot, and the newest always stays."""
+        asked = self._watch.mark()
+        found = self._newest_ahead()
         with self._replica.lock:
             if found is not None and (self._current_at is None or found.number > self._replica.number):
                 self._replica.reset(found.number, found.rows, found.segments, found.dropped)
                 self.snapshots = dict(found.snapshots)
-                self.snapshots.setdefault(found.number, self._now())
-                self.snapshot = found.number
-                self.floor, self.snapshot_bytes, self.bytes_since_snapshot = found.floor, found.size, 0
-            elif found is None and self._current_at is None:
-                self._replica.reset(0, [], [], [])
+                self.learn(found.number, found.floor)
+                self.snapshot_bytes, self.bytes_since_snapshot = found.size, 0
             self._current_at = asked
         if not self._read_many() and found is None and not self._replica.number:
             check_create(self._bucket)
-        self.catch_up()
+
+    def _newest_ahead(self) -> Restored | None:
+        pauses = self.pauses()
+        while True:
+            key = newest(self._bucket)
+            if key is None or (self._current_at is not None and number_of(key) <= self._replica.number):
+                return None
+            found = restore(self._bucket, key)
+            if found is not None:
+                return found
+            if pauses.exhausted:
+                raise Unavailable(f"{self._bucket.name}/{key} is listed and cannot be found", key=key)
+            pauses.take()

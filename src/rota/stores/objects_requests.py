@@ -14,13 +14,14 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import obstore
 import obstore.exceptions
 from obstore.store import LocalStore, MemoryStore
 
-from .objects_bucket import Found
+from .objects_bucket import Found, Written
 
 __all__ = ["FolderRequests", "MemoryRequests", "ObstoreRequests", "ServiceRequests"]
 
@@ -61,9 +62,9 @@ class ObstoreRequests:
         for chunk in obstore.list(self._repeating, prefix, offset=after):
             yield from (found["path"] for found in chunk)
 
-    def names(self, prefix: str) -> dict[str, datetime]:
-        found = obstore.list_with_delimiter(self._repeating, prefix)
-        return {each["path"]: each["last_modified"] for each in found["objects"]}
+    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
+        for chunk in obstore.list(self._repeating, prefix):
+            yield from ((found["path"], Written(found["last_modified"], found["size"])) for found in chunk)
 
     def date(self) -> datetime | None:
         return None
@@ -88,9 +89,20 @@ class FolderRequests(ObstoreRequests):
         self._folder = folder
 
     def create(self, key: str, body: bytes) -> None:
-        super().create(key, body)
+        """On the disk first, then under its name: whatever cuts this short, nobody finds half of it."""
         path = self._folder / key
-        _sync(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.with_name(f"{path.name}#{os.getpid()}{get_ident()}")  # a name that lists leave out
+        try:
+            with half.open("wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(half, path)
+        except FileExistsError as error:
+            raise obstore.exceptions.AlreadyExistsError(str(error)) from error
+        finally:
+            half.unlink(missing_ok=True)
         _sync(path.parent)
 
     def delete(self, keys: list[str]) -> None:

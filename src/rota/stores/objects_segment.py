@@ -17,10 +17,24 @@ from hashlib import blake2b
 from struct import pack
 
 import msgspec
+import uuid_utils
 
 from ..domain.model import Event, Record, Run, Task
+from .codec import micros
 
-__all__ = ["Fingerprints", "Segment", "Span", "summarize"]
+__all__ = ["SEGMENTS", "Fingerprints", "Segment", "Span", "made_at", "segment_key", "summarize"]
+
+SEGMENTS = "archive/"
+
+
+def segment_key(now: datetime) -> str:
+    return f"{SEGMENTS}{micros(now):016}-{uuid_utils.uuid7()}.json.gz"
+
+
+def made_at(key: str) -> int:
+    """When a segment was written, in microseconds; what somebody else put there is always new."""
+    time = key.removeprefix(SEGMENTS).partition("-")[0]
+    return int(time) if time.isdigit() else sys.maxsize
 
 
 class Fingerprints:

@@ -4,20 +4,32 @@ its beginning. Beyond a size they are compressed (`.json.gz`). The newest is nev
 from __future__ import annotations
 
 import gzip
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
+from ..domain.errors import Corrupt
 from .codec import TABLES
 from .objects_bucket import Bucket
-from .objects_entry import lines, parse, rows_in
+from .objects_entry import READS, lines, parse, rows_in
 from .objects_segment import Segment
 from .state import Row
 
-__all__ = ["Restored", "Snapshot", "encode_snapshot", "newest", "restore", "snapshot_keys"]
+__all__ = [
+    "SNAPSHOTS",
+    "Restored",
+    "Snapshot",
+    "encode_snapshot",
+    "newest",
+    "number_of",
+    "numbered",
+    "restore",
+    "snapshot_keys",
+]
 
-_PREFIX = "snapshot/"
+SNAPSHOTS = "snapshot/"
 _COMPRESSED_BEYOND = 65_536
 
 
@@ -66,26 +78,41 @@ def encode_snapshot(snapshot: Snapshot, rows: list[Row]) -> tuple[str, bytes]:
 
 def snapshot_keys(number: int) -> tuple[str, str]:
     """Where it may stand: plain, and compressed."""
-    key = f"{_PREFIX}{number:012}.json"
+    key = f"{SNAPSHOTS}{number:012}.json"
     return key, f"{key}.gz"
 
 
+def number_of(key: str) -> int:
+    """Of a snapshot or of an entry of the log."""
+    return int(key.rpartition("/")[2].partition(".")[0])
+
+
+def numbered(keys: list[str]) -> list[str]:
+    """Without what somebody else put there."""
+    return [key for key in keys if key.rpartition("/")[2].partition(".")[0].isdigit()]
+
+
 def newest(bucket: Bucket) -> str | None:
-    return max(_readable(bucket.list(_PREFIX)), default=None)
-
-
-def _readable(keys: list[str]) -> list[str]:
-    return [key for key in keys if key.removeprefix(_PREFIX).partition(".")[0].isdigit()]
+    return max(numbered(bucket.list(SNAPSHOTS)), default=None)
 
 
 def restore(bucket: Bucket, key: str) -> Restored | None:
     """None: it was removed meanwhile, since there is a newer one."""
+    for _ in range(READS - 1):
+        with suppress(Corrupt):
+            return _restore(bucket, key)
+    return _restore(bucket, key)
+
+
+def _restore(bucket: Bucket, key: str) -> Restored | None:
     body = bucket.get(key)
     if body is None:
         return None
     place = f"{bucket.name}/{key}"
     text = parse(place, lambda: gzip.decompress(body) if key.endswith(".gz") else body)
     whole = parse(place, lambda: msgspec.json.decode(text, type=_Whole))
+    if whole.number != number_of(key):
+        raise Corrupt(f"{place} says that it is snapshot {whole.number}", key=key)
     rows = rows_in(place, whole.put)
     segments = [(each.segment, set(each.dead)) for each in whole.archived]
     return Restored(whole.number, whole.floor, len(body), rows, segments, whole.snapshots, whole.dropped)

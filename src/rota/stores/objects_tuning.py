@@ -6,12 +6,19 @@ from datetime import timedelta
 
 import msgspec
 
+from ..domain.errors import Invalid
+
 __all__ = ["Tuning"]
+
+_LEAST_WINDOWS = 4
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """`window` must be far below `retention`: it is what keeps a node that was asleep from going on as if it
-    were not."""
+    """`window` is far below `retention`: it is what keeps a node that was asleep from going on as if it were not.
+
+    `retention` is also far above the time after which a service refuses a request for its date (15 minutes at Amazon
+    and Azure) or its token (an hour at Google): a node whose clocks stood still with it, and who cannot know that it
+    slept, is refused by the service."""
 
     poll_shortest: timedelta = timedelta(milliseconds=100)
     poll_longest: timedelta = timedelta(seconds=2)
@@ -27,7 +34,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     window: timedelta = timedelta(minutes=5)
     """A node that has not seen the end of the log for so long starts anew from a snapshot."""
 
-    retention: timedelta = timedelta(hours=1)
+    retention: timedelta = timedelta(hours=2)
     """So long the log is kept after a snapshot has made it unnecessary."""
 
     snapshot_every: int = 256
@@ -38,3 +45,15 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     """`on`, `off`, or `tasks`: also one for each task that has ended."""
 
     views_every: timedelta = timedelta(seconds=1)
+
+    rebuild_every: timedelta = timedelta(days=1)
+    """So often the janitor compares the views with the records, besides once after a start: that takes a LIST."""
+
+    def __post_init__(self) -> None:
+        if self.retention < _LEAST_WINDOWS * self.window or self.window <= timedelta(0):
+            raise Invalid(
+                "retention",
+                f"{self.retention} is less than {_LEAST_WINDOWS} times the window of {self.window}, so that a node"
+                " which slept could miss entries that were removed",
+                "keep the log longer, or make the window shorter",
+            )

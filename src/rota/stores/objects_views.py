@@ -22,7 +22,9 @@ import msgspec
 from ..domain.model import Record, Run, RunTrigger, Schedule, Task, TemplateTarget
 from ..domain.recurrence import Cron, Interval, Once, RRule
 
-__all__ = ["View", "views_of"]
+__all__ = ["HOMES", "View", "views_of"]
+
+HOMES = ("schedules/", "tasks/", "tenants/")
 
 View = tuple[str, bytes | None]
 """A key and its text; None: nothing should be there."""
