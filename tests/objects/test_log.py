@@ -128,6 +128,69 @@ async def test_four_nodes_on_one_counter_lose_nothing_and_none_starves() -> None
         await store.close()
 
 
+async def test_a_node_that_never_pauses_leaves_room_for_another() -> None:
+    """The one has always more to write; the other writes now and then, and reads more slowly than the one writes."""
+
+    def distant(number: int, kind: str) -> None:
+        time.sleep(0.004)
+
+    busy, calm = (
+        ObjectsStore(FaultyRequests(MemoryRequests("unequal"), distant), SystemClock(), PLAIN)
+        for _ in range(2)
+    )
+    await busy.open()
+    await calm.open()
+    ended = asyncio.Event()
+
+    async def never_pauses() -> None:
+        while not ended.is_set():
+            await add_one(busy, "busy")
+
+    flood = asyncio.create_task(never_pauses())
+    async with asyncio.timeout(30):
+        for _ in range(20):
+            await add_one(calm, "calm")
+    ended.set()
+    await flood
+    counter = await get(busy, Task, "calm")
+    assert counter is not None
+    assert counter.priority == 20
+    await busy.close()
+    await calm.close()
+
+
+async def test_a_client_and_a_worker_far_apart_ask_little() -> None:
+    """A task a second, submitted elsewhere: the write finds out what it is not worth asking."""
+    clocks = [Hands(START) for _ in range(2)]
+    nodes = [FaultyRequests(MemoryRequests("far apart")) for _ in range(2)]
+    client, worker = (
+        ObjectsStore(requests, clock, PLAIN) for requests, clock in zip(nodes, clocks, strict=True)
+    )
+    await client.open()
+    await worker.open()
+    opened = worker._opened
+    assert opened is not None
+    for number in range(30):
+        if number == 20:
+            for requests in nodes:
+                requests.made.clear()
+        for clock in clocks:
+            clock.at += timedelta(seconds=1)
+            clock.steady += 1
+        await add_one(client)
+        assert opened._look(timedelta(seconds=0.5))
+        await add_one(worker)  # the claim
+        await add_one(worker)  # the result
+    made = Counter(kind for requests in nodes for kind, _ in requests.made)
+    assert made["create"] == 30, "a race was lost"
+    assert made["get"] <= 40, made
+    for store in (client, worker):
+        counter = await get(store, Task, "counter")
+        assert counter is not None
+        assert counter.priority == 90
+        await store.close()
+
+
 async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_them() -> None:
     requests = MemoryRequests("bounded")
     clock = Hands(START)

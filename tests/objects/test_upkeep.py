@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,6 +22,7 @@ from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_address import requests_for
 from rota.stores.objects_clock import ServiceClock
+from rota.stores.objects_polling import Poller
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_tuning import Tuning
 from rota.stores.objects_views import views_of
@@ -129,6 +131,17 @@ async def test_an_idle_node_makes_one_get_for_each_poll_and_nothing_else() -> No
     assert 1 <= kinds["get"] <= 45, "slow when idle: 50 ms, and not once for each who waits"
     await store.close()
     await asyncio.gather(*waiting)
+
+
+async def test_looks_are_as_frequent_as_what_there_is_to_see() -> None:
+    """Every second: two looks for each. After a pause: as fast as at first."""
+    poller = Poller(ThreadPoolExecutor(1), lambda interval: False, lambda: None, Tuning())
+    first = [poller._after_a_find(1000.0 + second) for second in range(12)]
+    assert first[0] == timedelta(milliseconds=100)
+    assert first[-1] == timedelta(milliseconds=500)
+    assert poller._after_a_find(1100.0) == timedelta(milliseconds=100)
+    burst = [poller._after_a_find(1100.0 + tenth / 10) for tenth in range(1, 12)]
+    assert burst[-1] == timedelta(milliseconds=100)
 
 
 async def test_nobody_waits_nobody_asks() -> None:

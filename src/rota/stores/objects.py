@@ -207,7 +207,8 @@ class _Opened:
         """For the poller: nothing is asked if the answer is known from something else."""
         current_at = self.log.current_at
         if current_at is None or self._watch.since(current_at) >= interval / 2:
-            self._catch_up()
+            self.time.refresh()
+            self.log.look()
         seen, self._seen = self._seen, self.replica.number
         return seen != self._seen
 

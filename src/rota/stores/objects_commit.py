@@ -92,7 +92,7 @@ class Committer:
         losses = 0
         has_looked = not self._log.is_fresh()
         if has_looked:
-            self._log.catch_up()
+            self._log.look_before_commit(always=True)
         while True:
             draft = self._draft(jobs)
             if draft.is_empty:
@@ -101,7 +101,7 @@ class Committer:
                 continue
             if not has_looked and self._turns.give_way():
                 has_looked = True
-                if self._log.catch_up():
+                if self._log.look_before_commit(always=self._turns.is_busy):
                     continue
             if self._append(draft):
                 return

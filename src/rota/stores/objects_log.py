@@ -33,6 +33,7 @@ from ..domain.errors import Corrupt, Unavailable
 from .objects_bucket import Bucket, Denied, Taken
 from .objects_clock import Mark, Stopwatch
 from .objects_entry import READS, TYPES, Entry, decode, entry_key, rows_in
+from .objects_guess import Guess
 from .objects_proof import check_create
 from .objects_replica import Replica
 from .objects_snapshot import Restored, newest, number_of, restore
@@ -44,6 +45,7 @@ __all__ = ["Log", "Pauses"]
 _ONE_BY_ONE = 8
 _PARALLEL = 16
 _LOADS = 3
+_POLL, _COMMIT = "poll", "commit"
 
 
 class Pauses:
@@ -103,6 +105,7 @@ class Log:
         self.bytes_since_snapshot = 0
         self.snapshot_bytes = 0
         self.turns = Turns(watch, sleep)
+        self.guess = Guess()
 
     @property
     def name(self) -> str:
@@ -121,22 +124,42 @@ class Log:
 
     def catch_up(self) -> bool:
         """Read what is new; whether there was anything."""
+        return self._read_on(lambda read: True)
+
+    def look(self) -> bool:
+        """For a poll: as `catch_up`, but what comes behind the last entry may be left to the next look."""
+        return self._read_on(
+            lambda read: not read or not self._is_current() or self.guess.is_worth_now_and_then(_POLL, read),
+            _POLL,
+        )
+
+    def look_before_commit(self, *, always: bool) -> bool:
+        """As `catch_up`, but what is probably not there is left to the commit to find."""
+        return self._read_on(
+            lambda read: (always and not read) or self.guess.is_worth(_COMMIT, read), _COMMIT
+        )
+
+    def _read_on(self, is_worth: Callable[[int], bool], occasion: str = "") -> bool:
         before = self._replica.number
         for _ in range(_LOADS):
-            if self._follow():
+            if self._follow(is_worth, occasion):
                 return self._replica.number != before
             self._load()
         raise Unavailable(f"{self._bucket.name} cannot be read within {self._tuning.window}")
 
-    def _follow(self) -> bool:
+    def _follow(self, is_worth: Callable[[int], bool], occasion: str) -> bool:
         """To the end of the log; False: we were away for too long to tell where it is."""
         read = 0
         while self._is_trusted():
+            if not is_worth(read):
+                return True
             asked = self._watch.mark()
             number = self._replica.number + 1
             entry = self.read(number)
             if not self._is_trusted():
                 break
+            if occasion:
+                self.guess.saw(occasion, read, entry is not None)
             if entry is None:
                 self._confirm(number - 1, asked)
                 return True
@@ -146,6 +169,10 @@ class Log:
                 self._read_many()
         return False
 
+    def _is_current(self) -> bool:
+        at = self._current_at
+        return at is not None and self._watch.since(at) < self._tuning.fresh / 2
+
     def append(self, number: int, commit: str, body: bytes) -> bool:
         """Whether entry `number` is ours; then the replica is to apply it."""
         asked = self._watch.mark()
@@ -153,6 +180,7 @@ class Log:
         while True:
             ours, problem = self._try(number, commit, body)
             if ours is not None:
+                self.guess.answer(_COMMIT, not ours)
                 break
             if isinstance(problem, Denied):
                 raise problem

@@ -1,5 +1,8 @@
 """Looking for what other nodes wrote: while somebody waits, often after a change, then more and more rarely.
 
+How often at first is learned: where changes come every second, ten looks a second would find nothing nine times. After
+a pause nothing is known, and looks are frequent again.
+
 A look is one request in the store's reader thread. None is made if a commit or a read has just shown the same.
 """
 
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from datetime import timedelta
@@ -17,6 +21,10 @@ from .objects_tuning import Tuning
 __all__ = ["Poller"]
 
 _GROWTH = 1.6
+_GAPS = 8
+_LOOKS_PER_GAP = 2
+_FORGETS_AFTER = 4
+"""In longest intervals: a gap so long is a pause, and says nothing about what comes then."""
 
 
 class Poller:
@@ -35,6 +43,8 @@ class Poller:
         self._changed = changed
         self._tuning = tuning
         self._interval = tuning.poll_shortest
+        self._gaps: deque[float] = deque(maxlen=_GAPS)
+        self._found_at = 0.0
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Future[bool] | None = None
@@ -68,6 +78,18 @@ class Poller:
             self._looking = loop.run_in_executor(self._executor, self._look, self._interval)
             self._looking.add_done_callback(self._done)
 
+    def _after_a_find(self, now: float) -> timedelta:
+        gap, self._found_at = now - self._found_at, now
+        shortest, longest = self._tuning.poll_shortest, self._tuning.poll_longest
+        if gap > _FORGETS_AFTER * longest.total_seconds():
+            self._gaps.clear()
+            return shortest
+        self._gaps.append(gap)
+        if len(self._gaps) < _GAPS // 2:
+            return shortest
+        usual = timedelta(seconds=sorted(self._gaps)[1])  # but one of them all were longer
+        return min(max(shortest, usual / _LOOKS_PER_GAP), longest)
+
     def _done(self, looked: asyncio.Future[Any]) -> None:
         self._looking = None
         if looked.cancelled():
@@ -76,7 +98,7 @@ class Poller:
         if failed or not looked.result():
             self._interval = min(self._interval * _GROWTH, self._tuning.poll_longest)
         else:
-            self._interval = self._tuning.poll_shortest
+            self._interval = self._after_a_find(looked.get_loop().time())
         if failed or looked.result():
             self._changed()
         if self._waiting and self._timer is None:

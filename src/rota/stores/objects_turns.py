@@ -9,6 +9,7 @@ time, and the sooner the more often he lost. Meanwhile works gather, and the nex
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -18,6 +19,8 @@ __all__ = ["Turns"]
 
 _LATELY = timedelta(seconds=2)
 _WINS_IN_A_ROW = 8
+_BUSY = 4
+_WITHIN = timedelta(seconds=1)
 
 
 class Turns:
@@ -29,6 +32,7 @@ class Turns:
         self._others: dict[str, Mark] = {}
         self._won_at: Mark | None = None
         self._wins = 0
+        self._won_lately: deque[Mark] = deque(maxlen=_BUSY)
         self.round_trip = 0.0
         """How long a write takes lately, in seconds: pauses are in proportion."""
 
@@ -50,6 +54,12 @@ class Turns:
     def won(self) -> None:
         self._won_at = self._watch.mark()
         self._wins += 1
+        self._won_lately.append(self._won_at)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether we write so often that others hardly get a turn unless we look for them."""
+        return len(self._won_lately) == _BUSY and self._watch.since(self._won_lately[0]) < _WITHIN
 
     def lost(self, times: int) -> None:
         """Pause after so many losses in a row."""
