@@ -40,7 +40,12 @@ _children: list[subprocess.Popen[bytes]] = []
 
 def url(name: str = "", **options: str) -> str:
     """An address that nobody else uses."""
-    base = urlsplit(os.environ.get("ROTA_TEST_S3") or _server())
+    return under(os.environ.get("ROTA_TEST_S3") or _server(), name, **options)
+
+
+def under(address: str, name: str = "", **options: str) -> str:
+    """A place under an address."""
+    base = urlsplit(address)
     path = "/".join(part for part in (base.path.strip("/"), name or uuid.uuid4().hex) if part)
     query = "&".join(
         [part for part in [base.query] if part] + [f"{key}={quote(value)}" for key, value in options.items()]

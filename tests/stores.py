@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,6 +41,13 @@ STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "archiving": lambda folder, clock: ObjectsStore(MemoryRequests(), clock, EAGER),
     "folder": lambda folder, clock: ObjectsStore(FolderRequests(folder / "bucket"), clock),
 }
+
+if "ROTA_TEST_AZURE" in os.environ:  # az://container?account=…&endpoint=…, with the key in the environment
+
+    def _azure(folder: Path, clock: Clock) -> Store:
+        return ObjectsStore.from_url(s3_server.under(os.environ["ROTA_TEST_AZURE"]), clock)
+
+    STORES["azure"] = _azure
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -481,3 +481,28 @@ async def test_a_denied_bucket_says_so_at_once_with_its_name() -> None:
         await put(store, task("a"))
     await store.close()
     assert len([kind for kind, _ in requests.made if kind == "create"]) == 1
+
+
+async def test_a_snapshot_that_cannot_be_parsed_is_named_and_the_one_before_it_does() -> None:
+    """As `rota doctor --repair` says: without it, nodes start from an older one, and nothing is lost."""
+    requests = MemoryRequests("bad snapshot")
+    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    await store.open()
+    for _ in range(12):
+        await add_one(store)
+        await asyncio.sleep(0.002)
+    await until(lambda: len(keys(requests, "snapshot/")) >= 2)
+    await store.close()
+    newest = keys(requests, "snapshot/")[-1]
+    whole = requests.get(newest).body
+    for broken in (b"", whole[:-20], whole.replace(b'"number"', b'"numbers"', 1)):
+        requests.put(newest, broken)
+        with pytest.raises(Corrupt, match=f"memory-bucket:bad snapshot/{newest} cannot be read"):
+            await ObjectsStore(requests, Hands(START), SNAPSHOTS).open()
+    requests.delete([newest])
+    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    await store.open()
+    counter = await get(store, Task, "counter")
+    await store.close()
+    assert counter is not None
+    assert counter.priority == 12

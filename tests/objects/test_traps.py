@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from faulty import FaultyRequests
 from msgspec.structs import replace
+from obstore import exceptions as obs
 from s3_proxy import Plan, Proxy, proxied
 
 import s3_server
@@ -20,7 +21,7 @@ from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_address import requests_for
-from rota.stores.objects_bucket import Bucket, Taken
+from rota.stores.objects_bucket import Bucket, Found, Taken
 from rota.stores.objects_proof import check_create, prove
 from rota.stores.objects_requests import FolderRequests, MemoryRequests
 from stores import get, put
@@ -128,6 +129,27 @@ def test_a_list_that_ignores_where_to_begin_is_filtered_again() -> None:
     for key in ("log/3", "log/1", "log/2"):
         requests.put(key, b"")
     assert Bucket(requests).list("log/", "log/1") == ["log/2", "log/3"]
+
+
+@pytest.mark.parametrize("careless", [False, True])
+def test_a_service_that_wants_etags_without_quotation_marks_is_proved_too(careless: bool) -> None:
+    """5. As Ceph does: it answers 412 to an ETag as it gave it itself."""
+
+    class Ceph(FaultyRequests):
+        def get(self, key: str) -> Found:
+            found = super().get(key)
+            return Found(found.body, f'"{found.etag}"')
+
+        def replace(self, key: str, body: bytes, etag: str) -> None:
+            if etag.startswith('"'):
+                raise obs.PreconditionError("412")
+            if careless:
+                self.put(key, body)
+            else:
+                super().replace(key, body, etag)
+
+    proofs = {proof.behaviour: proof.holds for proof in prove(Bucket(Ceph(MemoryRequests())))}
+    assert proofs["compare-and-set race"] is not careless
 
 
 def test_google_is_never_asked_without_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:

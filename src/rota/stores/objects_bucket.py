@@ -23,6 +23,12 @@ from ..domain.errors import StoreError, Unavailable
 __all__ = ["Bucket", "Denied", "Found", "Requests", "Taken", "Written"]
 
 
+_METADATA = "169.254.169.254"
+"""Where machines of Amazon and Azure learn who they are. It is asked when nothing else says so."""
+
+_DENIED = ("status code: 401", "status code: 403")
+
+
 class Found(NamedTuple):
     body: bytes
     etag: str | None
@@ -136,6 +142,15 @@ class Bucket:
         except (obs.PermissionDeniedError, obs.UnauthenticatedError) as error:
             raise Denied(f"cannot {act} {place}: access denied ({_first_line(error)})", key=key) from error
         except obs.BaseError as error:
+            if _METADATA in str(error):
+                raise Denied(
+                    f"cannot {act} {place}: no credentials were found in the environment, and this machine has no role",
+                    key=key,
+                ) from error
+            if any(code in str(error) for code in _DENIED):  # a list has no exception of its own for it
+                raise Denied(
+                    f"cannot {act} {place}: access denied ({_first_line(error)})", key=key
+                ) from error
             raise Unavailable(f"cannot {act} {place}: {_first_line(error)}", key=key) from error
         except FileNotFoundError as error:
             if act == "read":
@@ -146,5 +161,5 @@ class Bucket:
 
 
 def _first_line(error: BaseException) -> str:
-    """obstore adds pages of debugging after the first line."""
-    return str(error).partition("\n")[0][:300]
+    """obstore adds pages of debugging after the first line, and what the service said as XML."""
+    return str(error).partition("\n")[0].partition(": <?xml")[0][:300]

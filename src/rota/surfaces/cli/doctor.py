@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from ...domain.errors import Corrupt, RotaError
+from ...domain.errors import Corrupt, Invalid, RotaError
 from ...engine.checks import Health, broken_records, check_health, leave_mark, remove_mark
 from ...engine.clock import SystemClock
 from ...engine.ids import new_id
@@ -21,8 +21,10 @@ SKEW = timedelta(seconds=1)
 _REPAIR = (
     "nothing is changed by rota here, since only you know which copy is right. 1. Stop all nodes. 2. Keep a copy of"
     " the object {key}. 3. If the bucket keeps versions, restore the one that can be read. 4. If a newer rota wrote"
-    " it, upgrade. 5. If it is an entry of the log and nothing else helps, delete it and every later entry: the store"
-    " is then as it was before them, and what they held is lost. 6. Run `rota doctor --deep`"
+    " it, upgrade. 5. If it is a snapshot and an older one is there, delete it: nodes start from the older one and the"
+    " log, and nothing is lost. 6. If it is an entry of the log and nothing else helps, delete it, every later entry"
+    " and every later snapshot: the store is then as it was before them, and what they held is lost. 7. Run"
+    " `rota doctor --deep`"
 )
 
 
@@ -66,6 +68,10 @@ async def _open(store: Store, *, repair: bool) -> list[Finding]:
         if problem.code in ("newer_schema", "other_schema"):
             advice = "use the version of rota that wrote it"
             return [Finding("store", True, store.url), Finding("schema", False, str(problem), advice)]
+        if isinstance(problem, Invalid) and hasattr(
+            store, "prove"
+        ):  # a careless service: what else is missing?
+            return [Finding("store", False, str(problem)), *await _conditions(store)]
         advice = "check the address (`rota config` says where it comes from) and the rights to it"
         return [Finding("store", False, str(problem), advice)]
     return [Finding("store", True, f"{store.url} answers"), Finding("schema", True, "current")]

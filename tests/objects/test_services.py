@@ -1,0 +1,114 @@
+"""Services as they are: a gateway that ignores conditions, wrong credentials, nobody there, names with odd
+characters."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import s3_server
+from command_line import bare_folder, document, rota
+from records import schedule, task
+from rota.domain.errors import Invalid, Unavailable
+from rota.domain.model import Schedule, Task
+from rota.engine.clock import SystemClock
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_address import requests_for
+from stores import get, put
+
+
+@pytest.fixture(scope="module")
+def careless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bucket of rclone's S3 gateway: a real one, which takes conditional writes for plain ones."""
+    s3_server.url()  # its credentials do here as well
+    folder = tmp_path_factory.mktemp("gateway")
+    (folder / "careless").mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        str(Path(sys.executable).parent / "rclone"),
+        *("serve", "s3", str(folder), "--addr", f"127.0.0.1:{port}", "--config", ""),
+        *("--auth-key", ",".join(os.environ[name] for name in s3_server.CREDENTIALS)),
+    ]
+    with (folder / "log").open("wb") as log:
+        gateway = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            _until_it_listens(gateway, port, folder / "log")
+            endpoint = quote(f"http://127.0.0.1:{port}", safe="")
+            yield f"s3://careless/queue?endpoint={endpoint}&region=us-east-1"
+        finally:
+            gateway.kill()
+            gateway.wait()
+
+
+def _until_it_listens(gateway: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and gateway.poll() is None:
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.02)
+    raise RuntimeError(f"rclone does not start: {log.read_text()[-2000:]}")
+
+
+async def test_a_real_gateway_that_ignores_conditions_is_not_opened(careless: str) -> None:
+    with pytest.raises(Invalid, match="s3://careless/queue ignores If-None-Match"):
+        await ObjectsStore.from_url(careless, SystemClock()).open()
+
+
+def test_the_doctor_refuses_a_real_gateway_by_name_of_what_is_missing(
+    careless: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bare_folder(monkeypatch, tmp_path)
+    findings = {finding["check"]: finding for finding in document(["doctor", "--store", careless], code=1)}
+    assert "ignores If-None-Match" in findings["store"]["found"]
+    for race in ("create race", "compare-and-set race"):
+        assert not findings[race]["ok"], findings[race]
+        assert "were told that they had" in findings[race]["found"]
+        assert "conditional writes" in findings[race]["advice"]
+
+
+def test_wrong_credentials_are_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    address = s3_server.url()
+    bare_folder(monkeypatch, tmp_path)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not the secret")
+    result = rota(["submit", "-t", "work", "--store", address], code=1)
+    assert "access denied" in result.stderr
+    assert address.partition("?")[0] in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "prefix", ["with space", "ünïcode", "a/b/c", "100%", "plus+and=", "a..b", "~tilde", "#1"]
+)
+async def test_prefixes_and_names_with_odd_characters(prefix: str) -> None:
+    """Written, found again by another node, and each view under its own key."""
+    address = s3_server.url(quote(f"odd-{prefix}"))
+    keys = ["daily/report", "daily~2Freport", "täglich", "a b", "..", "A", "a", "#", "?x=1", "x" * 255]
+    store = ObjectsStore.from_url(address, SystemClock())
+    await store.open()
+    await put(store, task("t"), *(schedule(f"s{number}", key=key) for number, key in enumerate(keys)))
+    await store.close()
+    second = ObjectsStore.from_url(address, SystemClock())
+    await second.open()
+    assert await get(second, Task, "t") is not None
+    assert [(await get(second, Schedule, f"s{number}")).key for number in range(len(keys))] == keys  # type: ignore[union-attr]
+    await second.tidy()
+    await second.close()
+    assert len(list(requests_for(address).list("schedules/", None))) == len(keys)
+
+
+async def test_a_service_that_is_not_there_is_named() -> None:
+    with pytest.raises(Unavailable, match="s3://nowhere/x"):
+        await ObjectsStore.from_url(
+            "s3://nowhere/x?endpoint=http://127.0.0.1:9&timeout=1", SystemClock()
+        ).open()
