@@ -3,7 +3,7 @@
 A client submits, a node (worker, scheduler, janitor) runs; each has its own store on one bucket. Beside it, the design
 of one object per task: at least 10 requests for each (submit, index, list, get, claim, index, get, finish, …).
 
-    python bench/objects_requests.py [seconds] [part of a line's name …]
+    python bench/objects_requests.py [seconds]
 """
 
 from __future__ import annotations

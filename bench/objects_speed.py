@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
+from datetime import datetime
 from statistics import median, quantiles
 
 import rota
@@ -68,14 +69,15 @@ async def drain() -> None:
 async def lateness() -> None:
     made: Counter[str] = Counter()
     late: list[float] = []
+    began: dict[str | None, datetime] = {}
     async with AsyncExitStack() as stack:
         queues = [await stack.enter_async_context(queue_on("late", made)) for _ in range(2)]
         for queue in queues:
             worker = rota.Worker(queue)
 
             @worker.task("work")
-            async def work(context: rota.Context) -> None:
-                pass
+            async def work(context: rota.Context, queue: rota.Queue = queue) -> None:
+                began[context.task.id] = await queue.now()
 
             await stack.enter_async_context(running(worker))
         for number in range(5):
@@ -85,10 +87,12 @@ async def lateness() -> None:
         await asyncio.sleep(25)
         for number in range(5):
             for row in await queues[0].runs(f"s{number}", limit=100):
-                if row.started_at is not None:
-                    late.append((row.started_at - row.scheduled_at).total_seconds())
+                if row.target_id in began:
+                    late.append((began[row.target_id] - row.scheduled_at).total_seconds())
     cut = quantiles(late, n=100)
-    print(f"lateness of {len(late)} runs: p50 {cut[49] * 1000:.0f} ms, p99 {cut[98] * 1000:.0f} ms")
+    print(
+        f"lateness of {len(late)} runs, to the handler's first line: p50 {cut[49] * 1000:.0f} ms, p99 {cut[98] * 1000:.0f} ms"
+    )
 
 
 async def main() -> None:

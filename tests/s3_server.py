@@ -31,6 +31,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "admin", "AWS_SECRET_ACCESS_KEY": "secretsecret"}
+if "ROTA_TEST_S3" in os.environ:  # a server of our own, which a few tests need beside it, goes by the same
+    CREDENTIALS = {name: os.environ.get(name, value) for name, value in CREDENTIALS.items()}
 BUCKET = "rota-test"
 PATIENCE = 30.0
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -92,7 +93,7 @@ def test_wrong_credentials_are_said_in_one_sentence(monkeypatch: pytest.MonkeyPa
 )
 async def test_prefixes_and_names_with_odd_characters(prefix: str) -> None:
     """Written, found again by another node, and each view under its own key."""
-    address = s3_server.url(quote(f"odd-{prefix}"))
+    address = s3_server.url(quote(f"{uuid.uuid4().hex}-{prefix}"))
     keys = ["daily/report", "daily~2Freport", "täglich", "a b", "..", "A", "a", "#", "?x=1", "x" * 255]
     store = ObjectsStore.from_url(address, SystemClock())
     await store.open()
