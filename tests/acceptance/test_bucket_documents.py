@@ -1,9 +1,10 @@
-"""The Python examples of the user's documents 000 and 003, as they are printed, on a real S3 server; and what people
-find in the bucket afterwards."""
+"""The Python examples of the user's documents 000 and 003, as they are printed, on a real S3 server, in a folder and in
+memory; and what people find there afterwards."""
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,20 @@ from rota.stores.objects_bucket import Bucket
 from rota.surfaces.stores import make_store
 
 
-def connect(address: str | None = None) -> Any:
-    """`connect(bucket="my-queue")`, where the bucket is one of the test server."""
-    return rota.connect(bucket=address or s3_server.url())
+@pytest.fixture(params=["s3", "folder", "memory"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A bucket of the real server, a folder, a bucket in memory."""
+    places = {
+        "s3": s3_server.url,
+        "folder": (tmp_path / "bucket").as_uri,
+        "memory": lambda: f"memory-bucket:{uuid.uuid4().hex}",
+    }
+    return str(places[request.param]())
+
+
+def connect(address: str) -> Any:
+    """`connect(bucket="my-queue")`, where the bucket is one for tests."""
+    return rota.connect(bucket=address)
 
 
 def read(address: str, key: str) -> Any:
@@ -30,8 +42,7 @@ def read(address: str, key: str) -> Any:
     return None if body is None else msgspec.json.decode(body)
 
 
-async def test_document_000() -> None:
-    address = s3_server.url()
+async def test_document_000(address: str) -> None:
     queue = await connect(address)
     # One-shot: run in 1 hour
     task = await queue.submit(
@@ -80,8 +91,7 @@ async def test_document_000() -> None:
     assert read(address, "schedules/daily-report.json") is None
 
 
-async def test_the_last_run_and_the_history_of_document_000(tmp_path: Path) -> None:
-    address = s3_server.url()
+async def test_the_last_run_and_the_history_of_document_000(address: str) -> None:
     async with connect(address) as queue:
         worker = rota.Worker(queue)
 
@@ -112,8 +122,8 @@ async def test_the_last_run_and_the_history_of_document_000(tmp_path: Path) -> N
     assert (kept["status"], kept["task_id"], kept["trigger"]) == ("completed", row.target_id, "scheduled")
 
 
-async def test_document_003() -> None:
-    queue = await connect()
+async def test_document_003(address: str) -> None:
+    queue = await connect(address)
     # Submit with absolute expiration
     task = await queue.submit("send_reminder", {"user_id": "123"}, expires_at=datetime(2026, 1, 28, 17, 0, 0))
     assert task.status == TaskStatus.Expired  # that day has passed
@@ -143,8 +153,8 @@ async def test_document_003() -> None:
     await queue.close()
 
 
-async def test_the_handlers_of_document_003() -> None:
-    async with connect() as queue:
+async def test_the_handlers_of_document_003(address: str) -> None:
+    async with connect(address) as queue:
         worker = rota.Worker(queue, scheduler=False, janitor=False)
 
         @worker.task("process")
@@ -167,8 +177,8 @@ async def test_the_handlers_of_document_003() -> None:
         assert moved.expires_at - extended.expires_at == timedelta(minutes=2)
 
 
-def test_the_same_without_await() -> None:
-    with rota.sync.connect(bucket=s3_server.url()) as queue:
+def test_the_same_without_await(address: str) -> None:
+    with rota.sync.connect(bucket=address) as queue:
         task = queue.submit("send_reminder", {"user_id": "123"}, ttl=timedelta(hours=2))
         assert queue.get(task.id).status == "pending"
 

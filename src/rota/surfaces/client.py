@@ -81,4 +81,5 @@ def _address(store: str | None, bucket: str | None) -> str | None:
         return store
     if store is not None:
         raise Invalid("bucket", "a store was given, too", "give one of them")
-    return bucket if "://" in bucket else f"s3://{bucket}"
+    is_address = "://" in bucket or bucket.startswith("memory-bucket:")
+    return bucket if is_address else f"s3://{bucket}"
