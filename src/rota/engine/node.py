@@ -236,6 +236,7 @@ class Worker(Node):
     def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
         yield from super()._roles()
         yield "worker", self.tasks, self.queue.store, self.tasks.wake
+        yield "worker's second hand", self.tasks.second, Deaf(), self.tasks.second.wake
 
     async def _watch_for_blocks(self) -> None:
         if isinstance(self.queue.clock, SystemClock):  # in virtual time nothing blocks
