@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -58,21 +57,6 @@ async def test_eight_processes_of_which_three_are_killed(processes: Processes) -
     assert again <= by_the_dead, "a task ran twice although its worker lived"
     assert len(starts) == 300 + 5 * 2
     assert len({line[2] for line in processes.lines("start")}) > 2, "the work was shared"
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_scheduler_killed_mid_tick_fires_each_time_once(processes: Processes, when: str) -> None:
-    async with rota.connect(processes.store) as queue:
-        await queue.create_schedule("s", task_type="work", interval=1, max_runs=2, overlap_policy="allow")
-        victim = processes.start("scheduler", die=when)
-        await processes.until(lambda: victim.poll() is not None, "the scheduler dies")
-        assert victim.returncode == -signal.SIGKILL
-        assert len(await queue.runs("s")) == (0 if when == "before" else 1)
-        processes.start("scheduler")
-        await _completed(queue, "s")
-        rows = await queue.runs("s")
-        assert len(rows) == len({row.scheduled_at for row in rows}) == 2
-        assert {row.target_id for row in rows} == {task.id for task in await queue.list(schedule="s")}
 
 
 async def _completed(queue: rota.Queue, key: str) -> None:
