@@ -16,6 +16,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+from postgres_server import new_database
 from rota.surfaces.cli.root import cli
 
 ROTA = [sys.executable, "-c", "from rota.surfaces.cli import main; main()"]
@@ -117,6 +118,16 @@ class Process:
         for line in self._process.stdout:
             self._queue.put(line.rstrip("\n"))
         self._queue.put(None)
+
+
+STORES = ["sqlite", "postgres"]
+"""The stores of which a command line need know nothing but the address."""
+
+
+def use_store(monkeypatch: Any, kind: str) -> None:
+    """Every command from here on goes to a store of this kind: the default one, or a database of its own."""
+    if kind == "postgres":
+        monkeypatch.setenv("ROTA_STORE", new_database())
 
 
 def bare_folder(monkeypatch: Any, folder: Path) -> None:

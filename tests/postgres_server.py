@@ -186,6 +186,9 @@ class Databases:
 
     async def _prepare(self) -> None:
         await self._command(f"create database {self._template}")
+        connection = await asyncpg.connect(self._make_url("postgres"))
+        self._copied = "strategy file_copy" if connection.get_server_version() >= (15,) else ""
+        await connection.close()
         store = PostgresStore.from_url(self._make_url(self._template), SystemClock())
         await store.migrate()
 
@@ -193,7 +196,7 @@ class Databases:
         name = f"rota_{os.getpid()}_{next(_numbers)}"
         self._mine.append(name)
         _on_a_loop_of_its_own(
-            self._command(f"create database {name} template {self._template} strategy file_copy")
+            self._command(f"create database {name} template {self._template} {self._copied}")
         )
         return str(self._make_url(name, **options))
 

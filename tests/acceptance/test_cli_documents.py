@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from command_line import bare_folder, documents, rota
+from command_line import STORES, bare_folder, documents, rota, use_store
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True, params=STORES)
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
+    use_store(monkeypatch, request.param)
     return tmp_path
 
 

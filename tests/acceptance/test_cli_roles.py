@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Process, bare_folder, document, rota
+from command_line import STORES, Process, bare_folder, document, rota, use_store
 
 APP = """
 import threading
@@ -36,9 +36,10 @@ async def flaky(context):
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True, params=STORES)
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
+    use_store(monkeypatch, request.param)
     (tmp_path / "shop.py").write_text(APP)
     return tmp_path
 

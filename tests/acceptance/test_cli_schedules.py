@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from command_line import bare_folder, complaint, document, documents, rota
+from command_line import STORES, bare_folder, complaint, document, documents, rota, use_store
 
 NIGHTLY = "schedule create nightly -t backup --cron '30 2 * * *' --timezone America/New_York"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True, params=STORES)
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
+    use_store(monkeypatch, request.param)
     return tmp_path
 
 

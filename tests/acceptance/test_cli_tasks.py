@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import bare_folder, complaint, document, documents, rota
+from command_line import STORES, bare_folder, complaint, document, documents, rota, use_store
 
 APP = """
 import rota
@@ -26,9 +26,10 @@ async def boom():
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True, params=STORES)
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
+    use_store(monkeypatch, request.param)
     (tmp_path / "doubling.py").write_text(APP)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path

@@ -1,4 +1,5 @@
-"""The Python examples of the user's documents 000, 002 and 003, as they are printed, on a SQLite file."""
+"""The Python examples of the user's documents 000, 002 and 003, as they are printed, on a SQLite file and on
+PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,20 +8,29 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 import rota
 import rota.sync
+from command_line import STORES
+from postgres_server import new_database
 from rota import PermanentError, RescheduleError, TaskStatus
 
 
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return new_database() if request.param == "postgres" else f"sqlite:///{tmp_path / 'my-queue.db'}"
+
+
 @asynccontextmanager
-async def connected(folder: Path) -> AsyncIterator[rota.Queue]:
-    queue = await rota.connect(f"sqlite:///{folder / 'my-queue.db'}")
+async def connected(store: str) -> AsyncIterator[rota.Queue]:
+    queue = await rota.connect(store)
     async with queue:
         yield queue
 
 
-async def test_document_000(tmp_path: Path) -> None:
-    async with connected(tmp_path) as queue:
+async def test_document_000(store: str) -> None:
+    async with connected(store) as queue:
         # One-shot: run in 1 hour
         task = await queue.submit(
             "send_reminder", {"user_id": "123"}, schedule_at=datetime.now() + timedelta(hours=1)
@@ -51,8 +61,8 @@ async def test_document_000(tmp_path: Path) -> None:
         assert await queue.list_schedules() == []
 
 
-async def test_document_003(tmp_path: Path) -> None:
-    async with connected(tmp_path) as queue:
+async def test_document_003(store: str) -> None:
+    async with connected(store) as queue:
         # Submit with absolute expiration
         task = await queue.submit(
             "send_reminder", {"user_id": "123"}, expires_at=datetime(2026, 1, 28, 17, 0, 0)
@@ -77,8 +87,8 @@ async def test_document_003(tmp_path: Path) -> None:
         assert all(task.expires_at for task in many)
 
 
-async def test_the_handlers_of_document_003(tmp_path: Path) -> None:
-    async with connected(tmp_path) as queue:
+async def test_the_handlers_of_document_003(store: str) -> None:
+    async with connected(store) as queue:
         worker = rota.Worker(queue, scheduler=False, janitor=False)
 
         @worker.task("process")
@@ -108,8 +118,8 @@ async def test_the_handlers_of_document_003(tmp_path: Path) -> None:
         assert moved.expires_at - extended.expires_at == timedelta(minutes=2)
 
 
-async def test_the_rules_of_document_002(tmp_path: Path) -> None:
-    async with connected(tmp_path) as queue:
+async def test_the_rules_of_document_002(store: str) -> None:
+    async with connected(store) as queue:
         rules = {
             "five-minutes": rota.RecurrenceRule(frequency=rota.Frequency.MINUTELY, interval=5),
             "nine": rota.RecurrenceRule(frequency="daily", starts_at="2025-01-01 09:00:00"),
@@ -127,8 +137,8 @@ async def test_the_rules_of_document_002(tmp_path: Path) -> None:
         assert weekdays == {"Mon", "Fri"}
 
 
-def test_the_same_without_await(tmp_path: Path) -> None:
-    with rota.sync.connect(f"sqlite:///{tmp_path / 'q.db'}") as queue:
+def test_the_same_without_await(store: str) -> None:
+    with rota.sync.connect(store) as queue:
         task = queue.submit("send_reminder", {"user_id": "123"}, ttl=timedelta(hours=2))
         assert queue.get(task.id).status == "pending"
         queue.create_schedule("daily", task_type="report", cron="0 9 * * *")

@@ -16,6 +16,7 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
+import pgbouncer
 import rota
 from pooler import Pooler
 from postgres_server import Server, new_database
@@ -147,6 +148,26 @@ async def test_two_that_wait_for_each_other_are_sorted_out(url: str) -> None:
         await holding.commit()
         await waiting
         assert [(await get(store, Task, each.id)).version for each in (a, b)] == [2, 2]  # type: ignore[union-attr]
+
+
+async def test_a_serialization_failure_is_tried_again(url: str) -> None:
+    """The server ends the first commit of the work with one; `nextval` is not undone, so the second one passes."""
+    async with opened(url) as store, connected(url) as other:
+        await other.execute(
+            """
+            create sequence commits;
+            create function fail_once() returns trigger language plpgsql as $$
+            begin
+              if nextval('commits') = 1 then raise exception 'crossed' using errcode = '40001'; end if;
+              return null;
+            end $$;
+            create constraint trigger fail_once after insert on rota.task deferrable initially deferred
+              for each row execute function fail_once()
+            """
+        )
+        await put(store, task("a"))
+        assert await get(store, Task, "a") is not None
+        assert await other.fetchval("select last_value from commits") == 2
 
 
 # Clocks
@@ -397,22 +418,38 @@ def test_wrong_options_are_refused(option: str) -> None:
 
 
 async def test_behind_a_transaction_pooler(server: Server) -> None:
-    """Everything works there: schema, tasks, schedules, waiting."""
     with TemporaryDirectory(dir="/tmp") as folder:
-        behind = f"postgresql://postgres@/postgres?host={quote(folder, safe='')}&pgbouncer=1&schema=pooled&poll=0.1"
-        async with Pooler(Path(folder), server.folder) as pooler, rota.connect(behind) as queue:
-            app = rota.App()
-            app.task("work")(lambda context: context.task.input)
-            worker = rota.Worker(queue, app, lease=1)
-            async with working(worker):
-                tasks = await queue.submit_many([("work", n) for n in range(30)])
-                tasks += await asyncio.gather(*(queue.submit("work", n) for n in range(30)))
-                await queue.create_schedule("s", task_type="work", input="x", interval=1, max_runs=1)
-                for each in tasks:
-                    assert (await queue.wait(each.id, PATIENCE)).output == each.input
-                [row] = await _runs(queue, "s")
-                assert (await queue.wait(row.target_id or "", PATIENCE)).output == "x"
+        async with Pooler(Path(folder), server.folder) as pooler:
+            await _everything_works_behind(folder)
         assert pooler.switches > 10, "it was not the same connection all the time"
+
+
+async def test_behind_pgbouncer(server: Server) -> None:
+    """The real one, with fewer server connections than clients."""
+    if pgbouncer.program() is None:
+        pytest.skip("there is no pgbouncer on this machine (apt-get install pgbouncer)")
+    with TemporaryDirectory(dir="/tmp") as folder:
+        async with pgbouncer.running(Path(folder), server.folder):
+            await _everything_works_behind(folder)
+
+
+async def _everything_works_behind(folder: str) -> None:
+    """Schema, tasks, schedules, waiting."""
+    behind = (
+        f"postgresql://postgres@/postgres?host={quote(folder, safe='')}&pgbouncer=1&schema=pooled&poll=0.1"
+    )
+    async with rota.connect(behind) as queue:
+        app = rota.App()
+        app.task("work")(lambda context: context.task.input)
+        worker = rota.Worker(queue, app, lease=1)
+        async with working(worker):
+            tasks = await queue.submit_many([("work", n) for n in range(30)])
+            tasks += await asyncio.gather(*(queue.submit("work", n) for n in range(30)))
+            await queue.create_schedule("s", task_type="work", input="x", interval=1, max_runs=1)
+            for each in tasks:
+                assert (await queue.wait(each.id, PATIENCE)).output == each.input
+            [row] = await _runs(queue, "s")
+            assert (await queue.wait(row.target_id or "", PATIENCE)).output == "x"
 
 
 async def _runs(queue: rota.Queue, key: str) -> list[Any]:

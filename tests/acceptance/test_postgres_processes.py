@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import signal
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
 from test_processes import PATIENCE, Processes
 
 import rota
+from command_line import Process
 from postgres_server import new_database
 
 
@@ -57,22 +59,34 @@ async def test_eight_processes_of_which_three_are_killed(processes: Processes) -
     assert len({line[2] for line in processes.lines("start")}) > 2, "the work was shared"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_scheduler_killed_mid_tick_fires_each_time_once(processes: Processes, when: str) -> None:
-    async with rota.connect(processes.store) as queue:
-        await queue.create_schedule("s", task_type="work", interval=1, max_runs=2, overlap_policy="allow")
-        victim = processes.start("scheduler", die=when)
-        await processes.until(lambda: victim.poll() is not None, "the scheduler dies")
-        assert victim.returncode == -signal.SIGKILL
-        assert len(await queue.runs("s")) == (0 if when == "before" else 1)
-        processes.start("scheduler")
-        await _completed(queue, "s")
-        rows = await queue.runs("s")
-        assert len(rows) == len({row.scheduled_at for row in rows}) == 2
-        assert {row.target_id for row in rows} == {task.id for task in await queue.list(schedule="s")}
-
-
 async def _completed(queue: rota.Queue, key: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while (await queue.get_schedule(key)).status != "completed":
             await queue.store.wait(await queue.now() + timedelta(seconds=1))
+
+
+@pytest.mark.parametrize(
+    ("line", "role"),
+    [
+        ("scheduler run", "scheduler"),
+        ("monitor", "janitor"),
+        ("up --demo", "scheduler-worker-janitor"),
+    ],
+)
+def test_the_server_shows_in_which_role_a_process_is_connected(tmp_path: Path, line: str, role: str) -> None:
+    store = new_database()
+    others = "datname = current_database() and pid <> pg_backend_pid()"
+    names = f"select application_name from pg_stat_activity where {others}"
+
+    async def connected() -> list[str]:
+        connection = await asyncpg.connect(store)
+        try:
+            return [name for (name,) in await connection.fetch(names)]
+        finally:
+            await connection.close()
+
+    with Process(f"{line} --store {shlex.quote(store)}", tmp_path) as process:
+        process.until("Ctrl-C stops it")
+        shown = asyncio.run(connected())
+    assert shown
+    assert all(name.startswith(f"rota {role} ") and ":" in name for name in shown), shown

@@ -1,4 +1,4 @@
-"""Real processes on one SQLite file, killed and stopped: nothing lost, nothing twice."""
+"""Real processes on one SQLite file or one PostgreSQL, killed and stopped: nothing lost, nothing twice."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 import rota
+from command_line import STORES
+from postgres_server import new_database
 from rota.engine.clock import SystemClock
 
 PROGRAM = Path(__file__).parent / "programs" / "node.py"
@@ -61,9 +64,11 @@ class Processes:
             process.wait()
 
 
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
+@pytest.fixture(params=STORES)
+def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Processes]:
     running = Processes(tmp_path)
+    if request.param == "postgres":
+        running.store = new_database()
     yield running
     running.end()
 
@@ -97,7 +102,7 @@ async def test_a_scheduler_killed_mid_tick_fires_each_time_once(processes: Proce
     assert {row.target_id for row in rows} == {task.id for task in tasks}
 
 
-async def test_two_schedulers_and_four_workers_share_one_file(processes: Processes) -> None:
+async def test_two_schedulers_and_four_workers_share_one_store(processes: Processes) -> None:
     """One of the workers is killed on the way."""
     keys = [f"s{n}" for n in range(5)]
     async with rota.connect(processes.store) as queue:
@@ -185,13 +190,29 @@ async def test_a_stopped_node_that_wakes_is_fenced(processes: Processes) -> None
 
 
 async def _stop_outside_a_commit(processes: Processes, node: subprocess.Popen[bytes]) -> None:
-    """A process that is stopped while it holds the write lock of the file holds up everyone, so it is let go again."""
-    async with rota.connect(f"{processes.store}?busy_timeout=1") as probe:
-        while True:
-            os.kill(node.pid, signal.SIGSTOP)
-            try:
-                await probe.submit("nobody-runs-this")
-                return
-            except rota.Unavailable:
-                os.kill(node.pid, signal.SIGCONT)
-                await asyncio.sleep(0.02)
+    """A process that is stopped while it holds a lock holds up everyone, so it is let go again."""
+    while True:
+        os.kill(node.pid, signal.SIGSTOP)
+        if not await _is_locked(processes.store):
+            return
+        os.kill(node.pid, signal.SIGCONT)
+        await asyncio.sleep(0.02)
+
+
+async def _is_locked(store: str) -> bool:
+    """Whether a stopped process keeps others from writing."""
+    if store.startswith("postgresql:"):
+        connection = await asyncpg.connect(store)
+        try:
+            await connection.execute("select 1 from rota.task for update nowait")
+            return False
+        except asyncpg.LockNotAvailableError:
+            return True
+        finally:
+            await connection.close()
+    async with rota.connect(f"{store}?busy_timeout=1") as probe:
+        try:
+            await probe.submit("nobody-runs-this")
+            return False
+        except rota.Unavailable:
+            return True

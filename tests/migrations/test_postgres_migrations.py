@@ -155,3 +155,49 @@ async def test_the_tables_of_document_001_are_there() -> None:
     ]
     assert any("UNIQUE" in each and "(tenant, key) WHERE (deleted_at IS NULL)" in each for each in indexes)
     assert any("(next_run_at) WHERE (enabled AND (next_run_at IS NOT NULL))" in each for each in indexes)
+
+
+async def test_a_migration_may_take_longer_than_a_statement() -> None:
+    """Here it waits for another one, for longer than the statements of a node may take."""
+    url = databases().empty()
+    long_blocked = (
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        " and clock_timestamp() - query_start > interval '0.6 s'"
+    )
+    other = await asyncpg.connect(url)
+    holding = other.transaction()
+    await holding.start()
+    await other.execute("create schema rota")  # as a migration that is not done yet
+    migrating = asyncio.create_task(store(f"{url}&statement_timeout=0.5").migrate())
+    async with asyncio.timeout(30):
+        while not (await ask(url, long_blocked))[0][0]:
+            await asyncio.sleep(0.01)
+            assert not migrating.done(), migrating.exception()
+    await holding.rollback()
+    await other.close()
+    assert await migrating == NAMES
+
+
+async def test_settings_of_the_database_do_not_matter() -> None:
+    url = databases().empty()
+    [[name]] = await ask(url, "select current_database()")
+    for setting in (
+        "timezone = 'America/New_York'",
+        "datestyle = 'SQL, DMY'",
+        "intervalstyle = 'sql_standard'",
+        "standard_conforming_strings = off",
+        "bytea_output = 'escape'",
+        "default_transaction_isolation = 'serializable'",
+        "search_path = ''",
+    ):
+        await ask(url, f"alter database {name} set {setting}")
+    async with rota.connect(url) as queue:
+        task = await queue.submit("mail", {"text": "a\0b \\ ' \U0001f600"}, idempotency_key="k")
+        assert (await queue.get(task.id)).input == task.input
+        submitted = (
+            "select rota.submit('mail', '{\"n\": 1}', timeout_seconds => 1.5, idempotency_key => 'other')"
+        )
+        [[id]] = await ask(url, submitted)
+        assert (await queue.submit("mail", {"n": 1}, idempotency_key="other")).id == str(id)
+        [[at]] = await ask(url, "select created_at from rota.task where id = $1", task.id)
+        assert at == task.created_at

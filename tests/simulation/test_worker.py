@@ -553,14 +553,14 @@ async def test_a_worker_that_claims_its_own_lost_task_again_stays_sane(world: Wo
     await worker.tasks.run_once()
     await asyncio.sleep(11)  # without a round, so without a renewal
     await worker.janitor.run_once()  # type: ignore[union-attr]
-    await worker.tasks._claim()
+    await worker.tasks._claim(worker.tasks.first)
     gates[0].set()
     await asyncio.sleep(0.1)
-    await worker.tasks._settle()
+    await worker.tasks._settle(worker.tasks.first)
     assert (await world.queue.get(task.id)).status is TaskStatus.RUNNING
     gates[1].set()
     await asyncio.sleep(0.1)
-    await worker.tasks._settle()
+    await worker.tasks._settle(worker.tasks.first)
     done = await world.queue.get(task.id)
     assert (done.status, done.output) == (TaskStatus.COMPLETED, 2)
     worker.tasks.close()

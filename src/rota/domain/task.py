@@ -180,34 +180,25 @@ def settle(
     """What becomes of a running task when its handler has ended."""
     _check_held(task, lease_id)
     actor = task.worker_id or "worker"
-    task = replace(
-        task,
-        lease_id=None,
-        lease_expires_at=None,
-        worker_id=None,
-        progress=task.progress if progress is None else progress,
-        logs=_logged(task, logs),
-    )
+    released: dict[str, Any] = {"lease_id": None, "lease_expires_at": None, "worker_id": None}
+    if progress is not None:
+        released["progress"] = progress
+    if logs:
+        released["logs"] = _logged(task, logs)
     if task.cancel_requested:
-        output = outcome.output if isinstance(outcome, Completed) else None
-        return _ended(task, now, TaskStatus.CANCELLED, actor, task.cancel_reason or "", output=output)
+        why, output = task.cancel_reason or "", outcome.output if isinstance(outcome, Completed) else None
+        return _ended(task, now, TaskStatus.CANCELLED, actor, why, output=output, **released)
     match outcome:
         case Completed(output):
-            return _ended(task, now, TaskStatus.COMPLETED, actor, output=output, error=None)
+            return _ended(task, now, TaskStatus.COMPLETED, actor, output=output, error=None, **released)
         case Failed():
-            return _failed(task, outcome, now, actor)
+            return _failed(replace(task, **released), outcome, now, actor)
         case Rescheduled():
-            return _rescheduled(task, outcome, now, actor)
+            return _rescheduled(replace(task, **released), outcome, now, actor)
         case Released():
-            return _moved(
-                task,
-                now,
-                TaskStatus.PENDING,
-                actor,
-                "handed back: the worker stopped",
-                attempt=task.attempt - 1,
-                available_at=now,
-            )
+            again: dict[str, Any] = {"attempt": task.attempt - 1, "available_at": now}
+            why = "handed back: the worker stopped"
+            return _moved(task, now, TaskStatus.PENDING, actor, why, **again, **released)
 
 
 def lose(task: Task, now: datetime) -> Task:

@@ -18,17 +18,20 @@ __all__ = ["App", "Handler"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Hook = Callable[..., Any]
+_EMPTY = inspect.Parameter.empty
+_POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 HOOKS = ("on_startup", "on_shutdown", "on_success", "on_error")
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered function. `takes` names its parameters, in order; None: it accepts any by name."""
+    """A registered function: its parameters in order, and whether it accepts others by name."""
 
     kind: str
     function: Callable[..., Any]
     defaults: Defaults
     is_async: bool
-    parameters: tuple[inspect.Parameter, ...]
+    named: tuple[inspect.Parameter, ...]
+    takes_any: bool
     is_workflow: bool = False
 
     def arguments(self, input: Any, context: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -36,27 +39,27 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
         A parameter `input` gets the whole input, `context` the context. The others are filled from the input's
         fields; if the input has none (it is a text, a number, a list), the first of them gets it whole."""
-        named = [p for p in self.parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         fields = input if isinstance(input, dict) else {}
-        given = self._given(named, input, fields, context)
-        values = {p.name: given.get(p.name, fields.get(p.name, p.default)) for p in named}
-        missing = next((name for name, value in values.items() if value is inspect.Parameter.empty), None)
-        if missing is not None:
-            raise PermanentError(
-                f"the input of {self.kind} has no {missing!r}, which its handler asks for;"
-                " name the parameter 'input' to get the whole input"
-            )
-        if any(p.kind is p.VAR_KEYWORD for p in self.parameters) and "input" not in values:
+        given = self._given(input, fields, context)
+        values = {}
+        for p in self.named:
+            value = given[p.name] if p.name in given else fields.get(p.name, p.default)
+            if value is _EMPTY:
+                raise PermanentError(
+                    f"the input of {self.kind} has no {p.name!r}, which its handler asks for;"
+                    " name the parameter 'input' to get the whole input"
+                )
+            values[p.name] = value
+        if self.takes_any and "input" not in values:
             values = {**fields, **values}
-        first = [values.pop(p.name) for p in named if p.kind is p.POSITIONAL_ONLY]
+        first = [values.pop(p.name) for p in self.named if p.kind is _POSITIONAL_ONLY]
         return first, values
 
-    def _given(
-        self, named: list[inspect.Parameter], input: Any, fields: dict[str, Any], context: Any
-    ) -> dict[str, Any]:
+    def _given(self, input: Any, fields: dict[str, Any], context: Any) -> dict[str, Any]:
         """What does not come from the input's fields."""
+        named = self.named
         given = {"context": context}
-        whole = "input" if any(p.name == "input" for p in named) else None
+        whole = next((p.name for p in named if p.name == "input"), None)
         if whole is None and input is not None and not isinstance(input, dict):
             whole = next((p.name for p in named if p.name != "context"), None)
         if whole is not None:
@@ -154,12 +157,14 @@ class App:
         )
 
         def register(function: F) -> F:
+            parameters = inspect.signature(function).parameters.values()
             self.handlers[kind] = Handler(
                 kind=kind,
                 function=function,
                 defaults=defaults,
                 is_async=_is_async(function),
-                parameters=tuple(inspect.signature(function).parameters.values()),
+                named=tuple(p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)),
+                takes_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
                 is_workflow=is_workflow,
             )
             return function

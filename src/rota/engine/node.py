@@ -33,6 +33,7 @@ __all__ = ["Node", "Worker", "worker_name"]
 F = TypeVar("F", bound=Callable[..., Any])
 SHUTDOWN = timedelta(seconds=30)
 LULL = timedelta(milliseconds=20)
+EARLY = timedelta(milliseconds=2)
 
 
 class Deaf:
@@ -69,7 +70,8 @@ class Node:
         self.queue = queue
         self.observe = fan_out((log_signals, *observers))
         self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
-        if not isinstance(queue.clock, SystemClock):
+        in_real_time = isinstance(queue.clock, SystemClock)
+        if not in_real_time:
             self.jump_watch.every = timedelta(
                 hours=1
             )  # virtual days have many seconds; no laptop sleeps in them
@@ -77,7 +79,8 @@ class Node:
         self.scheduler: Scheduler | None = None
         self.janitor: Janitor | None = None
         if scheduler:
-            self.scheduler = Scheduler(queue.store, self.observe, look_for_jumps=look)
+            early = EARLY if in_real_time else timedelta(0)  # virtual timers are exact
+            self.scheduler = Scheduler(queue.store, self.observe, look_for_jumps=look, early=early)
         if janitor:
             self.janitor = Janitor(
                 queue.store, queue.clock, self.observe, retention=retention, look_for_jumps=look
@@ -236,6 +239,7 @@ class Worker(Node):
     def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
         yield from super()._roles()
         yield "worker", self.tasks, self.queue.store, self.tasks.wake
+        yield "worker's second hand", self.tasks.second, Deaf(), self.tasks.second.wake
 
     async def _watch_for_blocks(self) -> None:
         if isinstance(self.queue.clock, SystemClock):  # in virtual time nothing blocks

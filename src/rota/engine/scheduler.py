@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from ..domain.model import ScheduleStatus
 from ..stores.base import Store, at_leisure
+from .clock import sleep
 from .commands import Tick, fire_due, refresh_zones
 from .telemetry import Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
 
@@ -21,7 +22,10 @@ NOW = timedelta(0)
 class Scheduler:
     """`jumped` is set by whoever saw the clock jump; the next tick then fires at most one time per schedule.
 
-    `beside` is called along with a tick that will fire something: a worker in the same process claims in it."""
+    `beside` is called along with a tick that will fire something: a worker in the same process claims in it.
+
+    `early` is how much too late a timer may ring: epoll counts whole milliseconds, rounded up. The scheduler sleeps
+    that much less, and lets the rest pass turn by turn. It never fires before its time."""
 
     def __init__(
         self,
@@ -30,6 +34,7 @@ class Scheduler:
         *,
         batch: int = BATCH,
         look_for_jumps: Callable[[], None] = lambda: None,
+        early: timedelta = NOW,
     ) -> None:
         self.jumped = False
         self.beside: Callable[[], Awaitable[None]] | None = None
@@ -37,6 +42,7 @@ class Scheduler:
         self._store = store
         self._observe = observe
         self._batch = batch
+        self._early = early
         self._zones_checked = False
         self._next_at: datetime | None = None
 
@@ -44,6 +50,7 @@ class Scheduler:
         """One tick. At once again if it fired anything; else when the next schedule is due."""
         if not self._zones_checked:
             await self._refresh_zones()
+        await self._until_due()
         self._look_for_jumps()  # a hint may come before the next look of whoever watches the clock
         tick = await self._tick_beside()
         if tick.schedules:
@@ -53,7 +60,12 @@ class Scheduler:
         if tick.next_at is None:
             return LOOK_AGAIN
         left = tick.next_at - await self._store.now()  # from now, not from the tick: that took its time, too
-        return max(NOW, min(left, LOOK_AGAIN))
+        return max(NOW, min(left - self._early, LOOK_AGAIN))
+
+    async def _until_due(self) -> None:
+        """The last moment before the next time that is known, if this is that moment."""
+        while self._next_at is not None and NOW < self._next_at - await self._store.now() <= self._early:
+            await sleep(NOW)
 
     async def _tick_beside(self) -> Tick:
         if self.beside is None or self._next_at is None or await self._store.now() < self._next_at:

@@ -130,8 +130,16 @@ def fan_out(observers: Iterable[Observer]) -> Observer:
     return observe
 
 
+def _is_routine(signal: Signal) -> bool:
+    if isinstance(signal, TaskMoved):
+        return signal.task.status is not TaskStatus.FAILED and not signal.task.error
+    return isinstance(signal, TaskStarted)
+
+
 def log_signals(signal: Signal) -> None:
     """To the standard `rota` logger: what went wrong as warnings or errors, the rest as info or debug."""
+    if _is_routine(signal) and not log.isEnabledFor(logging.DEBUG):
+        return  # two for each task
     match signal:
         case TaskStarted(task):
             log.debug("started %s %s (attempt %d)", task.kind, task.id, task.attempt)

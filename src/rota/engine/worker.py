@@ -3,20 +3,25 @@
 A round settles the results that have gathered, renews the leases that are due, and claims up to the free slots: each
 is one transaction for the whole batch, and those of one round share a commit where the store can. Handlers run
 between and during rounds. A result stays here until the store has taken it, so a store that is away loses nothing.
+
+A worker has two hands. The first does all of this; the second helps when a claim shows that there is more to do than
+one batch: it settles and claims by itself, so that one hand's tasks run while the other waits for the store. Each
+takes at most half of the slots at a time (few slots are not divided); between them they never hold more than there
+are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from ..domain.errors import Refused, Unavailable
 from ..domain.model import Task
 from ..domain.task import Completed, Failed, Outcome
-from ..stores.base import Store, at_leisure
+from ..stores.base import Store, at_leisure, side_by_side
 from ..stores.threads import Threads
 from .app import App
 from .clock import SteadyClock
@@ -31,6 +36,8 @@ LEASE = timedelta(seconds=30)
 LOOK_AGAIN = timedelta(seconds=30)
 REPORT_EVERY = timedelta(seconds=1)
 SETTLED_AT_ONCE = 1000
+LEAST_SHARE = 100
+"""Smaller batches cost more than a second hand gains."""
 
 
 class QueueLike(Protocol):
@@ -46,6 +53,29 @@ class QueueLike(Protocol):
     def tenant(self) -> str: ...
 
     def for_tenant(self, tenant: str) -> QueueLike: ...
+
+
+class Hand:
+    """`wake` is set whenever a round of this hand would have something to do."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.wake = asyncio.Event()
+
+
+class SecondHand(Hand):
+    """Helps a worker while there is more to do than one hand can: a role of its own."""
+
+    def __init__(self, worker: TaskWorker) -> None:
+        super().__init__("second")
+        self.is_there = False
+        self._worker = worker
+
+    async def run_once(self) -> timedelta | None:
+        if not self.is_there:
+            self.is_there = True
+            return None  # from here on it waits to be called
+        return await self._worker.help_once()
 
 
 class TaskWorker:
@@ -64,7 +94,9 @@ class TaskWorker:
         all_tenants: bool = False,
         new_id: NewId = new_id,
     ) -> None:
-        self.wake = asyncio.Event()
+        self.first = Hand("first")
+        self.second = SecondHand(self)
+        self.wake = self.first.wake
         self.accepting = True
         self.worker_id = worker_id
         self._queue = queue
@@ -72,6 +104,7 @@ class TaskWorker:
         self._queues = None if queues is None else tuple(queues)
         self._tenant = None if all_tenants else queue.tenant
         self._concurrency = concurrency
+        self._share = max((concurrency + 1) // 2, LEAST_SHARE)
         self._observe = observe
         self._lease = lease
         self._new_id = new_id
@@ -82,6 +115,7 @@ class TaskWorker:
         self._renew_at = self._report_at = queue.clock.monotonic()
         self._stuck: list[Execution] = []
         self._ended: dict[str, tuple[Execution, Outcome]] = {}
+        self._settling: dict[str, tuple[Execution, Outcome]] = {}
         self._hooks: set[asyncio.Task[None]] = set()
 
     @property
@@ -90,17 +124,18 @@ class TaskWorker:
 
     @property
     def is_idle(self) -> bool:
-        return not self._running and not self._ended and not self._hooks
+        return not (self._running or self._ended or self._settling or self._hooks)
 
     async def run_once(self) -> timedelta:
         """Settle, renew, claim; how long until there is something to do without being woken."""
-        answers = await asyncio.gather(self._settle(), self._renew(), self._claim(), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        next_at = answers[2]
-        assert next_at is None or isinstance(next_at, datetime)
+        _, _, next_at = await _all(self._settle(self.first), self._renew(), self._claim(self.first))
         return self._delay(None if next_at is None else next_at - await self._queue.store.now())
+
+    async def help_once(self) -> timedelta | None:
+        """What the second hand does: settle and claim. It plans nothing."""
+        if self._ended or self._free():
+            await _all(self._settle(self.second), self._claim(self.second))
+        return timedelta(0) if self._ended else None
 
     def stop_handlers(self, reason: StopReason) -> None:
         """Ask every running handler to end."""
@@ -120,7 +155,7 @@ class TaskWorker:
         makes them; elsewhere nothing is found yet. Either way a round of our own follows."""
         try:
             if self._free():
-                await self._claim()
+                await self._claim(self.first)
         finally:
             self.wake.set()
 
@@ -131,8 +166,8 @@ class TaskWorker:
         taken = len(self._running) + len(self._stuck) + self._asked_for
         return max(0, self._concurrency - taken) if self.accepting else 0
 
-    async def _claim(self) -> datetime | None:
-        free = self._free()
+    async def _claim(self, hand: Hand) -> datetime | None:
+        free = min(self._free(), self._share) if self.second.is_there else self._free()
         if not free and not self._running:
             return None
         ask = Claim(
@@ -146,16 +181,23 @@ class TaskWorker:
         )
         self._asked_for += free
         try:
-            claimed: Claimed = await self._queue.store.transact(at_leisure(claim_tasks(ask)))
+            claimed: Claimed = await self._queue.store.transact(
+                side_by_side(at_leisure(claim_tasks(ask)), hand.name)
+            )
         finally:
             self._asked_for -= free
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
         for task in claimed.tasks:
-            self._start(task)
+            self._start(task, hand)
         if claimed.tasks and len(claimed.tasks) == free:
+            if self._free():
+                self._other(hand).wake.set()
             return None  # full: the next claim follows when a handler ends
         return claimed.next_at
+
+    def _other(self, hand: Hand) -> Hand:
+        return self.second if hand is self.first and self.second.is_there else self.first
 
     def _cancel(self, ids: set[str]) -> None:
         for execution in self._running.values():
@@ -170,52 +212,63 @@ class TaskWorker:
         elif self._reporting and now >= self._report_at:
             await self._renew_now([execution for execution in self._reporting if self._holds(execution)])
 
-    async def _settle(self) -> None:
-        batch = list(self._ended.values())[:SETTLED_AT_ONCE]
+    async def _settle(self, hand: Hand) -> None:
+        batch = list(self._ended.items())[:SETTLED_AT_ONCE]
         if not batch:
             return
+        for key, ended in batch:  # from here on it is this hand's
+            self._settling[key] = ended
+            del self._ended[key]
         try:
-            await self._settle_now(batch)
+            await self._settle_all([ended for _, ended in batch], hand)
+        finally:
+            for key, _ in batch:
+                if key in self._settling:
+                    self._ended[key] = self._settling.pop(key)
+
+    async def _settle_all(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
+        try:
+            await self._settle_now(batch, hand)
         except Unavailable:
             raise
         except Exception:  # one result that cannot be stored must not keep the others from being stored
             for ended in batch:
-                await self._settle_alone(ended)
+                await self._settle_alone(ended, hand)
 
-    async def _settle_alone(self, ended: tuple[Execution, Outcome]) -> None:
+    async def _settle_alone(self, ended: tuple[Execution, Outcome], hand: Hand) -> None:
         try:
-            await self._settle_now([ended])
+            await self._settle_now([ended], hand)
         except Unavailable:
             raise
         except Exception as error:
-            del self._ended[ended[0].key]
+            del self._settling[ended[0].key]
             self._observe(ResultLost(ended[0].task, error))
 
-    async def _settle_now(self, batch: Sequence[tuple[Execution, Outcome]]) -> None:
+    async def _settle_now(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
         results = [
             Result(task=execution.task, outcome=outcome, progress=execution.progress, logs=execution.logs)
             for execution, outcome in batch
         ]
-        answers = await self._queue.store.transact(settle_tasks(results))
+        answers = await self._queue.store.transact(side_by_side(settle_tasks(results), hand.name))
         for (execution, outcome), answer in zip(batch, answers, strict=True):
-            del self._ended[execution.key]
+            del self._settling[execution.key]
             self._report(execution, outcome, answer)
 
     # Handlers
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: Task, hand: Hand) -> None:
         handler = self._app.handlers[task.kind]
         execution = Execution(task, handler, on_report=self._note_report, flush=self._flush)
         self._running[execution.key] = execution
         running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads)
-        running.add_done_callback(lambda done: self._handler_ended(execution, done))
+        running.add_done_callback(lambda done: self._handler_ended(execution, done, hand))
         self._observe(TaskStarted(task))
 
     def _queue_of(self, task: Task) -> QueueLike:
         """What a handler may reach: the queue of its own tenant and no other."""
         return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
 
-    def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome]) -> None:
+    def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome], hand: Hand) -> None:
         del self._running[execution.key]
         self._reporting.discard(execution)
         if execution.is_stuck:
@@ -223,7 +276,7 @@ class TaskWorker:
         if done.cancelled() or execution.stopping is StopReason.LEASE_LOST:
             return  # abandoned, or no longer ours: nothing to write down
         self._ended[execution.key] = (execution, done.result())
-        self.wake.set()
+        (hand if self.accepting else self.first).wake.set()
 
     def renew_soon(self) -> None:
         """The clock jumped: leases may look older than they are."""
@@ -301,6 +354,15 @@ class TaskWorker:
         if self._reporting:
             delays.append(timedelta(seconds=self._report_at - now))
         return max(min(delays), timedelta(0))
+
+
+async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
+    """What each of them answers. All come to their end; then the first that failed is heard."""
+    answers = await asyncio.gather(*parts, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
 
 
 async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer) -> None:

@@ -88,6 +88,7 @@ __all__ = [
     "UpcomingTasks",
     "Work",
     "at_leisure",
+    "side_by_side",
 ]
 
 R = TypeVar("R", bound=Record)
@@ -290,6 +291,13 @@ def at_leisure(work: Work[T]) -> Work[T]:
     """Mark a work of a loop: if it writes nothing, its answer may be as old as the store's poll interval. When
     that was too old, a hint follows. A store that need not ask anyone takes no notice."""
     work.at_leisure = True  # type: ignore[attr-defined]  # functions have room for a note
+    return work
+
+
+def side_by_side(work: Work[T], line: str) -> Work[T]:
+    """Mark a work that gains nothing from sharing a commit with works of another `line`: a store that can run several
+    transactions at a time runs it beside those. Others take no notice."""
+    work.line = line  # type: ignore[attr-defined]  # functions have room for a note
     return work
 
 

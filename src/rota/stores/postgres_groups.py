@@ -93,8 +93,7 @@ class Groups:
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._is_called = False
-        jobs = [job for job in self._waiting[:_LARGEST] if not job.future.done()]
-        del self._waiting[:_LARGEST]
+        jobs = self._next_jobs()
         if jobs:
             group = _Group(jobs, self._lend, self._random)
             running = loop.create_task(group.run(), name="rota-commit")
@@ -105,6 +104,19 @@ class Groups:
             self._call(loop)
         elif not self._running:
             self._idle.set()
+
+    def _next_jobs(self) -> list[Job[Any]]:
+        """The first that wait, without those that are to run beside them: they are the next."""
+        waiting = [job for job in self._waiting if not job.future.done()]
+        lines = {line for job in waiting if (line := getattr(job.work, "line", None)) is not None}
+        if len(lines) < 2:
+            self._waiting = waiting[_LARGEST:]
+            return waiting[:_LARGEST]
+        first = next(line for job in waiting if (line := getattr(job.work, "line", None)) is not None)
+        jobs = [job for job in waiting if getattr(job.work, "line", first) == first][:_LARGEST]
+        taken = {id(job) for job in jobs}
+        self._waiting = [job for job in waiting if id(job) not in taken]
+        return jobs
 
     def _is_slow(self, loop: asyncio.AbstractEventLoop, group: _Group) -> None:
         group.is_slow = True

@@ -17,21 +17,23 @@ from .postgres_queries import Statements
 __all__ = ["check", "migrate", "plan"]
 
 _LOCK = 0x726F7461 << 32  # "rota"
+_PATIENCE = 86_400.0  # seconds; the driver has a timeout of its own
 
 
 async def migrate(connection: Any, statements: Statements, schema: str, store: str) -> list[str]:
     """Apply what is missing, all or nothing; the names of what was applied now. Inside a transaction."""
     if not await _missing(connection, statements, store):
         return []
+    await connection.execute(statements.plain["migration_patience"].sql)
     lock = statements.plain["migration_lock"].sql
-    await connection.fetchval(lock, _LOCK | crc32(schema.encode()))
+    await connection.fetchval(lock, _LOCK | crc32(schema.encode()), timeout=_PATIENCE)
     missing = await _missing(connection, statements, store)
     if missing and not await connection.fetchval(statements.plain["schema_exists"].sql):
         await connection.execute(statements.plain["create_schema"].sql)
     if missing and not await connection.fetchval(statements.plain["migration_table_exists"].sql):
         await connection.execute(statements.plain["create_migration_table"].sql)
     for step in missing:
-        await connection.execute(_sql(step, schema))
+        await connection.execute(_sql(step, schema), timeout=_PATIENCE)
         record = statements.plain["record_migration"]
         await connection.execute(record.sql, step.number, step.name, step.checksum)
     return [step.name for step in missing]

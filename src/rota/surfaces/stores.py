@@ -7,7 +7,7 @@ from ..engine.clock import SteadyClock
 from ..stores.base import Store
 from . import settings
 
-__all__ = ["make_store", "open_store"]
+__all__ = ["in_role", "make_store", "open_store"]
 
 _ACCEPTED = (
     "accepted are sqlite:///file.db (sqlite:////absolute/file.db), postgresql://user@host/database,"
@@ -41,6 +41,17 @@ def make_store(address: str, clock: SteadyClock) -> Store:
     if scheme in _BUCKETS:
         return _bucket(address, clock)
     raise Invalid("store", f"{address!r:.60} has an unknown scheme", _ACCEPTED)
+
+
+def in_role(address: str, role: str) -> str:
+    """The address for a process of this role: servers that show who is connected then show it. An address that says
+    something else itself is left as it is."""
+    scheme, _, rest = address.partition("://")
+    query = rest.partition("?")[2]
+    named = any(part.partition("=")[0] in ("role", "application_name") for part in query.split("&"))
+    if scheme not in ("postgresql", "postgres") or named:
+        return address
+    return f"{address}{'&' if query else '' if address.endswith('?') else '?'}role={role}"
 
 
 def _bucket(address: str, clock: SteadyClock) -> Store:

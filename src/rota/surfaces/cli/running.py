@@ -19,6 +19,7 @@ from ...engine.worker import run_hooks
 from ..client import Queue, connect
 from ..durations import relative
 from ..settings import Settings
+from ..stores import in_role
 from .feed import Feed
 from .session import Session
 
@@ -45,6 +46,10 @@ class Plan:
     @property
     def address(self) -> str:
         return self.store or str(self.settings["store"])
+
+    @property
+    def own_address(self) -> str:
+        return in_role(self.address, self.roles.replace(" + ", "-"))
 
     @property
     def roles(self) -> str:
@@ -96,7 +101,7 @@ def _run_to_the_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _running(session: Session, plan: Plan) -> None:
-    async with connect(plan.address, tenant=plan.settings["tenant"]) as queue:
+    async with connect(plan.own_address, tenant=plan.settings["tenant"]) as queue:
         feed = Feed(session, queue.clock)
         node = _node(session, plan, queue, feed)
         await _greet(session, plan, queue)
@@ -186,7 +191,7 @@ async def _say_what_comes(session: Session, queue: Queue) -> None:
 
 
 async def _pass(session: Session, plan: Plan) -> None:
-    async with connect(plan.address, tenant=plan.settings["tenant"]) as queue:
+    async with connect(plan.own_address, tenant=plan.settings["tenant"]) as queue:
         feed = Feed(session, queue.clock)
         node = _node(session, plan, queue, feed)
         if isinstance(node, Worker):

@@ -41,9 +41,10 @@ class Session:
 
     async def _with_queue(self, work: Callable[[Queue], Awaitable[T]]) -> T:
         from ..client import connect
+        from ..stores import in_role
 
         settings = self.settings()
-        async with connect(settings["store"], tenant=settings["tenant"]) as queue:
+        async with connect(in_role(settings["store"], "cli"), tenant=settings["tenant"]) as queue:
             return await work(queue)
 
 

@@ -1,0 +1,68 @@
+"""A real PgBouncer in transaction mode, where the machine has one. `tests/pooler.py` is the case that always runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+
+_SETTINGS = """
+[databases]
+* = host={server} user=postgres
+[pgbouncer]
+listen_addr =
+unix_socket_dir = {folder}
+unix_socket_mode = 0777
+auth_type = any
+pool_mode = transaction
+default_pool_size = 3
+ignore_startup_parameters = extra_float_digits
+logfile = {folder}/log
+"""
+
+
+@cache
+def program() -> str | None:
+    """Where it is; it is installed first if we may."""
+    found = _found()
+    if found is None and os.getuid() == 0 and (install := shutil.which("apt-get")):
+        command = [install, "install", "--yes", "--quiet", "pgbouncer"]
+        subprocess.run(command, capture_output=True, check=False, timeout=90, stdin=subprocess.DEVNULL)
+        found = _found()
+    return found
+
+
+def _found() -> str | None:
+    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+@asynccontextmanager
+async def running(folder: Path, server: Path) -> AsyncIterator[None]:
+    """One that listens on a socket in `folder` and forwards to the server whose socket is in `server`."""
+    path = program()
+    assert path is not None
+    settings = folder / "pgbouncer.ini"
+    settings.write_text(_SETTINGS.format(folder=folder, server=server))
+    as_whom = ["--user", "nobody"] if os.getuid() == 0 else []
+    if as_whom:
+        folder.chmod(0o777)
+    with (folder / "said").open("wb") as said:
+        process = await asyncio.create_subprocess_exec(
+            path, *as_whom, "--quiet", str(settings), stdout=said, stderr=said
+        )
+    try:
+        async with asyncio.timeout(30):
+            while not (folder / ".s.PGSQL.6432").exists():
+                assert process.returncode is None, (folder / "said").read_text()
+                await asyncio.sleep(0.01)
+        (folder / ".s.PGSQL.5432").symlink_to(folder / ".s.PGSQL.6432")
+        yield
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()

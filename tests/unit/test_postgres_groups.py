@@ -1,0 +1,74 @@
+"""Which works share a commit, and which run side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rota.stores.base import Tx, side_by_side
+from rota.stores.postgres_groups import Groups, Turn
+
+
+class Lender:
+    """Lends turns that do nothing, and keeps each until it is let go."""
+
+    def __init__(self) -> None:
+        self.out = 0
+        self.most = 0
+        self.lent = asyncio.Semaphore(0)
+        self.let_go = asyncio.Event()
+
+    async def lend(self, use: Callable[[Turn], Awaitable[None]]) -> None:
+        self.out += 1
+        self.most = max(self.most, self.out)
+        self.lent.release()
+        await use(_NothingDone())  # type: ignore[arg-type]
+        await self.let_go.wait()
+        self.out -= 1
+
+
+class _NothingDone:
+    def __init__(self) -> None:
+        self.line = self.unwritten = self
+        self.failure = None
+        self.puts: dict[Any, Any] = {}
+        self.deletes: dict[Any, Any] = {}
+
+    def new_tx(self, unwritten: object) -> _NothingDone:
+        return self
+
+    async def flush(self, *, last: bool) -> None:
+        pass
+
+
+def work() -> Any:
+    async def nothing(tx: Tx) -> None: ...
+
+    return nothing
+
+
+async def groups_of(works: list[Any], turns: int) -> int:
+    """How many turns were out at once, when that many had been lent."""
+    lender = Lender()
+    groups = Groups(lender.lend, 8, lambda: None)
+    answers = asyncio.gather(*(groups.run(each) for each in works))
+    for _ in range(turns):
+        await lender.lent.acquire()
+    lender.let_go.set()
+    await answers
+    await groups.finish()
+    return lender.most
+
+
+async def test_works_that_come_together_share_a_commit() -> None:
+    assert await groups_of([work() for _ in range(10)], turns=1) == 1
+
+
+async def test_works_of_one_line_share_a_commit() -> None:
+    assert await groups_of([side_by_side(work(), "a"), work(), side_by_side(work(), "a")], turns=1) == 1
+
+
+async def test_works_of_two_lines_run_side_by_side() -> None:
+    works = [side_by_side(work(), "a"), side_by_side(work(), "b"), work(), side_by_side(work(), "a")]
+    assert await groups_of(works, turns=2) == 2
