@@ -137,6 +137,8 @@ async def test_one_fault_at_every_request(fault: Fault) -> None:
 
         requests = await scenario(plan, QUICK, f"{fault} {strike}")
         struck += len(requests.made) >= strike
+        if strike > struck + 1:  # the scenario has ended before, twice
+            break
     assert struck >= 18, "the scenario makes fewer requests than the test thinks"
 
 
@@ -148,10 +150,12 @@ async def test_a_service_that_is_away_for_a_while(fault: Fault) -> None:
         def plan(number: int, kind: str, strike: int = strike) -> Fault | None:
             return fault if strike <= number < strike + 15 else None
 
-        await scenario(plan, QUICK, f"away {fault} {strike}")
+        requests = await scenario(plan, QUICK, f"away {fault} {strike}")
+        if len(requests.made) < strike:
+            break
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(16))
 async def test_many_faults_by_seed_with_snapshots_archive_and_views(seed: int) -> None:
     """Every third request fails in some way, also those of the housekeeping."""
     chance = random.Random(seed)
