@@ -149,6 +149,7 @@ def _submission(schedule: Schedule, template: Template | None) -> Submission:
                 input=target.input,
                 metadata=target.metadata,
                 tags=target.tags,
+                is_workflow=True,
             )
         case TaskTarget():
             return Submission(
