@@ -94,7 +94,7 @@ async def test_without_migrating_a_missing_schema_is_said_to_be_missing() -> Non
 
 async def test_a_migration_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     url = databases().empty()
-    broken = Migration(2, "0002_broken", "create table {schema}.half (a int); select 1/0;", "x")
+    broken = Migration(99, "0099_broken", "create table {schema}.half (a int); select 1/0;", "x")
     known = (*migrations.migrations("postgres"), broken)
     monkeypatch.setattr("rota.stores.postgres_schema.migrations", lambda dialect: known)
     with pytest.raises(Unavailable, match="division by zero"):

@@ -188,8 +188,8 @@ class Tx(Protocol):
         ...
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
-        """How many `find` would give without a limit, by the values of these columns of `codec.py` (texts). For
-        OpenTasks, PastExpiry and ScheduleList."""
+        """How many `find` would give without a limit, by the values of these columns of `codec.py` (texts; none is
+        the empty text). For OpenTasks, PastExpiry and ScheduleList."""
         ...
 
     def put(self, record: R, /) -> R: ...

@@ -40,6 +40,7 @@ __all__ = [
     "TemplateList",
     "TenantList",
     "UpcomingTasks",
+    "begins_behind",
 ]
 
 
@@ -262,3 +263,9 @@ TaskQuery = (
 ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | ScheduleList
 RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
+
+
+def begins_behind(query: EndedTasks | ReturnedTasks | EndedRuns) -> Cursor:
+    """`since` and `after` as one bound: what is found lies behind it."""
+    since = Cursor(at=query.since, id="")
+    return since if query.after is None else max(since, query.after, key=lambda each: (each.at, each.id))
