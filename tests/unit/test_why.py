@@ -149,7 +149,22 @@ SKIPPED = {"status": RunStatus.SKIPPED, "started_at": None, "target_id": None}
             "skipped",
             "It was skipped, because an earlier run was still going on (overlap_policy is skip).",
         ),
-        (SKIPPED | {"reason": RunReason.LIMIT}, "skipped", "It was skipped (limit)."),
+        (
+            SKIPPED | {"reason": RunReason.LIMIT},
+            "skipped",
+            "It was skipped, because tenant default had as many pending tasks as it may have.",
+        ),
+        (
+            SKIPPED | {"reason": RunReason.SUSPENDED},
+            "skipped",
+            "It was skipped, because tenant default was suspended.",
+        ),
+        (
+            SKIPPED | {"reason": RunReason.SUSPENDED, "until": NOON + 9 * HOUR, "count": 10},
+            "skipped",
+            "It was one of 10 times from 2026-01-28 12:00 UTC to 2026-01-28 21:00 UTC that were skipped, because"
+            " tenant default was suspended.",
+        ),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
