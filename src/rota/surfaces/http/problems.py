@@ -161,6 +161,11 @@ def _one(error: Mapping[str, Any]) -> dict[str, Any]:
         place = [part.title() for part in place]
     field = ".".join(part for part in place if not _is_variant(part)) or "body"
     words = _WORDS.get(error["type"]) or _lowered(str(error["msg"]).removeprefix("Value error, "))
+    named = re.match(r"([A-Za-z_]+): ", words)
+    if (
+        named and error["type"] == "value_error" and field == "body"
+    ):  # said of the body, about one field of it
+        return {"field": named[1], "detail": words}
     return {"field": field, "detail": f"{field}: {words}"}
 
 
