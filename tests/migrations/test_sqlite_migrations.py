@@ -94,7 +94,7 @@ async def test_what_was_applied_is_recorded(store: SqliteStore, path: Path) -> N
 
 
 async def test_opening_without_migrating_says_what_is_missing(store: SqliteStore, path: Path) -> None:
-    with pytest.raises(Unavailable, match="lacks 0001_core, .*: run `rota migrate`"):
+    with pytest.raises(Unavailable, match=r"lacks 0001_core, .*: run `rota migrate`"):
         await store.open(migrate=False)
     await store.open()
     await put(store, task())

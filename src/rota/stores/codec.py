@@ -136,7 +136,12 @@ def _query_records() -> dict[type[Query], type[Record]]:
         RunQuery: Run,
         EventQuery: Event,
     }
-    alone = {TemplateList: Template, ApiKeyList: ApiKey, TenantList: Tenant, OldReceipts: Receipt}
+    alone: dict[type[Query], type[Record]] = {
+        TemplateList: Template,
+        ApiKeyList: ApiKey,
+        TenantList: Tenant,
+        OldReceipts: Receipt,
+    }
     return {query: record for union, record in unions.items() for query in get_args(union)} | alone
 
 
