@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
 from ..domain.model import RunStatus, Task, TaskStatus
-from .bounded import Family, Names
+from .series import Counts, Names, Spreads
 from .telemetry import (
     ClockJumped,
     HookFailed,
@@ -50,17 +50,18 @@ class Instruments(msgspec.Struct, frozen=True, kw_only=True):
     queue: Names
     task_type: Names
 
-    def counter(self, name: str, about: str, **labels: Names | None) -> Family[Counter]:
-        return Family(Counter(name, about, list(labels), registry=self.registry), *self._bounds(labels))
+    def counter(self, name: str, about: str, **labels: Names | None) -> Counts:
+        counts = Counts(name, about, self._bounded(labels))
+        self.registry.register(counts)
+        return counts
 
-    def histogram(
-        self, name: str, about: str, buckets: tuple[float, ...], **labels: Names | None
-    ) -> Family[Histogram]:
-        metric = Histogram(name, about, list(labels), buckets=buckets, registry=self.registry)
-        return Family(metric, *self._bounds(labels))
+    def histogram(self, name: str, about: str, bounds: tuple[float, ...], **labels: Names | None) -> Spreads:
+        spreads = Spreads(name, about, self._bounded(labels), bounds)
+        self.registry.register(spreads)
+        return spreads
 
-    def _bounds(self, labels: dict[str, Names | None]) -> list[Names]:
-        return [Names(self.most) if names is None else names for names in labels.values()]
+    def _bounded(self, labels: dict[str, Names | None]) -> dict[str, Names]:
+        return {label: Names(self.most) if names is None else names for label, names in labels.items()}
 
 
 class SignalCounts:
@@ -74,12 +75,12 @@ class SignalCounts:
             TaskStarted: self._task_started,
             TaskMoved: self._task_moved,
             TimesHandled: self._times_handled,
-            LeaseLost: lambda signal: self._leases_lost(signal.task.kind, "worker").inc(),
-            ResultLost: lambda signal: self._results_lost(signal.task.kind).inc(),
-            LoopFailed: lambda signal: self._loop_failures(signal.role).inc(),
-            HookFailed: lambda signal: self._hook_failures(signal.hook).inc(),
-            LoopBlocked: lambda signal: self._loop_blocked().inc(),
-            ClockJumped: lambda signal: self._clock_jumps().inc(),
+            LeaseLost: lambda signal: self._leases_lost(signal.task.kind, "worker").add(),
+            ResultLost: lambda signal: self._results_lost(signal.task.kind).add(),
+            LoopFailed: lambda signal: self._loop_failures(signal.role).add(),
+            HookFailed: lambda signal: self._hook_failures(signal.hook).add(),
+            LoopBlocked: lambda signal: self._loop_blocked().add(),
+            ClockJumped: lambda signal: self._clock_jumps().add(),
         }
 
     def __call__(self, signal: Signal) -> None:
@@ -144,11 +145,11 @@ class SignalCounts:
 
     def _task_started(self, signal: TaskStarted) -> None:
         task = signal.task
-        self._claims(task.queue).inc()
+        self._claims(task.queue).add()
         if task.started_at is not None:
-            self._wait(task.queue).observe(_seconds(task.available_at, task.started_at))
+            self._wait(task.queue).add(_seconds(task.available_at, task.started_at))
         if task.expires_at is not None and task.attempt == 1:
-            self._ttl(task.kind).observe(_seconds(task.created_at, task.expires_at))
+            self._ttl(task.kind).add(_seconds(task.created_at, task.expires_at))
 
     def _task_moved(self, signal: TaskMoved) -> None:
         task = signal.task
@@ -157,7 +158,7 @@ class SignalCounts:
         elif task.status is TaskStatus.EXPIRED:
             self._task_expired(task)
         else:
-            self._ended(task.queue, task.kind, task.status.value).inc()
+            self._ended(task.queue, task.kind, task.status.value).add()
             self._attempt_ended(task, failed=task.status is TaskStatus.FAILED)
         if task.run_id is not None and task.status in _RUN_ENDS:
             self._run(task.tenant, _RUN_ENDS[task.status], "workflow" if task.is_workflow else "task")
@@ -166,34 +167,34 @@ class SignalCounts:
         """Its last line of history says why; an error may be that of an earlier attempt."""
         retried = bool(task.history) and task.history[-1].detail.startswith("retry ")
         if retried:
-            self._retries(task.kind).inc()
+            self._retries(task.kind).add()
         self._attempt_ended(task, failed=retried)
 
     def _attempt_ended(self, task: Task, *, failed: bool) -> None:
         if failed and task.error is not None and task.error.type == "LeaseLost":
-            self._leases_lost(task.kind, "janitor").inc()  # how long it really took nobody knows
+            self._leases_lost(task.kind, "janitor").add()  # how long it really took nobody knows
         elif task.started_at is not None:
-            self._duration(task.kind).observe(_seconds(task.started_at, task.updated_at))
+            self._duration(task.kind).add(_seconds(task.started_at, task.updated_at))
 
     def _task_expired(self, task: Task) -> None:
-        self._ended(task.queue, task.kind, task.status.value).inc()
-        self._expired(task.kind).inc()
+        self._ended(task.queue, task.kind, task.status.value).add()
+        self._expired(task.kind).add()
         if task.expires_at is not None and task.attempt == 0:
-            self._ttl(task.kind).observe(_seconds(task.created_at, task.expires_at))
+            self._ttl(task.kind).add(_seconds(task.created_at, task.expires_at))
 
     def _times_handled(self, signal: TimesHandled) -> None:
         run, task = signal.run, signal.task
         self._run(run.tenant, run.status, run.target_type, run.count)
         if task is None or run.started_at is None:
             return
-        self._latency(run.tenant).observe(_seconds(run.scheduled_at, run.started_at))
+        self._latency(run.tenant).add(_seconds(run.scheduled_at, run.started_at))
         if task.status is TaskStatus.EXPIRED:
             self._task_expired(task)
 
     def _run(self, tenant: str, status: RunStatus, target_type: str, count: int = 1) -> None:
         """A template starts a task; a task no longer knows of the template."""
         started = "workflow" if target_type == "workflow" else "task"
-        self._runs(tenant, status.value, started).inc(count)
+        self._runs(tenant, status.value, started).add(count)
 
 
 def _seconds(since: datetime, until: datetime) -> float:

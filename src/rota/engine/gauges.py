@@ -11,7 +11,7 @@ import msgspec
 from prometheus_client.core import GaugeMetricFamily
 
 from ..stores.base import DueSchedules, OpenTasks, PastExpiry, ScheduleList, Tx, Work
-from .bounded import Names
+from .series import Names
 
 __all__ = ["LATE", "Bounds", "Reading", "families", "read_gauges"]
 

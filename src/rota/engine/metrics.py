@@ -22,11 +22,11 @@ from prometheus_client.registry import Collector
 
 from ..domain.errors import StoreError
 from ..stores.base import Store
-from .bounded import OTHER, Names
 from .clock import SteadyClock, SystemClock
 from .counting import BRIEF, Instruments, SignalCounts
 from .gauges import Reading, families, read_gauges
 from .observed import LoopLag, ObservedStore
+from .series import OTHER, Names
 from .telemetry import Signal
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
@@ -87,15 +87,15 @@ class Metrics:
         """A request was answered. `route` is a template (`/api/tenants/{tenant}/schedules`) and never a path; None: no
         route matched."""
         route, method = route or OTHER, method if method in METHODS else OTHER
-        self._http_requests(route, method, str(status)).inc()
-        self._http_seconds(route, method).observe(seconds)
+        self._http_requests(route, method, str(status)).add()
+        self._http_seconds(route, method).add(seconds)
 
     async def render(self, store: Store | None = None, now: datetime | None = None) -> bytes:
         """What to answer a scraper, as `CONTENT_TYPE`. With a store: what it holds, too, as of `now` (None: the store's
         own), at most `fresh` old. If the store does not answer, the rest is rendered without it."""
         if store is not None:
             await self._look(store, now)
-        return await asyncio.to_thread(generate_latest, _Plain(self.registry))
+        return await asyncio.to_thread(generate_latest, self.registry)
 
     async def _look(self, store: Store, now: datetime | None) -> None:
         """However many ask at once, the store is asked once; and no more often if it fails."""
@@ -108,7 +108,9 @@ class Metrics:
             except Exception as error:  # whatever ails the store, the other metrics are wanted all the more
                 self._reading = None
                 self._store_failed("gauges", error.code if isinstance(error, StoreError) else "unexpected")
-                log.warning("the store cannot be read for the metrics: %s", str(error) or type(error).__name__)
+                log.warning(
+                    "the store cannot be read for the metrics: %s", str(error) or type(error).__name__
+                )
             self._read_at = self._clock.monotonic()
 
     def _of_store_and_loop(self, make: Instruments) -> None:
@@ -119,7 +121,7 @@ class Metrics:
             "rota_store_errors", "Calls that the store did not answer.", operation=None, code=None
         )
         lag = make.histogram("rota_loop_lag_seconds", "How late the event loop was.", BRIEF)
-        self.loop_lag = LoopLag(lag().observe, self._clock)
+        self.loop_lag = LoopLag(lag().add, self._clock)
 
     def _of_http(self, make: Instruments) -> None:
         routes = Names(make.most)
@@ -131,10 +133,10 @@ class Metrics:
         )
 
     def _store_answered(self, operation: str, seconds: float) -> None:
-        self._store_seconds(operation).observe(seconds)
+        self._store_seconds(operation).add(seconds)
 
     def _store_failed(self, operation: str, code: str) -> None:
-        self._store_errors(operation, code).inc()
+        self._store_errors(operation, code).add()
 
 
 class _Gauges(Collector):
@@ -145,16 +147,3 @@ class _Gauges(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return self._collected()
-
-
-class _Plain(Collector):
-    """Without the time at which each series began: it would double their number, and nobody asks for it."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterator[Metric]:
-        for metric in self._registry.collect():
-            began = f"{metric.name}_created"
-            metric.samples = [sample for sample in metric.samples if sample.name != began]
-            yield metric
