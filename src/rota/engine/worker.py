@@ -145,6 +145,7 @@ class TaskWorker:
             tenant=self._tenant,
         )
         self._asked_for += free
+        began = self._queue.clock.now()
         try:
             claimed: Claimed = await self._queue.store.transact(at_leisure(claim_tasks(ask)))
         finally:
@@ -152,7 +153,7 @@ class TaskWorker:
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
         for task in claimed.tasks:
-            self._start(task)
+            self._start(task, began)
         if claimed.tasks and len(claimed.tasks) == free:
             return None  # full: the next claim follows when a handler ends
         return claimed.next_at
@@ -203,11 +204,11 @@ class TaskWorker:
 
     # Handlers
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: Task, claimed_since: datetime) -> None:
         handler = self._app.handlers[task.kind]
         execution = Execution(task, handler, on_report=self._note_report, flush=self._flush)
         self._running[execution.key] = execution
-        running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads)
+        running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, claimed_since)
         running.add_done_callback(lambda done: self._handler_ended(execution, done))
         self._observe(TaskStarted(task))
 

@@ -18,9 +18,9 @@ from ..domain.recurrence import Timing
 from ..domain.why import Why
 from ..engine import commands, queries
 from ..engine.app import App
+from ..engine.logged import log_signals
 from ..engine.queries import Occurrence
 from ..engine.scheduler import Scheduler
-from ..engine.logged import log_signals
 from ..engine.telemetry import Observer
 from ..stores.base import Cursor, ScheduleList
 from . import options as given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..domain.errors import Invalid
 from ..domain.limits import check_duration, check_flag, check_text, shown, storable
 from ..domain.model import LIVE, Change, RetryPolicy, Task, TaskStatus
 from ..domain.task import Submission
-from ..engine import commands, queries
+from ..engine import commands, queries, tracing
 from ..engine.clock import sleep
 from . import options as given
 from .calls import LIMIT, Calls, Page, check_limit, page_of
@@ -79,8 +79,8 @@ class TaskCalls(Calls):
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
         if options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
-        items = [(self._new_id(), given.submission(kind, input, options)) for kind, input in _pairs(tasks)]
-        return await self._commit(commands.submit_tasks(items, self.tenant, self.actor)) if items else []
+        asked = [given.submission(kind, input, options) for kind, input in _pairs(tasks)]
+        return await self._submit_all(asked, None) if asked else []
 
     async def get(self, task_id: str) -> Task:
         return await self.store.read(queries.one_task(self.tenant, _id("task_id", task_id)))
@@ -187,9 +187,14 @@ class TaskCalls(Calls):
                     changed.cancel()
 
     async def _submit(self, asked: Submission, connection: object) -> Task:
-        work = commands.submit_tasks([(self._new_id(), asked)], self.tenant, self.actor)
-        tasks = await (self._commit(work) if connection is None else self._join(connection, work))
-        return tasks[0]
+        return (await self._submit_all([asked], connection))[0]
+
+    async def _submit_all(self, asked: Sequence[Submission], connection: object) -> Tasks:
+        with tracing.submitting(asked[0].kind, len(asked)) as trace:
+            if trace is not None:
+                asked = [replace(each, trace=trace) for each in asked]
+            work = commands.submit_tasks([(self._new_id(), each) for each in asked], self.tenant, self.actor)
+            return await (self._commit(work) if connection is None else self._join(connection, work))
 
     async def _cancel_matching(self, filters: dict[str, Any], reason: str) -> int:
         query = await self.store.read(queries.task_query(self.tenant, **filters))
