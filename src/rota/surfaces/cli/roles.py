@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,8 +13,12 @@ from .session import Session, with_session
 
 if TYPE_CHECKING:
     from ...engine.app import App
+    from .running import Watch
 
 __all__ = ["monitor", "run_scheduler", "tick", "up", "worker"]
+
+LEVELS = ("debug", "info", "warning", "error")  # as in surfaces/logs.py, which the help need not import
+WATCH = ("metrics_port", "metrics_host", "log_level")
 
 
 def _worker_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,6 +33,38 @@ def _worker_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--all-tenants", is_flag=True, help="Run the tasks of every tenant."),
     )
+    return _with_options(function, options)
+
+
+def _watch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    metrics = (
+        click.option(
+            "--metrics-port",
+            type=click.IntRange(0, 65535),
+            envvar="ROTA_METRICS_PORT",
+            help="Serve /metrics for Prometheus here; 0 picks a port and says which. [default: nowhere]",
+        ),
+        click.option(
+            "--metrics-host",
+            metavar="HOST",
+            default="127.0.0.1",
+            envvar="ROTA_METRICS_HOST",
+            help="The address to serve them on: anyone who reaches it may read them. [default: 127.0.0.1]",
+        ),
+    )
+    return _with_options(_log_option(function), metrics)
+
+
+def _log_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--log-level",
+        type=click.Choice(LEVELS, case_sensitive=False),
+        envvar="ROTA_LOG",
+        help="Log to stderr from this level on; as JSON if that is no terminal. [default: warning]",
+    )(function)
+
+
+def _with_options(function: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     for option in reversed(options):
         function = option(function)
     return function
@@ -39,12 +75,14 @@ def _worker_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "rota up --demo",
         "rota up shop.tasks:app",
         "rota up shop.tasks:app --queues default,mail --concurrency 20",
+        "rota up shop.tasks:app --metrics-port 9464 --log-level info",
         "rota up                          # only schedules and housekeeping, or the app of rota.toml",
     ]
 )
 @click.argument("app", required=False)
 @click.option("--demo", is_flag=True, help="An example app, in a store of its own unless you name one.")
 @_worker_options
+@_watch_options
 @with_session
 def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
     """Scheduler, worker and janitor in one process; prints what happens as it happens.
@@ -56,7 +94,7 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
     if demo and app is not None:
         raise click.UsageError("--demo brings its own app; leave the other one out")
     settings = session.settings(app=app, **_given(flags))
-    plan = Plan(settings, all_tenants=flags["all_tenants"], scheduler=True, janitor=True)
+    plan = Plan(settings, all_tenants=flags["all_tenants"], scheduler=True, janitor=True, watch=_watch(flags))
     if demo:
         from .demonstration import in_demo_store
 
@@ -74,6 +112,7 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
 )
 @click.argument("app", required=False)
 @_worker_options
+@_watch_options
 @with_session
 def worker(session: Session, app: str | None, **flags: Any) -> None:
     """Run the tasks of an app, and nothing else: `rota scheduler run` and `rota monitor` are the other
@@ -83,28 +122,33 @@ def worker(session: Session, app: str | None, **flags: Any) -> None:
     settings = session.settings(app=app, **_given(flags))
     if settings["app"] is None:
         raise click.UsageError("no app was given; write rota worker module:app")
-    plan = Plan(settings, all_tenants=flags["all_tenants"], scheduler=False, janitor=False)
+    plan = Plan(
+        settings, all_tenants=flags["all_tenants"], scheduler=False, janitor=False, watch=_watch(flags)
+    )
     run(session, plan.with_app(_app(settings["app"])))
 
 
 @command(name="run", examples=["rota scheduler run", "rota scheduler run --json >> fired.jsonl"])
+@_watch_options
 @with_session
-def run_scheduler(session: Session) -> None:
+def run_scheduler(session: Session, **flags: Any) -> None:
     """Fire schedules until stopped. Any number may run at once: each due time starts one task."""
     from .running import Plan, run
 
-    run(session, Plan(session.settings(), scheduler=True, janitor=False))
+    run(session, Plan(session.settings(), scheduler=True, janitor=False, watch=_watch(flags)))
 
 
 @command(examples=["rota monitor", "rota monitor --enable-scheduler"])
 @click.option("--enable-scheduler", is_flag=True, help="Fire schedules, too.")
+@_watch_options
 @with_session
-def monitor(session: Session, enable_scheduler: bool) -> None:
+def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
     """The janitor: returns the tasks of dead workers, marks expiries, forgets what has been kept long
     enough."""
     from .running import Plan, run
 
-    run(session, Plan(session.settings(), scheduler=enable_scheduler, janitor=True))
+    plan = Plan(session.settings(), scheduler=enable_scheduler, janitor=True, watch=_watch(flags))
+    run(session, plan)
 
 
 @command(
@@ -115,6 +159,7 @@ def monitor(session: Session, enable_scheduler: bool) -> None:
 )
 @click.argument("app", required=False)
 @_worker_options
+@_log_option
 @with_session
 def tick(session: Session, app: str | None, **flags: Any) -> None:
     """One pass of everything: fire what is due, return lost tasks, mark expiries, and, with an app, run
@@ -122,7 +167,7 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
     from .running import Plan, run_once
 
     settings = session.settings(app=app, **_given(flags))
-    plan = Plan(settings, all_tenants=flags["all_tenants"], scheduler=True, janitor=True)
+    plan = Plan(settings, all_tenants=flags["all_tenants"], scheduler=True, janitor=True, watch=_watch(flags))
     run_once(session, plan.with_app(_app(settings["app"])))
 
 
@@ -131,4 +176,10 @@ def _app(name: str | None) -> App | None:
 
 
 def _given(flags: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in flags.items() if name != "all_tenants"}
+    return {name: value for name, value in flags.items() if name not in ("all_tenants", *WATCH)}
+
+
+def _watch(flags: dict[str, Any]) -> Watch:
+    from .running import Watch
+
+    return Watch(**{name: flags[name] for name in WATCH if name in flags})

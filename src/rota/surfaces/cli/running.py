@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -14,17 +17,30 @@ import click
 from ... import __version__
 from ...engine.app import App
 from ...engine.commands import Retention
-from ...engine.node import Node, Worker
+from ...engine.loops import Role, keep_running
+from ...engine.node import Deaf, Node, Worker
+from ...engine.telemetry import LoopFailed, Observer
 from ...engine.worker import run_hooks
 from ..client import Queue, connect
 from ..durations import relative
+from ..logs import logging_to
 from ..settings import Settings
 from .feed import Feed
 from .session import Session
 
-__all__ = ["Plan", "run", "run_once"]
+__all__ = ["Plan", "Watch", "run", "run_once"]
 
 SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a running process can be watched: where its metrics are served (port None: nowhere), and from which level on
+    it logs."""
+
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    log_level: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +54,7 @@ class Plan:
     app: App | None = None
     store: str | None = None
     hints: tuple[str, ...] = ()
+    watch: Watch = Watch()
 
     def with_app(self, app: App | None) -> Plan:
         return replace(self, app=app)
@@ -56,10 +73,10 @@ class Plan:
 
 def run(session: Session, plan: Plan) -> None:
     """Until SIGINT or SIGTERM; then the exit code is 0."""
-    _quiet_logs()
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while things are being set up
     try:
-        _run_to_the_end(_running(session, plan))
+        with _logs(plan.watch.log_level):
+            _run_to_the_end(_running(session, plan))
     except KeyboardInterrupt:
         session.screen.remark("stopped")
     finally:
@@ -68,8 +85,8 @@ def run(session: Session, plan: Plan) -> None:
 
 def run_once(session: Session, plan: Plan) -> None:
     """One pass of every role."""
-    _quiet_logs()
-    _run_to_the_end(_pass(session, plan))
+    with _logs(plan.watch.log_level):
+        _run_to_the_end(_pass(session, plan))
 
 
 def _run_to_the_end(work: Coroutine[Any, Any, None]) -> None:
@@ -98,20 +115,48 @@ def _run_to_the_end(work: Coroutine[Any, Any, None]) -> None:
 async def _running(session: Session, plan: Plan) -> None:
     async with connect(plan.address, tenant=plan.settings["tenant"]) as queue:
         feed = Feed(session, queue.clock)
-        node = _node(session, plan, queue, feed)
-        await _greet(session, plan, queue)
-        await node.run()
+        async with _measured(session, plan.watch, queue) as observers:
+            node = _node(session, plan, queue, feed, *observers)
+            await _greet(session, plan, queue)
+            await node.run()
         if not session.as_json:
             session.screen.remark(f"stopped: {feed.summary()}")
 
 
-def _node(session: Session, plan: Plan, queue: Queue, feed: Feed) -> Node:
+@asynccontextmanager
+async def _measured(session: Session, watch: Watch, queue: Queue) -> AsyncIterator[tuple[Observer, ...]]:
+    """Serves the metrics of this process meanwhile, if asked to; gives the observers that they need."""
+    if watch.metrics_port is None:
+        yield ()
+        return
+    from ..metrics_port import make_metrics, metrics_served
+
+    metrics = make_metrics("metrics_port")
+    queue.store = metrics.observed(queue.store)
+    lagging = asyncio.create_task(_keep_measuring(metrics.loop_lag, metrics.observe), name="rota-loop-lag")
+    try:
+        serving = metrics_served(metrics, queue.store, watch.metrics_host, watch.metrics_port)
+        async with serving as address:
+            session.screen.remark(f"metrics: {address}")
+            yield (metrics.observe,)
+    finally:
+        lagging.cancel()
+
+
+async def _keep_measuring(role: Role, observe: Observer) -> None:
+    def failed(error: BaseException, again_in: timedelta) -> None:
+        observe(LoopFailed("loop lag", error, again_in))
+
+    await keep_running(role, Deaf(), stop=asyncio.Event(), on_error=failed)
+
+
+def _node(session: Session, plan: Plan, queue: Queue, *observers: Observer) -> Node:
     settings = plan.settings
     keep = Retention(tasks=settings["keep_tasks"], runs=settings["keep_runs"], events=settings["keep_events"])
     shared: dict[str, Any] = {
         "scheduler": plan.scheduler,
         "janitor": plan.janitor,
-        "observers": (feed,),
+        "observers": observers,
         "retention": keep,
     }
     if plan.app is None:
@@ -203,9 +248,10 @@ async def _pass(session: Session, plan: Plan) -> None:
         session.screen.say(f"one pass done: {feed.summary()}")
 
 
-def _quiet_logs() -> None:
-    """The feed says it all; without this the log would say it again."""
-    log = logging.getLogger("rota")
-    if not log.handlers:
-        log.addHandler(logging.NullHandler())
-        log.propagate = False
+def _logs(level: str | None) -> AbstractContextManager[None]:
+    """To stderr, unless the program has set up its own. In a terminal the feed says already what the engine would log:
+    that is logged only if a level was asked for."""
+    if level is None and logging.getLogger().handlers:
+        return nullcontext()
+    said_already = level is None and sys.stderr.isatty()
+    return logging_to(level, muted=("rota",) if said_already else ())
