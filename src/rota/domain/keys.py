@@ -18,12 +18,14 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from .errors import Invalid
 from .limits import check_choice, check_key, storable
 from .model import ApiKey, Role
 from .tenants import EVERY_TENANT, check_tenant
 
-__all__ = ["EVERY_TENANT", "as_facts", "make", "matches", "parse", "revoke", "token"]
+__all__ = ["EVERY_TENANT", "as_facts", "check_name", "make", "matches", "parse", "revoke", "token"]
 
+LONGEST_NAME = 100
 _TOKEN = re.compile(r"rota_([0-9a-f]{32})_([A-Za-z0-9_-]{1,255})")
 _NOBODY = "0" * 64
 
@@ -35,12 +37,20 @@ def make(
     return ApiKey(
         id=id,
         tenant=tenant if tenant == EVERY_TENANT else check_tenant(tenant),
-        name=check_key(name, "name"),
+        name=check_name(name),
         role=check_choice("role", role, Role),
         digest=_digest(secret),
         created_at=now,
         created_by=actor,
     )
+
+
+def check_name(value: object) -> str:
+    """Short enough to stand in a history, with `key:` before it."""
+    name = check_key(value, "name")
+    if len(name) > LONGEST_NAME:
+        raise Invalid("name", f"{len(name)} characters are too many", f"the most is {LONGEST_NAME}")
+    return name
 
 
 def token(id: str, secret: str) -> str:

@@ -69,11 +69,10 @@ def check_limits(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _LIMITS[name](value) for name, value in changes.items()}
 
 
-def make(name: object, changes: Mapping[str, Any], now: datetime) -> Tenant:
-    checked = check_name(name)
-    return Tenant(
-        id=checked, tenant=checked, limits=replace(Limits(), **check_limits(changes)), created_at=now
-    )
+def make(name: str, changes: Mapping[str, Any], now: datetime) -> Tenant:
+    """A new tenant."""
+    name = check_name(name, "name")
+    return Tenant(id=name, tenant=name, limits=replace(Limits(), **check_limits(changes)), created_at=now)
 
 
 def with_limits(tenant: Tenant, changes: Mapping[str, Any]) -> Tenant:

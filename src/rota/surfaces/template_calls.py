@@ -12,8 +12,6 @@ from .calls import LIMIT, Calls, Page, check_limit
 
 __all__ = ["TemplateCalls"]
 
-Templates = Page[Template]
-
 
 class TemplateCalls(Calls):
     """Keep what to run apart from when; run it by hand or by a schedule (`rota.TemplateTarget`)."""
@@ -29,7 +27,7 @@ class TemplateCalls(Calls):
     async def get_template(self, template_id: str) -> Template:
         return await self.store.read(queries.one_template(self.tenant, _id(template_id)))
 
-    async def list_templates(self, *, limit: int = LIMIT, cursor: str | None = None) -> Templates:
+    async def list_templates(self, *, limit: int = LIMIT, cursor: str | None = None) -> Page[Template]:
         """The newest templates; give a page's `next_cursor` as `cursor` to go on."""
         after = None if cursor is None else check_text("cursor", cursor)
         found = await self.store.read(queries.template_page(self.tenant, check_limit(limit), after))

@@ -8,7 +8,7 @@ from typing import Any
 from ..domain import keys
 from ..domain.limits import check_choice, check_key, check_text
 from ..domain.model import ApiKey, Event, Role, Tenant
-from ..domain.tenants import check_name, check_tenant
+from ..domain.tenants import check_tenant
 from ..engine import commands
 from ..engine import tenant_queries as queries
 from ..engine.tenant_queries import TenantUse
@@ -27,7 +27,7 @@ class TenantCalls(Calls):
         """Make a key for the HTTP API: its record, and the key itself, which is not stored and never shown again.
 
         `role` is viewer, operator or admin. With `every_tenant` the key is good for all of them."""
-        check_key(name, "name")
+        keys.check_name(name)
         check_choice("role", role, Role)
         id, secret = self._new_id(), commands.new_secret()
         tenant = keys.EVERY_TENANT if every_tenant else self.tenant
@@ -51,10 +51,10 @@ class TenantCalls(Calls):
     async def create_tenant(self, name: str, **limits: Any) -> Tenant:
         """Create a tenant. Limits: schedules, pending_tasks, minimum_interval, input_bytes. A tenant need not be
         created to be used; one that is not has the default limits."""
-        return await self._commit(commands.create_tenant(check_name(name), limits, self.actor))
+        return await self._commit(commands.create_tenant(name, limits, self.actor))
 
     async def get_tenant(self, name: str) -> Tenant:
-        return await self.store.read(queries.one_tenant(check_tenant(name)))
+        return await self.store.read(queries.one_tenant(check_tenant(name, "name")))
 
     async def list_tenants(self) -> list[TenantUse]:
         """Every tenant that has a record, a schedule or an open task, with how many it has of them; by name."""
@@ -62,17 +62,17 @@ class TenantCalls(Calls):
 
     async def set_limits(self, name: str, **limits: Any) -> Tenant:
         """Change the limits that are named, as in `create_tenant`; `pending_tasks=None` takes that one away."""
-        return await self._commit(commands.set_limits(check_tenant(name), limits, self.actor))
+        return await self._commit(commands.set_limits(check_tenant(name, "name"), limits, self.actor))
 
     async def suspend_tenant(self, name: str, note: str = "") -> Tenant:
         """Let nothing new begin there: submissions, triggers and edits are refused, and what its schedules would have
         fired is skipped. Tasks that were submitted before still run."""
-        work = commands.suspend_tenant(check_tenant(name), self.actor, check_text("note", note))
+        work = commands.suspend_tenant(check_tenant(name, "name"), self.actor, check_text("note", note))
         return await self._commit(work)
 
     async def resume_tenant(self, name: str) -> Tenant:
         """End the suspension. What was skipped meanwhile is not made up for."""
-        return await self._commit(commands.resume_tenant(check_tenant(name), self.actor))
+        return await self._commit(commands.resume_tenant(check_tenant(name, "name"), self.actor))
 
     async def events(
         self, subject_id: str | None = None, *, limit: int = LIMIT, cursor: str | None = None
