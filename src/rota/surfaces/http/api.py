@@ -12,7 +12,7 @@ from ... import __version__
 from ...engine.app import App
 from ...engine.clock import SteadyClock
 from ...stores.base import Store
-from . import documents, executions, keys, operations, problems, schedules
+from . import documents, executions, keys, operations, problems, schedules, v1
 from .access import Identify
 from .guard import MOST_BODY, Guard
 from .service import Replayed, Service, replayed
@@ -64,7 +64,7 @@ def create_app(
     async def again(request: Request, error: Replayed) -> Response:
         return replayed(error)
 
-    for router in (schedules.router, executions.router, keys.router, operations.router):
+    for router in (schedules.router, executions.router, keys.router, operations.router, v1.router):
         api.include_router(router)
     api.openapi = lambda: _described(api)  # type: ignore[method-assign]  # FastAPI's own way to extend it
     api.add_middleware(Guard, most_body=most_body)
