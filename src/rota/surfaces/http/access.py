@@ -64,7 +64,7 @@ class Access:
         self._store = store
         self._clock = clock
         self._identify = identify
-        self._known: OrderedDict[str, tuple[ApiKey | None, float]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[ApiKey, float]] = OrderedDict()
         self._any_keys: tuple[bool, float] | None = None
         self._requests = Limiter(rate, 2 * rate)
         self._guesses = Limiter(*GUESSES)
@@ -108,9 +108,10 @@ class Access:
     async def _by_key(self, token: str, request: Request) -> Caller:
         now = self._clock.monotonic()
         address = request.client.host if request.client else "unknown"
-        if self._guesses.is_spent(address, now):
-            raise _too_many("too many wrong keys came from this address", 1)
         parsed = keys.parse(token)
+        is_new = parsed is None or parsed[0] not in self._known
+        if is_new and self._guesses.is_spent(address, now):  # whoever has a good key goes on
+            raise _too_many("too many wrong keys came from this address", 1)
         key = None if parsed is None else await self._key(parsed[0], now)
         secret = "" if parsed is None else parsed[1]
         if not keys.matches(key, secret) or key is None or key.revoked_at is not None:
@@ -126,6 +127,8 @@ class Access:
         if known is not None and now <= known[1]:
             return known[0]
         found = await self._store.read(_key_of(id))
+        if found is None:
+            return None
         self._known[id] = (found, now + FRESH.total_seconds())
         self._known.move_to_end(id)
         if len(self._known) > REMEMBERED:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from starlette.exceptions import HTTPException
+
 from .problems import Problem, respond
 
 __all__ = ["MOST_BODY", "Guard"]
@@ -19,13 +21,10 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 MOST_BODY = 2 * 1024 * 1024
 MOST_QUERY = 8 * 1024
 MOST_HEADERS = 32 * 1024
+LINGER = 16 * 1024 * 1024
 _JSON = b"application/json"
 _TAKEN_AS_JSON = (b"", b"application/x-www-form-urlencoded")
 """What `curl -d` says when nothing is said."""
-
-
-class _TooLarge(Exception):
-    """More of the body came than is accepted."""
 
 
 class Guard:
@@ -41,7 +40,7 @@ class Guard:
         problem = self._look_at(scope)
         if problem is None:
             return await self._bounded(scope, receive, send)
-        return await respond(problem, scope["path"])(scope, receive, send)
+        return await self._refused(problem, scope, receive, send)
 
     def _look_at(self, scope: Scope) -> Problem | None:
         query: bytes = scope.get("query_string", b"")
@@ -68,28 +67,28 @@ class Guard:
         sentence = f"Content-Type {kind.decode('latin-1')!r} is not accepted; send application/json"
         return Problem(415, "not_json", sentence)
 
+    async def _refused(self, problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, but first let the client say what it has to say: one that is cut off never reads the answer."""
+        left = LINGER
+        while left > 0:
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if message["type"] != "http.request" or not message.get("more_body"):
+                break
+        await respond(problem, scope["path"])(scope, receive, send)
+
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
         received = 0
-        has_begun = False
 
         async def counted() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
             if received > self._most:
-                raise _TooLarge
+                raise HTTPException(413, str(self._too_large()))  # which FastAPI lets pass
             return message
 
-        async def noticed(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-
-        try:
-            await self._app(scope, counted, noticed)
-        except _TooLarge:
-            if not has_begun:
-                await respond(self._too_large(), scope["path"])(scope, receive, send)
+        await self._app(scope, counted, send)
 
     def _too_large(self) -> Problem:
         sentence = f"the body is larger than {self._most:,} bytes"

@@ -133,7 +133,8 @@ def _from_http(error: HTTPException, request: Request) -> Problem:
         return Problem(405, "method_not_allowed", sentence, headers=headers)
     if error.status_code == 400:
         return Problem(400, "malformed", f"the body cannot be read: {error.detail}", headers=headers)
-    return Problem(error.status_code, "refused", str(error.detail), headers=headers)
+    code = "body_too_large" if error.status_code == 413 else "refused"
+    return Problem(error.status_code, code, str(error.detail), headers=headers)
 
 
 def _from_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from ...domain import recurrence
 from ...domain.errors import Invalid
+from ...domain.limits import check_metadata
 from ...domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from . import answers, schemas
 from .bulk import change_schedules
@@ -250,6 +251,8 @@ def _target(given: Body) -> Target:
     for name in ("ttl", "timeout"):
         if f"{name}_seconds" in values:
             values[name] = timedelta(seconds=values.pop(f"{name}_seconds"))
+    if "metadata" in values:
+        check_metadata(values["metadata"], "target.metadata")
     if "tags" in values:
         values["tags"] = tuple(values["tags"])
     match given:
