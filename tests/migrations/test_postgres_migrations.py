@@ -128,7 +128,14 @@ async def test_tasks_of_0001_are_found_by_the_queries_of_0002(monkeypatch: pytes
             "available_at": "2026-03-01T12:00:00Z",
             "updated_at": updated_at,
         }
-        values = {"id": id, "version": 1, "kind": "report", "status": status, "input": "\0 \\\0 \\u0000", **times}
+        values = {
+            "id": id,
+            "version": 1,
+            "kind": "report",
+            "status": status,
+            "input": "\0 \\\0 \\u0000",
+            **times,
+        }
         body = json.dumps({"record": "task.1", **values})
         await ask(url, INSERT_0001, id, status, START, body)
     await ask(url, "select rota.submit('report')")
