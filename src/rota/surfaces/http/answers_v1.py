@@ -35,7 +35,7 @@ class TemplateAnswer(BaseModel):
     updated_at: datetime
 
 
-class ScheduleAnswer(BaseModel):
+class TaskScheduleAnswer(BaseModel):
     """Of the fields that say when, only the one of its type is there."""
 
     id: str
@@ -53,7 +53,7 @@ class ScheduleAnswer(BaseModel):
     updated_at: datetime
 
 
-class SchedulesAnswer(RootModel[list[ScheduleAnswer]]):
+class TaskSchedulesAnswer(RootModel[list[TaskScheduleAnswer]]):
     """A list."""
 
 
@@ -73,7 +73,7 @@ class TaskSnapshot(BaseModel):
     parameters: JsonValue
 
 
-class FailureAnswer(BaseModel):
+class JobFailureAnswer(BaseModel):
     type: str
     message: str
     traceback: str | None
@@ -84,7 +84,7 @@ class ArtifactAnswer(BaseModel):
 
     task: TaskSnapshot
     result: JsonValue
-    error: FailureAnswer | None
+    error: JobFailureAnswer | None
 
 
 class JobAnswer(BaseModel):

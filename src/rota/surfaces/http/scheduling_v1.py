@@ -22,7 +22,7 @@ from ...engine import commands
 from ...engine.commands.shared import find_template
 from ...stores.base import Tx
 from .problems import Problem
-from .schemas_v1 import FIELD_OF, CronV1, IntervalV1, OnceV1, SchedulePatch
+from .schemas_v1 import FIELD_OF, CronV1, IntervalV1, OnceV1, TaskSchedulePatch
 from .service import Acting
 
 __all__ = ["execute_later", "schedule_template", "timing_of"]
@@ -66,7 +66,7 @@ async def execute_later(
     return await queue._commit(work)
 
 
-async def timing_of(queue: Acting, old: Schedule, body: SchedulePatch) -> dict[str, Any]:
+async def timing_of(queue: Acting, old: Schedule, body: TaskSchedulePatch) -> dict[str, Any]:
     """The options of `update_schedule` that the body gives for when it runs; none: that stays."""
     kinds = [kind for kind, field in FIELD_OF.items() if getattr(body, field) is not None]
     if not kinds and body.timezone is None:
@@ -98,7 +98,7 @@ def kind_of(timing: Timing) -> str:
             return "rrule"
 
 
-def _options(body: SchedulePatch) -> dict[str, Any]:
+def _options(body: TaskSchedulePatch) -> dict[str, Any]:
     options: dict[str, Any] = {"run_at": body.run_at, "cron": body.cron_expression, "timezone": body.timezone}
     if body.interval_seconds is not None:
         options["interval"] = timedelta(seconds=body.interval_seconds)

@@ -22,7 +22,7 @@ from .naming import camel
 from .problems import Problem
 from .schemas import Kind, ReadOnly, Retries, Version
 
-__all__ = ["ExecuteBody", "SchedulePatch", "ScheduleV1", "TemplateBody", "TemplatePatch", "TemplatePut"]
+__all__ = ["ExecuteBody", "ScheduleV1", "TaskSchedulePatch", "TemplateBody", "TemplatePatch", "TemplatePut"]
 
 
 class SnakeBody(BaseModel):
@@ -72,8 +72,8 @@ class TemplateBody(_Options):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_BACKUP]})
 
-    command: Command
     task_type: TaskType
+    command: Command
 
 
 class TemplatePut(TemplateBody):
@@ -198,7 +198,7 @@ SCHEDULE_EXAMPLES: dict[str, Any] = {
 }
 
 
-class SchedulePatch(SnakeBody):
+class TaskSchedulePatch(SnakeBody):
     """Enable or disable it; or, for an admin, give it another time. Another type of time needs `schedule_type`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": False}]})

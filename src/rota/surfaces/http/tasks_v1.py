@@ -111,7 +111,9 @@ async def execute(
     return answer(answers.started(task), 202, {"Location": f"{_root(request)}/jobs/{task.id}"})
 
 
-@router.post("/tasks/{id}/$schedule", **documented(201, answers_with=answers.ScheduleAnswer, **_SCHEDULES))
+@router.post(
+    "/tasks/{id}/$schedule", **documented(201, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES)
+)
 async def schedule(
     request: Request, queue: DefaultAdmin, id: Id, body: ScheduleBody, once: OnceKey = None
 ) -> Response:
@@ -123,7 +125,9 @@ async def schedule(
     return answer(answers.schedule(made), 201, {"Location": place})
 
 
-@router.get("/tasks/{id}/$schedules", **documented(200, answers_with=answers.SchedulesAnswer, **_SCHEDULES))
+@router.get(
+    "/tasks/{id}/$schedules", **documented(200, answers_with=answers.TaskSchedulesAnswer, **_SCHEDULES)
+)
 async def schedules(queue: DefaultViewer, id: Id) -> Response:
     """All schedules of the task, newest first."""
     await queue.get_template(id)
@@ -139,7 +143,7 @@ async def schedules(queue: DefaultViewer, id: Id) -> Response:
 
 @router.get(
     "/tasks/{id}/$schedules/{schedule_id}",
-    **documented(200, answers_with=answers.ScheduleAnswer, **_SCHEDULES),
+    **documented(200, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES),
 )
 async def get_schedule(queue: DefaultViewer, id: Id, schedule_id: ScheduleId) -> Response:
     """One schedule of the task."""
@@ -148,10 +152,10 @@ async def get_schedule(queue: DefaultViewer, id: Id, schedule_id: ScheduleId) ->
 
 @router.patch(
     "/tasks/{id}/$schedules/{schedule_id}",
-    **documented(200, answers_with=answers.ScheduleAnswer, **_SCHEDULES),
+    **documented(200, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES),
 )
 async def change_schedule(
-    queue: DefaultOperator, id: Id, schedule_id: ScheduleId, body: schemas.SchedulePatch
+    queue: DefaultOperator, id: Id, schedule_id: ScheduleId, body: schemas.TaskSchedulePatch
 ) -> Response:
     """Enable or disable it; or, as an admin, give it another time. One that has run for the last time is enabled again
     only with a new time."""
