@@ -197,7 +197,7 @@ async def _described(tx: Tx, notices: list[Notice]) -> list[Notice]:
     full = [_with_record(each, records, tx.now) for each in sorted(notices, key=lambda each: each.order)]
     full = [each for each in full if each.type != "run" or each.record is not None]
     schedules = await _schedules(tx, full)
-    return [replace(each, schedule=schedules.get(_schedule_id(each) or "")) for each in full]
+    return [replace(each, schedule=schedules.get(each.schedule_id or "")) for each in full]
 
 
 def _with_record(notice: Notice, records: Mapping[tuple[str, str], Record], now: datetime) -> Notice:
@@ -206,23 +206,19 @@ def _with_record(notice: Notice, records: Mapping[tuple[str, str], Record], now:
 
 
 async def _schedules(tx: Tx, notices: Iterable[Notice]) -> dict[str, Schedule]:
-    ids = {id for each in notices if (id := _schedule_id(each)) is not None}
+    ids = {id for each in notices if (id := each.schedule_id) is not None}
     return await tx.get_many(Schedule, ids) if ids else {}
 
 
-def _schedule_id(notice: Notice) -> str | None:
-    if notice.type == "schedule":
-        return notice.id
-    return notice.record.schedule_id if isinstance(notice.record, (Task, Run)) else None
-
-
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look brought: for those who follow, and for one who begins anew behind a cursor (`missed`)."""
+    """What a look brought: for those who follow, and for one who begins anew behind a cursor (`missed`). `again_in`:
+    when to look again, even if nothing changes."""
 
     at: datetime
     notices: list[Notice] = []
     too_many: bool = False
     missed: Found | None = None
+    again_in: timedelta | None = None
 
 
 class Lookout:
@@ -250,6 +246,7 @@ class Lookout:
             notices=[] if is_first else found.notices,
             too_many=too_many and not is_first,
             missed=rest[0] if rest else None,
+            again_in=None if self._too_many_until is None else self._too_many_until - found.at,
         )
 
     def _note(self, found: Found) -> bool:

@@ -42,6 +42,12 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.type}.{self.action}"
 
     @property
+    def schedule_id(self) -> str | None:
+        if self.type == "schedule":
+            return self.id
+        return self.record.schedule_id if isinstance(self.record, (Task, Run)) else None
+
+    @property
     def cursor(self) -> str:
         """The same for the same change, whoever tells it, and the point behind which to go on."""
         return cursor(self.at, f"{self.type}:{self.id}:{self.number}")
@@ -84,16 +90,23 @@ def notices_of(record: Task | Run | Event) -> Iterator[Notice]:
                 at=at, type="run", action=str(record.status), id=record.id, record=record, order=order
             )
         case Event():
-            version = (record.after or record.before or {}).get("version", 0)
+            version = _version(record)
             yield Notice(
                 at=record.at,
                 type=record.subject_type,
                 action=record.action,
                 id=record.subject_id,
-                number=max(1, version),
+                number=version,
                 event=record,
                 order=(record.at, 1, record.subject_id, version, 0),
             )
+
+
+def _version(event: Event) -> int:
+    """The version that the event made of its subject; for one that is gone, the one it would have made."""
+    if event.after is not None:
+        return int(event.after.get("version", 1))
+    return 1 + int((event.before or {}).get("version", 0))
 
 
 def _of_task(task: Task) -> Iterator[Notice]:

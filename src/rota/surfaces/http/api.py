@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 
@@ -12,10 +12,14 @@ from ... import __version__
 from ...engine.app import App
 from ...engine.clock import SteadyClock
 from ...stores.base import Store
-from . import documents, executions, keys, operations, problems, schedules, v1
+from . import documents, executions, express, keys, live, operations, problems, schedules, v1
 from .access import Identify
+from .counted import Counted
 from .guard import MOST_BODY, Guard
 from .service import Replayed, Service, replayed
+
+if TYPE_CHECKING:
+    from ...engine.metrics import Metrics
 
 __all__ = ["create_app"]
 
@@ -31,7 +35,7 @@ def create_app(
     *,
     app: App | None = None,
     identify: Identify | None = None,
-    metrics: bool = True,
+    metrics: Metrics | bool = True,
     rate: float = RATE,
     most_body: int = MOST_BODY,
     clock: SteadyClock | None = None,
@@ -40,14 +44,15 @@ def create_app(
     first request and closed at shutdown; or a store that is open already, and stays so.
 
     `app`: the handlers that are known here; a python template must then name one of them. `identify`: who asks, if
-    the application around this one knows it better than an API key does. `rate`: requests per second and key."""
+    the application around this one knows it better than an API key does. `metrics`: those of this process, if it has
+    some already; False: none. `rate`: requests per second and key."""
     service = Service(
         store,
         app=app,
         clock=clock,
         rate=rate,
         identify=identify,
-        metrics=_metrics(clock) if metrics else None,
+        metrics=_metrics(metrics, clock),
     )
     api = FastAPI(
         title="Rota",
@@ -64,14 +69,20 @@ def create_app(
     async def again(request: Request, error: Replayed) -> Response:
         return replayed(error)
 
-    for router in (schedules.router, executions.router, keys.router, operations.router, v1.router):
-        api.include_router(router)
+    for part in (schedules, executions, keys, live, operations, v1):
+        api.include_router(part.router)
+    express.install(api)
     api.openapi = lambda: _described(api)  # type: ignore[method-assign]  # FastAPI's own way to extend it
     api.add_middleware(Guard, most_body=most_body)
+    api.add_middleware(Counted, service=service)
     return api
 
 
-def _metrics(clock: SteadyClock | None) -> Any:
+def _metrics(given: Metrics | bool, clock: SteadyClock | None) -> Metrics | None:
+    if not isinstance(given, bool):
+        return given
+    if not given:
+        return None
     from ...engine.metrics import Metrics
 
     return Metrics(clock=clock)
