@@ -81,7 +81,7 @@ class Metrics:
 
     def observed(self, store: Store) -> Store:
         """The same store, its calls timed and its errors counted."""
-        return ObservedStore(store, self._store_answered, self._store_failed, self._clock)
+        return ObservedStore(store, self.store_answered, self.store_failed, self._clock)
 
     def http_request(self, route: str | None, method: str, status: int, seconds: float) -> None:
         """A request was answered. `route` is a template (`/api/tenants/{tenant}/schedules`) and never a path; None: no
@@ -107,7 +107,7 @@ class Metrics:
                     self._reading = await store.read(read_gauges(self._near, now))
             except Exception as error:  # whatever ails the store, the other metrics are wanted all the more
                 self._reading = None
-                self._store_failed("gauges", error.code if isinstance(error, StoreError) else "unexpected")
+                self.store_failed("gauges", error.code if isinstance(error, StoreError) else "unexpected")
                 log.warning(
                     "the store cannot be read for the metrics: %s", str(error) or type(error).__name__
                 )
@@ -132,10 +132,12 @@ class Metrics:
             "rota_http_request_seconds", "How long an answer took.", BRIEF, route=routes, method=None
         )
 
-    def _store_answered(self, operation: str, seconds: float) -> None:
+    def store_answered(self, operation: str, seconds: float) -> None:
+        """For an `ObservedStore` that is made before the metrics are."""
         self._store_seconds(operation).add(seconds)
 
-    def _store_failed(self, operation: str, code: str) -> None:
+    def store_failed(self, operation: str, code: str) -> None:
+        """As `store_answered`."""
         self._store_errors(operation, code).add()
 
 

@@ -90,6 +90,11 @@ class Node:
         """Ask for a graceful end; `run()` returns when it has come."""
         self._stop.set()
 
+    @property
+    def stopping(self) -> asyncio.Event:
+        """Set when the end was asked for, by `stop()` or by a signal."""
+        return self._stop
+
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT."""
         with _signals(self._signalled, enabled=handle_signals):

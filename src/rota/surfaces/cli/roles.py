@@ -13,9 +13,9 @@ from .session import Session, with_session
 
 if TYPE_CHECKING:
     from ...engine.app import App
-    from .running import Watch
+    from .measuring import Watch
 
-__all__ = ["monitor", "run_scheduler", "tick", "up", "worker"]
+__all__ = ["http_options", "load_named", "log_option", "monitor", "run_scheduler", "tick", "up", "worker"]
 
 LEVELS = ("debug", "info", "warning", "error")  # as in surfaces/logs.py, which the help need not import
 WATCH = ("metrics_port", "metrics_host", "log_level")
@@ -36,6 +36,18 @@ def _worker_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return _with_options(function, options)
 
 
+def http_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    options = (
+        click.option(
+            "--host", metavar="HOST", help="The address to serve the HTTP API on. [default: 127.0.0.1]"
+        ),
+        click.option(
+            "--port", type=int, help="The port to serve it on; 0 picks one and says which. [default: 8000]"
+        ),
+    )
+    return _with_options(function, options)
+
+
 def _watch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     metrics = (
         click.option(
@@ -52,10 +64,10 @@ def _watch_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="The address to serve them on: anyone who reaches it may read them. [default: 127.0.0.1]",
         ),
     )
-    return _with_options(_log_option(function), metrics)
+    return _with_options(log_option(function), metrics)
 
 
-def _log_option(function: Callable[..., Any]) -> Callable[..., Any]:
+def log_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--log-level",
         type=click.Choice(LEVELS, case_sensitive=False),
@@ -75,33 +87,44 @@ def _with_options(function: Callable[..., Any], options: Sequence[Callable[..., 
         "rota up --demo",
         "rota up shop.tasks:app",
         "rota up shop.tasks:app --queues default,mail --concurrency 20",
+        "rota up shop.tasks:app --port 9000            # the HTTP API is there",
         "rota up shop.tasks:app --metrics-port 9464 --log-level info",
         "rota up                          # only schedules and housekeeping, or the app of rota.toml",
     ]
 )
 @click.argument("app", required=False)
 @click.option("--demo", is_flag=True, help="An example app, in a store of its own unless you name one.")
+@http_options
+@click.option("--no-http", "http", flag_value=False, default=None, help="Serve no HTTP API.")
 @_worker_options
 @_watch_options
 @with_session
 def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
-    """Scheduler, worker and janitor in one process; prints what happens as it happens.
+    """Scheduler, worker, janitor and the HTTP API in one process; prints what happens as it happens.
 
     APP is module:app, looked up from the current folder. Ctrl-C (or SIGTERM) stops it: handlers may
     finish, what does not is handed back. A second Ctrl-C hands back at once."""
+    from .door import Http
     from .running import Plan, run
 
     if demo and app is not None:
         raise click.UsageError("--demo brings its own app; leave the other one out")
     settings = session.settings(app=app, **_given(flags))
-    plan = Plan(settings, all_tenants=flags["all_tenants"], scheduler=True, janitor=True, watch=_watch(flags))
+    plan = Plan(
+        settings,
+        all_tenants=flags["all_tenants"],
+        scheduler=True,
+        janitor=True,
+        watch=_watch(flags),
+        http=Http(settings) if settings["http"] else None,
+    )
     if demo:
         from .demonstration import in_demo_store
 
         with in_demo_store(session, plan) as shown:
             run(session, shown)
     else:
-        run(session, plan.with_app(_app(settings["app"])))
+        run(session, plan.with_app(load_named(settings["app"])))
 
 
 @command(
@@ -125,7 +148,7 @@ def worker(session: Session, app: str | None, **flags: Any) -> None:
     plan = Plan(
         settings, all_tenants=flags["all_tenants"], scheduler=False, janitor=False, watch=_watch(flags)
     )
-    run(session, plan.with_app(_app(settings["app"])))
+    run(session, plan.with_app(load_named(settings["app"])))
 
 
 @command(name="run", examples=["rota scheduler run", "rota scheduler run --json >> fired.jsonl"])
@@ -159,7 +182,7 @@ def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
 )
 @click.argument("app", required=False)
 @_worker_options
-@_log_option
+@log_option
 @with_session
 def tick(session: Session, app: str | None, **flags: Any) -> None:
     """One pass of everything: fire what is due, return lost tasks, mark expiries, and, with an app, run
@@ -168,10 +191,10 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
 
     settings = session.settings(app=app, **_given(flags))
     plan = Plan(settings, all_tenants=flags["all_tenants"], scheduler=True, janitor=True, watch=_watch(flags))
-    run_once(session, plan.with_app(_app(settings["app"])))
+    run_once(session, plan.with_app(load_named(settings["app"])))
 
 
-def _app(name: str | None) -> App | None:
+def load_named(name: str | None) -> App | None:
     return None if name is None else load_app(name)
 
 
@@ -180,6 +203,6 @@ def _given(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _watch(flags: dict[str, Any]) -> Watch:
-    from .running import Watch
+    from .measuring import Watch
 
     return Watch(**{name: flags[name] for name in WATCH if name in flags})

@@ -10,8 +10,11 @@ from .command import Entry, Group, Root, help_if_alone
 __all__ = ["cli", "keys", "schedule", "scheduler", "tenant"]
 
 _RUN = {
-    "up": Entry("roles:up", "Scheduler, worker and janitor in one process. --demo shows how it feels."),
+    "up": Entry(
+        "roles:up", "Scheduler, worker, janitor and HTTP API in one process. --demo shows how it feels."
+    ),
     "worker": Entry("roles:worker", "Run the tasks of an app."),
+    "serve": Entry("serve:serve", "Serve the HTTP API."),
     "scheduler": Entry("root:scheduler", "Fire schedules."),
     "monitor": Entry("roles:monitor", "Return lost tasks, mark expiries, forget what is old."),
     "tick": Entry("roles:tick", "One pass of everything, for those who bring their own cron."),

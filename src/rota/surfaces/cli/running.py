@@ -6,10 +6,10 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -17,30 +17,21 @@ import click
 from ... import __version__
 from ...engine.app import App
 from ...engine.commands import Retention
-from ...engine.loops import Role, keep_running
-from ...engine.node import Deaf, Node, Worker
-from ...engine.telemetry import LoopFailed, Observer
+from ...engine.node import Node, Worker
+from ...engine.telemetry import Observer
 from ...engine.worker import run_hooks
 from ..client import Queue, connect
 from ..durations import relative
 from ..logs import logging_to
 from ..settings import Settings
+from .door import Door, Http, opened
 from .feed import Feed
+from .measuring import Watch, measured, observers_of
 from .session import Session
 
 __all__ = ["Plan", "Watch", "run", "run_once"]
 
 SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Watch:
-    """How a running process can be watched: where its metrics are served (port None: nowhere), and from which level on
-    it logs."""
-
-    metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"
-    log_level: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,10 +45,12 @@ class Plan:
     app: App | None = None
     store: str | None = None
     hints: tuple[str, ...] = ()
-    watch: Watch = Watch()
+    watch: Watch = field(default_factory=Watch)
+    http: Http | None = None
 
     def with_app(self, app: App | None) -> Plan:
-        return replace(self, app=app)
+        http = None if self.http is None else replace(self.http, app=app)
+        return replace(self, app=app, http=http)
 
     @property
     def address(self) -> str:
@@ -68,7 +61,12 @@ class Plan:
         names = (
             ["scheduler"] * self.scheduler + ["worker"] * (self.app is not None) + ["janitor"] * self.janitor
         )
-        return " + ".join(names)
+        return " + ".join(names) or "http"
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether anything is fired, run or kept in order here."""
+        return self.scheduler or self.janitor or self.app is not None
 
 
 def run(session: Session, plan: Plan) -> None:
@@ -76,7 +74,7 @@ def run(session: Session, plan: Plan) -> None:
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while things are being set up
     try:
         with _logs(plan.watch.log_level):
-            _run_to_the_end(_running(session, plan))
+            _run_to_the_end(_running(session, plan), _new_loop(plan))
     except KeyboardInterrupt:
         session.screen.remark("stopped")
     finally:
@@ -86,13 +84,21 @@ def run(session: Session, plan: Plan) -> None:
 def run_once(session: Session, plan: Plan) -> None:
     """One pass of every role."""
     with _logs(plan.watch.log_level):
-        _run_to_the_end(_pass(session, plan))
+        _run_to_the_end(_pass(session, plan), asyncio.new_event_loop())
 
 
-def _run_to_the_end(work: Coroutine[Any, Any, None]) -> None:
+def _new_loop(plan: Plan) -> asyncio.AbstractEventLoop:
+    """uvloop, if it is there, where there are no handlers that might mind."""
+    if not plan.is_engine and plan.http is not None and find_spec("uvloop") is not None:
+        import uvloop
+
+        return uvloop.new_event_loop()
+    return asyncio.new_event_loop()
+
+
+def _run_to_the_end(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> None:
     """As `asyncio.run`, but it does not wait for threads: a handler that never ends must not keep the
     process."""
-    loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     running = loop.create_task(work)
     try:
@@ -115,39 +121,31 @@ def _run_to_the_end(work: Coroutine[Any, Any, None]) -> None:
 async def _running(session: Session, plan: Plan) -> None:
     async with connect(plan.address, tenant=plan.settings["tenant"]) as queue:
         feed = Feed(session, queue.clock)
-        async with _measured(session, plan.watch, queue) as observers:
-            node = _node(session, plan, queue, feed, *observers)
-            await _greet(session, plan, queue)
-            await node.run()
+        door = await opened(session, plan.http, queue)
+        async with measured(session, plan.watch, queue, is_served=door is not None) as measures:
+            node = _node(session, plan, queue, feed, *observers_of(measures))
+            await _greet(session, plan, queue, door)
+            if door is None or measures is None:
+                await node.run()
+            else:
+                await _run_beside(node, door.serve(session, queue, measures, node.stopping))
         if not session.as_json:
-            session.screen.remark(f"stopped: {feed.summary()}")
+            session.screen.remark(f"stopped: {feed.summary()}" if plan.is_engine else "stopped")
 
 
-@asynccontextmanager
-async def _measured(session: Session, watch: Watch, queue: Queue) -> AsyncIterator[tuple[Observer, ...]]:
-    """Serves the metrics of this process meanwhile, if asked to; gives the observers that they need."""
-    if watch.metrics_port is None:
-        yield ()
-        return
-    from ..metrics_port import make_metrics, metrics_served
-
-    metrics = make_metrics("metrics_port")
-    queue.store = metrics.observed(queue.store)
-    lagging = asyncio.create_task(_keep_measuring(metrics.loop_lag, metrics.observe), name="rota-loop-lag")
+async def _run_beside(node: Node, serving: Coroutine[Any, Any, None]) -> None:
+    """The one ends with the other. What is being answered is answered while handlers come to their end."""
+    served = asyncio.create_task(serving, name="rota-http")
+    served.add_done_callback(lambda _: node.stop() if _has_failed(served) else None)
     try:
-        serving = metrics_served(metrics, queue.store, watch.metrics_host, watch.metrics_port)
-        async with serving as address:
-            session.screen.remark(f"metrics: {address}")
-            yield (metrics.observe,)
+        await node.run()
     finally:
-        lagging.cancel()
+        node.stop()
+        await served
 
 
-async def _keep_measuring(role: Role, observe: Observer) -> None:
-    def failed(error: BaseException, again_in: timedelta) -> None:
-        observe(LoopFailed("loop lag", error, again_in))
-
-    await keep_running(role, Deaf(), stop=asyncio.Event(), on_error=failed)
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return not task.cancelled() and task.exception() is not None
 
 
 def _node(session: Session, plan: Plan, queue: Queue, *observers: Observer) -> Node:
@@ -190,10 +188,12 @@ class StoppingWorker(Worker):
         super()._signalled()
 
 
-async def _greet(session: Session, plan: Plan, queue: Queue) -> None:
+async def _greet(session: Session, plan: Plan, queue: Queue, door: Door | None) -> None:
     if plan.app is not None:
         await queue.declare_schedules(plan.app)
     if session.as_json:
+        if door is not None:
+            await door.greet(session, queue)
         return
     screen = session.screen
     screen.say(
@@ -203,8 +203,12 @@ async def _greet(session: Session, plan: Plan, queue: Queue) -> None:
         kinds = ", ".join(sorted(plan.app.handlers)) or "none"
         queues = ", ".join(plan.settings["queues"] or ()) or "all"
         screen.say(f"tasks: {kinds}  queues: {queues}  at once: {plan.settings['concurrency']}")
-    else:
+    elif plan.is_engine:
         screen.say("no tasks are run here: give module:app to `rota up` or `rota worker` for that")
+    else:
+        screen.say("schedules and tasks run elsewhere, such as in `rota up`; with --engine, here too")
+    if door is not None:
+        await door.greet(session, queue)
     if plan.scheduler:
         await _say_what_comes(session, queue)
     for hint in plan.hints:

@@ -24,7 +24,7 @@ from ..listening import BACKLOG, Place
 from .access import Access
 from .wire import Limits, protocol
 
-__all__ = ["check_reach", "serve"]
+__all__ = ["Server", "check_reach", "prepared", "serve"]
 
 PATIENCE = timedelta(seconds=5)
 DATE = timedelta(seconds=1)
@@ -56,6 +56,13 @@ async def serve(
     patience: timedelta = PATIENCE,
 ) -> None:
     """Serve on a socket that listens, and close it at the end."""
+    await prepared(api, until=until, limits=limits, patience=patience).serve([listening])
+
+
+def prepared(
+    api: Asgi, *, until: asyncio.Event, limits: Limits | None = None, patience: timedelta = PATIENCE
+) -> Server:
+    """What serves, with everything imported that it needs: `await prepared(…).serve([socket])`."""
     limits = limits or fitting_limits()
     config = uvicorn.Config(
         Streams(api, until),
@@ -71,7 +78,8 @@ async def serve(
         timeout_graceful_shutdown=int(patience.total_seconds()),
         h11_max_incomplete_event_size=limits.head_bytes,
     )
-    await Server(config, until).serve([listening])
+    config.load()
+    return Server(config, until)
 
 
 def fitting_limits() -> Limits:
