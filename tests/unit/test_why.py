@@ -490,3 +490,12 @@ def test_a_why_is_a_text() -> None:
     answer = why(schedule())
     assert isinstance(answer, str)
     assert str(answer) == f"{answer}"
+
+
+def test_a_time_to_come_of_a_suspended_tenant() -> None:
+    answer = explain(schedule(), NOON + 2 * HOUR, None, NOON, (), suspended=True)
+    assert answer.status == "upcoming"
+    assert answer.endswith(
+        "It is expected in 2 hours. Tenant default is suspended: unless it is resumed before, this time will be"
+        " skipped."
+    )
