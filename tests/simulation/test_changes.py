@@ -18,6 +18,7 @@ from rota.engine import changes
 from rota.engine.changes import LIMIT, OVERLAP, Ask, Lookout, changes_since
 from rota.engine.notices import Notice, cursor, notices_of, time_of_cursor
 from rota.stores.base import Store, Tx
+from rota.surfaces.cli.tail import Watch
 from worlds import EVERY_STORE, MINUTE, SECOND, START, STORES, World, play
 
 Told = dict[str, Notice]
@@ -268,6 +269,20 @@ async def test_many_pages(world: World) -> None:
     found = (await world.store.read(changes_since("default", Ask(since=START))))[0]
     assert {each.id for each in found.notices} == {task.id for task in tasks}
     assert len(found.notices) == 1500 < LIMIT
+
+
+async def test_tail_shows_what_becomes_of_tasks_that_ended_before_it_began(world: World) -> None:
+    old = await world.queue.submit("work", tags=["mine"])
+    await world.queue.cancel(old.id)
+    await world.at(MINUTE)
+    watch = Watch(world.queue, {"tag": "mine", "kind": None, "schedule": None})
+    assert [line.status for _, line in await watch.begin()] == ["pending", "cancelled"]
+    await world.queue.replay(old.id)
+    await world.queue.submit("work")
+    new = await world.queue.submit("work", tags=["mine"])
+    lines, too_many = await watch.more()
+    assert [(task.id, line.number) for task, line in lines] == [(old.id, 3), (new.id, 1)]
+    assert not too_many
 
 
 @pytest.mark.parametrize("text", ["", "x", "12", "-1-", "9" * 19 + "-", "9" * 18 + "-", "1-\n", "1-é"])
