@@ -112,15 +112,15 @@ def test_bulk_changes(quiet: Tenant) -> None:
     for number in range(3):
         target = {**TARGET, "tags": ["nightly"] if number else []}
         quiet.post("schedules", {"name": f"s{number}", "scheduleType": CRON, "target": target})
-    assert quiet.post("schedules/bulk/pause", {"tag": "nightly", "note": "move"}, 200) == {
+    assert quiet.post("bulk/schedules/pause", {"tag": "nightly", "note": "move"}, 200) == {
         "changed": 2,
         "left": 0,
     }
     assert quiet.get("schedules/s1")["pauseNote"] == "move"
     assert quiet.get("schedules/s0")["enabled"]
-    assert quiet.post("schedules/bulk/resume", {"status": "paused"}, 200) == {"changed": 2, "left": 0}
-    problem(quiet.http.post(quiet.path("schedules/bulk/delete"), json={}), 422, "invalid")
-    assert quiet.post("schedules/bulk/delete", {"all": True}, 200) == {"changed": 3, "left": 0}
+    assert quiet.post("bulk/schedules/resume", {"status": "paused"}, 200) == {"changed": 2, "left": 0}
+    problem(quiet.http.post(quiet.path("bulk/schedules/delete"), json={}), 422, "invalid")
+    assert quiet.post("bulk/schedules/delete", {"all": True}, 200) == {"changed": 3, "left": 0}
     assert quiet.get("schedules")["items"] == []
     assert len(quiet.get("schedules", params={"deleted": True})["items"]) == 3
 

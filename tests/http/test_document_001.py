@@ -77,7 +77,7 @@ def create(tenant: Tenant, name: str, timing: Any, target: Any = None, **more: A
 
 
 def preview(tenant: Tenant, timing: Any, n: int = 1, **more: Any) -> list[str]:
-    answer = tenant.post("schedules/preview", {"scheduleType": timing, "n": n, **more}, 200)
+    answer = tenant.post("preview", {"scheduleType": timing, "n": n, **more}, 200)
     return [each["at"] for each in answer["times"]]
 
 
@@ -142,6 +142,12 @@ def test_cron_parsing_invalid_expressions(quiet: Tenant, expression: str) -> Non
     assert quiet.get("schedules")["items"] == []
 
 
+def test_a_preview_may_also_be_asked_for_among_the_schedules(quiet: Tenant) -> None:
+    create(quiet, "preview", EVERY_SECOND)
+    assert quiet.post("schedules/preview", {"scheduleType": EVERY_SECOND}, 200)["times"]
+    assert quiet.get("schedules/preview")["name"] == "preview"
+
+
 def test_next_run_calculation_once(quiet: Tenant) -> None:
     when = "2126-05-01T12:00:00Z"
     assert create(quiet, "later", {"type": "once", "runAt": when})["nextRunAt"] == when
@@ -177,7 +183,7 @@ def test_next_run_dst_spring_forward(quiet: Tenant) -> None:
     """On 14 March 2027 there is no 02:00 in New York: it runs at 03:00, once."""
     timing = cron("0 2 * * *", "America/New_York")
     body = {"scheduleType": timing, "n": 2, "startAt": "2027-03-14T05:00:00Z"}
-    first, second = quiet.post("schedules/preview", body, 200)["times"]
+    first, second = quiet.post("preview", body, 200)["times"]
     assert (first["local"], first["dst"]) == ("2027-03-14T03:00:00", "moved")
     assert second["local"] == "2027-03-15T02:00:00"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from ...domain import recurrence
@@ -10,6 +11,7 @@ from ...domain.model import (
     ApiKey,
     Change,
     Event,
+    Failure,
     LogLine,
     Run,
     Schedule,
@@ -23,9 +25,7 @@ from ...domain.model import (
 from ...domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ...domain.why import Why
 from ...engine.queries import Occurrence
-from .. import shapes
 from ..shapes import text
-from .naming import camel_keys
 
 __all__ = [
     "api_key",
@@ -40,7 +40,8 @@ __all__ = [
     "why",
 ]
 
-_LEFT_OUT = ("task_type", "logs", "is_workflow", "retry_policy", "trace")
+in_words = lru_cache(maxsize=10_000)(recurrence.describe)
+"""To find the words takes longer than all the rest of an answer, and timings are asked for again and again."""
 
 
 def schedule(record: Schedule) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def _schedule_type(record: Schedule) -> dict[str, Any]:
 
 
 def timing(of: Timing) -> dict[str, Any]:
-    words = recurrence.describe(of)
+    words = in_words(of)
     match of:
         case Once(run_at):
             return {"type": "once", "runAt": text(run_at), "description": words}
@@ -137,16 +138,49 @@ def _task_options(of: TaskTarget) -> dict[str, Any]:
 
 def execution(record: Task) -> dict[str, Any]:
     """A task, or a workflow, which is a task of its own type."""
-    shape = shapes.task(record)
-    head = {
-        "id": shape.pop("id"),
+    return {
+        "id": record.id,
         "kind": record.kind,
         "type": "workflow" if record.is_workflow else "task",
-        "status": shape.pop("status"),
+        "status": str(record.status),
+        "tenant": record.tenant,
+        "version": record.version,
+        "queue": record.queue,
+        "priority": record.priority,
+        "input": record.input,
+        "output": record.output,
+        "error": record.error and _failure(record.error),
+        "metadata": record.metadata,
+        "tags": record.tags,
+        "createdAt": text(record.created_at),
+        "availableAt": text(record.available_at),
+        "expiresAt": record.expires_at and text(record.expires_at),
+        "expiredAt": record.expired_at and text(record.expired_at),
+        "startedAt": record.started_at and text(record.started_at),
+        "completedAt": record.completed_at and text(record.completed_at),
+        "updatedAt": text(record.updated_at),
+        "attempt": record.attempt,
+        "retries": record.retries,
+        "maxRetries": record.max_retries,
+        "reschedules": record.reschedules,
+        "maxReschedules": record.max_reschedules,
+        "timeoutSeconds": record.timeout and record.timeout.total_seconds(),
+        "leaseExpiresAt": record.lease_expires_at and text(record.lease_expires_at),
+        "workerId": record.worker_id,
+        "cancelRequested": record.cancel_requested,
+        "cancelledBy": record.cancelled_by,
+        "cancelReason": record.cancel_reason,
+        "scheduleId": record.schedule_id,
+        "runId": record.run_id,
+        "scheduledAt": record.scheduled_at and text(record.scheduled_at),
+        "parentId": record.parent_id,
+        "idempotencyKey": record.idempotency_key,
+        "progress": record.progress,
     }
-    for name in _LEFT_OUT:
-        shape.pop(name, None)
-    return {**head, **camel_keys(shape)}
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    return {"type": failure.type, "message": failure.message, "traceback": failure.traceback}
 
 
 def run(record: Run) -> dict[str, Any]:
@@ -170,7 +204,7 @@ def run(record: Run) -> dict[str, Any]:
 
 def occurrences(of: Timing, found: Iterable[Occurrence], warnings: Iterable[str]) -> dict[str, Any]:
     return {
-        "description": recurrence.describe(of),
+        "description": in_words(of),
         "timezone": getattr(of, "timezone", "UTC"),
         "times": [
             {

@@ -43,6 +43,8 @@ def as_given(field: str, request: Request) -> str:
     """A field of the domain under the name that it has in this request."""
     if "/api/v1/" in request.url.path:
         return _PLACES_V1.get(field, field)
-    if request.url.path.rstrip("/").endswith("/schedules") or request.method in ("PUT", "PATCH"):
+    if request.method in ("PUT", "PATCH") or request.url.path.endswith(("/schedules", "/preview")):
         field = _PLACES.get(field, field)
+    elif field in ("schedule_id", "task_id", "key_id"):
+        field = "id"  # the one in the path
     return ".".join(camel(part) for part in field.split("."))

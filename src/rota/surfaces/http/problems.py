@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from ...domain.errors import Corrupt, Refused, RotaError, Unavailable
 from .naming import as_given
@@ -129,12 +130,23 @@ def _from_http(error: HTTPException, request: Request) -> Problem:
     if error.status_code == 404:
         return Problem(404, "not_found", f"there is nothing at {request.url.path}", headers=headers)
     if error.status_code == 405:
-        sentence = f"{request.method} is not accepted at {request.url.path}; accepted: {headers.get('Allow')}"
-        return Problem(405, "method_not_allowed", sentence, headers=headers)
+        allowed = ", ".join(_methods(request, headers.get("Allow")))
+        sentence = f"{request.method} is not accepted at {request.url.path}; accepted: {allowed}"
+        return Problem(405, "method_not_allowed", sentence, headers={"Allow": allowed})
     if error.status_code == 400:
         return Problem(400, "malformed", f"the body cannot be read: {error.detail}", headers=headers)
     code = "body_too_large" if error.status_code == 413 else "refused"
     return Problem(error.status_code, code, str(error.detail), headers=headers)
+
+
+def _methods(request: Request, known: str | None) -> list[str]:
+    """Of all routes at this address: each of them knows only its own."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    found = {known} if known else set()
+    for template, methods in request.app.openapi()["paths"].items():
+        if compile_path(template)[0].match(path):
+            found |= {method.upper() for method in methods}
+    return sorted(found)
 
 
 def _from_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
@@ -154,9 +166,9 @@ _WORDS: Mapping[str, str] = {
 
 def _one(error: Mapping[str, Any]) -> dict[str, Any]:
     if error["type"] == "json_invalid":
-        where = error["loc"][-1] if error["loc"] else 0
         reason = error.get("ctx", {}).get("error", "it is not JSON")
-        return {"malformed": True, "detail": f"the body is not valid JSON at character {where}: {reason}"}
+        where = f" at character {error['loc'][-1]}" if isinstance(error["loc"][-1], int) else ""
+        return {"malformed": True, "detail": f"the body is not valid JSON{where}: {reason}"}
     place = [str(part) for part in error["loc"] if part not in ("body", "query", "path", "header")]
     if error["loc"] and error["loc"][0] == "header":
         place = [part.title() for part in place]

@@ -56,7 +56,8 @@ async def list_all(
     return answer({"items": [answers.schedule(each) for each in page], "nextCursor": page.next_cursor})
 
 
-@router.post("/schedules/preview", **documented(200, answers_with="preview"))
+@router.post("/preview", **documented(200, answers_with="preview"))
+@router.post("/schedules/preview", include_in_schema=False)
 async def preview_unsaved(queue: Viewer, body: schemas.PreviewBody) -> Response:
     """The next times of a timing that is not saved."""
     given = _timing(body.schedule_type) | _bounds(body)
@@ -64,7 +65,7 @@ async def preview_unsaved(queue: Viewer, body: schemas.PreviewBody) -> Response:
     return answer(answers.occurrences(timing, found, warnings))
 
 
-@router.post("/schedules/bulk/{action}", **documented(200, answers_with="bulk"))
+@router.post("/bulk/schedules/{action}", **documented(200, answers_with="bulk"))
 async def bulk(
     queue: Admin, action: Literal["pause", "resume", "delete"], body: schemas.BulkBody
 ) -> Response:
