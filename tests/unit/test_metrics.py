@@ -24,7 +24,7 @@ from rota.engine.telemetry import ClockJumped, HookFailed, LoopBlocked, LoopFail
 from rota.stores.base import Store
 from rota.stores.memory import MemoryStore
 from rota.testing import LoopClock
-from worlds import HOUR, MINUTE, SECOND, STORES, World, play
+from worlds import EVERY_STORE, HOUR, MINUTE, SECOND, STORES, World, play
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -42,9 +42,9 @@ def value(samples: Samples, name: str, **labels: str) -> float | None:
     return samples.get((name, tuple(sorted(labels.items()))))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=EVERY_STORE)
 def make_store(request: pytest.FixtureRequest) -> Any:
-    return STORES[request.param]
+    return EVERY_STORE[request.param]
 
 
 # Signals
