@@ -147,6 +147,9 @@ def test_ports_and_hosts_that_cannot_be_used() -> None:
             assert said.startswith(f"--port: 127.0.0.1:{port} is taken by another program; ")
     assert "'nowhere.invalid' is not known here" in complaint("serve --host nowhere.invalid")
     assert "192.0.2.1 " in complaint("serve --host 192.0.2.1 --port 0")
+    with taken_port() as port:
+        said = complaint(f"up --port 0 --metrics-port {port}")
+        assert said.startswith(f"--metrics-port: 127.0.0.1:{port} cannot be used")
     assert "is not a port" in complaint("serve --port 70000")
     assert "give a size from 1KB" in complaint("serve --max-body 10")
 
@@ -225,13 +228,13 @@ def test_up_without_http(folder: Path) -> None:
 # Whether there is a door
 
 
-def opened(session: Session, **flags: object) -> door.Door | None:
-    async def main() -> door.Door | None:
-        async with library.connect("memory:") as queue:
-            found = await door.opened(session, door.Http(load(flags)), queue)
-            if found is not None:
-                found._listening.close()
-            return found
+def is_opened(session: Session, **flags: object) -> bool:
+    async def main() -> bool:
+        async with (
+            library.connect("memory:") as queue,
+            door.opened(session, door.Http(load(flags)), queue) as found,
+        ):
+            return found is not None
 
     return asyncio.run(main())
 
@@ -240,7 +243,7 @@ def test_without_the_extra_up_says_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(door, "is_installed", lambda: False)
-    assert opened(Session({})) is None
+    assert not is_opened(Session({}))
     assert capsys.readouterr().err == (
         "http: not served, since it is not installed; install it with: pip install 'rota[server]'\n"
     )
@@ -254,11 +257,11 @@ def test_a_default_port_that_is_taken_is_said_and_left(
         raise listening.PortTaken("port", f"{place} is taken", "")
 
     monkeypatch.setattr(door, "listen", taken)
-    assert opened(Session({})) is None
+    assert not is_opened(Session({}))
     said = capsys.readouterr().err
     assert said == "http: not served, since 127.0.0.1:8000 is taken; choose another with --port\n"
     with pytest.raises(listening.PortTaken):
-        opened(Session({}), port=8000)
+        is_opened(Session({}), port=8000)
 
 
 def test_what_is_reachable_from_elsewhere() -> None:

@@ -9,7 +9,8 @@ import asyncio
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -44,10 +45,18 @@ class Http:
     app: App | None = None
 
 
-async def opened(session: Session, http: Http | None, queue: Queue) -> Door | None:
+@asynccontextmanager
+async def opened(session: Session, http: Http | None, queue: Queue) -> AsyncIterator[Door | None]:
     """A door that connections can come to already. None: there is to be none, or, as was said, it cannot be."""
-    if http is None:
-        return None
+    door = None if http is None else await _open(session, http, queue)
+    try:
+        yield door
+    finally:
+        if door is not None:
+            door.close()
+
+
+async def _open(session: Session, http: Http, queue: Queue) -> Door | None:
     if not is_installed():
         if http.is_all:
             raise Invalid("serve", "the HTTP API needs FastAPI and uvicorn", f"install them with: {EXTRA}")
@@ -92,8 +101,9 @@ class Door:
             if self.is_all:
                 raise
             session.screen.warn(f"http: not served any more: {type(problem).__name__}: {problem}")
-        finally:
-            self._listening.close()
+
+    def close(self) -> None:
+        self._listening.close()
 
     async def _serve(self, queue: Queue, measures: Measures, until: asyncio.Event) -> None:
         stopping = asyncio.create_task(until.wait())

@@ -121,8 +121,10 @@ def _run_to_the_end(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEvent
 async def _running(session: Session, plan: Plan) -> None:
     async with connect(plan.address, tenant=plan.settings["tenant"]) as queue:
         feed = Feed(session, queue.clock)
-        door = await opened(session, plan.http, queue)
-        async with measured(session, plan.watch, queue, is_served=door is not None) as measures:
+        async with (
+            opened(session, plan.http, queue) as door,
+            measured(session, plan.watch, queue, is_served=door is not None) as measures,
+        ):
             node = _node(session, plan, queue, feed, *observers_of(measures))
             await _greet(session, plan, queue, door)
             if door is None or measures is None:
