@@ -194,7 +194,8 @@ class Queue:
     def run_due(self, *, observe: Observer = ...) -> builtins.list[Run]:
         """One tick, for those who bring their own cron: fire everything that is due; the rows it wrote."""
     def declare_schedules(self, app: App) -> None:
-        """Create the schedules that an app declares, and bring those that differ up to date."""
+        """Create the schedules that an app declares, and bring those that differ up to date. A suspended tenant's stay
+        as they are."""
     def create_template(self, alias: str, kind: str, **fields: Any) -> Template:
         """Store what to run: a `kind` of task, under a name for people (`alias`).
 

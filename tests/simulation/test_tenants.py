@@ -112,6 +112,19 @@ async def test_due_times_of_a_suspended_tenant_are_skipped_and_tasks_still_run(w
     assert (schedule.run_count, schedule.status) == (1, "active")
 
 
+async def test_a_worker_of_a_suspended_tenant_starts_and_finishes_what_was_submitted(world: World) -> None:
+    @world.app.task("work")
+    async def work(input: object) -> object:
+        return input
+
+    world.app.schedule("declared", task_type="work", cron="0 * * * *")
+    waiting = await world.queue.submit("work", 1)
+    await world.queue.suspend_tenant("default")
+    async with world.running():
+        assert (await world.queue.wait(waiting.id, 60)).output == 1
+    assert await world.queue.list_schedules() == []
+
+
 async def test_another_tenant_of_the_same_tick_fires(world: World) -> None:
     acme = world.queue.for_tenant("acme")
     for queue in (world.queue, acme):

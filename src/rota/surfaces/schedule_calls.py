@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from ..domain import recurrence
 from ..domain.definition import check_choice
-from ..domain.errors import Invalid
+from ..domain.errors import Invalid, Refused
 from ..domain.limits import check_flag, check_key, check_number, check_text
 from ..domain.model import Event, Run, RunStatus, Schedule, Task
 from ..domain.recurrence import Timing
@@ -168,9 +168,14 @@ class ScheduleCalls(Calls):
         return [run for tick in ticks for run in tick.runs if run.tenant == self.tenant]
 
     async def declare_schedules(self, app: App) -> None:
-        """Create the schedules that an app declares, and bring those that differ up to date."""
-        for key, options in app.schedules.items():
-            await self._declare(key, options)
+        """Create the schedules that an app declares, and bring those that differ up to date. A suspended tenant's stay
+        as they are."""
+        try:
+            for key, options in app.schedules.items():
+                await self._declare(key, options)
+        except Refused as refused:
+            if refused.code != "tenant_suspended":  # its tasks still run, so its workers must start
+                raise
 
     async def _declare(self, key: str, options: Mapping[str, Any]) -> None:
         old = await self.store.read(queries.schedule_named(self.tenant, key))
