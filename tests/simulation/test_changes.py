@@ -192,6 +192,23 @@ async def test_the_life_of_a_task_and_its_run_in_order(world: World) -> None:
     assert (await lookout.look()).notices == []
 
 
+async def test_what_runs_is_told_while_it_runs(world: World) -> None:
+    busy(world)
+    lookout = Lookout(world.store, "default")
+    await lookout.look()
+    task = await world.queue.submit("slow", schedule_at=START + MINUTE)
+    assert names((await lookout.look()).notices) == ["task.created"]
+    async with world.running():
+        await world.at(MINUTE + SECOND)
+        assert names((await lookout.look()).notices) == ["task.started"]
+        await world.at(MINUTE + 12 * SECOND)
+        assert (await lookout.look()).notices == []
+        await world.queue.cancel(task.id)
+        assert names((await lookout.look()).notices) == ["task.cancelling"]
+        await world.at(MINUTE * 2)
+    assert names((await lookout.look()).notices) == ["task.cancelled"]
+
+
 async def test_a_change_that_becomes_visible_late_is_told_once(world: World) -> None:
     await world.at(MINUTE)
     lookout = Lookout(world.store, "default")
