@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import runpy
 import signal
 import socket
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from command_line import PATIENCE, Process, bare_folder, complaint, document, ro
 from rota.surfaces import listening
 from rota.surfaces.cli import door
 from rota.surfaces.cli.session import Session
+from rota.surfaces.http import serving
 from rota.surfaces.settings import load
 
 APP = """
@@ -43,7 +45,8 @@ SCHEDULE = {
     "scheduleType": {"type": "interval", "everySeconds": 1},
     "target": {"type": "task", "taskKind": "double", "input": {"n": 4}},
 }
-LOOPBACK = "/api/tenants/default"
+COUNT = {"type": "task", "taskKind": "count"}
+DEFAULT = "/api/tenants/default"
 
 
 @pytest.fixture(autouse=True)
@@ -86,8 +89,8 @@ def test_serve_says_where_it_is_and_answers_until_it_is_stopped(folder: Path) ->
         assert "rota keys create" in serve.until("keys: ")
         with client(url) as http:
             assert http.get("/health").json()["status"] == "ready"
-            assert http.post(f"{LOOPBACK}/schedules", json=SCHEDULE).status_code == 201
-            assert http.get(f"{LOOPBACK}/schedules", headers={"Host": "evil.example"}).status_code == 403
+            assert http.post(f"{DEFAULT}/schedules", json=SCHEDULE).status_code == 201
+            assert http.get(f"{DEFAULT}/schedules", headers={"Host": "evil.example"}).status_code == 403
             assert 'route="/health"' in http.get("/metrics").text
         assert len(document("schedule list")["schedules"]) == 1
         assert serve.end(signal.SIGTERM) == 0
@@ -108,7 +111,7 @@ def test_serve_runs_nothing_unless_it_is_told_to(folder: Path) -> None:
     task = rota("submit -t double -i '{\"n\": 21}'").stdout.strip()
     with Process("serve shop:app --port 0", folder) as serve, client(address(serve)) as http:
         assert http.get("/health").status_code == 200
-        assert http.get(f"{LOOPBACK}/task-executions/{task}").json()["status"] == "pending"
+        assert http.get(f"{DEFAULT}/task-executions/{task}").json()["status"] == "pending"
         unknown = {"name": "x", "task_type": "python", "command": "no_such_handler"}
         assert http.post("/api/v1/tasks", json=unknown).status_code == 422
         assert serve.end(signal.SIGTERM) == 0
@@ -131,8 +134,8 @@ def test_beyond_this_machine_only_with_keys(folder: Path) -> None:
         url = address(serve)
         with client(url) as stranger, client(url, key) as known:
             assert stranger.get("/health").status_code == 200
-            assert stranger.get(f"{LOOPBACK}/schedules").status_code == 401
-            assert known.get(f"{LOOPBACK}/schedules").status_code == 200
+            assert stranger.get(f"{DEFAULT}/schedules").status_code == 401
+            assert known.get(f"{DEFAULT}/schedules").status_code == 200
         assert serve.end(signal.SIGTERM) == 0
 
 
@@ -164,9 +167,9 @@ def test_limits_of_bodies_and_of_requests(folder: Path) -> None:
     with Process("serve --port 0 --max-body 4KB --rate-limit 2", folder) as serve:
         with client(address(serve), key) as http:
             large = {**SCHEDULE, "description": "a" * 3_000_000}
-            refused = http.post(f"{LOOPBACK}/schedules", json=large)
+            refused = http.post(f"{DEFAULT}/schedules", json=large)
             assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")
-            answers = [http.get(f"{LOOPBACK}/schedules") for _ in range(30)]
+            answers = [http.get(f"{DEFAULT}/schedules") for _ in range(30)]
             limited = [answer for answer in answers if answer.status_code == 429]
             assert limited
             assert limited[0].headers["Retry-After"] == "1"
@@ -180,13 +183,13 @@ def test_up_serves_beside_the_roles_and_ends_streams_properly(folder: Path) -> N
     with Process("up shop:app --port 0", folder, ROTA_HTTP="yes") as up:
         url = address(up)
         with client(url) as http:
-            assert http.post(f"{LOOPBACK}/schedules", json=SCHEDULE).status_code == 201
+            assert http.post(f"{DEFAULT}/schedules", json=SCHEDULE).status_code == 201
             up.until(" fired ")
             up.until(lambda line: "completed" in line and "double" in line)
             counted = http.get("/metrics").text
             assert re.search(r"rota_schedule_runs_total\{.*\} [1-9]", counted)
             assert "rota_loop_lag_seconds" in counted
-            with http.stream("GET", f"{LOOPBACK}/events") as stream:
+            with http.stream("GET", f"{DEFAULT}/events") as stream:
                 said = stream.iter_text()
                 next(said)
                 assert up.end(signal.SIGTERM) == 0
@@ -268,3 +271,52 @@ def test_what_is_reachable_from_elsewhere() -> None:
     local = ["127.0.0.1", "127.1.2.3", "localhost", "::1"]
     assert all(listening.find(host, 0).is_local for host in local)
     assert not any(listening.find(host, 0).is_local for host in ("0.0.0.0", "::", "192.0.2.1"))
+
+
+# Mounted in another application
+
+
+def test_mounted_under_a_path_everything_knows_where_it_is() -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "mounted.py"))
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        here = listening.listen(listening.find("127.0.0.1", 0))
+        served = asyncio.create_task(serving.serve(example["site"], here, until=stop))
+        base = listening.url_of(here)
+        async with httpx.AsyncClient(base_url=base, timeout=PATIENCE, trust_env=False) as http:
+            assert (await http.get("/orders")).json() == "2 orders"
+            await ask_the_mounted_one(http)
+            async with http.stream("GET", f"/rota{DEFAULT}/events") as stream:
+                said = stream.aiter_text()
+                await anext(said)
+                stop.set()
+                async for _ in said:
+                    pass
+        await served
+
+    asyncio.run(main())
+
+
+async def ask_the_mounted_one(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/rota/health")).status_code == 200
+    assert (await http.get("/health")).status_code == 404
+    described = (await http.get("/rota/openapi.json")).json()
+    assert described["servers"] == [{"url": "/rota"}]
+    assert f"{DEFAULT.replace('default', '{tenant}')}/schedules" in described["paths"]
+    assert "/rota/openapi.json" in (await http.get("/rota/docs")).text
+    made = await http.post(f"/rota{DEFAULT}/schedules", json=SCHEDULE | {"target": COUNT})
+    assert made.status_code == 201
+    assert made.headers.get("Location", "/rota/").startswith("/rota/")
+    missing = await http.get(f"/rota{DEFAULT}/schedules/none")
+    assert missing.json()["instance"] == f"/rota{DEFAULT}/schedules/none"
+    wrong = await http.put("/rota/health")
+    assert (wrong.status_code, wrong.headers["Allow"]) == (405, "GET")
+    ran = await http.post(f"/rota{DEFAULT}/schedules/often/trigger")
+    execution = ran.json()
+    async with asyncio.timeout(PATIENCE):
+        while execution["status"] != "completed":
+            path = f"/rota{DEFAULT}/task-executions/{execution['id']}"
+            execution = (await http.get(path)).json()
+    assert execution["output"] == 2
+    assert 'route="/health"' in (await http.get("/rota/metrics")).text
