@@ -90,6 +90,7 @@ async def _until_up(port: int) -> None:
 async def _measured(which: str, address: str, key: str, number: int, clients: int) -> dict[str, Any]:
     """Both routes of one server."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listening.getsockname()[1]
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(which, address, listening))
     process.start()

@@ -108,6 +108,7 @@ async def _serve(
     stop: asyncio.Event,
 ) -> None:
     listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does so only where it knows the protocol
     api = create_app(store, app=app, **options)
     config = uvicorn.Config(api, log_level="critical", lifespan="on", timeout_graceful_shutdown=5)
     server = _Quiet(config)
