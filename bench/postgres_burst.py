@@ -24,6 +24,7 @@ async def burst(url: str, schedules: int) -> float:
             done.set()
 
     async with rota.connect(url) as queue:
+        await queue.set_limits("default", schedules=max(schedules, 10_000))
         due = (await queue.now() + timedelta(seconds=10 + schedules / 250)).replace(microsecond=0)
         cron = f"{due.second} {due.minute} {due.hour} * * *"
         for first in range(0, schedules, 100):

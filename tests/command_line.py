@@ -57,13 +57,14 @@ def complaint(line: str | list[str], *, code: int = 2, stdin: str | None = None)
 
 
 class Process:
-    """A real `rota`, whose lines can be waited for."""
+    """A real `rota`, whose lines can be waited for. `up` serves no HTTP, unless the line or ROTA_HTTP says so: to
+    import what serves it takes longer than most tests."""
 
     def __init__(self, line: str, folder: Path, **environment: str) -> None:
         self._process = subprocess.Popen(
             [*ROTA, *shlex.split(line)],
             cwd=folder,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "ROTA_HTTP": "no", **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -10,8 +10,11 @@ from typing import Any
 
 from rota.domain.model import (
     LIVE,
+    ApiKey,
     Event,
+    Receipt,
     Record,
+    Role,
     Run,
     RunStatus,
     Schedule,
@@ -23,6 +26,7 @@ from rota.domain.model import (
     Template,
     TemplateTarget,
     Tenant,
+    TenantStatus,
     WorkflowTarget,
 )
 from rota.domain.recurrence import Interval
@@ -89,6 +93,21 @@ def tenant(id: str | None = None, **values: Any) -> Tenant:
     return Tenant(id=id or fresh_id("n"), **({"created_at": START} | values))
 
 
+def api_key(id: str | None = None, **values: Any) -> ApiKey:
+    defaults = {
+        "name": "ci",
+        "role": Role.VIEWER,
+        "digest": "0" * 64,
+        "created_at": START,
+        "created_by": "cli",
+    }
+    return ApiKey(id=id or fresh_id("k"), **(defaults | values))
+
+
+def receipt(id: str | None = None, **values: Any) -> Receipt:
+    return Receipt(id=id or fresh_id("q"), **({"at": START, "fingerprint": "f", "status": 201} | values))
+
+
 def minutes(random: random.Random, low: int = -5, high: int = 5) -> Any:
     """A time near START, one of few, so that many are equal."""
     return START + timedelta(minutes=random.randint(low, high))
@@ -97,6 +116,7 @@ def minutes(random: random.Random, low: int = -5, high: int = 5) -> Any:
 def any_task(random: random.Random, **values: Any) -> Task:
     status = random.choice([*TaskStatus, TaskStatus.PENDING, TaskStatus.RUNNING])
     running = status is TaskStatus.RUNNING
+    created_at = minutes(random)
     shape = {
         "tenant": random.choice(TENANTS),
         "kind": random.choice(KINDS),
@@ -104,7 +124,9 @@ def any_task(random: random.Random, **values: Any) -> Task:
         "priority": random.choice((0, 128, 200, 255)),
         "tags": tuple(tag for tag in TAGS if random.random() < 0.5),
         "status": status,
-        "created_at": minutes(random),
+        "is_workflow": random.random() < 0.3,
+        "created_at": created_at,
+        "updated_at": random.choice((created_at, minutes(random))),
         "available_at": minutes(random),
         "expires_at": minutes(random) if random.random() < 0.4 else None,
         "lease_expires_at": minutes(random) if running and random.random() < 0.9 else None,
@@ -142,6 +164,7 @@ def any_schedule(random: random.Random, **values: Any) -> Schedule:
 def any_run(random: random.Random, **values: Any) -> Run:
     status = random.choice(list(RunStatus))
     shape = {
+        "tenant": random.choice(TENANTS),
         "schedule_id": random.choice(SCHEDULES),
         "scheduled_at": minutes(random),
         "status": status,
@@ -155,10 +178,63 @@ def any_event(random: random.Random, **values: Any) -> Event:
     return event(**(shape | values))
 
 
+def any_template(random: random.Random, **values: Any) -> Template:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "alias": random.choice(("a", "ä")),
+        "kind": random.choice(KINDS),
+    }
+    return template(**(shape | values))
+
+
+def any_api_key(random: random.Random, **values: Any) -> ApiKey:
+    shape = {
+        "tenant": random.choice((*TENANTS, "*")),
+        "name": random.choice(("ci", "Büro \u0000", "")),
+        "role": random.choice(list(Role)),
+        "revoked_at": random.choice((None, minutes(random))),
+        "revoked_by": random.choice((None, "admin")),
+    }
+    return api_key(**(shape | values))
+
+
+def any_tenant(random: random.Random, **values: Any) -> Tenant:
+    shape = {"status": random.choice(list(TenantStatus)), "created_at": minutes(random)}
+    return tenant(**(shape | values))
+
+
+def any_receipt(random: random.Random, **values: Any) -> Receipt:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "at": minutes(random),
+        "status": random.choice((201, 409)),
+        "answer": random.choice((None, {"id": "x", "text": "\u0000"})),
+    }
+    return receipt(**(shape | values))
+
+
+MAKERS: dict[type[Record], Any] = {
+    Task: any_task,
+    Schedule: any_schedule,
+    Run: any_run,
+    Event: any_event,
+    Template: any_template,
+    ApiKey: any_api_key,
+    Tenant: any_tenant,
+    Receipt: any_receipt,
+}
+"""For each type that has queries: one of any shape."""
+
+FIXED = (
+    *("id", "version", "tenant", "created_at", "schedule_id", "is_workflow"),
+    *("scheduled_at", "at", "subject_id"),
+)
+"""What a record keeps when it becomes another of its type."""
+
+
 def population(seed: int, size: int) -> list[Record]:
     """`size` records of each type that has queries, shuffled."""
     chance = random.Random(seed)
-    makers = (any_task, any_schedule, any_run, any_event)
-    records: list[Record] = [make(chance) for make in makers for _ in range(size)]
+    records: list[Record] = [make(chance) for make in MAKERS.values() for _ in range(size)]
     chance.shuffle(records)
     return records

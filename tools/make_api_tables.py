@@ -25,13 +25,21 @@ MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DO
 
 TASK_CALLS = [
     *("submit", "submit_many", "get", "list", "count", "history", "wait", "cancel"),
-    *("request_cancellation", "cancel_many", "mark_expired", "replay", "archive"),
+    *("request_cancellation", "cancel_many", "mark_expired", "replay", "archive", "start_workflow"),
 ]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
     *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
     *("delete_schedule", "restore_schedule", "schedule_history", "runs", "preview", "why", "run_due"),
-    "declare_schedules",
+    *("preview_timing", "declare_schedules"),
+]
+TEMPLATE_CALLS = [
+    *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
+    "execute_template",
+]
+TENANT_CALLS = [
+    *("create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"),
+    *("create_key", "list_keys", "revoke_key", "events"),
 ]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested"]
@@ -41,6 +49,8 @@ SAID_HERE = {
     "get": "One task.",
     "count": "How many tasks match the same filters as in `list`.",
     "close": "Close the store. `async with` does it for you.",
+    "get_template": "One template.",
+    "get_tenant": "One tenant: its status and its limits.",
     "get_schedule": "One schedule, by its key or its id.",
     "count_schedules": "How many schedules match the same filters as in `list_schedules`.",
     "pause_schedule": "Stop firing until it is resumed. The note says why.",
@@ -74,6 +84,11 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Run,
     rota.Event,
     rota.Occurrence,
+    rota.Template,
+    rota.Tenant,
+    rota.Limits,
+    rota.TenantUse,
+    rota.ApiKey,
     rota.Retention,
 ]
 CHOICES = [
@@ -84,6 +99,9 @@ CHOICES = [
     rota.RunReason,
     rota.MissedRunPolicy,
     rota.OverlapPolicy,
+    rota.Role,
+    rota.Runtime,
+    rota.TenantStatus,
     rota.Frequency,
     rota.DayOfWeek,
     rota.MonthOfYear,
@@ -95,6 +113,8 @@ def tables() -> dict[str, str]:
     return {
         "task calls": _calls(rota.Queue, TASK_CALLS),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
+        "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
+        "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
         "app": _calls(rota.App, ["task", "workflow", "schedule", *HOOKS]),
         "worker": _calls(rota.Worker, ["__init__", "run", "run_once", "stop", "task", "workflow", *HOOKS]),
@@ -176,7 +196,10 @@ def _tree(error: type[rota.RotaError], depth: int) -> Iterator[tuple[int, type[r
 
 
 def _codes() -> str:
-    rows = ([f"`{code}`", sentence.replace("!r", "")] for code, sentence in sorted(_SENTENCES.items()))
+    rows = (
+        [f"`{code}`", sentence.replace("!r", "").replace(":,", "")]
+        for code, sentence in sorted(_SENTENCES.items())
+    )
     return _table(["code", "sentence"], rows)
 
 

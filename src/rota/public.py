@@ -16,23 +16,30 @@ from .domain.errors import (
     Unavailable,
 )
 from .domain.model import (
+    ApiKey,
     Change,
     Event,
     Failure,
+    Limits,
     LogLine,
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
+    Role,
     Run,
     RunReason,
     RunStatus,
+    Runtime,
     RunTrigger,
     Schedule,
     ScheduleStatus,
     Task,
     TaskStatus,
     TaskTarget,
+    Template,
     TemplateTarget,
+    Tenant,
+    TenantStatus,
     WorkflowTarget,
 )
 from .domain.recurrence import (
@@ -51,9 +58,11 @@ from .engine.commands import Retention
 from .engine.executor import Context
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence
+from .engine.tenant_queries import TenantUse
 from .surfaces.client import Page, Queue, connect
 
 __all__ = [
+    "ApiKey",
     "App",
     "Change",
     "Conflict",
@@ -67,6 +76,7 @@ __all__ = [
     "HandlerError",
     "Interval",
     "Invalid",
+    "Limits",
     "LogLine",
     "MissedRunPolicy",
     "MonthOfYear",
@@ -85,18 +95,24 @@ __all__ = [
     "Retention",
     "RetryPolicy",
     "RetryableError",
+    "Role",
     "RotaError",
     "Run",
     "RunReason",
     "RunStatus",
     "RunTrigger",
+    "Runtime",
     "Schedule",
     "ScheduleStatus",
     "StoreError",
     "Task",
     "TaskStatus",
     "TaskTarget",
+    "Template",
     "TemplateTarget",
+    "Tenant",
+    "TenantStatus",
+    "TenantUse",
     "Unavailable",
     "Why",
     "Worker",

@@ -5,12 +5,27 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.domain.model import Change, Event, RetryPolicy, Run, RunStatus, Schedule, Task, TaskStatus
+from rota.domain.model import (
+    ApiKey,
+    Change,
+    Event,
+    RetryPolicy,
+    Role,
+    Run,
+    RunStatus,
+    Schedule,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+)
+from rota.domain.recurrence import Timing
 from rota.domain.why import Why
 from rota.engine.app import App
 from rota.engine.clock import SteadyClock
 from rota.engine.queries import Occurrence
 from rota.engine.telemetry import Observer
+from rota.engine.tenant_queries import TenantUse
 from rota.stores.base import Store
 from rota.surfaces.calls import Page
 
@@ -51,6 +66,8 @@ class Queue:
 
         On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
         transaction commits that is open on it."""
+    def start_workflow(self, kind: str, input: Any = None, **options: Any) -> Task:
+        """Start a workflow, which runs as a task of its own. Options as in `submit`."""
     def submit_many(self, tasks: Iterable[tuple[str, Any]], **options: Any) -> builtins.list[Task]:
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
     def get(self, task_id: str) -> Task: ...
@@ -62,10 +79,12 @@ class Queue:
         queue: str | None = None,
         schedule: str | None = None,
         tag: str | None = None,
+        workflow: bool | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[Task]:
-        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
+        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on. `workflow`: only workflows,
+        or none of them."""
     def count(
         self,
         *,
@@ -74,6 +93,7 @@ class Queue:
         queue: str | None = None,
         schedule: str | None = None,
         tag: str | None = None,
+        workflow: bool | None = None,
     ) -> int: ...
     def history(self, task_id: str) -> tuple[Change, ...]:
         """What happened to a task, oldest first."""
@@ -160,12 +180,85 @@ class Queue:
         """The ledger: every expected time and what became of it, latest first."""
     def preview(self, schedule_id: str, n: int = 5) -> builtins.list[Occurrence]:
         """The next n times, each with its local time and what daylight saving does to it."""
+    def preview_timing(
+        self,
+        *,
+        n: int = 5,
+        **options: Any,
+    ) -> tuple[Timing, builtins.list[Occurrence], tuple[str, ...]]:
+        """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it.
+
+        Options as in `create_schedule`: cron, interval, run_at, rrule, rule, timezone, start_at, end_at, max_runs."""
     def why(self, schedule_id: str, at: datetime) -> Why:
         """What became of an expected time, and why, in words. A naive `at` is on the clock of the schedule's zone."""
     def run_due(self, *, observe: Observer = ...) -> builtins.list[Run]:
         """One tick, for those who bring their own cron: fire everything that is due; the rows it wrote."""
     def declare_schedules(self, app: App) -> None:
-        """Create the schedules that an app declares, and bring those that differ up to date."""
+        """Create the schedules that an app declares, and bring those that differ up to date. A suspended tenant's stay
+        as they are."""
+    def create_template(self, alias: str, kind: str, **fields: Any) -> Template:
+        """Store what to run: a `kind` of task, under a name for people (`alias`).
+
+        Also: parameters (a dict, the input), queue, max_retries, timeout, tags, enabled, command; `runtime` is
+        python: the kind is a registered function."""
+    def get_template(self, template_id: str) -> Template: ...
+    def list_templates(self, *, limit: int = 100, cursor: str | None = None) -> Page[Template]:
+        """The newest templates; give a page's `next_cursor` as `cursor` to go on."""
+    def update_template(
+        self,
+        template_id: str,
+        *,
+        version: int | None = None,
+        replace: bool = False,
+        **changes: Any,
+    ) -> Template:
+        """Change what is named; with `replace`, all else goes back to its default. With `version`: only if it is still
+        at that one."""
+    def delete_template(self, template_id: str) -> None:
+        """Remove it for good, and delete the schedules that run it."""
+    def execute_template(self, template_id: str, input: Any = None) -> Task:
+        """Run it now: its parameters, overlaid with `input` (a dict), are the task's input."""
+    def create_key(
+        self,
+        name: str,
+        role: Role | str,
+        *,
+        every_tenant: bool = False,
+    ) -> tuple[ApiKey, str]:
+        """Make a key for the HTTP API: its record, and the key itself, which is not stored and never shown again.
+
+        `role` is viewer, operator or admin. With `every_tenant` the key is good for all of them."""
+    def list_keys(
+        self,
+        *,
+        every_tenant: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[ApiKey]:
+        """The newest keys, revoked ones too. With `every_tenant`: those of all tenants."""
+    def revoke_key(self, key_id: str, *, every_tenant: bool = False) -> ApiKey:
+        """End a key, by its id, or by its name if only one has it. With `every_tenant`: whosever it is."""
+    def create_tenant(self, name: str, **limits: Any) -> Tenant:
+        """Create a tenant. Limits: schedules, pending_tasks, minimum_interval, input_bytes. A tenant need not be
+        created to be used; one that is not has the default limits."""
+    def get_tenant(self, name: str) -> Tenant: ...
+    def list_tenants(self) -> builtins.list[TenantUse]:
+        """Every tenant that has a record, a schedule or an open task, with how many it has of them; by name."""
+    def set_limits(self, name: str, **limits: Any) -> Tenant:
+        """Change the limits that are named, as in `create_tenant`; `pending_tasks=None` takes that one away."""
+    def suspend_tenant(self, name: str, note: str = "") -> Tenant:
+        """Let nothing new begin there: submissions, triggers and edits are refused, and what its schedules would have
+        fired is skipped. Tasks that were submitted before still run."""
+    def resume_tenant(self, name: str) -> Tenant:
+        """End the suspension. What was skipped meanwhile is not made up for."""
+    def events(
+        self,
+        subject_id: str | None = None,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Event]:
+        """The audit, oldest first: who did what to which schedule, template, tenant or key, before and after."""
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 

@@ -14,8 +14,10 @@ import pytest
 
 import rota
 from postgres_server import new_database
-from rota.domain.model import Task
+from records import tenant
+from rota.domain.model import Limits, Task
 from rota.stores.postgres_address import Address
+from stores import put
 
 
 @pytest.fixture
@@ -155,6 +157,32 @@ async def test_sql_and_python_agree_on_idempotency_keys(url: str) -> None:
                 await connection.fetchval(submit, '{"n": 2}', key)
         await commit()
         assert (await queue.submit("mail", {"n": 1}, idempotency_key=key)).id == id
+
+
+async def test_sql_keeps_to_the_limit_of_pending_tasks(url: str) -> None:
+    async with rota.connect(url, tenant="acme") as queue:
+        await put(queue.store, tenant("acme", limits=Limits(pending_tasks=1_000)))
+        connection = await asyncpg.connect(dsn(url))
+        fill = "select count(rota.submit('mail', tenant => 'acme')) from generate_series(1, $1)"
+        await connection.fetchval(fill, 998)
+        keyed = "select rota.submit('mail', tenant => 'acme', idempotency_key => 'k')::text"
+        gone = (
+            "select rota.submit('mail', tenant => 'acme', expires_at => clock_timestamp() - interval '1 s')"
+        )
+        await connection.fetchval(gone)  # reads as expired, so it does not count
+        id = await connection.fetchval(keyed)
+        await connection.fetchval(fill, 1)
+        with pytest.raises(asyncpg.ProgramLimitExceededError) as caught:
+            await connection.fetchval(fill, 1)
+        assert caught.value.detail == "limit_reached"
+        assert caught.value.message == (
+            "tenant acme may have 1,000 pending tasks and has that many; wait until some have run, or raise the limit"
+        )
+        assert await connection.fetchval(keyed) == id  # what was accepted stays accepted
+        assert await connection.fetchval("select rota.submit('mail') is not null")  # others have their own
+        await queue.cancel(id)
+        await connection.fetchval(fill, 1)
+        await connection.close()
 
 
 @pytest.mark.parametrize(

@@ -15,26 +15,34 @@ import pytest
 from postgres_server import new_database
 from rota.domain.model import TaskStatus
 from rota.stores.base import (
+    ApiKeyList,
     Cancelling,
     DueSchedules,
+    EndedRuns,
+    EndedTasks,
     EventList,
     FinishedTasks,
     LiveTasks,
     LostLeases,
     OldEvents,
+    OldReceipts,
     OldRuns,
+    OpenTasks,
     OutdatedZones,
     PastExpiry,
     Query,
     ReadyTasks,
+    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
     TaskList,
+    TemplateList,
+    TenantList,
     UpcomingTasks,
 )
 from rota.stores.postgres_address import Address
-from rota.stores.postgres_queries import Statements, statement_name, values_of
+from rota.stores.postgres_queries import Statement, Statements, statement_name, values_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 STATEMENTS = Statements("rota")
@@ -64,6 +72,24 @@ PLANS: list[tuple[Query, str, bool]] = [
     (EventList(tenant="t"), "event_of_tenant", False),
     (EventList(tenant="t", subject_id="s"), "event_of_subject", False),
     (OldEvents(before=NOW), "event_at", False),
+    (OpenTasks(), "task_pending", False),
+    (OpenTasks(), "task_lease", False),
+    (EndedTasks(tenant="t", since=NOW), "task_finished", False),
+    (ReturnedTasks(tenant="t", since=NOW), "task_returned", False),
+    (TaskList(tenant="t", at=NOW, is_workflow=True), "task_workflow", False),
+    (ScheduleList(tenant=None), "schedule_of_all", False),
+    (EndedRuns(tenant="t", since=NOW), "schedule_run_ended", False),
+    (TemplateList(tenant="t"), "template_of_tenant", False),
+    (ApiKeyList(tenant="t"), "apikey_of_tenant", False),
+    (ApiKeyList(tenant=None), "apikey_pkey", False),
+    (TenantList(), "tenant_pkey", False),
+    (OldReceipts(before=NOW), "receipt_at", False),
+]
+TALLIES: list[tuple[Query, set[str]]] = [
+    (OpenTasks(), {"task_pending", "task_lease"}),
+    (PastExpiry(at=NOW), {"task_expiry"}),
+    (ScheduleList(tenant="t"), {"schedule_created"}),
+    (ScheduleList(tenant=None), {"schedule_of_all"}),
 ]
 
 
@@ -85,6 +111,23 @@ select 'x' || n, 't', (array['completed','completed','completed','pending','runn
   '2026-01-02', case when n % 5 = 0 then '2026-01-03'::timestamptz end, '2026-01-02', false,
   case when n % 9 = 0 then 's' || n % 100 end, 1, '{}' from generate_series(1, 3000) n;
 """
+FILL_OTHERS = """
+insert into rota.schedule (id, tenant, key, description, status, timing, target, run_count, missed_run_policy,
+  overlap_policy, zone_data, search, created_at, updated_at, version, body)
+select 's' || n, 't' || n % 5, 'k' || n, '', 'active', '{}', '{}', 0, '', '', '2026a', '', '2026-01-01'::timestamptz
+  + n * interval '1 s', '2026-01-01', 1, '{}' from generate_series(1, 3000) n;
+insert into rota.schedule_run (id, tenant, schedule_id, scheduled_at, status, trigger, target_type, completed_at,
+  created_at, version, body)
+select 'r' || n, 't' || n % 5, 's' || n % 100, '2026-01-01'::timestamptz + n * interval '1 s', 'completed', '', '',
+  '2026-01-01'::timestamptz + n * interval '1 s', '2026-01-01', 1, '{}' from generate_series(1, 3000) n;
+insert into rota.template (id, tenant, version, body)
+select 'm' || n, 't' || n % 5, 1, '{}' from generate_series(1, 3000) n;
+insert into rota.apikey (id, tenant, name, role, created_at, created_by, version, body)
+select 'a' || n, 't' || n % 5, '', 'viewer', '2026-01-01', '', 1, '{}' from generate_series(1, 3000) n;
+insert into rota.tenant (id, tenant, version, body) select 't' || n, 't', 1, '{}' from generate_series(1, 3000) n;
+insert into rota.receipt (id, tenant, at, status, version, body)
+select 'q' || n, 't', '2026-01-01'::timestamptz + n * interval '1 s', 201, 1, '{}' from generate_series(1, 3000) n;
+"""
 
 
 @pytest.mark.parametrize("filled", [False, True], ids=["empty", "filled"])
@@ -92,15 +135,57 @@ async def test_plans(filled: bool) -> None:
     async with as_the_store_does(new_database()) as connection:
         if filled:
             await connection.execute(FILL)
-            await connection.execute("analyze rota.task")
+            await connection.execute(FILL_OTHERS)
+            await connection.execute("analyze")
         for query, index, lock in PLANS:
             name = statement_name(query)
             statement = (STATEMENTS.locked if lock else STATEMENTS.find)[name]
-            rows = await connection.fetch("explain " + statement.sql, *statement.args(values_of(query, 50)))
-            plan = "\n".join(row[0] for row in rows)
-            used = set(re.findall(r"Index (?:Only )?Scan (?:Backward )?using (\w+)", plan))
+            plan, used = await explained(connection, statement, values_of(query, 50))
             assert index in used, f"{name}\n{plan}"
             assert "Seq Scan" not in plan, f"{name}\n{plan}"
+            plan, used = await explained(connection, STATEMENTS.count[name], values_of(query, 50))
+            assert index in used, f"counting {name}\n{plan}"
+            assert "Seq Scan" not in plan, f"counting {name}\n{plan}"
+        for query, indexes in TALLIES:
+            statement = STATEMENTS.tally(query, ("tenant", "status"))
+            plan, used = await explained(connection, statement, values_of(query, None))
+            assert used == indexes, plan
+            assert "Seq Scan" not in plan, plan
+
+
+async def explained(
+    connection: asyncpg.Connection[Any], statement: Statement, values: dict[str, Any]
+) -> tuple[str, set[str]]:
+    """The plan, and the indexes that it uses."""
+    rows = await connection.fetch("explain " + statement.sql, *statement.args(values))
+    plan = "\n".join(row[0] for row in rows)
+    return plan, set(re.findall(r"Index (?:Only )?Scan (?:Backward )?using (\w+)", plan))
+
+
+async def test_a_count_with_a_limit_stops_there() -> None:
+    """A tenant's pending tasks are counted on every submission, if it has a limit."""
+    async with as_the_store_does(new_database()) as connection:
+        await connection.execute(FILL.replace("3000", "30000"))
+        await connection.execute("vacuum analyze rota.task")
+        query = TaskList(tenant="t", at=NOW.replace(month=1, day=2), status=TaskStatus.PENDING)
+        statement = STATEMENTS.count[statement_name(query)]
+        rows = await connection.fetch(
+            "explain (analyze) " + statement.sql, *statement.args(values_of(query, 20))
+        )
+        walked = [
+            int(float(n))
+            for n in re.findall(r"Scan .*actual.*rows=([\d.]+)", "\n".join(row[0] for row in rows))
+        ]
+        assert walked
+        assert max(walked) < 200
+
+
+async def test_a_task_that_never_returns_is_in_none_of_the_new_indexes() -> None:
+    async with as_the_store_does(new_database()) as connection:
+        await connection.execute(FILL)
+        for name in ("task_returned", "task_workflow"):
+            pages = await connection.fetchval("select pg_relation_size($1::regclass)", f"rota.{name}")
+            assert pages == 8192, f"{name} has more than its first page"
 
 
 async def test_delayed_and_finished_tasks_are_not_walked() -> None:

@@ -15,28 +15,50 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from records import KINDS, QUEUES, SCHEDULES, TAGS, TENANTS, WORKERS, ZONES, population
-from rota.domain.model import LIVE, Event, Record, Run, RunStatus, Schedule, ScheduleStatus, Task, TaskStatus
+from records import FIXED, KINDS, QUEUES, SCHEDULES, TAGS, TENANTS, WORKERS, ZONES, population
+from rota.domain.model import (
+    LIVE,
+    ApiKey,
+    Event,
+    Receipt,
+    Record,
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+)
 from rota.stores import base
 from rota.stores.base import (
+    ApiKeyList,
     Cancelling,
     Cursor,
     DueSchedules,
+    EndedRuns,
+    EndedTasks,
     EventList,
     FinishedTasks,
     LiveTasks,
     LostLeases,
     OldEvents,
+    OldReceipts,
     OldRuns,
+    OpenTasks,
     OutdatedZones,
     PastExpiry,
     Query,
     ReadyTasks,
+    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
     Store,
     TaskList,
+    TemplateList,
+    TenantList,
     UpcomingTasks,
 )
 from stores import START, put, reading
@@ -90,10 +112,27 @@ def behind(q: Any, time: datetime, id: str, newest: bool = True) -> bool:
     return (time, id) < (q.after.at, q.after.id) if newest else (time, id) > (q.after.at, q.after.id)
 
 
+def ended(q: Any, record: Task | Run) -> bool:
+    """Of the tenant and over, since then: of a task or a run that has ended."""
+    at = record.completed_at
+    is_over = record.status not in LIVE if isinstance(record, Task) else record.status != "running"
+    return (
+        record.tenant == q.tenant
+        and is_over
+        and at is not None
+        and at >= q.since
+        and behind(q, at, record.id, newest=False)
+    )
+
+
+def waits_again(t: Task) -> bool:
+    return t.status == "pending" and t.updated_at != t.created_at
+
+
 def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
     text = None if q.text is None else q.text.casefold()
     return (
-        s.tenant == q.tenant
+        given(q.tenant, s.tenant)
         and (q.deleted or s.deleted_at is None)
         and given(q.status, s.status)
         and given(q.kind, getattr(s.target, "kind", None))
@@ -152,11 +191,24 @@ SENTENCES: dict[type[Query], Sentence] = {
             and given(q.kind, t.kind)
             and given(q.queue, t.queue)
             and given(q.schedule_id, t.schedule_id)
+            and given(q.is_workflow, t.is_workflow)
             and (q.tag is None or q.tag in t.tags)
             and behind(q, t.created_at, t.id)
         ),
         lambda t: (t.created_at, t.id),
         newest=True,
+    ),
+    OpenTasks: Sentence(Task, lambda q, t: t.status in LIVE, lambda t: (t.created_at, t.id)),
+    EndedTasks: Sentence(Task, ended, lambda t: (t.completed_at, t.id)),
+    ReturnedTasks: Sentence(
+        Task,
+        lambda q, t: (
+            t.tenant == q.tenant
+            and waits_again(t)
+            and t.updated_at >= q.since
+            and behind(q, t.updated_at, t.id, newest=False)
+        ),
+        lambda t: (t.updated_at, t.id),
     ),
     ScheduleByKey: Sentence(
         Schedule,
@@ -182,6 +234,7 @@ SENTENCES: dict[type[Query], Sentence] = {
         lambda q, r: r.status != "running" and r.completed_at is not None and r.completed_at < q.before,
         lambda r: (r.completed_at, r.id),
     ),
+    EndedRuns: Sentence(Run, ended, lambda r: (r.completed_at, r.id)),
     EventList: Sentence(
         Event,
         lambda q, e: (
@@ -190,6 +243,20 @@ SENTENCES: dict[type[Query], Sentence] = {
         lambda e: (e.at, e.id),
     ),
     OldEvents: Sentence(Event, lambda q, e: e.at < q.before, lambda e: (e.at, e.id)),
+    TemplateList: Sentence(
+        Template,
+        lambda q, m: m.tenant == q.tenant and (q.after is None or m.id < q.after),
+        lambda m: m.id,
+        newest=True,
+    ),
+    ApiKeyList: Sentence(
+        ApiKey,
+        lambda q, k: given(q.tenant, k.tenant) and (q.after is None or k.id < q.after),
+        lambda k: k.id,
+        newest=True,
+    ),
+    TenantList: Sentence(Tenant, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
+    OldReceipts: Sentence(Receipt, lambda q, r: r.at < q.before, lambda r: (r.at, r.id)),
 }
 
 
@@ -216,22 +283,52 @@ def task_lists() -> Iterator[Query]:
         for one, two in product(filters, filters[-2:]):
             yield TaskList(tenant=tenant, at=at, status=status, **(one | two))
         yield TaskList(tenant=tenant, at=at, status=status)
+        yield from (
+            TaskList(tenant=tenant, at=at, status=status, is_workflow=is_one) for is_one in (True, False)
+        )
+        yield TaskList(tenant=tenant, at=at, status=status, is_workflow=True, schedule_id="s1")
 
 
 def schedule_lists() -> Iterator[Query]:
     for status, deleted in product(some(*ScheduleStatus), (False, True)):
         yield ScheduleList(tenant="default", status=status, deleted=deleted)
+        yield ScheduleList(tenant=None, status=status, deleted=deleted)
         for text in ("KEY", "übersicht", "%", "_", "morning", "none of them", "", "S0"):
             yield ScheduleList(tenant="other", status=status, deleted=deleted, text=text)
     for kind, tag, template_id in product(some(*KINDS), some(*TAGS), some("m1")):
         yield ScheduleList(tenant="default", kind=kind, tag=tag, template_id=template_id)
 
 
+def since_then(kind: Any, records: list[Record]) -> Iterator[Query]:
+    """With bounds before, at and behind each other."""
+    ids = sorted(each.id for each in records if type(each) is SENTENCES[kind].record)
+    cursors = some(*(Cursor(at=at, id=id) for at, id in product(TIMES[1:5], ("", ids[len(ids) // 2], "z"))))
+    for tenant, at, after in product((*TENANTS, "nobody"), TIMES, cursors):
+        yield kind(tenant=tenant, since=at, after=after)
+
+
+def by_id(kind: type[Query], records: list[Record]) -> Iterator[Query]:
+    ids = sorted(each.id for each in records if type(each) is SENTENCES[kind].record)
+    for after in some(ids[0], ids[3], ids[-1], "", "\U0010fffe"):
+        if kind is TenantList:
+            yield TenantList(after=after)
+        elif kind is TemplateList:
+            yield from (TemplateList(tenant=tenant, after=after) for tenant in (*TENANTS, "nobody"))
+        else:
+            yield from (ApiKeyList(tenant=tenant, after=after) for tenant in some(*TENANTS, "*", "nobody"))
+
+
 def questions(kind: type[Query], records: list[Record]) -> Iterator[Query]:
     """Every way to ask that makes a difference."""
     if kind in (DueSchedules, LostLeases, PastExpiry):
         yield from (kind(at=at) for at in some(*TIMES))
-    elif kind in (FinishedTasks, OldRuns, OldEvents):
+    elif kind is OpenTasks:
+        yield OpenTasks()
+    elif kind in (EndedTasks, ReturnedTasks, EndedRuns):
+        yield from since_then(kind, records)
+    elif kind in (TemplateList, ApiKeyList, TenantList):
+        yield from by_id(kind, records)
+    elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts):
         yield from (kind(before=at) for at in TIMES)
     elif kind is ReadyTasks:
         yield from (ReadyTasks(at=at, **each) for at, each in product(TIMES, lanes()))
@@ -290,6 +387,8 @@ async def test_query(store: Store, filled: dict[str, Record], kind: type[Query])
             for limit in (0, 1, 2, len(wanted)):
                 found = await tx.find(query, limit)
                 assert [each.id for each in found] == [each.id for each in wanted[:limit]], (query, limit)
+                assert await tx.count(query, at_most=limit) == len(wanted[:limit]), (query, limit)
+            assert await tx.count(query, at_most=len(wanted) + 1) == len(wanted), query
 
     await reading(store, ask)
     assert hits, "no question found anything: the test shows nothing"
@@ -309,7 +408,27 @@ PAGED = (
     RunList(schedule_id="s1", since=TIMES[1], until=TIMES[4]),
     EventList(tenant="default"),
     EventList(tenant="default", subject_id="s1"),
+    TaskList(tenant="default", at=START, is_workflow=True),
+    ScheduleList(tenant=None),
+    EndedTasks(tenant="default", since=TIMES[1]),
+    EndedRuns(tenant="other", since=TIMES[2]),
+    ReturnedTasks(tenant="default", since=TIMES[0]),
+    TemplateList(tenant="other"),
+    ApiKeyList(tenant=None),
+    ApiKeyList(tenant="default"),
+    TenantList(),
 )
+
+
+TIME_OF = {
+    TaskList: "created_at",
+    ScheduleList: "created_at",
+    RunList: "scheduled_at",
+    EventList: "at",
+    EndedTasks: "completed_at",
+    EndedRuns: "completed_at",
+    ReturnedTasks: "returned_at",
+}
 
 
 @pytest.mark.parametrize("size", [1, 3, 50])
@@ -326,14 +445,13 @@ async def test_pages_cover_everything_exactly_once(
 
 
 async def pages(tx: Any, query: Any, size: int) -> Any:
-    time = {TaskList: "created_at", ScheduleList: "created_at", RunList: "scheduled_at", EventList: "at"}[
-        type(query)
-    ]
     values = {name: getattr(query, name) for name in query.__struct_fields__}
     while page := await tx.find(type(query)(**values), size):
         for each in page:
             yield each
-        values["after"] = Cursor(at=getattr(page[-1], time), id=page[-1].id)
+        time = TIME_OF.get(type(query))
+        last = page[-1]
+        values["after"] = last.id if time is None else Cursor(at=getattr(last, time), id=last.id)
 
 
 async def test_get_many(store: Store, filled: dict[str, Record]) -> None:
@@ -379,11 +497,10 @@ async def test_indexes_follow_every_change(store: Store, filled: dict[str, Recor
     changes, gone = [], []
     for n, old in enumerate(filled.values()):
         new = by_type[type(old)].pop()
-        fixed = ("id", "version", "tenant", "created_at", "schedule_id", "scheduled_at", "at", "subject_id")
         if n % 7 == 0:
             gone.append(old)
         else:
-            kept = {name: getattr(old, name) for name in fixed if name in old.__struct_fields__}
+            kept = {name: getattr(old, name) for name in FIXED if name in old.__struct_fields__}
             values = {name: getattr(new, name) for name in new.__struct_fields__} | kept
             changes.append(type(old)(**values))
 

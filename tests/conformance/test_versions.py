@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from records import event, run, schedule, step, task, template, tenant
+from records import api_key, event, receipt, run, schedule, step, task, template, tenant
 from rota.domain.errors import Conflict
 from rota.domain.model import Schedule, Task
 from rota.stores.base import Store, Tx
@@ -25,7 +25,7 @@ async def delete(store: Store, *records: Any) -> None:
     await store.transact(work)
 
 
-@pytest.mark.parametrize("make", [task, schedule, run, event, template, step, tenant])
+@pytest.mark.parametrize("make", [task, schedule, run, event, template, step, tenant, api_key, receipt])
 async def test_put_inserts_then_replaces_and_counts_versions(store: Store, make: Any) -> None:
     first = make("a")
     [stored] = await put(store, first)
@@ -99,7 +99,7 @@ async def test_delete_of_what_is_not_there_conflicts(store: Store) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"tenant": "thief"}, {"created_at": _LATER}, {"schedule_id": "s9"}],
+    [{"tenant": "thief"}, {"created_at": _LATER}, {"schedule_id": "s9"}, {"is_workflow": True}],
     ids=lambda change: next(iter(change)),
 )
 async def test_what_identifies_a_record_never_changes(store: Store, change: dict[str, Any]) -> None:
@@ -109,6 +109,12 @@ async def test_what_identifies_a_record_never_changes(store: Store, change: dict
     with pytest.raises(Conflict):
         await delete(store, replace(stored, **change))
     assert await get(store, Task, "a") == stored
+
+
+async def test_when_something_was_answered_never_changes(store: Store) -> None:
+    [stored] = await put(store, receipt("a"))
+    with pytest.raises(Conflict):
+        await put(store, replace(stored, at=_LATER))
 
 
 async def test_a_living_key_is_unique_in_its_tenant(store: Store) -> None:

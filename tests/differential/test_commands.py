@@ -18,6 +18,7 @@ import pytest
 import rota
 from rota import testing
 from rota.domain.model import Failure, Task
+from rota.domain.submission import Submission
 from rota.domain.task import Completed, Defaults, Failed, Released, Rescheduled
 from rota.engine import commands
 from rota.engine.commands import Claim, Renewal, Result
@@ -25,8 +26,8 @@ from rota.stores.base import Store
 from rota.testing import LoopClock
 from worlds import EVERY_STORE as STORES
 
-STEPS = 1000
-SEEDS = range(4)
+STEPS = {"work": 1000, "access": 600}
+SEEDS = [*(("work", seed) for seed in range(4)), *(("access", seed) for seed in range(3))]
 KEYS = ["a", "b", "c"]
 KINDS = ["mail", "report"]
 NEVER_REFUSED = {
@@ -40,6 +41,11 @@ NEVER_REFUSED = {
     "count",
     "schedules",
     "cancel_many",
+    "keys",
+    "templates",
+    "tenants",
+    "events",
+    "workflows",
 }
 START = datetime(2026, 3, 27, 23, 0, tzinfo=UTC)  # two days before clocks change in Europe
 
@@ -161,6 +167,101 @@ def schedule_step(chance: random.Random) -> Step:
     )
 
 
+def tenant_step(chance: random.Random, keys: list[str]) -> Step:
+    """What people do to tenants and keys, and what the tenant `acme`, which is small and often suspended, may do."""
+    name = chance.choice(["acme", "acme", "nobody", "*"])
+    limits = chance.choice(
+        [{}, {"schedules": 1}, {"pending_tasks": 2}, {"pending_tasks": None}, {"schedules": -1}]
+    )
+    key = chance.choice([*keys, "ci", "nowhere"])
+    role = chance.choice(["viewer", "admin", "boss"])
+    secret = f"secret-{chance.randrange(10**9)}"
+    number = chance.randrange(3)
+    request = chance.randrange(2)
+
+    def create_key(side: Side) -> Awaitable[Any]:
+        work = commands.create_key(side.new_id(), secret, "default", "ci", role, "tester")
+        return side.store.transact(work)
+
+    def once(side: Side) -> Awaitable[Any]:
+        asked = Submission(kind="mail", input=[number])
+        work = commands.submit_tasks([(side.new_id(), asked)], "default", "tester")
+        kept = commands.once(
+            f"r{request}", "default", f"POST {number}", work, lambda tasks: (201, tasks[0].id)
+        )
+        return side.store.transact(kept)
+
+    return chance.choice(
+        [
+            ("create_tenant", lambda side: side.queue.create_tenant(name, **limits)),
+            ("set_limits", lambda side: side.queue.set_limits(name, **limits)),
+            ("suspend", lambda side: side.queue.suspend_tenant(name, "note")),
+            ("resume_tenant", lambda side: side.queue.resume_tenant(name)),
+            ("resume_tenant", lambda side: side.queue.resume_tenant(name)),
+            ("tenants", lambda side: side.queue.list_tenants()),
+            ("create_key", create_key),
+            ("revoke", lambda side: side.queue.revoke_key(key)),
+            ("keys", lambda side: side.queue.list_keys(every_tenant=number > 0, limit=3)),
+            ("events", lambda side: side.queue.events(limit=10)),
+            ("once", once),
+            ("once", once),
+            ("acme_submit", lambda side: side.queue.for_tenant("acme").submit("mail", number)),
+            ("acme_submit", lambda side: side.queue.for_tenant("acme").submit("mail", number, ttl=30)),
+            (
+                "acme_schedule",
+                lambda side: side.queue.for_tenant("acme").create_schedule(
+                    f"s{number}", task_type="mail", interval=60, overlap_policy="allow"
+                ),
+            ),
+            ("acme_trigger", lambda side: side.queue.for_tenant("acme").trigger_schedule(f"s{number}")),
+            (
+                "acme_why",
+                lambda side: side.queue.for_tenant("acme").why(f"s{number}", START + timedelta(hours=2)),
+            ),
+        ]
+    )
+
+
+def template_step(chance: random.Random, templates: list[str]) -> Step:
+    id = chance.choice([*templates, "nowhere"])
+    alias = chance.choice(["one", "two", ""])
+    fields: dict[str, Any] = {
+        "parameters": chance.choice([{}, {"a": 1}, [1]]),
+        "max_retries": chance.choice([None, 2]),
+        "enabled": chance.random() < 0.7,
+    }
+    version = chance.choice([None, 1])
+    key = chance.choice(KEYS)
+    input = chance.choice([None, {"b": 2}, 5])
+
+    def schedule(side: Side) -> Awaitable[Any]:
+        target = rota.TemplateTarget(template_id=id, input={"c": 3})
+        return side.queue.create_schedule(key, target=target, cron="*/5 * * * *")
+
+    return chance.choice(
+        [
+            ("create_template", lambda side: side.queue.create_template(alias, "mail", **fields)),
+            ("create_template", lambda side: side.queue.create_template(alias, "mail", **fields)),
+            ("edit_template", lambda side: side.queue.update_template(id, version=version, **fields)),
+            (
+                "replace_template",
+                lambda side: side.queue.update_template(id, replace=True, alias=alias, kind="report"),
+            ),
+            ("get_template", lambda side: side.queue.get_template(id)),
+            ("execute", lambda side: side.queue.execute_template(id, input)),
+            ("execute", lambda side: side.queue.execute_template(id, input)),
+            ("delete_template", lambda side: side.queue.delete_template(id)),
+            ("schedule_template", schedule),
+            ("templates", lambda side: side.queue.list_templates(limit=3)),
+            (
+                "start_workflow",
+                lambda side: side.queue.start_workflow("mail" if alias == "one" else "bad kind!"),
+            ),
+            ("workflows", lambda side: side.queue.list(workflow=alias == "one", limit=5)),
+        ]
+    )
+
+
 def engine_step(chance: random.Random) -> Step:
     seed = chance.randrange(10**9)
     limit = chance.randrange(5)
@@ -204,15 +305,15 @@ def plain(value: Any) -> Any:
     return [plain(part) for part in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("stream", "seed"), SEEDS)
 @pytest.mark.parametrize("name", [name for name in STORES if name != "memory"])
-def test_every_store_answers_as_memory_does(name: str, seed: int, tmp_path: Path) -> None:
+def test_every_store_answers_as_memory_does(name: str, stream: str, seed: int, tmp_path: Path) -> None:
     async def main(clock: LoopClock) -> None:
         stores = [STORES["memory"](tmp_path, clock), STORES[name](tmp_path, clock)]
         for store in stores:
             await store.open()
         try:
-            await compare(random.Random(seed), [Side(store, clock) for store in stores])
+            await compare(stream, random.Random(seed), [Side(store, clock) for store in stores])
         finally:
             for store in stores:
                 await store.close()
@@ -220,12 +321,23 @@ def test_every_store_answers_as_memory_does(name: str, seed: int, tmp_path: Path
     testing.run(main, start=START)
 
 
-async def compare(chance: random.Random, sides: list[Side]) -> None:
+def choices(stream: str, chance: random.Random, known: dict[str, list[str]]) -> list[Step]:
+    if stream == "work":
+        return [task_step(chance, known["task"]), schedule_step(chance), engine_step(chance)]
+    return [
+        tenant_step(chance, known["apikey"]),
+        tenant_step(chance, known["apikey"]),
+        template_step(chance, known["template"]),
+        engine_step(chance),
+    ]
+
+
+async def compare(stream: str, chance: random.Random, sides: list[Side]) -> None:
     accepted: Counter[str] = Counter()
     refused: Counter[str] = Counter()
-    ids: list[str] = []
-    for number in range(STEPS):
-        name, step = chance.choice([task_step(chance, ids), schedule_step(chance), engine_step(chance)])
+    known: dict[str, list[str]] = {"task": [], "template": [], "apikey": []}
+    for number in range(STEPS[stream]):
+        name, step = chance.choice(choices(stream, chance, known))
         answers = [await answer(step, side) for side in sides]
         (fine, reference), (_, other) = answers
         assert plain(other) == plain(reference), f"step {number}, {name}"
@@ -233,7 +345,7 @@ async def compare(chance: random.Random, sides: list[Side]) -> None:
         states = [await side.store.snapshot() for side in sides]
         assert states[0] == states[1], f"after step {number}, {name}"
         (accepted if fine else refused)[name] += 1
-        ids = [task.id for task in states[0]["task"]][-8:] if "task" in states[0] else ids
+        known = {kind: [record.id for record in states[0].get(kind, [])][-8:] for kind in known}
         if chance.random() < 0.3:
             await testing.advance(timedelta(seconds=chance.choice([1, 20, 61, 600, 7000])))
     never_accepted = refused.keys() - accepted.keys()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,31 +19,41 @@ from typing import Any, Protocol
 import pytest
 from msgspec.structs import replace
 
-from records import any_event, any_run, any_schedule, any_task, minutes, step, template, tenant
+from records import FIXED, MAKERS, any_event, any_run, any_schedule, any_task, minutes, step
 from rota.domain.errors import RotaError
-from rota.domain.model import Record, RunStatus, ScheduleStatus, TaskStatus
+from rota.domain.model import Event, Record, Run, RunStatus, Schedule, ScheduleStatus, Task, TaskStatus
 from rota.stores.base import (
+    ApiKeyList,
     Cancelling,
     Cursor,
     DueSchedules,
+    EndedRuns,
+    EndedTasks,
     EventList,
     FinishedTasks,
     LiveTasks,
     LostLeases,
     OldEvents,
+    OldReceipts,
     OldRuns,
+    OpenTasks,
     OutdatedZones,
     PastExpiry,
     ReadyTasks,
+    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
     Store,
     TaskList,
+    TemplateList,
+    TenantList,
     Tx,
     UpcomingTasks,
 )
 from stores import START, STORES
+
+_LARGE = {Task, Schedule, Run, Event}
 
 
 class FixedClock:
@@ -108,7 +118,7 @@ class Write:
 
 
 class Ask:
-    """A query, found with a limit and counted."""
+    """A query, found with a limit and counted, to the end and to the limit."""
 
     name = "ask"
 
@@ -120,7 +130,29 @@ class Ask:
 
     async def apply(self, store: Store) -> Any:
         async def work(tx: Tx) -> Any:
-            return await tx.find(self.query, self.limit), await tx.count(self.query)
+            return [
+                await tx.find(self.query, self.limit),
+                await tx.count(self.query),
+                await tx.count(self.query, at_most=self.limit),
+            ]
+
+        return await store.read(work)
+
+
+class Tally:
+    """A query, counted by columns."""
+
+    name = "tally"
+
+    def __init__(self, query: Any, by: tuple[str, ...]) -> None:
+        self.query, self.by = query, by
+
+    def __repr__(self) -> str:
+        return f"Tally({self.query}, {self.by})"
+
+    async def apply(self, store: Store) -> Any:
+        async def work(tx: Tx) -> Any:
+            return await tx.tally(self.query, *self.by)
 
         return await store.read(work)
 
@@ -154,6 +186,8 @@ class Stream:
             choice = self.chance.random()
             if choice < 0.5:
                 yield self.write()
+            elif choice < 0.55:
+                yield self.tally()
             elif choice < 0.9:
                 yield Ask(self.query(), self.chance.choice((0, 1, 3, 100)))
             else:
@@ -182,28 +216,17 @@ class Stream:
         return record
 
     def small(self, chance: random.Random) -> Record:
-        return chance.choice((template, step, tenant))()
+        make: Any = chance.choice([maker for kind, maker in MAKERS.items() if kind not in _LARGE])
+        return step() if chance.random() < 0.2 else make(chance)
 
     def changed(self) -> Record:
         """A known record (perhaps not as it is now) in another shape, sometimes one that is not allowed."""
         old = self.chance.choice(self.known[-40:])
-        makers = {"Task": any_task, "Schedule": any_schedule, "Run": any_run, "Event": any_event}
-        make: Any = makers.get(type(old).__name__)
+        make: Any = MAKERS.get(type(old))
         if make is None or self.chance.random() < 0.3:
             return old
         new = make(self.chance)
-        names = (
-            "id",
-            "version",
-            "tenant",
-            "created_at",
-            "schedule_id",
-            "scheduled_at",
-            "at",
-            "subject_id",
-            "key",
-        )
-        kept = {name: getattr(old, name) for name in names if name in old.__struct_fields__}
+        kept = {name: getattr(old, name) for name in (*FIXED, "key") if name in old.__struct_fields__}
         if self.chance.random() < 0.1:
             kept.pop(self.chance.choice([name for name in kept if name not in ("id", "version")]))
         return replace(new, **kept)
@@ -250,8 +273,33 @@ class Stream:
                 lambda: OldRuns(before=at),
                 lambda: EventList(tenant=who, subject_id=chance.choice((None, "s1")), after=after),
                 lambda: OldEvents(before=at),
+                *self.newer_queries(at, who, after),
             )
         )()
+
+    def newer_queries(self, at: Any, who: str, after: Cursor | None) -> tuple[Callable[[], Any], ...]:
+        behind = self.chance.choice((None, *(each.id for each in self.known[-20:])))
+        return (
+            OpenTasks,
+            lambda: EndedTasks(tenant=who, since=at, after=after),
+            lambda: ReturnedTasks(tenant=who, since=at, after=after),
+            lambda: EndedRuns(tenant=who, since=at, after=after),
+            lambda: ScheduleList(tenant=None, after=after, **self.schedule_filter()),
+            lambda: TaskList(tenant=who, at=at, after=after, is_workflow=True, **self.task_filter()),
+            lambda: TemplateList(tenant=who, after=behind),
+            lambda: ApiKeyList(tenant=self.chance.choice((None, who, "*")), after=behind),
+            lambda: TenantList(after=behind),
+            lambda: OldReceipts(before=at),
+        )
+
+    def tally(self) -> Tally:
+        chance = self.chance
+        if chance.random() < 0.3:
+            who = chance.choice((None, "other"))
+            return Tally(ScheduleList(tenant=who, **self.schedule_filter()), ("tenant", "kind"))
+        query = chance.choice((OpenTasks(), PastExpiry(at=minutes(chance))))
+        names = ("tenant", "status", "queue", "kind", "schedule_id", "priority")
+        return Tally(query, tuple(chance.sample(names, chance.choice((1, 2, 3)))))
 
     def lane(self) -> dict[str, Any]:
         return {
@@ -281,3 +329,4 @@ def test_all_stores_answer_alike(tmp_path: Path, seed: int) -> None:
     assert outcomes["write", "done"] > 10
     assert outcomes["write", "Conflict"] > 10
     assert outcomes["ask", "done"] > 10
+    assert outcomes["tally", "done"] > 1

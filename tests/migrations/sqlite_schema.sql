@@ -1,9 +1,24 @@
+CREATE TABLE apikey (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  body text not null
+) strict;
+
 CREATE TABLE event (
   id text primary key not null,
   version integer not null,
   tenant text not null,
   at integer not null,
   subject_id text not null,
+  body text not null
+) strict;
+
+CREATE TABLE receipt (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  at integer not null,
   body text not null
 ) strict;
 
@@ -66,7 +81,7 @@ CREATE TABLE task (
   cancel_requested integer not null,
   completed_at integer,
   body text not null
-) strict;
+, is_workflow integer not null default 0, returned_at integer) strict;
 
 CREATE TABLE template (
   id text primary key not null,
@@ -82,11 +97,15 @@ CREATE TABLE tenant (
   body text not null
 ) strict;
 
+CREATE INDEX apikey_of_tenant on apikey (tenant, id);
+
 CREATE INDEX event_at on event (at, id);
 
 CREATE INDEX event_of_subject on event (tenant, subject_id, at, id);
 
 CREATE INDEX event_of_tenant on event (tenant, at, id);
+
+CREATE INDEX receipt_at on receipt (at, id);
 
 CREATE INDEX run_ended on run (completed_at, id) where status <> 'running';
 
@@ -100,6 +119,8 @@ CREATE INDEX schedule_due on schedule (due_at, id)
   where status = 'active' and deleted_at is null and due_at is not null;
 
 CREATE UNIQUE INDEX schedule_living_key on schedule (tenant, key) where deleted_at is null;
+
+CREATE INDEX schedule_of_all on schedule (created_at, id);
 
 CREATE INDEX schedule_zone on schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
@@ -121,6 +142,12 @@ CREATE INDEX task_of_schedule on task (schedule_id, created_at, id) where schedu
 
 CREATE INDEX task_pending on task (queue, kind, priority desc, available_at, id) where status = 'pending';
 
+CREATE INDEX task_returned on task (tenant, returned_at, id) where returned_at is not null;
+
 CREATE INDEX task_unusual on task (tenant, status, created_at, id)
   where status in ('failed', 'cancelled', 'expired', 'archived');
+
+CREATE INDEX task_workflow on task (tenant, created_at, id) where is_workflow = 1;
+
+CREATE INDEX template_of_tenant on template (tenant, id);
 

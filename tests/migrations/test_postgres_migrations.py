@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from typing import Any
@@ -12,12 +13,15 @@ import pytest
 
 import rota
 from postgres_server import databases, new_database
+from records import api_key, receipt
 from rota.domain.errors import Refused, Unavailable
 from rota.engine.clock import SystemClock
 from rota.stores import migrate as migrations
+from rota.stores.base import OpenTasks, ReturnedTasks, TaskList
 from rota.stores.migrate import Migration
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres_address import Address
+from stores import START, find, put
 
 NAMES = [step.name for step in migrations.migrations("postgres")]
 
@@ -94,7 +98,7 @@ async def test_without_migrating_a_missing_schema_is_said_to_be_missing() -> Non
 
 async def test_a_migration_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     url = databases().empty()
-    broken = Migration(2, "0002_broken", "create table {schema}.half (a int); select 1/0;", "x")
+    broken = Migration(99, "0099_broken", "create table {schema}.half (a int); select 1/0;", "x")
     known = (*migrations.migrations("postgres"), broken)
     monkeypatch.setattr("rota.stores.postgres_schema.migrations", lambda dialect: known)
     with pytest.raises(Unavailable, match="division by zero"):
@@ -102,7 +106,79 @@ async def test_a_migration_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyP
     assert (await ask(url, "select to_regnamespace('rota') is null as nothing"))[0]["nothing"]
 
 
+OLD = {
+    "new": ("pending", "2026-03-01T12:00:00Z"),
+    "again": ("pending", "2026-03-01T12:01:00.000250Z"),
+    "whole": ("pending", "2026-03-01T12:02:00Z"),
+    "running": ("running", "2026-03-01T12:03:00Z"),
+    "done": ("completed", "2026-03-01T12:04:00Z"),
+}
+"""Tasks as release 0.1.0 wrote them, all created at 12:00: status, updated_at."""
+
+
+async def test_tasks_of_0001_are_found_by_the_queries_of_0002(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = databases().empty()
+    known = migrations.migrations("postgres")
+    with monkeypatch.context() as earlier:
+        earlier.setattr("rota.stores.postgres_schema.migrations", lambda dialect: known[:1])
+        assert await store(url).migrate() == NAMES[:1]
+    for id, (status, updated_at) in OLD.items():
+        times = {
+            "created_at": "2026-03-01T12:00:00Z",
+            "available_at": "2026-03-01T12:00:00Z",
+            "updated_at": updated_at,
+        }
+        values = {
+            "id": id,
+            "version": 1,
+            "kind": "report",
+            "status": status,
+            "input": "\0 \\\0 \\u0000",
+            **times,
+        }
+        body = json.dumps({"record": "task.1", **values})
+        await ask(url, INSERT_0001, id, status, START, body)
+    await ask(url, "select rota.submit('report')")
+    with pytest.raises(Unavailable, match=f"lacks {NAMES[1]}"):
+        await store(url).open(migrate=False)
+    assert await store(url).migrate() == NAMES[1:]
+    opened = store(url)
+    await opened.open()
+    returned = await find(opened, ReturnedTasks(tenant="default", since=START))
+    assert [task.id for task in returned] == ["again", "whole"]
+    columns = await ask(url, "select returned_at from rota.task where returned_at is not null order by 1")
+    assert [row["returned_at"] for row in columns] == [task.returned_at for task in returned]
+    assert len(await find(opened, OpenTasks())) == 5
+    assert await find(opened, TaskList(tenant="default", at=START, is_workflow=True)) == []
+    [stored] = await put(opened, returned[0])
+    assert stored.version == 2
+    await ask(url, "select rota.submit('report')")
+    assert len(await find(opened, OpenTasks())) == 6
+    await opened.close()
+
+
+INSERT_0001 = """
+insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, cancel_requested,
+  version, body)
+values ($1, 'default', $2, 'report', 'default', 128, 0, $3, $3, false, 1, $4)
+"""
+
+
 # For people who look with psql
+
+
+async def test_keys_read_well_and_show_no_digest() -> None:
+    url = new_database()
+    opened = store(url)
+    await opened.open()
+    await put(opened, api_key(name="ci\0", digest="d" * 64, tenant="*"), receipt(status=409))
+    await opened.close()
+    [row] = await ask(url, "select * from rota.apikey")
+    assert list(row.keys())[:6] == ["id", "tenant", "name", "role", "created_at", "created_by"]
+    assert (row["tenant"], row["name"], row["role"], row["revoked_at"]) == ("*", "ci\ufffd", "viewer", None)
+    assert [name for name, value in row.items() if "dddd" in str(value)] == ["body"]
+    [row] = await ask(url, "select at, status from rota.receipt")
+    assert (row["at"], row["status"]) == (START, 409)
 
 
 async def test_every_table_and_function_says_what_it_is() -> None:

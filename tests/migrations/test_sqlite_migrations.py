@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from records import task
+from records import api_key, receipt, task
 from rota.domain.errors import Refused, Unavailable
+from rota.stores import statements
+from rota.stores.base import OpenTasks, ReturnedTasks, TaskList
+from rota.stores.codec import micros
 from rota.stores.migrate import Applied, Migration, migrations, pending
 from rota.stores.sqlite import SqliteStore
-from stores import TestClock, put
+from stores import START, TestClock, find, put
 
 DUMP = Path(__file__).with_name("sqlite_schema.sql")
 
@@ -90,7 +94,7 @@ async def test_what_was_applied_is_recorded(store: SqliteStore, path: Path) -> N
 
 
 async def test_opening_without_migrating_says_what_is_missing(store: SqliteStore, path: Path) -> None:
-    with pytest.raises(Unavailable, match="lacks 0001_core: run `rota migrate`"):
+    with pytest.raises(Unavailable, match=r"lacks 0001_core, .*: run `rota migrate`"):
         await store.open(migrate=False)
     await store.open()
     await put(store, task())
@@ -126,7 +130,7 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
 ) -> None:
     steps = (
         *migrations("sqlite"),
-        Migration(2, "0002_bad", "create table extra (id); create table task (id);", "x"),
+        Migration(99, "0099_bad", "create table extra (id); create table task (id);", "x"),
     )
     monkeypatch.setattr("rota.stores.sqlite_schema.migrations", lambda dialect: steps)
     with pytest.raises(Unavailable, match="already exists"):
@@ -134,6 +138,59 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
     assert schema(path) == ""
     monkeypatch.undo()
     await store.open()
+    await store.close()
+
+
+OLD = {
+    "new": {"status": "pending", "updated_at": "2026-03-01T12:00:00Z"},
+    "again": {"status": "pending", "updated_at": "2026-03-01T12:01:00.000250Z", "input": "\u0000"},
+    "whole": {"status": "pending", "updated_at": "2026-03-01T12:02:00Z"},
+    "running": {"status": "running", "updated_at": "2026-03-01T12:03:00Z"},
+    "done": {"status": "completed", "updated_at": "2026-03-01T12:04:00Z"},
+}
+"""Tasks as release 0.1.0 wrote them, all created at 12:00."""
+
+
+def fill_with_0001(path: Path) -> None:
+    """A file as it was before 0002, with tasks in it and one that cannot be read."""
+    first = migrations("sqlite")[0]
+    db = apsw.Connection(str(path))
+    db.execute(statements.load("sqlite")["create_migration_table"])
+    db.execute(first.sql)
+    db.execute("insert into rota_migration values (?, ?, ?, 'then')", first[:2] + first[3:])
+    for id, values in OLD.items():
+        times = {"created_at": "2026-03-01T12:00:00Z", "available_at": "2026-03-01T12:00:00Z"}
+        body = {"record": "task.1", "id": id, "version": 1, "kind": "report", **times, **values}
+        db.execute(INSERT_0001, (id, micros(START), values["status"], micros(START), json.dumps(body)))
+    db.execute(INSERT_0001, ("damaged", micros(START), "pending", micros(START), "not json"))
+    db.close()
+
+
+INSERT_0001 = """
+insert into task (id, version, tenant, created_at, kind, queue, priority, status, available_at, cancel_requested, body)
+values (?, 1, 'default', ?, 'report', 'default', 128, ?, ?, 0, ?)
+"""
+
+
+async def test_tasks_of_0001_are_found_by_the_queries_of_0002(store: SqliteStore, path: Path) -> None:
+    fill_with_0001(path)
+    names = [step.name for step in migrations("sqlite")[1:]]
+    with pytest.raises(Unavailable, match=f"lacks {names[0]}"):
+        await store.open(migrate=False)
+    assert list(await store.migrate()) == names
+    execute(path, "delete from task where id = 'damaged'")
+    assert schema(path) == DUMP.read_text("utf-8")
+    await store.open()
+    returned = await find(store, ReturnedTasks(tenant="default", since=START))
+    assert [task.id for task in returned] == ["again", "whole"]
+    assert [
+        row[0] for row in execute(path, "select returned_at from task where returned_at is not null")
+    ] == [micros(task.returned_at) for task in returned]
+    assert [task.id for task in await find(store, OpenTasks())] == ["again", "new", "running", "whole"]
+    assert await find(store, TaskList(tenant="default", at=START, is_workflow=True)) == []
+    [stored] = await put(store, returned[0])
+    assert stored.version == 2
+    await put(store, api_key(), receipt())
     await store.close()
 
 

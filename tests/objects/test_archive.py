@@ -12,7 +12,17 @@ from msgspec.structs import replace
 
 from records import event, run, task
 from rota.domain.model import Event, Run, RunStatus, Task, TaskStatus
-from rota.stores.base import Cursor, EventList, FinishedTasks, RunList, Store, TaskList, Tx
+from rota.stores.base import (
+    Cursor,
+    EndedRuns,
+    EndedTasks,
+    EventList,
+    FinishedTasks,
+    RunList,
+    Store,
+    TaskList,
+    Tx,
+)
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_archive import Order, Source, merged
 from rota.stores.objects_requests import MemoryRequests
@@ -89,6 +99,62 @@ async def test_a_page_loads_only_the_segments_that_it_needs() -> None:
     assert await get(store, Task, "never was") is None
     assert await find(store, RunList(schedule_id="no runs"), 10) == []
     assert [key for _, key in requests.made if key.startswith("archive/")] == []
+    await store.close()
+
+
+async def test_what_ended_since_then_is_found_and_older_segments_stay_where_they_are() -> None:
+    store, requests = await filled("since")
+    opened = store._opened
+    assert opened is not None
+    everything = await find(store, EndedTasks(tenant="default", since=START))
+    assert [each.id for each in everything] == [f"t{number:04}" for number in range(200)]
+    assert await find(store, EndedTasks(tenant="other", since=START)) == []
+    opened.replica.archive._loaded.clear()
+    requests.made.clear()
+    late = EndedTasks(tenant="default", since=START + 95 * MINUTE)
+    page = await find(store, late, 10)
+    assert [each.id for each in page] == [f"t{number:04}" for number in range(95, 105)]
+    cursor = Cursor(START + 104 * MINUTE, "t0104")
+    page = await find(store, replace(late, after=cursor), 10)
+    assert [each.id for each in page] == [f"t{number:04}" for number in range(105, 115)]
+    assert len([key for _, key in requests.made if key.startswith("archive/")]) <= 3
+    for at_most in (0, 7, 105, 106):
+        assert await store.read(counting(late, at_most)) == min(at_most, 105)
+    await store.close()
+
+
+def counting(query: Any, at_most: int) -> Any:
+    async def work(tx: Tx) -> int:
+        return await tx.count(query, at_most=at_most)
+
+    return work
+
+
+async def test_archived_runs_are_found_by_when_they_ended() -> None:
+    store = ObjectsStore(MemoryRequests("runs since"), Hands(START), BATCHES)
+    await store.open()
+    for start in range(0, 100, 20):
+        times = [(number, START + number * MINUTE) for number in range(start, start + 20)]
+        runs = [
+            run(
+                f"r{number:04}",
+                tenant=("a", "b")[number % 2],
+                scheduled_at=at,
+                status=RunStatus.COMPLETED,
+                completed_at=at,
+            )
+            for number, at in times
+        ]
+        await put(store, *runs)
+        await asyncio.sleep(0.02)
+    await settle(store)
+    assert live(store, Run) < 60
+    since = START + 51 * MINUTE
+    found = await find(store, EndedRuns(tenant="b", since=since))
+    assert [each.id for each in found] == [f"r{number:04}" for number in range(51, 100, 2)]
+    behind = Cursor(START + 71 * MINUTE, "r0071")
+    rest = await find(store, EndedRuns(tenant="b", since=since, after=behind), 3)
+    assert [each.id for each in rest] == ["r0073", "r0075", "r0077"]
     await store.close()
 
 

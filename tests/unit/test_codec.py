@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from hypothesis import strategies as st
 from records import run, schedule, task
 from rota.domain.errors import Corrupt, Invalid
 from rota.domain.model import (
+    ApiKey,
     Change,
     Event,
     Failure,
     Limits,
     LogLine,
+    Receipt,
     Record,
     RetryPolicy,
     Run,
@@ -38,6 +41,7 @@ from rota.stores.base import RECORD_TYPES
 from rota.stores.codec import TABLES, from_micros, micros
 
 RELEASED = Path(__file__).with_name("records_0_1_0.json")
+RELEASED_TYPES = [kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt)]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 times = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))  # bounds are naive
@@ -93,6 +97,8 @@ RECORDS = {
     Template: built(Template, parameters=json_objects),
     Step: built(Step),
     Tenant: built(Tenant, limits=built(Limits)),
+    ApiKey: built(ApiKey),
+    Receipt: built(Receipt),
 }
 
 
@@ -105,7 +111,7 @@ def test_there_and_back(kind: type[Record], data: st.DataObject) -> None:
     assert TABLES[kind].decode(body.decode()) == record
 
 
-@pytest.mark.parametrize("kind", RECORD_TYPES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", RELEASED_TYPES, ids=lambda kind: kind.__name__)
 def test_what_release_0_1_0_wrote_still_decodes(kind: type[Record]) -> None:
     """The file is never edited. A new field needs a default; a changed meaning needs a new tag."""
     written = json.loads(RELEASED.read_text("utf-8"))[kind.__name__]
@@ -166,4 +172,9 @@ def test_columns_are_what_the_record_says() -> None:
     assert values["search"] == "strasse\nb"
     assert (values["kind"], values["template_id"]) == (None, "m1")
     fixed = [column.name for column in TABLES[Task].columns if column.is_fixed]
-    assert fixed == ["tenant", "created_at", "schedule_id"]
+    assert fixed == ["tenant", "created_at", "schedule_id", "is_workflow"]
+
+
+def test_the_columns_of_a_task_are_read_in_one_call() -> None:
+    assert isinstance(TABLES[Task].values, attrgetter)
+    assert isinstance(TABLES[Task].identity, attrgetter)

@@ -591,3 +591,60 @@ def test_every_expected_time_ends_as_exactly_one_fire_or_skip(
         )
     else:
         assert schedule.completed_reason
+
+
+# What the tenant allows
+
+
+def test_without_room_the_due_time_is_skipped_and_the_schedule_moves_on() -> None:
+    schedule = created(max_runs=1)
+    decision = decide(schedule, NOON, [], room=0)
+    assert decision.fires == ()
+    assert decision.skips == (Skip(NOON, RunReason.LIMIT),)
+    assert (decision.schedule.run_count, decision.schedule.last_run_at) == (0, None)
+    assert decision.schedule.status is ScheduleStatus.ACTIVE
+    assert decision.schedule.next_run_at == NOON + HOUR
+
+
+def test_the_first_ones_get_the_room_that_there_is() -> None:
+    schedule = created(missed_run_policy="catch_up", overlap_policy="allow")
+    decision = decide(schedule, NOON + 3 * HOUR, [], room=2)
+    assert [fire.scheduled_at for fire in decision.fires] == hours(0, 1)
+    assert [(skip.scheduled_at, skip.reason) for skip in decision.skips] == [
+        (at, RunReason.LIMIT) for at in hours(2, 3)
+    ]
+    assert decision.schedule.run_count == 2
+
+
+def test_what_cannot_be_replaced_is_not_cancelled() -> None:
+    schedule = created(overlap_policy="cancel_previous")
+    assert decide(schedule, NOON, [live_task()], room=1).cancels != ()
+    assert decide(schedule, NOON, [live_task()], room=0).cancels == ()
+
+
+def test_a_suspended_tenants_times_are_skipped_whatever_the_policies_say() -> None:
+    for policy in MissedRunPolicy:
+        schedule = created(missed_run_policy=policy, overlap_policy="allow")
+        decision = tick.turned_away(schedule, NOON + 2 * HOUR)
+        assert decision.fires == ()
+        assert [(skip.scheduled_at, skip.reason) for skip in decision.skips] == [
+            (at, RunReason.SUSPENDED) for at in hours(0, 1, 2)
+        ]
+        assert decision.schedule.next_run_at == NOON + 3 * HOUR
+        assert decision.schedule.run_count == 0
+
+
+def test_a_long_suspension_is_one_row() -> None:
+    decision = tick.turned_away(created(), NOON + 500 * HOUR)
+    assert decision.skips == (Skip(NOON, RunReason.SUSPENDED, NOON + 500 * HOUR, 501),)
+
+
+def test_a_suspended_tenants_only_time_completes_the_schedule() -> None:
+    decision = tick.turned_away(created(Once(NOON)), NOON)
+    assert decision.skips == (Skip(NOON, RunReason.SUSPENDED),)
+    assert decision.schedule.status is ScheduleStatus.COMPLETED
+
+
+def test_what_is_not_due_is_left_alone() -> None:
+    schedule = created()
+    assert tick.turned_away(schedule, NOON - SECOND).schedule is schedule

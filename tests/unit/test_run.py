@@ -152,7 +152,7 @@ MAIL = TemplateTarget(template_id="m1")
             MAIL,
             replace(TEMPLATE, runtime=Runtime.SHELL),
             Limits(),
-            "target.template_id: runtime shell cannot run here; accepted is python",
+            "target.template_id: shell templates cannot run yet; accepted is python",
         ),
         (
             TemplateTarget(template_id="m1", input=[1]),

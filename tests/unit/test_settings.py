@@ -65,6 +65,24 @@ def test_flags_come_first(folder: Path) -> None:
     assert settings["store"] == "sqlite:///file.db"
 
 
+def test_what_is_served_and_where(tmp_path: Path) -> None:
+    served = load({}, {}, tmp_path)
+    assert [served[name] for name in ("http", "host", "port", "rate_limit", "max_body")] == [
+        True,
+        "127.0.0.1",
+        8000,
+        500,
+        2 * 1024 * 1024,
+    ]
+    (tmp_path / "rota.toml").write_text('http = false\nport = 0\nmax_body = "512KB"\nhost = "::1"')
+    filed = load({"port": 81}, {"ROTA_RATE_LIMIT": "7", "ROTA_HTTP": "on"}, tmp_path)
+    assert filed.found["port"] == Setting(81, "--port")
+    assert filed.found["http"] == Setting(True, "ROTA_HTTP")
+    assert (filed["rate_limit"], filed["max_body"], filed["host"]) == (7, 512 * 1024, "::1")
+    assert load({}, {}, tmp_path)["http"] is False
+    assert load({}, {"ROTA_PORT": "0"}, tmp_path)["port"] == 0
+
+
 def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
     assert load({}, {"ROTA_STORE": ""}, tmp_path).is_default("store")
 
@@ -86,6 +104,12 @@ def test_another_file(folder: Path, tmp_path: Path) -> None:
         ("queues = [1]", "give names"),
         ("queues = ''", "no name was given"),
         ("store =", "is not valid TOML"),
+        ("port = 'http'", "'http' is not a port; give a number from 1 to 65535, or 0 for any"),
+        ("port = 65536", "65536 is not a port"),
+        ("http = 'maybe'", "'maybe' is not accepted; give yes or no"),
+        ("max_body = '2GB'", "'2GB' is not accepted; give a size from 1KB to 1024MB"),
+        ("max_body = 12", "give a size from 1KB"),
+        ("rate_limit = 0", "give a whole number from 1"),
         ("[profile]\nbig = 1", "is not a table"),
     ],
 )

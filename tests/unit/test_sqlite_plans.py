@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from rota.stores.migrate import migrations
-from rota.stores.sqlite_queries import COUNT, FIND, SEEK
+from rota.stores.sqlite_queries import COUNT, FIND, SEEK, tally_statement
 from rota.stores.sqlite_tx import STATEMENTS
 
 SORTED = {
@@ -19,14 +19,21 @@ SORTED = {
     "task_list_past_expiry",  # what the janitor has not swept yet
     "outdated_zones_before",  # only when the time zone data has changed
     "outdated_zones_after",
+    "open_tasks_pending",  # nobody lists all that is open: it is tallied
+    "open_tasks_running",
 }
 """Statements that sort what they found, with the reason why that is little."""
 
 WALKED = {
     "task_list_running",
     "task_list_pending",
+    "open_tasks_pending",
+    "open_tasks_running",
 }
 """Statements that walk a whole (partial) index: the same reasons."""
+
+
+TABLE = "(task|schedule|run|event|template|apikey|tenant|receipt)"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +57,7 @@ def test_finds_use_their_index(db: apsw.Connection, name: str) -> None:
     steps = plan(db, FIND[name])
     index = re.search(r"indexed by (\w+)", FIND[name])
     assert index is not None, "every query names its index"
-    walks = [step for step in steps if re.match(r"(SCAN|SEARCH) (task|schedule|run|event)\b", step)]
+    walks = [step for step in steps if re.match(rf"(SCAN|SEARCH) {TABLE}\b", step)]
     assert [walk for walk in walks if index[1] not in walk] == [], steps
     if name not in WALKED:
         assert not [step for step in walks if step.startswith("SCAN")], steps
@@ -61,7 +68,29 @@ def test_finds_use_their_index(db: apsw.Connection, name: str) -> None:
 def test_counts_use_their_index(db: apsw.Connection, name: str) -> None:
     steps = plan(db, COUNT[name])
     if name not in WALKED:
-        assert not [step for step in steps if re.match(r"SCAN (task|schedule|run|event)\b", step)], steps
+        assert not [step for step in steps if re.match(rf"SCAN {TABLE}\b", step)], steps
+
+
+@pytest.mark.parametrize("name", COUNT)
+def test_counts_sort_nothing(db: apsw.Connection, name: str) -> None:
+    """So that a count with a limit stops there."""
+    assert not [step for step in plan(db, COUNT[name]) if "TEMP B-TREE" in step]
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("open_tasks_pending", "task_pending"),
+        ("open_tasks_running", "task_lease"),
+        ("past_expiry", "task_expiry"),
+        ("schedule_list", "schedule_created"),
+        ("schedule_list_of_all", "schedule_of_all"),
+    ],
+)
+def test_tallies_walk_only_what_they_count(db: apsw.Connection, name: str, index: str) -> None:
+    steps = plan(db, tally_statement(name, "tenant, status"))
+    [walk] = [step for step in steps if re.match(rf"(SCAN|SEARCH) {TABLE}\b", step)]
+    assert f"INDEX {index}" in walk
 
 
 @pytest.mark.parametrize("name", ["next_lane", "next_lane_in_queue", "next_priority"])

@@ -149,7 +149,22 @@ SKIPPED = {"status": RunStatus.SKIPPED, "started_at": None, "target_id": None}
             "skipped",
             "It was skipped, because an earlier run was still going on (overlap_policy is skip).",
         ),
-        (SKIPPED | {"reason": RunReason.LIMIT}, "skipped", "It was skipped (limit)."),
+        (
+            SKIPPED | {"reason": RunReason.LIMIT},
+            "skipped",
+            "It was skipped, because tenant default had as many pending tasks as it may have.",
+        ),
+        (
+            SKIPPED | {"reason": RunReason.SUSPENDED},
+            "skipped",
+            "It was skipped, because tenant default was suspended.",
+        ),
+        (
+            SKIPPED | {"reason": RunReason.SUSPENDED, "until": NOON + 9 * HOUR, "count": 10},
+            "skipped",
+            "It was one of 10 times from 2026-01-28 12:00 UTC to 2026-01-28 21:00 UTC that were skipped, because"
+            " tenant default was suspended.",
+        ),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
@@ -475,3 +490,12 @@ def test_a_why_is_a_text() -> None:
     answer = why(schedule())
     assert isinstance(answer, str)
     assert str(answer) == f"{answer}"
+
+
+def test_a_time_to_come_of_a_suspended_tenant() -> None:
+    answer = explain(schedule(), NOON + 2 * HOUR, None, NOON, (), suspended=True)
+    assert answer.status == "upcoming"
+    assert answer.endswith(
+        "It is expected in 2 hours. Tenant default is suspended: unless it is resumed before, this time will be"
+        " skipped."
+    )

@@ -43,9 +43,13 @@ _SENTENCES = {
     "deleted_schedule": "schedule {schedule} is deleted; restore it first",
     "expired": "task {task} expired at {expires_at}; it cannot run any more, submit it anew",
     "idempotency_conflict": "idempotency_key {key!r} was already used for a task with another kind or input",
+    "idempotency_reused": "this Idempotency-Key was used for another request before; give every new request a key"
+    " of its own",
+    "key_ambiguous": "{count} keys are called {name!r}; name the id of the one that is meant",
     "key_taken": "schedule_id {key!r} is already in use; choose another, or delete the schedule that has it",
     "lease_held": "task {task} is {status}; only a running task whose lease has run out can be taken back",
     "lease_lost": "task {task} is no longer held under this lease; another worker may have it",
+    "limit_reached": "tenant {tenant} may have {limit:,} {what} and {has}; {advice}",
     "newer_schema": "the store at {store} was written by a newer version of rota (schema {found}, this one"
     " knows {known}); upgrade rota",
     "not_claimable": "task {task} is {status} and cannot be claimed now",
@@ -54,6 +58,9 @@ _SENTENCES = {
     " was changed by hand or by another build",
     "stale_version": "{record} {id} is at version {found}, not {expected}; read it again and repeat the"
     " change",
+    "template_disabled": "template {template} is disabled; enable it first",
+    "template_runtime": "template {template} cannot run: {runtime} templates cannot run yet",
+    "tenant_exists": "tenant {tenant} exists already; change its limits, or choose another name",
     "tenant_suspended": "tenant {tenant} is suspended",
 }
 

@@ -18,6 +18,7 @@ from .states import (
     LIVE,
     MissedRunPolicy,
     OverlapPolicy,
+    Role,
     RunReason,
     RunStatus,
     Runtime,
@@ -29,6 +30,7 @@ from .states import (
 
 __all__ = [
     "LIVE",
+    "ApiKey",
     "Change",
     "Event",
     "Failure",
@@ -36,8 +38,10 @@ __all__ = [
     "LogLine",
     "MissedRunPolicy",
     "OverlapPolicy",
+    "Receipt",
     "Record",
     "RetryPolicy",
+    "Role",
     "Run",
     "RunReason",
     "RunStatus",
@@ -110,9 +114,11 @@ class LogLine(Value, frozen=True, kw_only=True):
 
 class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     """One piece of work. `None` in max_retries, retry_policy, timeout: as the handler was registered.
-    `scheduled_at` is the time of the schedule that it runs for, if a schedule started it."""
+    `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace` is the W3C
+    traceparent of whoever submitted it."""
 
     kind: str
+    is_workflow: bool = False
     queue: str = "default"
     priority: int = 128
     input: Any = None
@@ -146,6 +152,7 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     scheduled_at: datetime | None = None
     parent_id: str | None = None
     idempotency_key: str | None = None
+    trace: str | None = None
     progress: Any = None
     logs: tuple[LogLine, ...] = ()
     history: tuple[Change, ...] = ()
@@ -157,6 +164,12 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     @property
     def is_live(self) -> bool:
         return self.status in LIVE
+
+    @property
+    def returned_at(self) -> datetime | None:
+        """Since when it waits *again*: after a retry, a reschedule, a lost lease, a replay."""
+        again = self.status is TaskStatus.PENDING and self.updated_at != self.created_at
+        return self.updated_at if again else None
 
     def is_expired_at(self, at: datetime) -> bool:
         """Past its expiry and never started, or already marked so."""
@@ -323,8 +336,10 @@ class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """What one tenant may use."""
+    """What one tenant may use. `pending_tasks`: None is no limit; to count costs time on every submission."""
 
+    schedules: int = 10_000
+    pending_tasks: int | None = None
     minimum_interval: timedelta = timedelta(seconds=1)
     input_bytes: int = 1024 * 1024
 
@@ -335,6 +350,28 @@ class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.
     status: TenantStatus = TenantStatus.ACTIVE
     limits: Limits = Limits()
     created_at: datetime
+
+
+class ApiKey(Record, frozen=True, kw_only=True, tag_field="record", tag="key.1"):
+    """Who may do what over HTTP. The key itself is shown once, to whoever creates it; `digest` is the SHA-256 of its
+    secret part. `tenant` is `*` for a key to every tenant."""
+
+    name: str
+    role: Role
+    digest: str
+    created_at: datetime
+    created_by: str
+    revoked_at: datetime | None = None
+    revoked_by: str | None = None
+
+
+class Receipt(Record, frozen=True, kw_only=True, tag_field="record", tag="receipt.1"):
+    """What was answered to a request that carried an Idempotency-Key, so that it is answered the same again."""
+
+    at: datetime
+    fingerprint: str
+    status: int
+    answer: Any = None
 
 
 class Event(Record, frozen=True, kw_only=True, tag_field="record", tag="event.1"):

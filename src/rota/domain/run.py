@@ -6,9 +6,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from . import template
 from .errors import Invalid
 from .ids import derived_id
-from .limits import shown
 from .model import (
     Limits,
     Run,
@@ -50,7 +50,7 @@ def start(
     schedule: Schedule,
     scheduled_at: datetime,
     trigger: RunTrigger,
-    template: Template | None,
+    stored: Template | None,
     now: datetime,
     limits: Limits,
     actor: str,
@@ -69,7 +69,7 @@ def start(
     )
     try:
         asked = replace(
-            _submission(schedule, template),
+            _submission(schedule, stored),
             schedule_id=schedule.id,
             run_id=run.id,
             scheduled_at=scheduled_at,
@@ -134,14 +134,14 @@ def _failed(run: Run, error: str, now: datetime) -> Run:
     return replace(run, status=RunStatus.FAILED, reason=RunReason.BAD_TARGET, error=error, completed_at=now)
 
 
-def _submission(schedule: Schedule, template: Template | None) -> Submission:
+def _submission(schedule: Schedule, stored: Template | None) -> Submission:
     target = schedule.target
     match target:
         case TemplateTarget():
-            if template is None or template.tenant != schedule.tenant:
+            if stored is None or stored.tenant != schedule.tenant:
                 problem = f"there is no template {target.template_id!r}"
                 raise Invalid("target.template_id", problem, "create it first")
-            return _from_template(target, template)
+            return _from_template(target, stored)
         case WorkflowTarget():
             return Submission(
                 kind=target.kind,
@@ -149,6 +149,7 @@ def _submission(schedule: Schedule, template: Template | None) -> Submission:
                 input=target.input,
                 metadata=target.metadata,
                 tags=target.tags,
+                is_workflow=True,
             )
         case TaskTarget():
             return Submission(
@@ -164,20 +165,10 @@ def _submission(schedule: Schedule, template: Template | None) -> Submission:
             )
 
 
-def _from_template(target: TemplateTarget, template: Template) -> Submission:
-    if not template.enabled:
-        raise Invalid("target.template_id", f"template {template.alias!r} is disabled", "enable it first")
-    if template.runtime is not Runtime.PYTHON:
-        problem = f"runtime {template.runtime} cannot run here"
+def _from_template(target: TemplateTarget, stored: Template) -> Submission:
+    if not stored.enabled:
+        raise Invalid("target.template_id", f"template {stored.alias!r} is disabled", "enable it first")
+    if stored.runtime is not Runtime.PYTHON:
+        problem = f"{stored.runtime} templates cannot run yet"
         raise Invalid("target.template_id", problem, "accepted is python")
-    if not isinstance(target.input, dict | None):
-        problem = f"{shown(target.input)} cannot be laid over a template's parameters"
-        raise Invalid("target.input", problem, "give a dict")
-    return Submission(
-        kind=template.kind,
-        queue=template.queue,
-        input=template.parameters | (target.input or {}),
-        tags=template.tags,
-        max_retries=template.max_retries,
-        timeout=template.timeout,
-    )
+    return template.submission(stored, template.overlaid(stored, target.input, "target.input"))

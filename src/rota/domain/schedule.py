@@ -17,6 +17,8 @@ outage is one row, not thousands. Jitter delays a time without making it late: l
 | a live target, overlap `cancel_previous` | the live ones are cancelled, then it fires |
 | several to fire, overlap `skip` | the first fires, the others are skipped (overlap) |
 | several to fire, overlap `cancel_previous` | the last fires, the others are skipped (overlap) |
+| the tenant has no room for another pending task | skipped (limit); does not count as a run |
+| the tenant is suspended | skipped (suspended), whatever the policies say |
 | `max_runs` reached, or no time left | the schedule is completed, with the reason |
 | paused, draft, deleted, completed | nothing |
 
@@ -37,7 +39,7 @@ from msgspec.structs import replace
 from . import recurrence
 from .model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
 
-__all__ = ["Decision", "Fire", "Skip", "decide", "given_up", "jittered", "planned"]
+__all__ = ["Decision", "Fire", "Skip", "decide", "given_up", "jittered", "planned", "turned_away"]
 
 FIRES_PER_DECISION = 100
 ROWS_PER_OUTAGE = 100
@@ -70,17 +72,21 @@ class Decision(msgspec.Struct, frozen=True):
     cancels: tuple[Task, ...] = ()
 
 
-def decide(schedule: Schedule, now: datetime, live: Sequence[Task], *, jumped: bool = False) -> Decision:
-    """What becomes of every due time of the schedule. `live` are its pending and running tasks."""
+def decide(
+    schedule: Schedule, now: datetime, live: Sequence[Task], *, jumped: bool = False, room: int | None = None
+) -> Decision:
+    """What becomes of every due time of the schedule. `live` are its pending and running tasks; `room` is how many
+    tasks its tenant may still start (None: any number)."""
     first = schedule.next_run_at
     if first is None or not schedule.is_due(now):
         return Decision(schedule)
     wanted, missed = _Due(schedule, first, now).judged(jumped)
-    room = FIRES_PER_DECISION
+    most = FIRES_PER_DECISION
     if schedule.max_runs is not None:
-        room = min(room, schedule.max_runs - schedule.run_count)
-    fires, overlaps, cancels = _without_overlap(schedule, list(islice(wanted, max(room, 0))), live)
-    skips = (*missed, *overlaps)
+        most = min(most, schedule.max_runs - schedule.run_count)
+    fires, overlaps, cancels = _without_overlap(schedule, list(islice(wanted, max(most, 0))), live)
+    fires, excess = _within(room, fires)
+    skips = (*missed, *overlaps, *excess)
     done = [fire.scheduled_at for fire in fires] + [skip.until or skip.scheduled_at for skip in skips]
     moved = replace(
         schedule,
@@ -88,7 +94,16 @@ def decide(schedule: Schedule, now: datetime, live: Sequence[Task], *, jumped: b
         last_run_at=now if fires else schedule.last_run_at,
         updated_at=now,
     )
-    return Decision(planned(moved, max(done, default=now)), fires, skips, cancels)
+    return Decision(planned(moved, max(done, default=now)), fires, skips, () if excess else cancels)
+
+
+def turned_away(schedule: Schedule, now: datetime) -> Decision:
+    """What is decided while the tenant is suspended: every due time is skipped, and the schedule moves on."""
+    if schedule.next_run_at is None or not schedule.is_due(now):
+        return Decision(schedule)
+    due = _Due(schedule, schedule.next_run_at, now)
+    moved = planned(replace(schedule, updated_at=now), due.last)
+    return Decision(moved, skips=due.skipped(due.last, RunReason.SUSPENDED))
 
 
 def given_up(schedule: Schedule, now: datetime) -> tuple[Skip, ...]:
@@ -243,6 +258,13 @@ def _without_overlap(
     cancels = live if kept and schedule.overlap_policy is OverlapPolicy.CANCEL_PREVIOUS else ()
     skips = tuple(Skip(fire.scheduled_at, RunReason.OVERLAP) for fire in regular if fire not in kept)
     return (*made_up, *kept), skips, tuple(cancels)
+
+
+def _within(room: int | None, fires: tuple[Fire, ...]) -> tuple[tuple[Fire, ...], tuple[Skip, ...]]:
+    """(those that there is room for, those that there is not)"""
+    if room is None or len(fires) <= room:
+        return fires, ()
+    return fires[:room], tuple(Skip(fire.scheduled_at, RunReason.LIMIT) for fire in fires[room:])
 
 
 def _completed(schedule: Schedule, reason: str) -> Schedule:

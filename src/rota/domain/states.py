@@ -8,6 +8,7 @@ __all__ = [
     "LIVE",
     "MissedRunPolicy",
     "OverlapPolicy",
+    "Role",
     "RunReason",
     "RunStatus",
     "RunTrigger",
@@ -86,11 +87,20 @@ class RunReason(StrEnum):
     LIMIT = "limit"
     BAD_TARGET = "bad_target"
     EXPIRED = "expired"
+    SUSPENDED = "suspended"
 
 
 class TenantStatus(StrEnum):
     ACTIVE = "active"
     SUSPENDED = "suspended"
+
+
+class Role(StrEnum):
+    """What a key may do: look; run, pause, trigger and submit; or everything."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
 
 
 class Runtime(StrEnum):

@@ -52,6 +52,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     scheduled_at: datetime | None = None
     parent_id: str | None = None
+    is_workflow: bool = False
+    trace: str | None = None
 
 
 _CHECKS: tuple[tuple[str, Callable[[object], Any]], ...] = (

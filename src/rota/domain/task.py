@@ -117,6 +117,8 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         run_id=asked.run_id,
         scheduled_at=asked.scheduled_at,
         parent_id=asked.parent_id,
+        is_workflow=asked.is_workflow,
+        trace=asked.trace,
         history=(Change(number=1, at=now, status=TaskStatus.PENDING, actor=actor, detail=detail),),
     )
     return expire(task, now, actor) if task.is_expired_at(now) else task

@@ -61,11 +61,19 @@ class Why(str):
         return why
 
 
-def explain(schedule: Schedule, at: datetime, row: Run | None, now: datetime, pauses: Sequence[Pause]) -> Why:
-    """What became of `at`, as far as it can be known at `now`."""
+def explain(
+    schedule: Schedule,
+    at: datetime,
+    row: Run | None,
+    now: datetime,
+    pauses: Sequence[Pause],
+    *,
+    suspended: bool = False,
+) -> Why:
+    """What became of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`."""
     if row is not None and row.until is None:
         return _Story(schedule, row.scheduled_at, now).told_by(row)
-    story = _Story(schedule, meant(schedule, at), now)
+    story = _Story(schedule, meant(schedule, at), now, suspended)
     if row is not None and (story.occurs or story.at in (row.scheduled_at, row.until)):
         return story.told_by(row)
     return story.told_without_a_row(pauses)
@@ -92,10 +100,11 @@ def length(duration: timedelta) -> str:
 class _Story:
     """One expected time, and the sentences about it."""
 
-    def __init__(self, schedule: Schedule, at: datetime, now: datetime) -> None:
+    def __init__(self, schedule: Schedule, at: datetime, now: datetime, suspended: bool = False) -> None:
         self.schedule = schedule
         self.at = at
         self.now = now
+        self.suspended = suspended
 
     @property
     def occurs(self) -> bool:
@@ -146,6 +155,10 @@ class _Story:
         if row.reason is RunReason.CHANGED:
             noticed = self._when(row.created_at)
             return f"It was due, but the schedule was changed, paused or deleted at {noticed}, before it was fired."
+        if row.reason is RunReason.LIMIT:
+            return f"It was skipped, because tenant {row.tenant} had as many pending tasks as it may have."
+        if row.reason is RunReason.SUSPENDED:
+            return f"{self._together(row)}, because tenant {row.tenant} was suspended."
         if row.reason is not RunReason.MISSED:
             return f"It was skipped ({row.reason})."
         policy = f"{self._missed_policy()}."
@@ -155,6 +168,12 @@ class _Story:
         first, last = self._when(row.scheduled_at), self._when(row.until)
         stretch = f"one of {row.count:,} times from {first} to {last} that were missed together"
         return f"It was {stretch}: no scheduler was there to fire them, until {noticed}; {policy}"
+
+    def _together(self, row: Run) -> str:
+        if row.until is None:
+            return "It was skipped"
+        first, last = self._when(row.scheduled_at), self._when(row.until)
+        return f"It was one of {row.count:,} times from {first} to {last} that were skipped"
 
     def _missed_policy(self) -> str:
         match self.schedule.missed_run_policy:
@@ -241,7 +260,11 @@ class _Story:
                 return self._why("not_expected", text)
         due = jittered(schedule, self.at)
         put_off = f", with its jitter at {self._when(due)}" if due > self.at else ""
-        return self._why("upcoming", f"It is expected in {length(due - self.now)}{put_off}.")
+        away = (
+            f" Tenant {schedule.tenant} is suspended: unless it is resumed before, this time will be skipped."
+        )
+        text = f"It is expected in {length(due - self.now)}{put_off}.{away if self.suspended else ''}"
+        return self._why("upcoming", text)
 
     def _due(self) -> Why:
         schedule = self.schedule

@@ -21,9 +21,11 @@ from ..domain.limits import check_duration, check_input
 from ..domain.model import Failure, Limits, LogLine, Task
 from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
+from . import tracing
 from .app import Handler
 from .clock import wait_for_any
 from .guard import entering_handler
+from .telemetry import running_task
 
 __all__ = ["Context", "Execution", "StopReason"]
 
@@ -135,9 +137,12 @@ class Execution:
         self._running: asyncio.Task[Outcome] | None = None
         self._loop = asyncio.get_running_loop()
 
-    def start(self, queue: Any, now: Callable[[], datetime], threads: Threads) -> asyncio.Task[Outcome]:
-        context = Context(self, queue, now)
-        self._running = asyncio.create_task(self._outcome(context, threads), name=f"rota:{self.task.kind}")
+    def start(
+        self, queue: Any, now: Callable[[], datetime], threads: Threads, claimed_since: datetime
+    ) -> asyncio.Task[Outcome]:
+        outcome = functools.partial(self._outcome, Context(self, queue, now), threads)
+        running = tracing.traced(self.task, claimed_since, outcome) if tracing.is_on() else outcome()
+        self._running = asyncio.create_task(running, name=f"rota:{self.task.kind}")
         return self._running
 
     def stop(self, reason: StopReason) -> None:
@@ -183,6 +188,7 @@ class Execution:
         self.logs = logs + self.logs
 
     async def _outcome(self, context: Context, threads: Threads) -> Outcome:
+        running_task.set(self.task)
         timeout = self.task.timeout
         try:
             if timeout is None:  # the usual case, and a timer that never rings is not free

@@ -21,9 +21,10 @@ from .executor import StopReason
 from .guard import guarded_loop
 from .ids import new_id
 from .janitor import Janitor
+from .logged import log_signals
 from .loops import Hints, Role, keep_running
 from .scheduler import Scheduler
-from .telemetry import LoopFailed, Observer, fan_out, log_signals
+from .telemetry import LoopFailed, Observer, fan_out
 from .watch import EVERY as BEAT
 from .watch import BlockWatch, JumpWatch
 from .worker import LEASE, QueueLike, TaskWorker, call_hooks, run_hooks
@@ -91,6 +92,11 @@ class Node:
     def stop(self) -> None:
         """Ask for a graceful end; `run()` returns when it has come."""
         self._stop.set()
+
+    @property
+    def stopping(self) -> asyncio.Event:
+        """Set when the end was asked for, by `stop()` or by a signal."""
+        return self._stop
 
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT."""

@@ -10,7 +10,7 @@ import msgspec
 
 from ..domain import recurrence, run
 from ..domain.errors import NotFound
-from ..domain.model import Event, Run, RunTrigger, Schedule, Task
+from ..domain.model import Event, Run, RunTrigger, Schedule, Task, Tenant, TenantStatus
 from ..domain.why import Why, explain, meant
 from ..stores.base import Cursor, EventList, RunList, ScheduleByKey, ScheduleList, TaskList, Tx, Work
 from .commands.shared import find_schedule, find_task
@@ -18,6 +18,7 @@ from .commands.shared import find_schedule, find_task
 __all__ = [
     "Occurrence",
     "count_matching",
+    "next_times",
     "one_schedule",
     "one_task",
     "schedule_events",
@@ -149,14 +150,17 @@ def upcoming(tenant: str, key: str, n: int) -> Work[list[Occurrence]]:
     """The next times of a schedule. One that is not active has those that it would have if it were resumed now."""
 
     async def work(tx: Tx) -> list[Occurrence]:
-        schedule = await find_schedule(tx, tenant, key)
-        left = n if schedule.max_runs is None else min(n, schedule.max_runs - schedule.run_count)
-        after = tx.now
-        if schedule.next_run_at is not None:
-            after = schedule.next_run_at - timedelta(microseconds=1)
-        return occurrences(schedule.timing, after, left, schedule.start_at, schedule.end_at)
+        return next_times(await find_schedule(tx, tenant, key), tx.now, n)
 
     return work
+
+
+def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
+    left = n if schedule.max_runs is None else min(n, schedule.max_runs - schedule.run_count)
+    after = now
+    if schedule.next_run_at is not None:
+        after = schedule.next_run_at - timedelta(microseconds=1)
+    return occurrences(schedule.timing, after, left, schedule.start_at, schedule.end_at)
 
 
 def occurrences(
@@ -187,7 +191,9 @@ def why(tenant: str, key: str, at: datetime) -> Work[Why]:
         instant = meant(schedule, instant)
         row = await _row_at(tx, schedule, instant)
         pauses = _pauses(await _events(tx, schedule))
-        return explain(schedule, instant, row, tx.now, pauses)
+        owner = await tx.get(Tenant, tenant)
+        suspended = owner is not None and owner.status is TenantStatus.SUSPENDED
+        return explain(schedule, instant, row, tx.now, pauses, suspended=suspended)
 
     return work
 

@@ -1,18 +1,20 @@
 """What the engine reports, and who listens. Logic has no log lines: it hands a signal to an `Observer`.
 
-`log_signals` is the observer that everyone has; a terminal, metrics or traces are others. An observer must be
-quick and must not raise; `fan_out` keeps one that does from harming the engine or the other observers.
+`logged.py` has the observer that everyone has; a terminal and metrics are others. An observer must be quick and must
+not raise; `fan_out` keeps one that does from harming the engine or the other observers. `running_task` is the task
+whose handler runs here: for whoever reports on a handler's behalf.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from datetime import timedelta
 
 import msgspec
 
-from ..domain.model import Run, RunStatus, Schedule, Task, TaskStatus
+from ..domain.model import Run, Schedule, Task
 
 __all__ = [
     "ClockJumped",
@@ -29,10 +31,12 @@ __all__ = [
     "TimesHandled",
     "ZonesRefreshed",
     "fan_out",
-    "log_signals",
+    "running_task",
 ]
 
 log = logging.getLogger("rota")
+
+running_task: ContextVar[Task | None] = ContextVar("rota_running_task", default=None)
 
 
 class Signal(msgspec.Struct, frozen=True):
@@ -128,50 +132,3 @@ def fan_out(observers: Iterable[Observer]) -> Observer:
                 log.exception("an observer failed on %s", type(signal).__name__)
 
     return observe
-
-
-def _is_routine(signal: Signal) -> bool:
-    if isinstance(signal, TaskMoved):
-        return signal.task.status is not TaskStatus.FAILED and not signal.task.error
-    return isinstance(signal, TaskStarted)
-
-
-def log_signals(signal: Signal) -> None:
-    """To the standard `rota` logger: what went wrong as warnings or errors, the rest as info or debug."""
-    if _is_routine(signal) and not log.isEnabledFor(logging.DEBUG):
-        return  # two for each task
-    match signal:
-        case TaskStarted(task):
-            log.debug("started %s %s (attempt %d)", task.kind, task.id, task.attempt)
-        case TaskMoved(task):
-            level = logging.WARNING if task.status is TaskStatus.FAILED or task.error else logging.DEBUG
-            detail = task.history[-1].detail if task.history else ""
-            log.log(level, "%s %s is %s: %s", task.kind, task.id, task.status, detail)
-        case TimesHandled(schedule, run, _):
-            level = logging.WARNING if run.status is RunStatus.FAILED else logging.INFO
-            what = f"{run.status} ({run.reason})" if run.reason else "fired"
-            log.log(level, "schedule %s, %s: %s", schedule.key, run.scheduled_at.isoformat(), what)
-        case ScheduleStopped(schedule):
-            why = schedule.completed_reason or schedule.pause_note
-            log.info("schedule %s is %s: %s", schedule.key, schedule.status, why)
-        case LeaseLost(task):
-            log.error("lost the lease of %s %s; its result is not recorded", task.kind, task.id)
-        case ResultLost(task, error):
-            log.error("the result of %s %s cannot be stored: %s", task.kind, task.id, error, exc_info=error)
-        case ClockJumped(by):
-            log.warning("the clock jumped by %s; missed runs follow their policy", by)
-        case ZonesRefreshed(schedule):
-            log.info("new zone data: schedule %s is next due at %s", schedule.key, schedule.next_run_at)
-        case LoopBlocked(blocked_for, kinds, stack):
-            seconds = blocked_for.total_seconds()
-            names = ", ".join(kinds) or "a handler"
-            log.error(
-                "%s has blocked the event loop for %.0f s; leases cannot be renewed\n%s",
-                names,
-                seconds,
-                stack,
-            )
-        case LoopFailed(role, error, again_in):
-            log.error("%s: %s; trying again in %.1f s", role, error, again_in.total_seconds(), exc_info=error)
-        case HookFailed(hook, error):
-            log.error("the hook %s raised %r", hook, error, exc_info=error)

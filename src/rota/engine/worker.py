@@ -180,6 +180,7 @@ class TaskWorker:
             tenant=self._tenant,
         )
         self._asked_for += free
+        began = self._queue.clock.now()
         try:
             claimed: Claimed = await self._queue.store.transact(
                 side_by_side(at_leisure(claim_tasks(ask)), hand.name)
@@ -189,7 +190,7 @@ class TaskWorker:
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
         for task in claimed.tasks:
-            self._start(task, hand)
+            self._start(task, hand, began)
         if claimed.tasks and len(claimed.tasks) == free:
             if self._free():
                 self._other(hand).wake.set()
@@ -256,11 +257,11 @@ class TaskWorker:
 
     # Handlers
 
-    def _start(self, task: Task, hand: Hand) -> None:
+    def _start(self, task: Task, hand: Hand, claimed_since: datetime) -> None:
         handler = self._app.handlers[task.kind]
         execution = Execution(task, handler, on_report=self._note_report, flush=self._flush)
         self._running[execution.key] = execution
-        running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads)
+        running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, claimed_since)
         running.add_done_callback(lambda done: self._handler_ended(execution, done, hand))
         self._observe(TaskStarted(task))
 

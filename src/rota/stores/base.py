@@ -35,7 +35,7 @@ interval. Whoever looks first and waits then would miss what changed in between:
 
 **snapshot()** is the whole state, by record type, each sorted by id: for tests and repairs.
 
-**Indexes** are the query types below: each names its filter and its order. With `lock`, rows that another
+**Indexes** are the query types of `queries.py`: each names its filter and its order. With `lock`, rows that another
 transaction holds locked are left out (on stores where transactions overlap), and the rows returned are held
 until the commit. Orders end with `id`, so that every store gives the same answer.
 """
@@ -49,41 +49,84 @@ from typing import Protocol, TypeVar, overload
 import msgspec
 
 from ..domain.model import (
+    ApiKey,
     Event,
+    Receipt,
     Record,
     Run,
-    RunStatus,
     Schedule,
-    ScheduleStatus,
     Step,
     Task,
-    TaskStatus,
     Template,
     Tenant,
+)
+from .queries import (
+    ApiKeyList,
+    Cancelling,
+    Cursor,
+    DueSchedules,
+    EndedRuns,
+    EndedTasks,
+    EventList,
+    EventQuery,
+    FinishedTasks,
+    LiveTasks,
+    LostLeases,
+    OldEvents,
+    OldReceipts,
+    OldRuns,
+    OpenTasks,
+    OutdatedZones,
+    PastExpiry,
+    Query,
+    ReadyTasks,
+    ReturnedTasks,
+    RunList,
+    RunQuery,
+    ScheduleByKey,
+    ScheduleList,
+    ScheduleQuery,
+    TaskList,
+    TaskQuery,
+    TemplateList,
+    TenantList,
+    UpcomingTasks,
 )
 
 __all__ = [
     "RECORD_TYPES",
+    "ApiKeyList",
     "BufferedTx",
     "Cancelling",
     "Clock",
     "Cursor",
     "DueSchedules",
+    "EndedRuns",
+    "EndedTasks",
     "EventList",
+    "EventQuery",
     "FinishedTasks",
     "LiveTasks",
     "LostLeases",
     "OldEvents",
+    "OldReceipts",
     "OldRuns",
+    "OpenTasks",
     "OutdatedZones",
     "PastExpiry",
     "Query",
     "ReadyTasks",
+    "ReturnedTasks",
     "RunList",
+    "RunQuery",
     "ScheduleByKey",
     "ScheduleList",
+    "ScheduleQuery",
     "Store",
     "TaskList",
+    "TaskQuery",
+    "TemplateList",
+    "TenantList",
     "Tx",
     "UpcomingTasks",
     "Work",
@@ -94,160 +137,17 @@ __all__ = [
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
-RECORD_TYPES: tuple[type[Record], ...] = (Task, Schedule, Run, Event, Template, Step, Tenant)
-
-
-class Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Where a listing stopped: the sort key of the last record seen."""
-
-    at: datetime
-    id: str
-
-
-class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A named index. Each subclass says which record it finds, with which filter, in which order."""
-
-
-class DueSchedules(Query, frozen=True, kw_only=True):
-    """Schedule: active, not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
-
-    at: datetime | None
-
-
-class OutdatedZones(Query, frozen=True, kw_only=True):
-    """Schedule: active, not deleted, `zone_data` set and other than the one given. By id."""
-
-    zone_data: str
-
-
-class ReadyTasks(Query, frozen=True, kw_only=True):
-    """Task: pending, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
-    `kinds`, of `tenant` (None for each: any). By priority (highest first), available_at, id."""
-
-    at: datetime
-    queues: tuple[str, ...] | None = None
-    kinds: tuple[str, ...] | None = None
-    tenant: str | None = None
-
-
-class UpcomingTasks(Query, frozen=True, kw_only=True):
-    """Task: as ReadyTasks, but available_at > `after`. By available_at, id. Asked with limit 1: when to
-    wake."""
-
-    after: datetime
-    queues: tuple[str, ...] | None = None
-    kinds: tuple[str, ...] | None = None
-    tenant: str | None = None
-
-
-class LostLeases(Query, frozen=True, kw_only=True):
-    """Task: running, lease_expires_at set and <= `at` (None: any). By lease_expires_at, id."""
-
-    at: datetime | None
-
-
-class PastExpiry(Query, frozen=True, kw_only=True):
-    """Task: pending, expires_at set and <= `at` (None: any). By expires_at, id."""
-
-    at: datetime | None
-
-
-class Cancelling(Query, frozen=True, kw_only=True):
-    """Task: running under `worker_id` with cancel_requested. By id."""
-
-    worker_id: str
-
-
-class LiveTasks(Query, frozen=True, kw_only=True):
-    """Task: pending or running, of one of `schedule_ids`. By schedule_id, created_at, id."""
-
-    schedule_ids: tuple[str, ...]
-
-
-class FinishedTasks(Query, frozen=True, kw_only=True):
-    """Task: ended (any status but pending and running), completed_at < `before`. By completed_at, id."""
-
-    before: datetime
-
-
-class TaskList(Query, frozen=True, kw_only=True):
-    """Task: of `tenant`, matching every filter that is given. `status` is the status *as read at `at`*: a
-    pending task whose expires_at <= `at` counts as expired, not as pending. Newest first: created_at, id,
-    both descending; `after` continues behind a cursor."""
-
-    tenant: str
-    at: datetime
-    status: TaskStatus | None = None
-    kind: str | None = None
-    queue: str | None = None
-    schedule_id: str | None = None
-    tag: str | None = None
-    after: Cursor | None = None
-
-
-class ScheduleByKey(Query, frozen=True, kw_only=True):
-    """Schedule: of `tenant` with `key`; living ones, or deleted ones (`deleted`). Newest first: created_at,
-    id, descending."""
-
-    tenant: str
-    key: str
-    deleted: bool = False
-
-
-class ScheduleList(Query, frozen=True, kw_only=True):
-    """Schedule: of `tenant`, matching every filter given; `kind` is the target's kind, `template_id` the
-    target's template, `tag` one of the target's tags, `text` a part of key or description, any letter case.
-    Deleted ones are left out unless `deleted` is set: then they are listed among the living. By created_at,
-    id, both descending; `after` continues behind a cursor."""
-
-    tenant: str
-    status: ScheduleStatus | None = None
-    kind: str | None = None
-    template_id: str | None = None
-    tag: str | None = None
-    text: str | None = None
-    deleted: bool = False
-    after: Cursor | None = None
-
-
-class RunList(Query, frozen=True, kw_only=True):
-    """Run: of `schedule_id`, scheduled_at in [since, until]. Latest first: scheduled_at, id, both
-    descending."""
-
-    schedule_id: str
-    status: RunStatus | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    after: Cursor | None = None
-
-
-class OldRuns(Query, frozen=True, kw_only=True):
-    """Run: not running, completed_at < `before`. By completed_at, id."""
-
-    before: datetime
-
-
-class EventList(Query, frozen=True, kw_only=True):
-    """Event: of `tenant`, about `subject_id` if given. Oldest first: at, id; `after` continues behind a
-    cursor."""
-
-    tenant: str
-    subject_id: str | None = None
-    after: Cursor | None = None
-
-
-class OldEvents(Query, frozen=True, kw_only=True):
-    """Event: at < `before`. By at, id."""
-
-    before: datetime
-
-
-TaskQuery = (
-    ReadyTasks | UpcomingTasks | LostLeases | PastExpiry | Cancelling | LiveTasks | FinishedTasks | TaskList
+RECORD_TYPES: tuple[type[Record], ...] = (
+    Task,
+    Schedule,
+    Run,
+    Event,
+    Template,
+    Step,
+    Tenant,
+    ApiKey,
+    Receipt,
 )
-ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | ScheduleList
-RunQuery = RunList | OldRuns
-EventQuery = EventList | OldEvents
 
 
 class Clock(Protocol):
@@ -275,7 +175,23 @@ class Tx(Protocol):
     @overload
     async def find(self, query: EventQuery, /, limit: int, *, lock: bool = False) -> list[Event]: ...
 
-    async def count(self, query: Query, /) -> int: ...
+    @overload
+    async def find(self, query: TemplateList, /, limit: int, *, lock: bool = False) -> list[Template]: ...
+    @overload
+    async def find(self, query: ApiKeyList, /, limit: int, *, lock: bool = False) -> list[ApiKey]: ...
+    @overload
+    async def find(self, query: TenantList, /, limit: int, *, lock: bool = False) -> list[Tenant]: ...
+    @overload
+    async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
+
+    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
+        """How many `find` would give without a limit. With `at_most` the counting stops there."""
+        ...
+
+    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+        """How many `find` would give without a limit, by the values of these columns of `codec.py` (texts; none is
+        the empty text). For OpenTasks, PastExpiry and ScheduleList."""
+        ...
 
     def put(self, record: R, /) -> R: ...
 

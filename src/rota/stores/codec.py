@@ -20,8 +20,33 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 import msgspec
 
 from ..domain.errors import Corrupt, Invalid
-from ..domain.model import Event, Record, Run, Schedule, Step, Task, Template, TemplateTarget, Tenant
-from .base import EventQuery, Query, RunQuery, ScheduleQuery, TaskQuery
+from ..domain.model import (
+    ApiKey,
+    Event,
+    Receipt,
+    Record,
+    Run,
+    Schedule,
+    Step,
+    Task,
+    Template,
+    TemplateTarget,
+    Tenant,
+)
+from .base import (
+    ApiKeyList,
+    EventQuery,
+    OldReceipts,
+    OpenTasks,
+    PastExpiry,
+    Query,
+    RunQuery,
+    ScheduleList,
+    ScheduleQuery,
+    TaskQuery,
+    TemplateList,
+    TenantList,
+)
 
 __all__ = [
     "RECORD_OF",
@@ -32,6 +57,7 @@ __all__ = [
     "micros",
     "search_text",
     "searched",
+    "tallied",
     "target_kind",
     "template_id",
 ]
@@ -110,11 +136,29 @@ def _query_records() -> dict[type[Query], type[Record]]:
         RunQuery: Run,
         EventQuery: Event,
     }
-    return {query: record for union, record in unions.items() for query in get_args(union)}
+    alone: dict[type[Query], type[Record]] = {
+        TemplateList: Template,
+        ApiKeyList: ApiKey,
+        TenantList: Tenant,
+        OldReceipts: Receipt,
+    }
+    return {query: record for union, record in unions.items() for query in get_args(union)} | alone
 
 
 RECORD_OF = _query_records()
 """What each query finds."""
+
+_TALLIED = (OpenTasks, PastExpiry, ScheduleList)
+_NOT_TEXTS = {"is_workflow", "priority", "cancel_requested"}
+
+
+def tallied(query: Query, by: Sequence[str]) -> list[Column]:
+    """The columns of a tally: they are texts, and it is a query that is tallied."""
+    table = TABLES[RECORD_OF[type(query)]]
+    texts = {each.name: each for each in table.columns if not each.is_time and each.name not in _NOT_TEXTS}
+    if not isinstance(query, _TALLIED) or not by or not texts.keys() >= set(by):
+        raise AssertionError(f"{type(query).__name__} is not tallied by {', '.join(by) or 'nothing'}")
+    return [texts[name] for name in by]
 
 
 def _id_in(body: bytes | str) -> str:
@@ -143,8 +187,8 @@ def template_id(schedule: Schedule) -> str | None:
 
 
 _TASK = _columns(
-    "tenant! created_at!@ schedule_id! kind queue priority status available_at@ expires_at@"
-    " lease_expires_at@ worker_id cancel_requested completed_at@"
+    "tenant! created_at!@ schedule_id! is_workflow! kind queue priority status available_at@ expires_at@"
+    " lease_expires_at@ worker_id cancel_requested completed_at@ returned_at@"
 )
 _SCHEDULE = (
     *_columns("tenant! created_at!@ key status due_at@ deleted_at@ zone_data"),
@@ -166,5 +210,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Template, _TENANT_ONLY),
         Table(Step, (*_TENANT_ONLY, _column("task_id", fixed=True))),
         Table(Tenant, _TENANT_ONLY),
+        Table(ApiKey, _TENANT_ONLY),
+        Table(Receipt, _columns("tenant! at!@")),
     )
 }

@@ -1,44 +1,66 @@
 """The queries of `base.py`, answered from a `State`: for each a walk over an index, in its order, with its
 filter.
 
-This is the reference: other stores must give the same answers. `find` cuts the walk at the limit and
-`count` runs to its end, so the two agree.
+This is the reference: other stores must give the same answers. `find` cuts the walk at the limit, `count` and
+`tally` run to its end, so they agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import merge
 from itertools import takewhile
 from typing import Any, TypeVar
 
-from ..domain.model import Event, Record, Run, Schedule, Task, TaskStatus
+from ..domain.model import (
+    LIVE,
+    ApiKey,
+    Event,
+    Receipt,
+    Record,
+    Run,
+    Schedule,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+)
 from .base import (
+    ApiKeyList,
     Cancelling,
     Cursor,
     DueSchedules,
+    EndedRuns,
+    EndedTasks,
     EventList,
     FinishedTasks,
     LiveTasks,
     LostLeases,
     OldEvents,
+    OldReceipts,
     OldRuns,
+    OpenTasks,
     OutdatedZones,
     PastExpiry,
     Query,
     ReadyTasks,
+    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
     TaskList,
+    TemplateList,
+    TenantList,
     UpcomingTasks,
 )
-from .codec import search_text, searched, target_kind, template_id
+from .codec import search_text, searched, tallied, target_kind, template_id
 from .indexes import Entry
+from .queries import begins_behind
 from .state import State
 
-__all__ = ["walk"]
+__all__ = ["tally", "walk"]
 
 R = TypeVar("R", bound=Record)
 
@@ -46,6 +68,12 @@ R = TypeVar("R", bound=Record)
 def walk(state: State, query: Query) -> Iterator[Record]:
     """Every record that the query finds, in its order (as the indexes see them: not to be handed out)."""
     return _WALKS[type(query)](state, query)
+
+
+def tally(found: Iterable[Record], query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
+    """How many of what the query found have which values in these columns."""
+    getters = [column.get for column in tallied(query, by)]
+    return dict(Counter(tuple(str(get(record) or "") for get in getters) for record in found))
 
 
 def _until(entries: Iterator[Entry], at: datetime | None) -> Iterator[Entry]:
@@ -63,6 +91,10 @@ def _records(state: State, type: type[R], entries: Iterable[Entry]) -> Iterator[
 
 def _key(after: Cursor | None) -> Entry | None:
     return None if after is None else (after.at, after.id)
+
+
+def _id_key(after: str | None) -> Entry | None:
+    return None if after is None else (after,)
 
 
 def _lanes(state: State, query: ReadyTasks | UpcomingTasks) -> dict[int, list[Entry]]:
@@ -120,6 +152,22 @@ def _finished(state: State, query: FinishedTasks) -> Iterator[Task]:
     return _records(state, Task, _before(state.index["finished"].ascending(), query.before))
 
 
+def _open(state: State, query: OpenTasks) -> Iterator[Task]:
+    index = state.index["task_status"]
+    groups = [group for group in index.groups if group[1] in LIVE]
+    return _records(state, Task, merge(*(index.ascending(group) for group in groups)))
+
+
+def _ended(state: State, query: EndedTasks) -> Iterator[Task]:
+    tasks = _records(state, Task, state.index["finished"].ascending((), _key(begins_behind(query)) or ()))
+    return (task for task in tasks if task.tenant == query.tenant)
+
+
+def _returned(state: State, query: ReturnedTasks) -> Iterator[Task]:
+    behind = _key(begins_behind(query)) or ()
+    return _records(state, Task, state.index["returned"].ascending((query.tenant,), behind))
+
+
 def _task_list(state: State, query: TaskList) -> Iterator[Task]:
     for task in _records(state, Task, _task_entries(state, query)):
         if (
@@ -127,6 +175,7 @@ def _task_list(state: State, query: TaskList) -> Iterator[Task]:
             and query.kind in (None, task.kind)
             and query.queue in (None, task.queue)
             and query.schedule_id in (None, task.schedule_id)
+            and query.is_workflow in (None, task.is_workflow)
             and (query.tag is None or query.tag in task.tags)
         ):
             yield task
@@ -135,6 +184,8 @@ def _task_list(state: State, query: TaskList) -> Iterator[Task]:
 def _task_entries(state: State, query: TaskList) -> Iterator[Entry]:
     """Newest first. A pending task may read as expired, so that status is two groups."""
     before = _key(query.after)
+    if query.is_workflow:
+        return state.index["workflow"].descending((query.tenant,), before)
     if query.status is None:
         return state.index["task_created"].descending((query.tenant,), before)
     stored = [query.status, TaskStatus.PENDING] if query.status is TaskStatus.EXPIRED else [query.status]
@@ -158,7 +209,11 @@ def _by_key(state: State, query: ScheduleByKey) -> Iterator[Schedule]:
 
 
 def _schedule_list(state: State, query: ScheduleList) -> Iterator[Schedule]:
-    entries = state.index["schedule_created"].descending((query.tenant,), _key(query.after))
+    before = _key(query.after)
+    if query.tenant is None:
+        entries = state.index["schedule"].descending((), before)
+    else:
+        entries = state.index["schedule_created"].descending((query.tenant,), before)
     return (schedule for schedule in _records(state, Schedule, entries) if _is_listed(schedule, query))
 
 
@@ -186,6 +241,11 @@ def _old_runs(state: State, query: OldRuns) -> Iterator[Run]:
     return _records(state, Run, _before(state.index["run_ended"].ascending(), query.before))
 
 
+def _ended_runs(state: State, query: EndedRuns) -> Iterator[Run]:
+    runs = _records(state, Run, state.index["run_ended"].ascending((), _key(begins_behind(query)) or ()))
+    return (run for run in runs if run.tenant == query.tenant)
+
+
 def _event_list(state: State, query: EventList) -> Iterator[Event]:
     after = _key(query.after) or ()
     if query.subject_id is None:
@@ -198,21 +258,49 @@ def _old_events(state: State, query: OldEvents) -> Iterator[Event]:
     return _records(state, Event, _before(state.index["event"].ascending(), query.before))
 
 
+def _template_list(state: State, query: TemplateList) -> Iterator[Template]:
+    entries = state.index["template"].descending((query.tenant,), _id_key(query.after))
+    return _records(state, Template, entries)
+
+
+def _key_list(state: State, query: ApiKeyList) -> Iterator[ApiKey]:
+    before = _id_key(query.after)
+    if query.tenant is None:
+        return _records(state, ApiKey, state.index["key"].descending((), before))
+    return _records(state, ApiKey, state.index["key_of_tenant"].descending((query.tenant,), before))
+
+
+def _tenant_list(state: State, query: TenantList) -> Iterator[Tenant]:
+    return _records(state, Tenant, state.index["tenant"].ascending((), _id_key(query.after) or ()))
+
+
+def _old_receipts(state: State, query: OldReceipts) -> Iterator[Receipt]:
+    return _records(state, Receipt, _before(state.index["receipt"].ascending(), query.before))
+
+
 _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
+    ApiKeyList: _key_list,
     Cancelling: _cancelling,
     DueSchedules: _due,
+    EndedRuns: _ended_runs,
+    EndedTasks: _ended,
     EventList: _event_list,
     FinishedTasks: _finished,
     LiveTasks: _live_tasks,
     LostLeases: _lost_leases,
     OldEvents: _old_events,
+    OldReceipts: _old_receipts,
     OldRuns: _old_runs,
+    OpenTasks: _open,
     OutdatedZones: _outdated_zones,
     PastExpiry: _past_expiry,
     ReadyTasks: _ready,
+    ReturnedTasks: _returned,
     RunList: _run_list,
     ScheduleByKey: _by_key,
     ScheduleList: _schedule_list,
     TaskList: _task_list,
+    TemplateList: _template_list,
+    TenantList: _tenant_list,
     UpcomingTasks: _upcoming,
 }

@@ -11,7 +11,20 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..domain.model import Event, Record, Run, RunStatus, Schedule, ScheduleStatus, Task, TaskStatus
+from ..domain.model import (
+    ApiKey,
+    Event,
+    Receipt,
+    Record,
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+)
 
 __all__ = ["INDEXES", "Entry", "Index", "SortedEntries"]
 
@@ -132,6 +145,15 @@ def _finished(task: Task) -> Place | None:
     return None if task.is_live or task.completed_at is None else ((), (task.completed_at, task.id))
 
 
+def _returned(task: Task) -> Place | None:
+    at = task.returned_at
+    return None if at is None else ((task.tenant,), (at, task.id))
+
+
+def _workflow(task: Task) -> Place | None:
+    return _created(task) if task.is_workflow else None
+
+
 def _created(record: Task | Schedule) -> Place:
     return (record.tenant,), (record.created_at, record.id)
 
@@ -190,8 +212,20 @@ def _event_of_subject(event: Event) -> Place:
     return (event.tenant, event.subject_id), (event.at, event.id)
 
 
-def _event(event: Event) -> Place:
-    return (), (event.at, event.id)
+def _at(record: Event | Receipt) -> Place:
+    return (), (record.at, record.id)
+
+
+def _schedule(schedule: Schedule) -> Place:
+    return (), (schedule.created_at, schedule.id)
+
+
+def _of_tenant(record: Template | ApiKey) -> Place:
+    return (record.tenant,), (record.id,)
+
+
+def _id(record: ApiKey | Tenant) -> Place:
+    return (), (record.id,)
 
 
 INDEXES: dict[str, tuple[type[Record], Callable[[Any], Place | None]]] = {
@@ -201,6 +235,8 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], Place | None]]] = {
     "cancelling": (Task, _cancelling),
     "live": (Task, _live),
     "finished": (Task, _finished),
+    "returned": (Task, _returned),
+    "workflow": (Task, _workflow),
     "task_created": (Task, _created),
     "task_status": (Task, _status),
     "due": (Schedule, _due),
@@ -208,9 +244,15 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], Place | None]]] = {
     "living_key": (Schedule, _living_key),
     "deleted_key": (Schedule, _deleted_key),
     "schedule_created": (Schedule, _created),
+    "schedule": (Schedule, _schedule),
     "run": (Run, _run),
     "run_ended": (Run, _run_ended),
     "event_of_tenant": (Event, _event_of_tenant),
     "event_of_subject": (Event, _event_of_subject),
-    "event": (Event, _event),
+    "event": (Event, _at),
+    "template": (Template, _of_tenant),
+    "key_of_tenant": (ApiKey, _of_tenant),
+    "key": (ApiKey, _id),
+    "tenant": (Tenant, _id),
+    "receipt": (Receipt, _at),
 }

@@ -18,7 +18,7 @@ from ..domain.errors import Unavailable
 from ..domain.model import Record
 from .base import RECORD_TYPES, BufferedTx, Clock, Query, Store, Work
 from .codec import TABLES
-from .finders import walk
+from .finders import tally, walk
 from .state import State
 from .waiting import Waiters
 from .works import drive, run_work
@@ -50,9 +50,13 @@ class MemoryTx(BufferedTx):
         found = list(islice(walk(self._state, query), limit))
         return [self._state.get(type(record), record.id) for record in found]
 
-    async def count(self, query: Query, /) -> int:
+    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()
-        return sum(1 for _ in walk(self._state, query))
+        return sum(1 for _ in islice(walk(self._state, query), at_most))
+
+    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+        self.reading()
+        return tally(walk(self._state, query), query, by)
 
 
 class MemoryStore:

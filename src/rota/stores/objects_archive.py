@@ -19,12 +19,23 @@ import msgspec
 
 from ..domain.errors import Unavailable
 from ..domain.model import Record, Task
-from .base import EventList, FinishedTasks, OldEvents, OldRuns, Query, RunList, TaskList
+from .base import (
+    EndedRuns,
+    EndedTasks,
+    EventList,
+    FinishedTasks,
+    OldEvents,
+    OldRuns,
+    Query,
+    RunList,
+    TaskList,
+)
 from .codec import TABLES
 from .finders import walk
 from .objects_bucket import Bucket
 from .objects_entry import lines, parse, rows_in
 from .objects_segment import Fingerprints, Segment, Span
+from .queries import begins_behind
 from .state import Changes, Row, State
 
 __all__ = ["Archive", "Order", "Source", "archived_order", "merged", "pack_segment"]
@@ -43,8 +54,10 @@ class Order(NamedTuple):
 _ORDERS: dict[type[Query], Order] = {
     TaskList: Order("created_at", descending=True),
     FinishedTasks: Order("completed_at"),
+    EndedTasks: Order("completed_at"),
     RunList: Order("scheduled_at", descending=True),
     OldRuns: Order("completed_at"),
+    EndedRuns: Order("completed_at"),
     EventList: Order("at"),
     OldEvents: Order("at"),
 }
@@ -197,7 +210,7 @@ def pack_segment(rows: list[Row]) -> bytes:
 
 def _group(query: Query) -> str | None:
     match query:
-        case TaskList(tenant=tenant):
+        case TaskList(tenant=tenant) | EndedTasks(tenant=tenant):
             return tenant
         case RunList(schedule_id=schedule_id):
             return schedule_id
@@ -213,6 +226,8 @@ def _misses(span: Span, query: Query) -> bool:
             return span.first > after.at
         case FinishedTasks(before=before) | OldRuns(before=before) | OldEvents(before=before):
             return span.first >= before
+        case EndedTasks() | EndedRuns():
+            return span.last < begins_behind(query).at
         case EventList(after=after) if after is not None:
             return span.last < after.at
         case RunList(since=since, until=until, after=after):

@@ -8,7 +8,7 @@ log: the same everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from threading import RLock
@@ -18,7 +18,7 @@ from ..domain.errors import Conflict
 from ..domain.model import Record
 from .base import BufferedTx, Query, TaskList
 from .codec import RECORD_OF, TABLES
-from .finders import walk
+from .finders import tally, walk
 from .objects_archive import Archive, Source, archived_order, merged
 from .objects_bucket import Bucket
 from .objects_entry import TYPES
@@ -68,12 +68,17 @@ class Replica:
         found = list(islice(self._walk(query), limit))
         return [cast("Record", state.get(type(record), record.id)) for record, state in found]
 
-    def count(self, query: Query) -> int:
+    def count(self, query: Query, at_most: int | None = None) -> int:
         if isinstance(query, TaskList) and query == TaskList(
             tenant=query.tenant, at=query.at, status=query.status
         ):
-            return sum(1 for _ in walk(self.live, query)) + self.archive.count(query.tenant, query.status)
-        return sum(1 for _ in self._walk(query))
+            number = sum(1 for _ in islice(walk(self.live, query), at_most))
+            number += self.archive.count(query.tenant, query.status)
+            return number if at_most is None else min(number, at_most)
+        return sum(1 for _ in islice(self._walk(query), at_most))
+
+    def tally(self, query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
+        return tally((record for record, _ in self._walk(query)), query, by)
 
     def all(self, type: type[Record]) -> list[Record]:
         """Every record of a type, by id."""
@@ -139,9 +144,13 @@ class ObjectsTx(BufferedTx):
         self.reading()
         return self._replica.find(query, limit)
 
-    async def count(self, query: Query, /) -> int:
+    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()
-        return self._replica.count(query)
+        return self._replica.count(query, at_most)
+
+    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+        self.reading()
+        return self._replica.tally(query, by)
 
     def move(self, segment: Segment, rows: list[Row]) -> None:
         """These records are in that segment now."""

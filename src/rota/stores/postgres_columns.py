@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..domain.model import Event, Record, Run, Schedule, Task
+from ..domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task
 from .codec import TABLES, Column
 
 __all__ = ["WRITERS", "Rows", "Writer", "text_of"]
@@ -77,8 +77,14 @@ _MORE: dict[type[Record], tuple[_More, ...]] = {
         _More("error", _error),
     ),
     Event: _plain("actor action subject_type"),
+    ApiKey: (
+        _More("name", lambda key: text_of(key.name)),
+        *_plain("role created_by revoked_by"),
+        *_plain("created_at revoked_at", "timestamptz"),
+    ),
+    Receipt: _plain("status", "integer"),
 }
-_TYPES = {"priority": "smallint", "cancel_requested": "boolean"}
+_TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
 _NAMES: dict[type[Record], str] = {Run: "schedule_run"}
 
 

@@ -7,34 +7,44 @@ words filled in for one schema, and each `:name` numbered as PostgreSQL wants it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
 from ..domain.model import Record, TaskStatus
 from .base import (
+    ApiKeyList,
     Cursor,
     DueSchedules,
+    EndedRuns,
+    EndedTasks,
     EventList,
     LostLeases,
     PastExpiry,
     Query,
+    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
     TaskList,
+    TemplateList,
+    TenantList,
 )
-from .codec import search_text
+from .codec import search_text, tallied
 from .postgres_columns import WRITERS, text_of
+from .queries import begins_behind
 from .statements import load
 
 __all__ = ["MANY_PENDING", "Statement", "Statements", "Writes", "named", "statement_name", "values_of"]
 
 _LOCK = "for update skip locked"
+_SORT = re.compile(r"order by [^\n]* (?=limit :limit::bigint\Z)")
+_LIMIT = re.compile(r"limit :limit::bigint( \{lock\})?\Z")
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 _END = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+_LAST = chr(0x10FFFF)
 _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     DueSchedules: {"at": _END},
     LostLeases: {"at": _END},
@@ -43,6 +53,9 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     ScheduleList: {"after_at": _END, "after_id": ""},
     RunList: {"since": _BEGINNING, "until": _END, "after_at": _END, "after_id": ""},
     EventList: {"after_at": _BEGINNING, "after_id": ""},
+    TemplateList: {"after": _LAST},
+    ApiKeyList: {"after": _LAST},
+    TenantList: {"after": ""},
 }
 """What stands for a bound that was not given."""
 
@@ -85,7 +98,10 @@ class Statements:
         self.plain = {name: named(text) for name, text in sql.items() if name not in selects}
         self.find = {name: _select(text, "body::text") for name, text in selects.items()}
         self.locked = {name: _select(text, "body::text", _LOCK) for name, text in selects.items()}
-        counting = {name: text.replace("{what}", "1").replace("{lock}", "") for name, text in selects.items()}
+        self._unsorted = {name: _SORT.sub("", text) for name, text in selects.items()}
+        counting = {
+            name: text.replace("{what}", "1").replace("{lock}", "") for name, text in self._unsorted.items()
+        }
         self.count = {
             name: named(f"select count(*) from ({text}) as found") for name, text in counting.items()
         }
@@ -93,6 +109,12 @@ class Statements:
             of_type: Writes(**{name: named(writer.fill_in(sql[name])).sql for name in Writes._fields})
             for of_type, writer in WRITERS.items()
         }
+
+    def tally(self, query: Query, by: Sequence[str]) -> Statement:
+        """Counts what the query finds by these columns: they, and the number."""
+        columns = ", ".join(column.name for column in tallied(query, by))
+        found = _LIMIT.sub("", self._unsorted[statement_name(query)]).replace("{what}", columns)
+        return named(f"select {columns}, count(*) from ({found}) as found group by {columns}")
 
 
 @cache
@@ -110,6 +132,13 @@ def _select(sql: str, what: str, lock: str = "") -> Statement:
 def values_of(query: Query, limit: int | None) -> dict[str, Any]:
     """The parameters: the fields of the query, as PostgreSQL takes them, with open ends closed."""
     values: dict[str, Any] = {"limit": limit, **_OPEN_ENDS.get(type(query), {})}
+    if isinstance(query, EndedTasks | ReturnedTasks | EndedRuns):
+        behind = begins_behind(query)
+        return values | {
+            "tenant": text_of(query.tenant),
+            "after_at": behind.at,
+            "after_id": text_of(behind.id),
+        }
     for name in query.__struct_fields__:
         value = getattr(query, name)
         if isinstance(value, Cursor):
@@ -131,6 +160,8 @@ def statement_name(query: Query, *, few_pending: bool = True) -> str:
         return "schedule_by_key_deleted"
     if isinstance(query, EventList) and query.subject_id is not None:
         return "event_list_of_subject"
+    if isinstance(query, ScheduleList | ApiKeyList) and query.tenant is None:
+        return f"{_NAMES[type(query)]}_of_all"
     return _NAMES[type(query)]
 
 
@@ -145,4 +176,4 @@ def _task_list(query: TaskList, few_pending: bool) -> str:
         return "task_list_running"
     if query.status is TaskStatus.PENDING and few_pending:
         return "task_list_pending"
-    return "task_list"
+    return "task_list_workflow" if query.is_workflow else "task_list"

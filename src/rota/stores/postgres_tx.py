@@ -131,13 +131,20 @@ class PostgresTx(BufferedTx):
         decode = TABLES[of_type].decode
         return [decode(body) for body in bodies]
 
-    async def count(self, query: Query, /) -> int:
+    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()
         await self._unwritten.flush_for(RECORD_OF[type(query)])
         statement = self._statements.count[statement_name(query)]
-        [number] = await self._line.fetch(statement.sql, statement.args(values_of(query, None)))
+        [number] = await self._line.fetch(statement.sql, statement.args(values_of(query, at_most)))
         assert isinstance(number, int)
         return number
+
+    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+        self.reading()
+        statement = self._statements.tally(query, by)
+        await self._unwritten.flush_for(RECORD_OF[type(query)])
+        rows = await self._line.fetch_rows(statement.sql, *statement.args(values_of(query, None)))
+        return {tuple(value or "" for value in values): number for *values, number in rows}
 
     async def _few_pending(self, query: Query) -> bool:
         if not isinstance(query, TaskList) or query.status not in LIVE or query.schedule_id is not None:

@@ -1,16 +1,17 @@
 """The queries of `base.py` as SQLite statements: which one, with which values, and how several are merged.
 
-Most queries are one statement. Three are not: ready and upcoming tasks look into each lane (queue, kind,
-priority) by itself, since an index over all of them would have to walk what is delayed or less urgent; and
-a listing of expired tasks is made of those that are marked and those that only read so. Names of the
-statements in `sql/sqlite.sql` follow those of the queries.
+Most queries are one statement. Some are not: ready and upcoming tasks look into each lane (queue, kind,
+priority) by itself, since an index over all of them would have to walk what is delayed or less urgent; a
+listing of expired tasks is made of those that are marked and those that only read so, and open tasks of those
+that wait and those that run. Names of the statements in `sql/sqlite.sql` follow those of the queries.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -19,24 +20,32 @@ import msgspec
 
 from ..domain.model import TaskStatus
 from .base import (
+    ApiKeyList,
     Cursor,
     DueSchedules,
+    EndedRuns,
+    EndedTasks,
     EventList,
     LostLeases,
+    OpenTasks,
     OutdatedZones,
     PastExpiry,
     Query,
     ReadyTasks,
+    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
     TaskList,
+    TemplateList,
+    TenantList,
     UpcomingTasks,
 )
-from .codec import micros, search_text
+from .codec import micros, search_text, tallied
+from .queries import begins_behind
 from .statements import load
 
-__all__ = ["COUNT", "FIND", "SEEK", "count", "find"]
+__all__ = ["COUNT", "FIND", "SEEK", "count", "find", "tally", "tally_statement"]
 
 _SELECTS = {name: sql for name, sql in load("sqlite").items() if "{what}" in sql}
 FIND = {name: sql.replace("{what}", "body") for name, sql in _SELECTS.items()}
@@ -49,13 +58,17 @@ _FIND_TIMED = {
         "task_list_past_expiry": "created_at",
         "outdated_zones_before": "0",
         "outdated_zones_after": "0",
+        "open_tasks_pending": "created_at",
+        "open_tasks_running": "created_at",
     }.items()
 }
 """Statements whose rows are merged with others: what they are sorted by comes along."""
-COUNT = {name: f"select count(*) from ({sql.replace('{what}', '1')})" for name, sql in _SELECTS.items()}
+_UNORDERED = {name: re.sub(r"order by .* (?=limit :limit$)", "", sql) for name, sql in _SELECTS.items()}
+COUNT = {name: f"select count(*) from ({sql.replace('{what}', '1')})" for name, sql in _UNORDERED.items()}
 SEEK = load("sqlite")
 
 _FOREVER = 2**63 - 1
+_LAST = chr(0x10FFFF)
 _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     DueSchedules: {"at": _FOREVER},
     LostLeases: {"at": _FOREVER},
@@ -64,6 +77,9 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     ScheduleList: {"after_at": _FOREVER, "after_id": ""},
     RunList: {"since": -_FOREVER, "until": _FOREVER, "after_at": _FOREVER, "after_id": ""},
     EventList: {"after_at": -_FOREVER, "after_id": ""},
+    TemplateList: {"after": _LAST},
+    ApiKeyList: {"after": _LAST},
+    TenantList: {"after": ""},
 }
 """What stands for a bound that was not given."""
 
@@ -75,6 +91,7 @@ _NO_LIMIT = -1
 
 Values = dict[str, Any]
 LaneQuery = ReadyTasks | UpcomingTasks
+SinceQuery = EndedTasks | ReturnedTasks | EndedRuns
 
 
 class Lane(NamedTuple):
@@ -100,15 +117,41 @@ def find(db: apsw.Connection, query: Query, limit: int) -> list[str]:
     return [body for _, _, body in sorted(found, reverse=isinstance(query, TaskList))[:limit]]
 
 
-def count(db: apsw.Connection, query: Query) -> int:
-    """How many `find` would give without a limit."""
-    values = _values(query, _NO_LIMIT)
+def count(db: apsw.Connection, query: Query, at_most: int | None = None) -> int:
+    """How many `find` would give without a limit; or `at_most`, if there are more."""
+    values = _values(query, _NO_LIMIT if at_most is None else at_most)
+    number = 0
+    for part in _parts(db, query, values):
+        number += part
+        if at_most is not None and number >= at_most:
+            return at_most
+    return number
+
+
+def _parts(db: apsw.Connection, query: Query, values: Values) -> Iterator[int]:
+    """A count, statement by statement."""
     if isinstance(query, LaneQuery):
         statement = COUNT[_name(query)]
-        return sum(_number(db, statement, values | lane._asdict()) for lane in _all_lanes(db, query))
+        return (_number(db, statement, values | lane._asdict()) for lane in _all_lanes(db, query))
     if isinstance(query, TaskList) and query.status is TaskStatus.PENDING and query.schedule_id is None:
-        return _number(db, COUNT["task_list_pending"], values)
-    return sum(_number(db, COUNT[statement], values) for statement in _statements(db, query))
+        return iter((_number(db, COUNT["task_list_pending"], values),))
+    return (_number(db, COUNT[statement], values) for statement in _statements(db, query))
+
+
+def tally(db: apsw.Connection, query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
+    """How many `find` would give without a limit, by the values of these columns."""
+    columns = ", ".join(column.name for column in tallied(query, by))
+    values = _values(query, _NO_LIMIT)
+    numbers: Counter[tuple[str, ...]] = Counter()
+    for name in _statements(db, query):
+        for *found, number in db.execute(tally_statement(name, columns), values):
+            numbers[tuple(value or "" for value in found)] += number
+    return dict(numbers)
+
+
+def tally_statement(name: str, columns: str) -> str:
+    sql = _UNORDERED[name].replace("{what}", f"{columns}, count(*)").removesuffix("limit :limit")
+    return f"{sql}group by {columns}"
 
 
 def _number(db: apsw.Connection, statement: str, values: Any) -> int:
@@ -126,6 +169,9 @@ _NAMES = {each: re.sub(r"(?<!^)([A-Z])", r"_\1", each.__name__).lower() for each
 def _values(query: Query, limit: int) -> Values:
     """The parameters: the fields of the query, as SQLite writes them, with open ends closed."""
     values: Values = {"limit": limit, **_OPEN_ENDS.get(type(query), {})}
+    if isinstance(query, SinceQuery):
+        behind = begins_behind(query)
+        return values | {"tenant": query.tenant, "after_at": micros(behind.at), "after_id": behind.id}
     for name in query.__struct_fields__:
         value = getattr(query, name)
         if isinstance(value, Cursor):
@@ -149,6 +195,10 @@ def _statements(db: apsw.Connection, query: Query) -> list[str]:
         return ["schedule_by_key_deleted"]
     if isinstance(query, EventList) and query.subject_id is not None:
         return ["event_list_of_subject"]
+    if isinstance(query, OpenTasks):
+        return ["open_tasks_pending", "open_tasks_running"]
+    if isinstance(query, ScheduleList | ApiKeyList) and query.tenant is None:
+        return [f"{_name(query)}_of_all"]
     if isinstance(query, OutdatedZones):
         return ["outdated_zones_before", "outdated_zones_after"]
     return [_name(query)]
@@ -165,8 +215,9 @@ def _task_list(db: apsw.Connection, query: TaskList) -> list[str]:
         return ["task_list_running"]
     if query.status is TaskStatus.PENDING:
         few = _number(db, SEEK["pending_at_most"], (_MANY_PENDING + 1,)) <= _MANY_PENDING
-        return ["task_list_pending"] if few else ["task_list"]
-    return ["task_list"]
+        if few:
+            return ["task_list_pending"]
+    return ["task_list_workflow"] if query.is_workflow else ["task_list"]
 
 
 def _ready(db: apsw.Connection, query: ReadyTasks, values: Values, limit: int) -> list[str]:

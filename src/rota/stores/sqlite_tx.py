@@ -17,7 +17,7 @@ from ..domain.errors import Conflict
 from ..domain.model import Record
 from .base import BufferedTx, Query
 from .codec import RECORD_OF, TABLES, Table, micros
-from .sqlite_queries import count, find
+from .sqlite_queries import count, find, tally
 from .statements import load
 
 __all__ = ["STATEMENTS", "SqliteTx", "everything", "flush"]
@@ -93,9 +93,13 @@ class SqliteTx(BufferedTx):
         decode = TABLES[RECORD_OF[type(query)]].decode
         return [decode(body) for body in find(self._db, query, limit)]
 
-    async def count(self, query: Query, /) -> int:
+    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()
-        return count(self._db, query)
+        return count(self._db, query, at_most)
+
+    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+        self.reading()
+        return tally(self._db, query, by)
 
 
 def everything(db: apsw.Connection) -> dict[str, list[Record]]:

@@ -9,7 +9,8 @@ from itertools import count
 from typing import Any, Generic, TypeVar
 
 from ..domain.errors import Invalid, Unavailable
-from ..domain.limits import check_key, check_number, check_text
+from ..domain.limits import check_number, check_text
+from ..domain.tenants import check_tenant
 from ..engine.clock import SteadyClock, SystemClock, sleep
 from ..engine.ids import NewId, new_id
 from ..stores.base import Store, Work
@@ -29,6 +30,14 @@ class Page(list[T], Generic[T]):
 
     next_cursor: str | None = None
 
+    @classmethod
+    def by_id(cls, found: list[Any], limit: int) -> Page[Any]:
+        """A page of a listing that goes on behind the id of the last one."""
+        page: Page[Any] = Page(found)
+        if len(found) == limit:
+            page.next_cursor = found[-1].id
+        return page
+
 
 class Calls:
     """One tenant's view of one store."""
@@ -44,7 +53,7 @@ class Calls:
     ) -> None:
         self.store = store
         self.clock: SteadyClock = clock or SystemClock()
-        self.tenant = check_key(tenant, "tenant")
+        self.tenant = check_tenant(tenant)
         self.actor = check_actor(actor) or _whoami()
         self._new_id = new_id
 

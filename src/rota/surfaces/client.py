@@ -7,18 +7,20 @@ from types import TracebackType
 from typing import Any
 
 from ..domain.errors import Invalid
-from ..domain.limits import check_key
+from ..domain.tenants import check_tenant
 from ..engine.clock import SteadyClock, SystemClock
 from .calls import Page, check_actor
 from .schedule_calls import ScheduleCalls
 from .stores import open_store
 from .task_calls import TaskCalls
+from .template_calls import TemplateCalls
+from .tenant_calls import TenantCalls
 
 __all__ = ["Page", "Queue", "connect"]
 
 
-class Queue(TaskCalls, ScheduleCalls):
-    """One tenant's tasks and schedules in one store. Closed by `close()`, or by `async with`."""
+class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls):
+    """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:
         return self
@@ -68,7 +70,7 @@ def connect(
     store s3://BUCKET."""
 
     async def opening() -> Queue:
-        check_key(tenant, "tenant")
+        check_tenant(tenant)
         check_actor(actor)
         time = clock or SystemClock()
         return Queue(await open_store(_address(store, bucket), time), tenant=tenant, actor=actor, clock=time)

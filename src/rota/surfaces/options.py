@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..domain import recurrence
+from ..domain import definition, recurrence
 from ..domain.definition import check_choice
 from ..domain.errors import Invalid
 from ..domain.limits import check_duration, check_text, shown
-from ..domain.model import Schedule, ScheduleStatus, Target, TaskStatus, TemplateTarget
+from ..domain.model import Limits, Schedule, ScheduleStatus, Target, TaskStatus, TemplateTarget
 from ..domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
 from ..domain.task import Submission, check_submission
 from ..engine.clock import aware
@@ -32,6 +32,7 @@ __all__ = [
     "schedule_status",
     "submission",
     "task_status",
+    "unsaved_schedule",
 ]
 
 _SUBMIT = {
@@ -105,6 +106,18 @@ def new_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Tar
     if not isinstance(target, TemplateTarget) and "metadata" in fields and not target.metadata:
         target = replace(target, metadata=fields["metadata"])
     return timing, target, {**bounds, **fields}
+
+
+def unsaved_schedule(options: Mapping[str, Any], now: datetime) -> Schedule:
+    """A schedule that is only looked at: when it fires, and nothing else."""
+    accepted = (*_TIMINGS, "timezone", "start_at", "end_at", "max_runs")
+    for name in options:
+        if name not in accepted:
+            raise Invalid(name, "there is no such option here", f"accepted are {', '.join(accepted)}")
+    timing, target, fields = new_schedule({**options, "task_type": "unsaved"}, now)
+    return definition.create(
+        "", "unsaved", timing, target, fields, tenant="default", now=now, actor="", limits=Limits()
+    )
 
 
 def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -> dict[str, Any]:

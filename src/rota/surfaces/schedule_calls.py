@@ -9,16 +9,19 @@ from typing import Any
 
 from msgspec import UNSET
 
+from ..domain import recurrence
 from ..domain.definition import check_choice
-from ..domain.errors import Invalid
+from ..domain.errors import Invalid, Refused
 from ..domain.limits import check_flag, check_key, check_number, check_text
 from ..domain.model import Event, Run, RunStatus, Schedule, Task
+from ..domain.recurrence import Timing
 from ..domain.why import Why
 from ..engine import commands, queries
 from ..engine.app import App
+from ..engine.logged import log_signals
 from ..engine.queries import Occurrence
 from ..engine.scheduler import Scheduler
-from ..engine.telemetry import Observer, log_signals
+from ..engine.telemetry import Observer
 from ..stores.base import Cursor, ScheduleList
 from . import options as given
 from .calls import LIMIT, MOST, Calls, Page, check_limit, page_of
@@ -137,6 +140,22 @@ class ScheduleCalls(Calls):
         count = check_number("n", n, 1, MOST)
         return await self.store.read(queries.upcoming(self.tenant, check_key(schedule_id), count))
 
+    async def preview_timing(
+        self, *, n: int = 5, **options: Any
+    ) -> tuple[Timing, list[Occurrence], tuple[str, ...]]:
+        """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it.
+
+        Options as in `create_schedule`: cron, interval, run_at, rrule, rule, timezone, start_at, end_at, max_runs."""
+        count = check_number("n", n, 1, MOST)
+        now = await self.now()
+        with given.in_words_of(options):
+            unsaved = given.unsaved_schedule(options, now)
+        return (
+            unsaved.timing,
+            queries.next_times(unsaved, now, count),
+            recurrence.warnings(unsaved.timing, now),
+        )
+
     async def why(self, schedule_id: str, at: datetime) -> Why:
         """What became of an expected time, and why, in words. A naive `at` is on the clock of the schedule's zone."""
         if not isinstance(at, datetime):
@@ -149,9 +168,14 @@ class ScheduleCalls(Calls):
         return [run for tick in ticks for run in tick.runs if run.tenant == self.tenant]
 
     async def declare_schedules(self, app: App) -> None:
-        """Create the schedules that an app declares, and bring those that differ up to date."""
-        for key, options in app.schedules.items():
-            await self._declare(key, options)
+        """Create the schedules that an app declares, and bring those that differ up to date. A suspended tenant's stay
+        as they are."""
+        try:
+            for key, options in app.schedules.items():
+                await self._declare(key, options)
+        except Refused as refused:
+            if refused.code != "tenant_suspended":  # its tasks still run, so its workers must start
+                raise
 
     async def _declare(self, key: str, options: Mapping[str, Any]) -> None:
         old = await self.store.read(queries.schedule_named(self.tenant, key))

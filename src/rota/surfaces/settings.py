@@ -13,6 +13,7 @@ of `[profile.NAME]`, chosen with --profile or ROTA_PROFILE, come before them:
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = ["FIELDS", "Field", "Setting", "Settings", "load"]
 
 FILE = "rota.toml"
 DEFAULT = "default"
+_SIZE = re.compile(r"([0-9]{1,12}) ?(|B|KB|KIB|MB|MIB)")
 
 
 class Field(NamedTuple):
@@ -63,6 +65,39 @@ def _number(field: str, value: Any) -> int:
     return number
 
 
+def _port(field: str, value: Any) -> int:
+    text = str(value).strip()
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text[:9]) > 65_535:
+        raise Invalid(field, f"{value!r:.60} is not a port", "give a number from 1 to 65535, or 0 for any")
+    return int(text)
+
+
+def _size(field: str, value: Any) -> int:
+    """`200000`, `512KB`, `2MB`: bytes, in powers of 1024."""
+    found = _SIZE.fullmatch(str(value).strip().upper())
+    number = 0 if found is None else int(found[1]) * {"K": 1024, "M": 1024 * 1024}.get(found[2][:1], 1)
+    if not 1024 <= number <= 1024**3:
+        raise Invalid(field, f"{value!r:.60} is not accepted", "give a size from 1KB to 1024MB, such as 2MB")
+    return number
+
+
+def _yes_or_no(field: str, value: Any) -> bool:
+    known = {
+        "yes": True,
+        "true": True,
+        "on": True,
+        "1": True,
+        "no": False,
+        "false": False,
+        "off": False,
+        "0": False,
+    }
+    found = known.get(str(value).strip().lower())
+    if found is None:
+        raise Invalid(field, f"{value!r:.60} is not accepted", "give yes or no")
+    return found
+
+
 def _names(field: str, value: Any) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
@@ -97,6 +132,11 @@ FIELDS: tuple[Field, ...] = (
     Field("keep_tasks", timedelta(days=7), _duration_or_forever, "how long ended tasks are kept"),
     Field("keep_runs", timedelta(days=90), _duration_or_forever, "how long ended runs of schedules are kept"),
     Field("keep_events", timedelta(days=365), _duration_or_forever, "how long the audit trail is kept"),
+    Field("http", True, _yes_or_no, "whether `up` serves the HTTP API"),
+    Field("host", "127.0.0.1", _text, "the address of this machine that the HTTP API is served on"),
+    Field("port", 8000, _port, "the port that it is served on (0: any)"),
+    Field("rate_limit", 500, _number, "how many requests a second a key may make"),
+    Field("max_body", 2 * 1024 * 1024, _size, "how large the body of a request may be"),
 )
 _BY_NAME = {field.name: field for field in FIELDS}
 

@@ -8,11 +8,22 @@ from typing import Any
 
 import msgspec
 
-from ..domain.model import Change, Event, Run, Schedule, Target, Task, TaskTarget, TemplateTarget
+from ..domain.model import (
+    ApiKey,
+    Change,
+    Event,
+    Run,
+    Schedule,
+    Target,
+    Task,
+    TaskTarget,
+    TemplateTarget,
+    Tenant,
+)
 from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ..engine.queries import Occurrence
 
-__all__ = ["change", "event", "occurrence", "run", "schedule", "task"]
+__all__ = ["api_key", "change", "event", "occurrence", "run", "schedule", "task", "tenant"]
 
 
 def task(record: Task) -> dict[str, Any]:
@@ -48,6 +59,17 @@ def run(record: Run) -> dict[str, Any]:
 
 def event(record: Event) -> dict[str, Any]:
     return _fields(record, leave_out=("version",))
+
+
+def tenant(record: Tenant) -> dict[str, Any]:
+    """A tenant; `id` is its name. Its limits stand beside the rest."""
+    shape = _fields(record, leave_out=("tenant", "limits"))
+    return {"id": shape.pop("id"), "status": shape.pop("status"), **_fields(record.limits), **shape}
+
+
+def api_key(record: ApiKey) -> dict[str, Any]:
+    """What is known of a key. What would let one in is not stored."""
+    return _fields(record, leave_out=("digest", "version"))
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..domain.errors import Invalid
-from ..domain.limits import check_duration, check_text, shown, storable
+from ..domain.limits import check_duration, check_flag, check_text, shown, storable
 from ..domain.model import LIVE, Change, RetryPolicy, Task, TaskStatus
-from ..engine import commands, queries
+from ..domain.task import Submission
+from ..engine import commands, queries, tracing
 from ..engine.clock import sleep
 from . import options as given
 from .calls import LIMIT, Calls, Page, check_limit, page_of
@@ -66,17 +67,20 @@ class TaskCalls(Calls):
             "metadata": metadata,
             "tags": tags,
         }
+        return await self._submit(given.submission(kind, input, options), connection)
+
+    async def start_workflow(self, kind: str, input: Any = None, **options: Any) -> Task:
+        """Start a workflow, which runs as a task of its own. Options as in `submit`."""
+        connection = options.pop("connection", None)
         asked = given.submission(kind, input, options)
-        work = commands.submit_tasks([(self._new_id(), asked)], self.tenant, self.actor)
-        tasks = await (self._commit(work) if connection is None else self._join(connection, work))
-        return tasks[0]
+        return await self._submit(replace(asked, is_workflow=True), connection)
 
     async def submit_many(self, tasks: Iterable[tuple[str, Any]], **options: Any) -> Tasks:
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
         if options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
-        items = [(self._new_id(), given.submission(kind, input, options)) for kind, input in _pairs(tasks)]
-        return await self._commit(commands.submit_tasks(items, self.tenant, self.actor)) if items else []
+        asked = [given.submission(kind, input, options) for kind, input in _pairs(tasks)]
+        return await self._submit_all(asked, None) if asked else []
 
     async def get(self, task_id: str) -> Task:
         return await self.store.read(queries.one_task(self.tenant, _id("task_id", task_id)))
@@ -89,11 +93,13 @@ class TaskCalls(Calls):
         queue: str | None = None,
         schedule: str | None = None,
         tag: str | None = None,
+        workflow: bool | None = None,
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Page[Task]:
-        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
-        filters = self._task_filters(status, kind, queue, schedule, tag)
+        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on. `workflow`: only workflows,
+        or none of them."""
+        filters = self._task_filters(status, kind, queue, schedule, tag, workflow)
         filters["after"] = given.parsed_cursor(cursor)
         found = await self.store.read(queries.task_page(self.tenant, check_limit(limit), **filters))
         return page_of(found, limit, lambda task: task.created_at)
@@ -106,8 +112,9 @@ class TaskCalls(Calls):
         queue: str | None = None,
         schedule: str | None = None,
         tag: str | None = None,
+        workflow: bool | None = None,
     ) -> int:
-        filters = self._task_filters(status, kind, queue, schedule, tag)
+        filters = self._task_filters(status, kind, queue, schedule, tag, workflow)
         return await self.store.read(queries.count_matching(self.tenant, **filters))
 
     async def history(self, task_id: str) -> tuple[Change, ...]:
@@ -179,6 +186,16 @@ class TaskCalls(Calls):
                 finally:
                     changed.cancel()
 
+    async def _submit(self, asked: Submission, connection: object) -> Task:
+        return (await self._submit_all([asked], connection))[0]
+
+    async def _submit_all(self, asked: Sequence[Submission], connection: object) -> Tasks:
+        with tracing.submitting(asked[0].kind, len(asked)) as trace:
+            if trace is not None:
+                asked = [replace(each, trace=trace) for each in asked]
+            work = commands.submit_tasks([(self._new_id(), each) for each in asked], self.tenant, self.actor)
+            return await (self._commit(work) if connection is None else self._join(connection, work))
+
     async def _cancel_matching(self, filters: dict[str, Any], reason: str) -> int:
         query = await self.store.read(queries.task_query(self.tenant, **filters))
         cancelled, after = await self._commit(
@@ -197,11 +214,13 @@ class TaskCalls(Calls):
         queue: str | None,
         schedule: str | None,
         tag: str | None,
+        workflow: bool | None = None,
     ) -> dict[str, Any]:
-        filters = {"kind": kind, "queue": queue, "schedule": schedule, "tag": tag}
+        filters: dict[str, Any] = {"kind": kind, "queue": queue, "schedule": schedule, "tag": tag}
         for name, value in filters.items():
             if value is not None:
                 check_text(name, value)
+        filters["is_workflow"] = None if workflow is None else check_flag("workflow", workflow)
         return {"status": given.task_status(status), **filters}
 
 

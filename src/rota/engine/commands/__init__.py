@@ -4,15 +4,14 @@ A command is a function that returns the work. Ids that the work needs are made 
 again, after a conflict or after an answer that was lost, does the same thing and not another.
 """
 
+from .keys import create_key, new_secret, revoke_key
+from .receipts import once
 from .schedules import (
-    Tick,
     create_schedule,
     delete_schedule,
     edit_schedule,
-    fire_due,
     pause_schedule,
     purge_schedule,
-    refresh_zones,
     restore_schedule,
     resume_schedule,
     trigger_schedule,
@@ -33,7 +32,9 @@ from .tasks import (
     settle_tasks,
     submit_tasks,
 )
-from .templates import save_template
+from .templates import create_template, delete_template, edit_template, execute_template
+from .tenants import create_tenant, resume_tenant, set_limits, suspend_tenant
+from .tick import Tick, fire_due, refresh_zones
 from .upkeep import Retention, Sweep, forget_old, sweep
 
 __all__ = [
@@ -49,12 +50,20 @@ __all__ = [
     "cancel_task",
     "cancel_tasks",
     "claim_tasks",
+    "create_key",
     "create_schedule",
+    "create_template",
+    "create_tenant",
     "delete_schedule",
+    "delete_template",
     "edit_schedule",
+    "edit_template",
+    "execute_template",
     "expire_task",
     "fire_due",
     "forget_old",
+    "new_secret",
+    "once",
     "pause_schedule",
     "purge_schedule",
     "refresh_zones",
@@ -62,9 +71,12 @@ __all__ = [
     "replay_task",
     "restore_schedule",
     "resume_schedule",
-    "save_template",
+    "resume_tenant",
+    "revoke_key",
+    "set_limits",
     "settle_tasks",
     "submit_tasks",
+    "suspend_tenant",
     "sweep",
     "trigger_schedule",
 ]

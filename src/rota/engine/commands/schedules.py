@@ -1,8 +1,7 @@
-"""Works on schedules: what people do to them, and the tick."""
+"""Works on schedules: what people do to them. (What time does to them: `tick.py`.)"""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,42 +9,26 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import definition, recurrence, run, schedule, task
+from ...domain import definition, run, schedule
 from ...domain.errors import NotFound, Refused
-from ...domain.model import (
-    Limits,
-    OverlapPolicy,
-    Run,
-    RunTrigger,
-    Schedule,
-    ScheduleStatus,
-    Target,
-    Task,
-    Template,
-    TemplateTarget,
-    Tenant,
-)
+from ...domain.model import Run, RunTrigger, Schedule, Target, Task, Template, TemplateTarget
 from ...domain.recurrence import Timing
-from ...domain.schedule import Decision
-from ...stores.base import DueSchedules, LiveTasks, OutdatedZones, RunList, ScheduleByKey, Tx, Work
-from .shared import DEFAULT_LIMITS, Endings, audit, find_schedule, limits_of
+from ...stores.base import RunList, ScheduleByKey, Tx, Work
+from .shared import audit, check_room_for_schedule, check_room_for_tasks, find_schedule, limits_of
 
 __all__ = [
-    "Tick",
     "create_schedule",
     "delete_schedule",
     "edit_schedule",
-    "fire_due",
+    "given_up",
     "pause_schedule",
     "purge_schedule",
-    "refresh_zones",
     "restore_schedule",
     "resume_schedule",
+    "template_of",
+    "templates_of",
     "trigger_schedule",
 ]
-
-LIVE_AT_MOST = 10_000
-SCHEDULER = "scheduler"
 
 
 def create_schedule(
@@ -58,6 +41,7 @@ def create_schedule(
             return again
         if await tx.find(ScheduleByKey(tenant=tenant, key=key), 1):
             raise Refused("key_taken", key=key)
+        await check_room_for_schedule(tx, tenant, limits)
         new = definition.create(
             id, key, timing, target, fields, tenant=tenant, now=tx.now, actor=actor, limits=limits
         )
@@ -88,8 +72,10 @@ def edit_schedule(
             return old
         if new.key != old.key and await tx.find(ScheduleByKey(tenant=tenant, key=new.key), 1):
             raise Refused("key_taken", key=new.key)
-        await _give_up(tx, old, new)
+        rows = await given_up(tx, [(old, new)])
         edited = tx.put(new)
+        for row in rows:
+            tx.put(row)
         audit(tx, "updated", actor, old, edited)
         return edited
 
@@ -103,7 +89,13 @@ def pause_schedule(tenant: str, key: str, actor: str, note: str | None) -> Work[
 
 
 def resume_schedule(tenant: str, key: str, actor: str) -> Work[Schedule]:
-    return _change(tenant, key, actor, "resumed", lambda old, now: definition.resume(old, now, actor))
+    change = _change(tenant, key, actor, "resumed", lambda old, now: definition.resume(old, now, actor))
+
+    async def work(tx: Tx) -> Schedule:
+        await limits_of(tx, tenant)
+        return await change(tx)
+
+    return work
 
 
 def delete_schedule(tenant: str, key: str, actor: str) -> Work[Schedule]:
@@ -112,6 +104,7 @@ def delete_schedule(tenant: str, key: str, actor: str) -> Work[Schedule]:
 
 def restore_schedule(tenant: str, key: str, actor: str) -> Work[Schedule]:
     async def work(tx: Tx) -> Schedule:
+        limits = await limits_of(tx, tenant)
         try:
             old = await find_schedule(tx, tenant, key, deleted=True)
         except NotFound:
@@ -119,6 +112,7 @@ def restore_schedule(tenant: str, key: str, actor: str) -> Work[Schedule]:
         new = definition.restore(old, tx.now, actor)
         if await tx.find(ScheduleByKey(tenant=tenant, key=new.key), 1):
             raise Refused("key_taken", key=new.key)
+        await check_room_for_schedule(tx, tenant, limits)
         restored = tx.put(new)
         audit(tx, "restored", actor, old, restored)
         return restored
@@ -158,23 +152,26 @@ def _change(
         new = rule(old, tx.now)
         if new is old:
             return old
-        await _give_up(tx, old, new)
+        rows = await given_up(tx, [(old, new)])
         changed = tx.put(new)
+        for row in rows:
+            tx.put(row)
         audit(tx, action, actor, old, changed, detail or "")
         return changed
 
     return work
 
 
-async def _give_up(tx: Tx, old: Schedule, new: Schedule) -> None:
-    """A row in the ledger for every time that was due under the old plan and will not be fired under the new one."""
-    if new.next_run_at == old.next_run_at:
-        return
-    rows = [run.skipped(old, skip, tx.now) for skip in schedule.given_up(old, tx.now)]
+async def given_up(tx: Tx, changes: Sequence[tuple[Schedule, Schedule]]) -> list[Run]:
+    """A row for the ledger for every time that was due under the old plans and will not be fired under the new ones."""
+    rows = [
+        run.skipped(old, skip, tx.now)
+        for old, new in changes
+        if new.next_run_at != old.next_run_at
+        for skip in schedule.given_up(old, tx.now)
+    ]
     known = await tx.get_many(Run, [row.id for row in rows]) if rows else {}
-    for row in rows:
-        if row.id not in known:
-            tx.put(row)
+    return [row for row in rows if row.id not in known]
 
 
 def trigger_schedule(
@@ -190,11 +187,12 @@ def trigger_schedule(
             known = await tx.get(Task, again.target_id)
             if known is not None:
                 return again, known
-        templates = await _templates(tx, [found])
+        await check_room_for_tasks(tx, tenant, limits)
+        templates = await templates_of(tx, [found])
         if input is not msgspec.UNSET:
             found = replace(found, target=replace(found.target, input=input))
         row, started = run.start(
-            run_id, found, tx.now, RunTrigger.MANUAL, _template(found, templates), tx.now, limits, actor
+            run_id, found, tx.now, RunTrigger.MANUAL, template_of(found, templates), tx.now, limits, actor
         )
         if started is None:
             raise Refused("bad_target", schedule=key, problem=row.error)
@@ -203,135 +201,13 @@ def trigger_schedule(
     return work
 
 
-class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tick did. If it did nothing: when the next schedule is due (None: nothing is planned)."""
-
-    runs: list[Run] = []
-    tasks: list[Task] = []
-    schedules: list[Schedule] = []
-    next_at: datetime | None = None
-
-
-def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
-    """Decide about every schedule that is due, at most `limit` of them, and write it all in one commit."""
-
-    async def work(tx: Tx) -> Tick:
-        due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
-        if not due:
-            upcoming = await tx.find(DueSchedules(at=None), 1)
-            return Tick(next_at=next((found.due_at for found in upcoming), None))
-        firing = await _Firing.read(tx, due, jumped)
-        return await firing.write(tx)
-
-    return work
-
-
-class _Firing:
-    """One tick: everything is read first, then decided, then put."""
-
-    def __init__(self, decisions: list[Decision], templates: dict[str, Template], limits: dict[str, Limits]):
-        self.decisions = decisions
-        self.templates = templates
-        self.limits = limits
-
-    @classmethod
-    async def read(cls, tx: Tx, due: Sequence[Schedule], jumped: bool) -> _Firing:
-        judged = tuple(found.id for found in due if found.overlap_policy is not OverlapPolicy.ALLOW)
-        live: dict[str, list[Task]] = defaultdict(list)
-        for found in await tx.find(LiveTasks(schedule_ids=judged), LIVE_AT_MOST) if judged else []:
-            if found.schedule_id is not None and found.as_of(tx.now).is_live:
-                live[found.schedule_id].append(found)
-        decisions = [_decided(found, tx.now, live[found.id], jumped) for found in due]
-        tenants = await tx.get_many(Tenant, {found.tenant for found in due})
-        limits = {name: tenant.limits for name, tenant in tenants.items()}
-        return cls(decisions, await _templates(tx, due), limits)
-
-    async def write(self, tx: Tx) -> Tick:
-        cancelled = [
-            task.cancel(victim, tx.now, SCHEDULER, "replaced by the next run")
-            for decision in self.decisions
-            for victim in decision.cancels
-            if not victim.cancel_requested
-        ]
-        endings = await Endings.of(tx, cancelled)
-        ids = [_run_ids(decision) for decision in self.decisions]
-        known = await tx.get_many(Run, [id for of_one in ids for id in of_one])
-        endings.put(tx, cancelled, SCHEDULER)
-        tick = Tick(runs=[], tasks=[], schedules=[])
-        for decision, of_one in zip(self.decisions, ids, strict=True):
-            self._put(tx, decision, of_one, known, tick)
-        return tick
-
-    def _put(
-        self, tx: Tx, decision: Decision, ids: Sequence[str], known: Mapping[str, Run], tick: Tick
-    ) -> None:
-        """`ids` are those of the fires, then of the skips."""
-        found = decision.schedule
-        limits = self.limits.get(found.tenant, DEFAULT_LIMITS)
-        template = _template(found, self.templates)
-        last_task = found.last_task_id
-        again = 0
-        for fire, id in zip(decision.fires, ids[: len(decision.fires)], strict=True):
-            if id in known:
-                again += 1  # a clock that went back: this time has had its run
-                continue
-            row, started = run.start(
-                id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER
-            )
-            tick.runs.append(tx.put(row))
-            if started is not None:
-                tick.tasks.append(tx.put(started))
-                last_task = started.id
-        for skip, id in zip(decision.skips, ids[len(decision.fires) :], strict=True):
-            if id not in known:
-                tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
-        moved = tx.put(replace(found, last_task_id=last_task, run_count=found.run_count - again))
-        tick.schedules.append(moved)
-        if moved.status is not ScheduleStatus.ACTIVE:
-            detail = moved.completed_reason or moved.pause_note or ""
-            audit(tx, str(moved.status), SCHEDULER, None, moved, detail)
-
-
-def _decided(found: Schedule, now: datetime, live: Sequence[Task], jumped: bool) -> Decision:
-    """One bad schedule never holds up another: what cannot be decided is paused, and says so."""
-    try:
-        return schedule.decide(found, now, live, jumped=jumped)
-    except Exception as problem:  # whatever is wrong with this record, the others of the tick go on
-        note = f"paused because its next time cannot be computed: {problem}"
-        return Decision(definition.pause(found, now, SCHEDULER, note))
-
-
-def _run_ids(decision: Decision) -> list[str]:
-    times = [fire.scheduled_at for fire in decision.fires] + [skip.scheduled_at for skip in decision.skips]
-    return [run.run_id(decision.schedule, at) for at in times]
-
-
-async def _templates(tx: Tx, due: Sequence[Schedule]) -> dict[str, Template]:
+async def templates_of(tx: Tx, due: Sequence[Schedule]) -> dict[str, Template]:
     ids = {found.target.template_id for found in due if isinstance(found.target, TemplateTarget)}
     return await tx.get_many(Template, ids) if ids else {}
 
 
-def _template(found: Schedule, templates: Mapping[str, Template]) -> Template | None:
+def template_of(found: Schedule, templates: Mapping[str, Template]) -> Template | None:
     if not isinstance(found.target, TemplateTarget):
         return None
     template = templates.get(found.target.template_id)
     return template if template is not None and template.tenant == found.tenant else None
-
-
-def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
-    """Recompute next times that came from another release of the zone data: (how many were looked at, those that
-    moved). What is due already keeps its time; the tick that fires it plans with the new data."""
-
-    async def work(tx: Tx) -> tuple[int, list[Schedule]]:
-        current = recurrence.tzdata_version()
-        outdated = await tx.find(OutdatedZones(zone_data=current), limit)
-        moved = []
-        for old in outdated:
-            due = old.next_run_at is not None and old.next_run_at <= tx.now
-            new = replace(old, zone_data=current) if due else schedule.planned(old, tx.now)
-            stored = tx.put(new)
-            if new.next_run_at != old.next_run_at:
-                moved.append(stored)
-        return len(outdated), moved
-
-    return work

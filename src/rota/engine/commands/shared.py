@@ -1,14 +1,15 @@
-"""What several commands need: whose limits apply, and how a task's end reaches its run and its schedule."""
+"""What several commands need: whose limits apply, the audit, and how a task's end reaches its run and its schedule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
-from ...domain import definition, run
-from ...domain.errors import NotFound, Refused
+from ...domain import definition, keys, run, template, tenants
+from ...domain.errors import NotFound
 from ...domain.ids import derived_id
 from ...domain.model import (
+    ApiKey,
     Event,
     Limits,
     Run,
@@ -17,12 +18,22 @@ from ...domain.model import (
     ScheduleStatus,
     Task,
     TaskStatus,
+    Template,
     Tenant,
-    TenantStatus,
 )
-from ...stores.base import ScheduleByKey, Tx
+from ...stores.base import ScheduleByKey, ScheduleList, TaskList, Tx
 
-__all__ = ["Endings", "audit", "find_schedule", "find_task", "limits_of"]
+__all__ = [
+    "Endings",
+    "audit",
+    "check_room_for_schedule",
+    "check_room_for_tasks",
+    "find_schedule",
+    "find_task",
+    "find_template",
+    "limits_of",
+    "room_for_tasks",
+]
 
 DEFAULT_LIMITS = Limits()
 
@@ -30,11 +41,29 @@ DEFAULT_LIMITS = Limits()
 async def limits_of(tx: Tx, tenant: str) -> Limits:
     """The limits of a tenant that may act; a tenant without a record has the default ones."""
     record = await tx.get(Tenant, tenant)
-    if record is None:
-        return DEFAULT_LIMITS
-    if record.status is TenantStatus.SUSPENDED:
-        raise Refused("tenant_suspended", tenant=tenant)
-    return record.limits
+    return DEFAULT_LIMITS if record is None else tenants.limits_of(record)
+
+
+async def room_for_tasks(tx: Tx, tenant: str, limits: Limits) -> int | None:
+    """How many more tasks may be pending; None: any number. Only a tenant with such a limit pays for the count."""
+    most = limits.pending_tasks
+    if most is None:
+        return None
+    pending = TaskList(tenant=tenant, at=tx.now, status=TaskStatus.PENDING)
+    return most - await tx.count(pending, at_most=most)
+
+
+async def check_room_for_tasks(tx: Tx, tenant: str, limits: Limits, wanted: int = 1) -> None:
+    room = await room_for_tasks(tx, tenant, limits) if wanted else None
+    if room is not None and room < wanted:
+        assert limits.pending_tasks is not None
+        raise tenants.limit_reached(tenant, "pending tasks", limits.pending_tasks, wanted if room else 1)
+
+
+async def check_room_for_schedule(tx: Tx, tenant: str, limits: Limits) -> None:
+    living = ScheduleList(tenant=tenant)
+    if await tx.count(living, at_most=limits.schedules) >= limits.schedules:
+        raise tenants.limit_reached(tenant, "schedules", limits.schedules)
 
 
 async def find_task(tx: Tx, tenant: str, id: str) -> Task:
@@ -55,31 +84,45 @@ async def find_schedule(tx: Tx, tenant: str, key: str, *, deleted: bool = False)
     return schedule
 
 
+async def find_template(tx: Tx, tenant: str, id: str) -> Template:
+    found = await tx.get(Template, id)
+    if found is None or found.tenant != tenant:
+        raise NotFound("template", id)
+    return found
+
+
+_Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey)
+_FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    Schedule: ("schedule", definition.as_facts),
+    Template: ("template", template.as_facts),
+    Tenant: ("tenant", tenants.as_facts),
+    ApiKey: ("key", keys.as_facts),
+}
+
+
 def audit(
-    tx: Tx, action: str, actor: str, before: Schedule | None, after: Schedule | None, detail: str = ""
+    tx: Tx, action: str, actor: str, before: _Subject | None, after: _Subject | None, detail: str = ""
 ) -> None:
-    """One line of the schedule's history. Its id follows from the version that it makes: repeating is harmless."""
+    """One line of the subject's history. Its id follows from the version that it makes: repeating is harmless."""
     subject = after or before
     assert subject is not None
+    what, facts = _FACTS[type(subject)]
     version = subject.version if after is not None else subject.version + 1
+    about = () if what == "schedule" else (what,)  # a tenant's id is a name, and might be anyone's
     tx.emit(
         Event(
-            id=derived_id(subject.id, action, str(version)),
+            id=derived_id(*about, subject.id, action, str(version)),
             tenant=subject.tenant,
             at=tx.now,
             actor=actor,
             action=action,
-            subject_type="schedule",
+            subject_type=what,
             subject_id=subject.id,
             detail=detail,
-            before=_facts(before),
-            after=_facts(after),
+            before=None if before is None else facts(before),
+            after=None if after is None else facts(after),
         )
     )
-
-
-def _facts(schedule: Schedule | None) -> dict[str, Any] | None:
-    return None if schedule is None else definition.as_facts(schedule)
 
 
 class Endings:

@@ -15,7 +15,7 @@ from ...domain.limits import check_input
 from ...domain.model import LogLine, Task
 from ...domain.task import Defaults, Outcome, Submission
 from ...stores.base import Cancelling, Cursor, ReadyTasks, TaskList, Tx, UpcomingTasks, Work
-from .shared import DEFAULT_LIMITS, Endings, find_task, limits_of
+from .shared import DEFAULT_LIMITS, Endings, check_room_for_tasks, find_task, limits_of
 
 __all__ = [
     "Claim",
@@ -84,6 +84,7 @@ def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: st
         limits = await limits_of(tx, tenant)
         known = dict(await tx.get_many(Task, {id for id, _ in items})) if may_exist else {}
         may_exist = True  # from the second time on: an answer may have been lost
+        await check_room_for_tasks(tx, tenant, limits, len({id for id, _ in items} - known.keys()))
         answers = []
         for id, asked in items:
             if id in known:
@@ -212,7 +213,13 @@ def expire_task(tenant: str, id: str, actor: str) -> Work[Task]:
 
 
 def replay_task(tenant: str, id: str, actor: str) -> Work[Task]:
-    return _change(tenant, id, actor, lambda task, now: life.replay(task, now, actor))
+    change = _change(tenant, id, actor, lambda task, now: life.replay(task, now, actor))
+
+    async def work(tx: Tx) -> Task:
+        await check_room_for_tasks(tx, tenant, await limits_of(tx, tenant))
+        return await change(tx)
+
+    return work
 
 
 def archive_task(tenant: str, id: str, actor: str) -> Work[Task]:

@@ -2,35 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import fields as fields_of
 
-from ...domain.limits import check_input, check_key, check_kind, check_queue, check_tags
-from ...domain.model import Template
-from ...stores.base import Tx, Work
-from .shared import limits_of
+from ...domain import definition, task
+from ...domain import template as rules
+from ...domain.errors import Refused
+from ...domain.model import Schedule, Task, Template
+from ...stores.base import ScheduleList, Tx, Work
+from .schedules import given_up
+from .shared import audit, check_room_for_tasks, find_template, limits_of
 
-__all__ = ["save_template"]
+__all__ = ["create_template", "delete_template", "edit_template", "execute_template"]
+
+_KEPT = ("id", "tenant", "version", "created_at", "updated_at")
 
 
-def save_template(id: str, tenant: str, fields: dict[str, Any]) -> Work[Template]:
-    """Create the template, or replace what it says."""
+def create_template(id: str, tenant: str, fields: Mapping[str, Any], actor: str) -> Work[Template]:
+    async def work(tx: Tx) -> Template:
+        limits = await limits_of(tx, tenant)
+        again = await tx.get(Template, id)
+        if again is not None:
+            return again
+        created = tx.put(rules.create(id, fields, tenant=tenant, now=tx.now, limits=limits))
+        audit(tx, "created", actor, None, created)
+        return created
+
+    return work
+
+
+def edit_template(
+    tenant: str,
+    id: str,
+    changes: Mapping[str, Any],
+    actor: str,
+    version: int | None = None,
+    *,
+    whole: bool = False,
+) -> Work[Template]:
+    """Change the fields that are named; if the `whole` is given, the others go back to their defaults. With
+    `version`, only if nobody else changed it since."""
 
     async def work(tx: Tx) -> Template:
         limits = await limits_of(tx, tenant)
-        old = await tx.get(Template, id)
-        new = Template(id=id, tenant=tenant, created_at=tx.now, updated_at=tx.now, **fields)
-        checked = replace(
-            new,
-            alias=check_key(new.alias, "alias"),
-            kind=check_kind(new.kind),
-            queue=check_queue(new.queue),
-            parameters=check_input(new.parameters, limits, "parameters"),
-            tags=check_tags(new.tags),
-        )
-        if old is not None:
-            checked = replace(checked, version=old.version, created_at=old.created_at)
-        return tx.put(checked)
+        old = await find_template(tx, tenant, id)
+        if version is not None and version != old.version:
+            raise Refused("stale_version", record="template", id=id, found=old.version, expected=version)
+        wanted = changes
+        if whole:
+            new = rules.create(id, changes, tenant=tenant, now=tx.now, limits=limits)
+            wanted = {each.name: getattr(new, each.name) for each in fields_of(new) if each.name not in _KEPT}
+        edited = rules.edit(old, wanted, tx.now, limits)
+        if edited is old:
+            return old
+        stored = tx.put(edited)
+        audit(tx, "updated", actor, old, stored)
+        return stored
+
+    return work
+
+
+def delete_template(tenant: str, id: str, actor: str, limit: int = 100) -> Work[bool]:
+    """Remove it, and delete its schedules before, `limit` at a time; whether it is gone now."""
+    found = False
+
+    async def work(tx: Tx) -> bool:
+        nonlocal found
+        if found and await tx.get(Template, id) is None:
+            return True  # an answer was lost
+        template = await find_template(tx, tenant, id)
+        found = True
+        schedules = await tx.find(ScheduleList(tenant=tenant, template_id=id), limit)
+        changes = [(old, definition.delete(old, tx.now, actor)) for old in schedules]
+        rows = await given_up(tx, changes)
+        for row in rows:
+            tx.put(row)
+        for old, new in changes:
+            _put_deleted(tx, old, new, actor, f"its template {template.alias} was deleted")
+        if len(schedules) == limit:
+            return False
+        tx.delete(template)
+        audit(tx, "deleted", actor, template, None)
+        return True
+
+    return work
+
+
+def _put_deleted(tx: Tx, old: Schedule, new: Schedule, actor: str, detail: str) -> None:
+    audit(tx, "deleted", actor, old, tx.put(new), detail)
+
+
+def execute_template(id: str, tenant: str, template_id: str, input: Any, actor: str) -> Work[Task]:
+    """Run it now, as the task of this id."""
+
+    async def work(tx: Tx) -> Task:
+        limits = await limits_of(tx, tenant)
+        again = await tx.get(Task, id)
+        if again is not None:
+            return again.as_of(tx.now)
+        template = await find_template(tx, tenant, template_id)
+        rules.check_runs(template)
+        await check_room_for_tasks(tx, tenant, limits)
+        return tx.put(task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor))
 
     return work

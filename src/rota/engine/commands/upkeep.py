@@ -8,12 +8,13 @@ import msgspec
 
 from ...domain import task as life
 from ...domain.model import Record, Task
-from ...stores.base import FinishedTasks, LostLeases, OldEvents, OldRuns, PastExpiry, Tx, Work
+from ...stores.base import FinishedTasks, LostLeases, OldEvents, OldReceipts, OldRuns, PastExpiry, Tx, Work
 from .shared import Endings
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
 JANITOR = "janitor"
+RECEIPTS_KEPT = timedelta(hours=24)
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +62,7 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
     """Delete what has been kept long enough, up to `limit` of each kind; how many went."""
 
     async def work(tx: Tx) -> int:
-        old: list[Record] = []
+        old: list[Record] = [*await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)]
         if retention.tasks is not None:
             old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)
         if retention.runs is not None:

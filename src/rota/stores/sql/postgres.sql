@@ -1,7 +1,9 @@
 -- Every statement of the PostgreSQL store. `{…}` is filled in once, when a store is made: {schema} with where its tables
 -- are, {table}, {columns}, … by postgres_columns.py, since the same statements serve every
--- record type; {what} with what to select, since `find` and `count` differ in nothing else; {lock} with how. `:name` is a
--- parameter. Each query ends with its order, and its filter repeats the predicate of the partial index that it means.
+-- record type; {what} with what to select, since `find`, `count` and `tally` differ in little else; {lock} with how.
+-- `:name` is a parameter. Each query ends with its order and its limit, on one line, and its filter repeats the predicate of
+-- the partial index that it means. One that ends with {lock} walks that index in its order. The others sort what they have
+-- gathered, which a count and a tally leave out.
 
 -- ## The connection
 
@@ -244,11 +246,38 @@ select {what} from {schema}.task
 where status not in ('pending', 'running') and completed_at < :before::timestamptz
 order by completed_at, id limit :limit::bigint {lock}
 
+-- Here `tenant || ''` keeps the planner from an index that begins with the tenant.
+-- name: ended_tasks
+select {what} from {schema}.task
+where status not in ('pending', 'running') and (completed_at, id) > (:after_at::timestamptz, :after_id::text)
+  and tenant || '' = :tenant::text
+order by completed_at, id limit :limit::bigint {lock}
+
+-- name: returned_tasks
+select {what} from {schema}.task
+where returned_at is not null and tenant = :tenant::text
+  and (returned_at, id) > (:after_at::timestamptz, :after_id::text)
+order by returned_at, id limit :limit::bigint {lock}
+
+-- name: open_tasks
+select {what} from (
+  select * from {schema}.task where status = 'pending'
+  union all
+  select * from {schema}.task where status = 'running'
+) as task
+order by created_at, id limit :limit::bigint
+
 -- The listing of tasks: the same filters over whichever index selects best. What is few is gathered first, then sorted.
 
 -- name: task_list
 select {what} from {schema}.task
 where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and {task_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- name: task_list_workflow
+select {what} from {schema}.task
+where is_workflow and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
@@ -308,6 +337,7 @@ select count(*) from (select 1 from {schema}.task where status = 'pending' limit
   and (:kind::text is null or kind = :kind::text)
   and (:queue::text is null or queue = :queue::text)
   and (:schedule_id::text is null or schedule_id = :schedule_id::text)
+  and (:is_workflow::boolean is null or is_workflow = :is_workflow::boolean)
   and (:tag::text is null or :tag::text = any(tags))
 
 -- ## Schedules
@@ -335,13 +365,22 @@ order by created_at desc, id desc limit :limit::bigint {lock}
 -- name: schedule_list
 select {what} from {schema}.schedule
 where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
-  and (:deleted::boolean or deleted_at is null)
-  and (:status::text is null or status = :status::text)
+  and (:deleted::boolean or deleted_at is null) and {schedule_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- Here `coalesce` keeps the planner from the index on living keys, which is in another order.
+-- name: schedule_list_of_all
+select {what} from {schema}.schedule
+where (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and (:deleted::boolean or coalesce(deleted_at, 'infinity') = 'infinity') and {schedule_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- name: part schedule_filter
+(:status::text is null or status = :status::text)
   and (:kind::text is null or kind = :kind::text)
   and (:template_id::text is null or template_id = :template_id::text)
   and (:tag::text is null or :tag::text = any(tags))
   and (:text::text is null or strpos(search, :text::text) > 0)
-order by created_at desc, id desc limit :limit::bigint {lock}
 
 -- ## Runs
 
@@ -358,6 +397,11 @@ select {what} from {schema}.schedule_run
 where status <> 'running' and completed_at < :before::timestamptz
 order by completed_at, id limit :limit::bigint {lock}
 
+-- name: ended_runs
+select {what} from {schema}.schedule_run
+where status <> 'running' and (completed_at, id) > (:after_at::timestamptz, :after_id::text) and tenant = :tenant::text
+order by completed_at, id limit :limit::bigint {lock}
+
 -- ## Events
 
 -- name: event_list
@@ -372,5 +416,32 @@ order by at, id limit :limit::bigint {lock}
 
 -- name: old_events
 select {what} from {schema}.event
+where at < :before::timestamptz
+order by at, id limit :limit::bigint {lock}
+
+-- ## Templates, keys, tenants, receipts
+
+-- name: template_list
+select {what} from {schema}.template
+where tenant = :tenant::text and id < :after::text
+order by id desc limit :limit::bigint {lock}
+
+-- name: api_key_list
+select {what} from {schema}.apikey
+where tenant = :tenant::text and id < :after::text
+order by id desc limit :limit::bigint {lock}
+
+-- name: api_key_list_of_all
+select {what} from {schema}.apikey
+where id < :after::text
+order by id desc limit :limit::bigint {lock}
+
+-- name: tenant_list
+select {what} from {schema}.tenant
+where id > :after::text
+order by id limit :limit::bigint {lock}
+
+-- name: old_receipts
+select {what} from {schema}.receipt
 where at < :before::timestamptz
 order by at, id limit :limit::bigint {lock}

@@ -1,6 +1,7 @@
 -- Every statement of the SQLite store. `{…}` is filled in once, when the file is loaded: {table}, {columns}, {values}
 -- and {changes} from the columns in codec.py, since the same seven statements serve every record type; {what} with what
--- to select, since `find` and `count` differ in nothing else. Each query names its index and ends with its order.
+-- to select, since `find`, `count` and `tally` differ in little else. Each query names its index and ends with its order
+-- and its limit, on one line: a count and a tally do without.
 
 -- ## The file
 
@@ -144,11 +145,37 @@ select {what} from task indexed by task_finished
 where status not in ('pending', 'running') and completed_at < :before
 order by completed_at, id limit :limit
 
+-- name: ended_tasks
+select {what} from task indexed by task_finished
+where status not in ('pending', 'running') and (completed_at, id) > (:after_at, :after_id) and tenant = :tenant
+order by completed_at, id limit :limit
+
+-- name: returned_tasks
+select {what} from task indexed by task_returned
+where returned_at is not null and tenant = :tenant and (returned_at, id) > (:after_at, :after_id)
+order by returned_at, id limit :limit
+
+-- name: open_tasks_pending
+select {what} from task indexed by task_pending
+where status = 'pending'
+order by created_at, id limit :limit
+
+-- name: open_tasks_running
+select {what} from task indexed by task_lease
+where status = 'running'
+order by created_at, id limit :limit
+
 -- The listing of tasks: the same filters over whichever index selects best.
 
 -- name: task_list
 select {what} from task indexed by task_created
 where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+  and {task_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: task_list_workflow
+select {what} from task indexed by task_workflow
+where is_workflow = 1 and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
@@ -192,6 +219,7 @@ select count(*) from (select 1 from task indexed by task_pending where status = 
   and (:kind is null or kind = :kind)
   and (:queue is null or queue = :queue)
   and (:schedule_id is null or schedule_id = :schedule_id)
+  and (:is_workflow is null or is_workflow = :is_workflow)
   and (:tag is null or exists (select 1 from json_each(body, '$.tags') where value = :tag))
 
 -- ## Schedules
@@ -224,13 +252,22 @@ order by created_at desc, id desc limit :limit
 -- name: schedule_list
 select {what} from schedule indexed by schedule_created
 where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
-  and (:deleted or deleted_at is null)
+  and {schedule_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: schedule_list_of_all
+select {what} from schedule indexed by schedule_of_all
+where (created_at, id) < (:after_at, :after_id)
+  and {schedule_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: part schedule_filter
+(:deleted or deleted_at is null)
   and (:status is null or status = :status)
   and (:kind is null or kind = :kind)
   and (:template_id is null or template_id = :template_id)
   and (:tag is null or exists (select 1 from json_each(body, '$.target.tags') where value = :tag))
   and (:text is null or instr(search, :text) > 0)
-order by created_at desc, id desc limit :limit
 
 -- ## Runs
 
@@ -244,6 +281,11 @@ order by scheduled_at desc, id desc limit :limit
 -- name: old_runs
 select {what} from run indexed by run_ended
 where status <> 'running' and completed_at < :before
+order by completed_at, id limit :limit
+
+-- name: ended_runs
+select {what} from run indexed by run_ended
+where status <> 'running' and (completed_at, id) > (:after_at, :after_id) and tenant = :tenant
 order by completed_at, id limit :limit
 
 -- ## Events
@@ -260,5 +302,32 @@ order by at, id limit :limit
 
 -- name: old_events
 select {what} from event indexed by event_at
+where at < :before
+order by at, id limit :limit
+
+-- ## Templates, keys, tenants, receipts
+
+-- name: template_list
+select {what} from template indexed by template_of_tenant
+where tenant = :tenant and id < :after
+order by id desc limit :limit
+
+-- name: api_key_list
+select {what} from apikey indexed by apikey_of_tenant
+where tenant = :tenant and id < :after
+order by id desc limit :limit
+
+-- name: api_key_list_of_all
+select {what} from apikey indexed by sqlite_autoindex_apikey_1
+where id < :after
+order by id desc limit :limit
+
+-- name: tenant_list
+select {what} from tenant indexed by sqlite_autoindex_tenant_1
+where id > :after
+order by id limit :limit
+
+-- name: old_receipts
+select {what} from receipt indexed by receipt_at
 where at < :before
 order by at, id limit :limit

@@ -29,12 +29,12 @@ _TRY = (
 def in_demo_store(session: Session, plan: Plan) -> Iterator[Plan]:
     """The store that was named, or else one that is gone afterwards."""
     if not plan.settings.is_default("store"):
-        yield replace(plan, app=app, hints=_hints(plan.address))
+        yield replace(plan.with_app(app), hints=_hints(plan.address))
         return
     folder = tempfile.mkdtemp(prefix="rota-demo-")
     try:
         address = f"sqlite:///{folder}/rota.db"
-        yield replace(plan, app=app, store=address, hints=_hints(address))
+        yield replace(plan.with_app(app), store=address, hints=_hints(address))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -12,7 +12,17 @@ import click
 if TYPE_CHECKING:
     from ...engine.app import App
 
-__all__ = ["DURATION", "JSON", "TIME", "WALL_TIME", "json_lines", "load_app"]
+__all__ = [
+    "DURATION",
+    "JSON",
+    "NONE",
+    "NUMBER_OR_NONE",
+    "SIZE",
+    "TIME",
+    "WALL_TIME",
+    "json_lines",
+    "load_app",
+]
 
 _TIMES = "write it as 2026-01-28T09:00:00Z, 2026-01-28T09:00+01:00, or 2026-01-28T09:00 for local time"
 
@@ -86,7 +96,39 @@ class Json(JsonText):
             self.fail(f"{_excerpt(text)} is not JSON: {problem}", param, ctx)
 
 
+class Size(click.ParamType[int]):
+    """`200000`, `512KB`, `1MB`: bytes, in powers of 1024."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        import re
+
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([0-9]{1,12}) ?(|B|KB|KIB|MB|MIB)", value.strip().upper())
+        if found is None:
+            self.fail(f"{value!r:.60} is not a size; write bytes, or 512KB, or 1MB", param, ctx)
+        return int(found[1]) * {"K": 1024, "M": 1024 * 1024}.get(found[2][:1], 1)
+
+
+class NumberOrNone(click.ParamType[Any]):
+    """A whole number, or `none` (kept as that word) for no limit."""
+
+    name = "number|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == NONE or isinstance(value, int):
+            return value
+        if not value.strip().isascii() or not value.strip().isdigit():
+            self.fail(f"{value!r:.60} is not a whole number; write one, or none", param, ctx)
+        return int(value)
+
+
+NONE = "none"
 DURATION = Duration()
+SIZE = Size()
+NUMBER_OR_NONE = NumberOrNone()
 TIME = Time()
 WALL_TIME = Time(keep_naive=True)
 JSON_TEXT = JsonText()

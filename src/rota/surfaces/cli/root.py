@@ -7,11 +7,14 @@ import click
 from ... import __version__
 from .command import Entry, Group, Root, help_if_alone
 
-__all__ = ["cli", "schedule", "scheduler"]
+__all__ = ["cli", "keys", "schedule", "scheduler", "tenant"]
 
 _RUN = {
-    "up": Entry("roles:up", "Scheduler, worker and janitor in one process. --demo shows how it feels."),
+    "up": Entry(
+        "roles:up", "Scheduler, worker, janitor and HTTP API in one process. --demo shows how it feels."
+    ),
     "worker": Entry("roles:worker", "Run the tasks of an app."),
+    "serve": Entry("serve:serve", "Serve the HTTP API."),
     "scheduler": Entry("root:scheduler", "Fire schedules."),
     "monitor": Entry("roles:monitor", "Return lost tasks, mark expiries, forget what is old."),
     "tick": Entry("roles:tick", "One pass of everything, for those who bring their own cron."),
@@ -31,6 +34,10 @@ _SCHEDULES = {
     "schedule": Entry("root:schedule", "Create, look at and change schedules."),
     "preview": Entry("preview:preview", "When would this expression fire? Needs no store."),
 }
+_ACCESS = {
+    "keys": Entry("root:keys", "Create, list and revoke the keys of the HTTP API."),
+    "tenant": Entry("root:tenant", "Create, limit and suspend tenants."),
+}
 _STORE = {
     "migrate": Entry("store:migrate", "Bring the store's schema up to date."),
     "doctor": Entry("store:doctor", "Look for trouble, and say what to do about it."),
@@ -41,7 +48,13 @@ _STORE = {
 
 @click.group(
     cls=Root,
-    sections={"Run": _RUN, "Tasks": _TASKS, "Schedules": _SCHEDULES, "Store": _STORE},
+    sections={
+        "Run": _RUN,
+        "Tasks": _TASKS,
+        "Schedules": _SCHEDULES,
+        "Access": _ACCESS,
+        "Store": _STORE,
+    },
     examples=[
         "rota up --demo",
         'rota submit -t send_reminder -i \'{"user_id":"123"}\' --in 1h',
@@ -102,4 +115,48 @@ def schedule(ctx: click.Context) -> None:
 @click.pass_context
 def scheduler(ctx: click.Context) -> None:
     """Fire schedules. Any number may run at once: each due time starts one task."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "Keys": {
+            "create": Entry("keys:create", "Make a key. It is shown once."),
+            "list": Entry("keys:list_keys", "All keys, and which were revoked."),
+            "revoke": Entry("keys:revoke", "End a key."),
+        }
+    },
+    examples=[
+        "rota keys create --tenant acme --role operator --name ci",
+        "rota keys list --tenant acme",
+        "rota keys revoke ci --tenant acme",
+    ],
+)
+@click.pass_context
+def keys(ctx: click.Context) -> None:
+    """Create, list and revoke the keys of the HTTP API. Stored is only a hash of each."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "Look": {"list": Entry("tenants:list_tenants", "Every tenant, what it has and what it may have.")},
+        "Change": {
+            "create": Entry("tenants:create", "Create a tenant."),
+            "limits": Entry("tenants:limits", "Show the limits of a tenant, or change them."),
+            "suspend": Entry("tenants:suspend", "Let nothing new begin there."),
+            "resume": Entry("tenants:resume", "End a suspension."),
+        },
+    },
+    examples=[
+        "rota tenant create acme --max-schedules 100 --max-pending 10000 --min-interval 10s --max-input 1MB",
+        "rota tenant limits acme",
+        "rota tenant suspend acme --note 'invoice 2026-07 is open'",
+    ],
+)
+@click.pass_context
+def tenant(ctx: click.Context) -> None:
+    """Create, limit and suspend tenants. A tenant that was not created can be used, too: with the default limits."""
     help_if_alone(ctx)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -15,15 +18,19 @@ from ... import __version__
 from ...engine.app import App
 from ...engine.commands import Retention
 from ...engine.node import Node, Worker
+from ...engine.telemetry import Observer
 from ...engine.worker import run_hooks
 from ..client import Queue, connect
 from ..durations import relative
+from ..logs import logging_to
 from ..settings import Settings
 from ..stores import in_role
+from .door import Door, Http, opened
 from .feed import Feed
+from .measuring import Watch, measured, observers_of
 from .session import Session
 
-__all__ = ["Plan", "run", "run_once"]
+__all__ = ["Plan", "Watch", "run", "run_once"]
 
 SHOWN = 5
 
@@ -39,9 +46,12 @@ class Plan:
     app: App | None = None
     store: str | None = None
     hints: tuple[str, ...] = ()
+    watch: Watch = field(default_factory=Watch)
+    http: Http | None = None
 
     def with_app(self, app: App | None) -> Plan:
-        return replace(self, app=app)
+        http = None if self.http is None else replace(self.http, app=app)
+        return replace(self, app=app, http=http)
 
     @property
     def address(self) -> str:
@@ -56,15 +66,20 @@ class Plan:
         names = (
             ["scheduler"] * self.scheduler + ["worker"] * (self.app is not None) + ["janitor"] * self.janitor
         )
-        return " + ".join(names)
+        return " + ".join(names) or "http"
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether anything is fired, run or kept in order here."""
+        return self.scheduler or self.janitor or self.app is not None
 
 
 def run(session: Session, plan: Plan) -> None:
     """Until SIGINT or SIGTERM; then the exit code is 0."""
-    _quiet_logs()
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while things are being set up
     try:
-        _run_to_the_end(_running(session, plan))
+        with _logs(plan.watch.log_level):
+            _run_to_the_end(_running(session, plan), _new_loop(plan))
     except KeyboardInterrupt:
         session.screen.remark("stopped")
     finally:
@@ -73,14 +88,22 @@ def run(session: Session, plan: Plan) -> None:
 
 def run_once(session: Session, plan: Plan) -> None:
     """One pass of every role."""
-    _quiet_logs()
-    _run_to_the_end(_pass(session, plan))
+    with _logs(plan.watch.log_level):
+        _run_to_the_end(_pass(session, plan), asyncio.new_event_loop())
 
 
-def _run_to_the_end(work: Coroutine[Any, Any, None]) -> None:
+def _new_loop(plan: Plan) -> asyncio.AbstractEventLoop:
+    """uvloop, if it is there, where there are no handlers that might mind."""
+    if not plan.is_engine and plan.http is not None and find_spec("uvloop") is not None:
+        import uvloop
+
+        return uvloop.new_event_loop()
+    return asyncio.new_event_loop()
+
+
+def _run_to_the_end(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> None:
     """As `asyncio.run`, but it does not wait for threads: a handler that never ends must not keep the
     process."""
-    loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     running = loop.create_task(work)
     try:
@@ -103,20 +126,42 @@ def _run_to_the_end(work: Coroutine[Any, Any, None]) -> None:
 async def _running(session: Session, plan: Plan) -> None:
     async with connect(plan.own_address, tenant=plan.settings["tenant"]) as queue:
         feed = Feed(session, queue.clock)
-        node = _node(session, plan, queue, feed)
-        await _greet(session, plan, queue)
-        await node.run()
+        async with (
+            opened(session, plan.http, queue) as door,
+            measured(session, plan.watch, queue, is_served=door is not None) as measures,
+        ):
+            node = _node(session, plan, queue, feed, *observers_of(measures))
+            await _greet(session, plan, queue, door)
+            if door is None or measures is None:
+                await node.run()
+            else:
+                await _run_beside(node, door.serve(session, queue, measures, node.stopping))
         if not session.as_json:
-            session.screen.remark(f"stopped: {feed.summary()}")
+            session.screen.remark(f"stopped: {feed.summary()}" if plan.is_engine else "stopped")
 
 
-def _node(session: Session, plan: Plan, queue: Queue, feed: Feed) -> Node:
+async def _run_beside(node: Node, serving: Coroutine[Any, Any, None]) -> None:
+    """The one ends with the other. What is being answered is answered while handlers come to their end."""
+    served = asyncio.create_task(serving, name="rota-http")
+    served.add_done_callback(lambda _: node.stop() if _has_failed(served) else None)
+    try:
+        await node.run()
+    finally:
+        node.stop()
+        await served
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return not task.cancelled() and task.exception() is not None
+
+
+def _node(session: Session, plan: Plan, queue: Queue, *observers: Observer) -> Node:
     settings = plan.settings
     keep = Retention(tasks=settings["keep_tasks"], runs=settings["keep_runs"], events=settings["keep_events"])
     shared: dict[str, Any] = {
         "scheduler": plan.scheduler,
         "janitor": plan.janitor,
-        "observers": (feed,),
+        "observers": observers,
         "retention": keep,
     }
     if plan.app is None:
@@ -150,10 +195,12 @@ class StoppingWorker(Worker):
         super()._signalled()
 
 
-async def _greet(session: Session, plan: Plan, queue: Queue) -> None:
+async def _greet(session: Session, plan: Plan, queue: Queue, door: Door | None) -> None:
     if plan.app is not None:
         await queue.declare_schedules(plan.app)
     if session.as_json:
+        if door is not None:
+            await door.greet(session, queue)
         return
     screen = session.screen
     screen.say(
@@ -163,8 +210,12 @@ async def _greet(session: Session, plan: Plan, queue: Queue) -> None:
         kinds = ", ".join(sorted(plan.app.handlers)) or "none"
         queues = ", ".join(plan.settings["queues"] or ()) or "all"
         screen.say(f"tasks: {kinds}  queues: {queues}  at once: {plan.settings['concurrency']}")
-    else:
+    elif plan.is_engine:
         screen.say("no tasks are run here: give module:app to `rota up` or `rota worker` for that")
+    else:
+        screen.say("schedules and tasks run elsewhere, such as in `rota up`; with --engine, here too")
+    if door is not None:
+        await door.greet(session, queue)
     if plan.scheduler:
         await _say_what_comes(session, queue)
     for hint in plan.hints:
@@ -208,9 +259,10 @@ async def _pass(session: Session, plan: Plan) -> None:
         session.screen.say(f"one pass done: {feed.summary()}")
 
 
-def _quiet_logs() -> None:
-    """The feed says it all; without this the log would say it again."""
-    log = logging.getLogger("rota")
-    if not log.handlers:
-        log.addHandler(logging.NullHandler())
-        log.propagate = False
+def _logs(level: str | None) -> AbstractContextManager[None]:
+    """To stderr, unless the program has set up its own. In a terminal the feed says already what the engine would log:
+    that is logged only if a level was asked for."""
+    if level is None and logging.getLogger().handlers:
+        return nullcontext()
+    said_already = level is None and sys.stderr.isatty()
+    return logging_to(level, muted=("rota",) if said_already else ())

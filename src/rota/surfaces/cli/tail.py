@@ -1,14 +1,13 @@
 """`rota tail`: every line of every task's history, as it happens.
 
-It looks when the store says that something changed, never more often than ten times a second. New tasks
-are found by the order of their creation, with an overlap (commits may be seen out of that order); the live
-ones that it knows are read again. So each line is printed once."""
+It looks when the store says that something changed, never more often than ten times a second. What changed
+since the look before is what `engine/changes.py` says: each line is printed once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,11 +19,13 @@ from .tasks import task_filters
 
 if TYPE_CHECKING:
     from ...domain.model import Change, Task
+    from ...engine.notices import Notice
     from ..client import Queue
+
+    Line = tuple[Task, Change]
 
 __all__ = ["tail"]
 
-OVERLAP = timedelta(seconds=10)
 AT_MOST_EVERY = timedelta(milliseconds=100)
 PAGE = 500
 
@@ -50,7 +51,10 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
         past = [each for each in await watch.begin() if status in (None, each[1].status)]
         _print(session, past[-lines:] if lines > 0 else [])
         while not no_follow:
-            _print(session, [each for each in await watch.more() if status in (None, each[1].status)])
+            new, too_many = await watch.more()
+            if too_many:
+                session.screen.remark("Too much happened at once: some lines are left out.")
+            _print(session, [each for each in new if status in (None, each[1].status)])
 
     try:
         session.run(follow)
@@ -58,7 +62,7 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
         session.screen.remark("")
 
 
-def _print(session: Session, lines: Sequence[tuple[Task, Change]]) -> None:
+def _print(session: Session, lines: Sequence[Line]) -> None:
     from ..shapes import change
 
     for task, line in lines:
@@ -77,75 +81,53 @@ def _text(session: Session, task: Task, line: Change) -> str:
 
 
 class Watch:
-    """What has been printed: the last line of each task that may still change."""
+    """What happens from the first look on. What was shown of the past is not shown again."""
 
     def __init__(self, queue: Queue, filters: dict[str, Any]) -> None:
+        from ...engine.changes import Lookout
+
         self._queue = queue
         self._filters = filters
-        self._printed: dict[str, int] = {}
-        self._recent: dict[str, datetime] = {}
-        self._newest: datetime | None = None
+        self._lookout = Lookout(queue.store, queue.tenant)
+        self._shown: dict[str, int] = {}
 
-    async def begin(self) -> list[tuple[Task, Change]]:
+    async def begin(self) -> list[Line]:
         """The past, oldest first; from here on only what is new."""
+        await self._lookout.look()
         tasks = {task.id: task for task in await self._queue.list(limit=PAGE, **self._filters)}
         for status in ("pending", "running"):
             live = await self._queue.list(status=status, limit=10_000, **self._filters)
             tasks |= {task.id: task for task in live}
-        self._newest = max((task.created_at for task in tasks.values()), default=await self._queue.now())
-        return self._taken(list(tasks.values()))
+        self._shown = {task.id: task.history[-1].number for task in tasks.values() if task.history}
+        lines = [(task, line) for task in tasks.values() for line in task.history]
+        return sorted(lines, key=lambda each: (each[1].at, each[0].id, each[1].number))
 
-    async def more(self) -> list[tuple[Task, Change]]:
-        """Wait for a change; the lines that it brought, in order of time."""
+    async def more(self) -> tuple[list[Line], bool]:
+        """Wait for a change; the lines that it brought, in order of time, or that they are too many (True)."""
         from ...engine.clock import sleep
 
         changed = asyncio.ensure_future(self._queue.store.wait(None))
         try:
             await sleep(timedelta(0))  # the wait has begun: nothing that follows is missed
-            tasks = {task.id: task for task in [*await self._known(), *await self._new()]}
-            lines = self._taken(list(tasks.values()))
-            if not lines:
+            look = await self._lookout.look()
+            lines = [line for notice in look.notices for line in self._line(notice)]
+            if not lines and not look.too_many:
                 await changed
         finally:
             changed.cancel()
         await sleep(AT_MOST_EVERY)
-        return lines
+        return lines, look.too_many
 
-    def _taken(self, tasks: list[Task]) -> list[tuple[Task, Change]]:
-        lines = [(task, line) for task in tasks for line in self._unprinted(task)]
-        for task in tasks:
-            self._note(task)
-        return sorted(lines, key=lambda each: (each[1].at, each[0].id, each[1].number))
+    def _line(self, notice: Notice) -> Iterator[Line]:
+        from ...domain.model import Task
 
-    def _unprinted(self, task: Task) -> Iterator[Change]:
-        printed = self._printed.get(task.id, 0)
-        return (line for line in task.history if line.number > printed)
+        task, line = notice.record, notice.line
+        if not isinstance(task, Task) or line is None or not self._is_wanted(task, notice):
+            return
+        if line.number > self._shown.get(task.id, 0):
+            yield task, line
 
-    def _note(self, task: Task) -> None:
-        assert self._newest is not None
-        self._newest = max(self._newest, task.created_at)
-        self._printed[task.id] = task.history[-1].number if task.history else 0
-        if task.is_live:
-            self._recent.pop(task.id, None)
-        else:
-            self._recent[task.id] = task.created_at
-        for old in [each for each, at in self._recent.items() if at < self._newest - 2 * OVERLAP]:
-            del self._recent[old]
-            self._printed.pop(old, None)
-
-    async def _known(self) -> list[Task]:
-        from ...engine.checks import tasks_by_id
-
-        live = [each for each in self._printed if each not in self._recent]
-        return await self._queue.store.read(tasks_by_id(live)) if live else []
-
-    async def _new(self) -> list[Task]:
-        assert self._newest is not None
-        found: list[Task] = []
-        cursor = None
-        while True:
-            page = await self._queue.list(limit=PAGE, cursor=cursor, **self._filters)
-            found += [task for task in page if task.created_at >= self._newest - OVERLAP]
-            cursor = page.next_cursor
-            if cursor is None or not page or page[-1].created_at < self._newest - OVERLAP:
-                return found
+    def _is_wanted(self, task: Task, notice: Notice) -> bool:
+        schedule = (task.schedule_id, notice.schedule and notice.schedule.key)
+        has = {"kind": (task.kind,), "queue": (task.queue,), "tag": task.tags, "schedule": schedule}
+        return all(wanted is None or wanted in has[name] for name, wanted in self._filters.items())

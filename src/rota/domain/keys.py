@@ -1,0 +1,87 @@
+"""API keys: how a token is made, taken apart and compared. Pure: secrets are made elsewhere.
+
+    rota_<id of the record, 32 hex digits>_<secret>
+
+The token is shown once. Stored is the SHA-256 of the secret: it has 256 random bits, so that a slow hash would add
+nothing. A key of the tenant `*` is good for every tenant; no tenant can be called that.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from .errors import Invalid
+from .limits import check_choice, check_key, storable
+from .model import ApiKey, Role
+from .tenants import EVERY_TENANT, check_tenant
+
+__all__ = ["EVERY_TENANT", "as_facts", "check_name", "make", "matches", "parse", "revoke", "token"]
+
+LONGEST_NAME = 100
+_TOKEN = re.compile(r"rota_([0-9a-f]{32})_([A-Za-z0-9_-]{1,255})")
+_NOBODY = "0" * 64
+
+
+def make(
+    id: str, secret: str, *, tenant: str, name: object, role: object, now: datetime, actor: str
+) -> ApiKey:
+    """The record of a new key. `secret` is 32 random bytes, url-safe."""
+    return ApiKey(
+        id=id,
+        tenant=tenant if tenant == EVERY_TENANT else check_tenant(tenant),
+        name=check_name(name),
+        role=check_choice("role", role, Role),
+        digest=_digest(secret),
+        created_at=now,
+        created_by=actor,
+    )
+
+
+def check_name(value: object) -> str:
+    """Short enough to stand in a history, with `key:` before it."""
+    name = check_key(value, "name")
+    if len(name) > LONGEST_NAME:
+        raise Invalid("name", f"{len(name)} characters are too many", f"the most is {LONGEST_NAME}")
+    return name
+
+
+def token(id: str, secret: str) -> str:
+    """What its owner sends."""
+    return f"rota_{UUID(id).hex}_{secret}"
+
+
+def parse(token: object) -> tuple[str, str] | None:
+    """(id of the record, secret), or None if it is no token at all."""
+    found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
+    return None if found is None else (str(UUID(found[1])), found[2])
+
+
+def matches(key: ApiKey | None, secret: str) -> bool:
+    """Whether the secret is this key's, and the key is still good. No key at all costs the same comparison."""
+    same = compare_digest(_digest(secret), _NOBODY if key is None else key.digest)
+    return same and key is not None and key.revoked_at is None
+
+
+def revoke(key: ApiKey, now: datetime, actor: str) -> ApiKey:
+    """No good from now on. Revoking what is revoked changes nothing."""
+    return key if key.revoked_at is not None else replace(key, revoked_at=now, revoked_by=actor)
+
+
+def as_facts(key: ApiKey) -> dict[str, Any]:
+    """A key as the audit and the surfaces show it: never its digest."""
+    facts: dict[str, Any] = msgspec.to_builtins(key)
+    for name in ("record", "digest"):
+        facts.pop(name, None)
+    return facts
+
+
+def _digest(secret: str) -> str:
+    return sha256(storable(secret).encode()).hexdigest()

@@ -1,0 +1,131 @@
+"""Templates: stored task definitions, and the submission that one makes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from .errors import Invalid, Refused
+from .limits import (
+    check_choice,
+    check_duration,
+    check_flag,
+    check_input,
+    check_key,
+    check_kind,
+    check_number,
+    check_queue,
+    check_tags,
+    check_text,
+    shown,
+)
+from .model import Limits, Runtime, Template
+from .submission import MOST_RETRIES, SHORTEST_TIMEOUT, Submission
+
+__all__ = ["as_facts", "check_runs", "create", "edit", "overlaid", "submission"]
+
+_CLEARED_BY_NONE = frozenset({"max_retries", "timeout"})
+
+
+def create(id: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, limits: Limits) -> Template:
+    """A checked template. `fields` are those of the record by name; alias and kind must be there."""
+    for name in ("alias", "kind"):
+        if name not in fields:
+            raise Invalid(name, "it is missing", "a template has an alias and a kind")
+    return Template(id=id, tenant=tenant, created_at=now, updated_at=now, **_checked(fields, limits))
+
+
+def edit(template: Template, changes: Mapping[str, Any], now: datetime, limits: Limits) -> Template:
+    """With the changes; what is given as it was is no change."""
+    values = _checked(changes, limits)
+    changed = {
+        name: value for name, value in values.items() if _stored(value) != _stored(getattr(template, name))
+    }
+    return replace(template, **changed, updated_at=now) if changed else template
+
+
+def check_runs(template: Template) -> None:
+    """Refused, if it cannot run."""
+    if not template.enabled:
+        raise Refused("template_disabled", template=template.alias)
+    if template.runtime is not Runtime.PYTHON:
+        raise Refused("template_runtime", template=template.alias, runtime=str(template.runtime))
+
+
+def submission(template: Template, input: object) -> Submission:
+    """What running it submits: its parameters overlaid with `input`."""
+    return Submission(
+        kind=template.kind,
+        queue=template.queue,
+        input=overlaid(template, input),
+        metadata={"template_id": template.id},
+        tags=template.tags,
+        max_retries=template.max_retries,
+        timeout=template.timeout,
+    )
+
+
+def overlaid(template: Template, input: object, field: str = "input") -> dict[str, Any]:
+    if not isinstance(input, dict | None):
+        problem = f"{shown(input)} cannot be laid over a template's parameters"
+        raise Invalid(field, problem, "give a dict")
+    return template.parameters | (input or {})
+
+
+def as_facts(template: Template) -> dict[str, Any]:
+    """A template as the audit shows it."""
+    facts: dict[str, Any] = msgspec.to_builtins(template)
+    facts.pop("record", None)
+    return facts
+
+
+def _checked(fields: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    values = {}
+    for name, value in fields.items():
+        if name not in _FIELDS:
+            raise Invalid(name, "a template has no such field", f"accepted are {', '.join(sorted(_FIELDS))}")
+        cleared = value is None and name in _CLEARED_BY_NONE
+        values[name] = None if cleared else _FIELDS[name](value, limits)
+    return values
+
+
+def _stored(value: object) -> bytes:
+    """For comparing: to Python, True and 1 are equal."""
+    return msgspec.json.encode(value)
+
+
+def _runtime(value: object, limits: Limits) -> Runtime:
+    runtime = check_choice("runtime", value, Runtime)
+    if runtime is not Runtime.PYTHON:
+        raise Invalid("runtime", f"{runtime} templates cannot run yet", "accepted is python")
+    return runtime
+
+
+def _parameters(value: object, limits: Limits) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Invalid("parameters", f"{shown(value)} is not a dict", "give a dict with texts as keys")
+    checked: dict[str, Any] = check_input(value, limits, "parameters")
+    return checked
+
+
+def _simply(check: Callable[[object], Any]) -> Callable[[object, Limits], Any]:
+    return lambda value, limits: check(value)
+
+
+_FIELDS: dict[str, Callable[[object, Limits], Any]] = {
+    "alias": _simply(partial(check_key, field="alias")),
+    "command": _simply(partial(check_text, "command")),
+    "enabled": _simply(partial(check_flag, "enabled")),
+    "kind": _simply(check_kind),
+    "max_retries": _simply(partial(check_number, "max_retries", least=0, most=MOST_RETRIES)),
+    "parameters": _parameters,
+    "queue": _simply(check_queue),
+    "runtime": _runtime,
+    "tags": _simply(check_tags),
+    "timeout": _simply(partial(check_duration, "timeout", least=SHORTEST_TIMEOUT)),
+}

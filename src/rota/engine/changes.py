@@ -1,0 +1,278 @@
+"""What changed since: to tasks, runs, schedules and the rest of a tenant's things, in the order in which it happened.
+
+No log of changes is written: it would double the writes of every task. What changed is read from indexes that are
+there anyway. A task that changed since T was created since T, or runs, or waits again since T, or ended since T; its
+history says what happened when, so that each line is told, those between two looks, too. A run follows its task;
+rows without one (skipped, not startable) are found by when they ended. What people did is in the audit.
+
+**Late commits.** The time of a change is that of the beginning of its transaction, so it may become visible after
+later ones. A look therefore reaches back by `OVERLAP`, and leaves out what was told. Whoever resumes behind a cursor
+starts `OVERLAP` earlier and may hear again what they heard: at least once, with ids by which to tell.
+
+**Not told**: the lines that a task's history no longer holds (it keeps 50), what retention has removed, that a task was
+archived, and what was committed more than `OVERLAP` after its transaction began.
+
+**What a look costs**: six range scans, five of them from `since` on, one over every running task. It reads again what
+it told within `OVERLAP`: at R tasks a second about 10 R records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..domain.model import ApiKey, Event, Record, Run, Schedule, Task, Template, Tenant
+from ..stores.base import (
+    Cursor,
+    EndedRuns,
+    EndedTasks,
+    EventList,
+    LostLeases,
+    Query,
+    ReturnedTasks,
+    Store,
+    TaskList,
+    Tx,
+    Work,
+    at_leisure,
+)
+from .notices import Notice, notices_of
+
+__all__ = [
+    "LIMIT",
+    "OVERLAP",
+    "Ask",
+    "Found",
+    "Look",
+    "Lookout",
+    "changes_since",
+]
+
+OVERLAP = timedelta(seconds=10)
+LIMIT = 10_000
+"""So many notices are told at once; of more, only that they were too many."""
+
+MARKED_AT_MOST = 200_000
+RUNNING_AT_MOST = 100_000
+PAGE = 1000
+
+Mark = tuple[int, datetime]
+"""Up to which number the lines of a record were told, and the time of the last of them."""
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything since a time but what was told. `marks`: also say up to where everything is told then."""
+
+    since: datetime
+    told: Mapping[str, Mark] = {}
+    limit: int = LIMIT
+    marks: bool = False
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer, as of `at`. With `too_many` there are no notices; without `marks` they were too many, too."""
+
+    at: datetime
+    notices: list[Notice] = []
+    too_many: bool = False
+    marks: dict[str, Mark] | None = None
+
+
+def changes_since(tenant: str, *asks: Ask) -> Work[list[Found]]:
+    """An answer to each, from the same snapshot."""
+
+    async def work(tx: Tx) -> list[Found]:
+        return [await _answer(tx, tenant, ask) for ask in asks]
+
+    return work
+
+
+async def _answer(tx: Tx, tenant: str, ask: Ask) -> Found:
+    since = ask.since if tx.now >= ask.since else tx.now - OVERLAP  # a clock that was set back
+    gathered = _Gathered(ask, since)
+    await _walk_tasks(tx, tenant, since, gathered.take)
+    await _walk_others(tx, tenant, since, gathered.take)
+    too_many = len(gathered.notices) > ask.limit
+    return Found(
+        at=tx.now,
+        notices=[] if too_many else await _described(tx, gathered.notices),
+        too_many=too_many,
+        marks=None if gathered.has_too_many_marks else gathered.marks,
+    )
+
+
+class _Gathered:
+    """The changes in some records that an asker has not heard of."""
+
+    def __init__(self, ask: Ask, since: datetime) -> None:
+        self._ask = ask
+        self._since = since
+        self._seen: set[str] = set()
+        self.notices: list[Notice] = []
+        self.marks: dict[str, Mark] = {}
+
+    @property
+    def has_too_many_marks(self) -> bool:
+        return len(self.marks) > MARKED_AT_MOST
+
+    def take(self, record: Task | Run | Event) -> bool:
+        """Whether it goes on: more would change the answer."""
+        if record.id not in self._seen:
+            self._seen.add(record.id)
+            self._take(record)
+        return not self.has_too_many_marks if self._ask.marks else len(self.notices) <= self._ask.limit
+
+    def _take(self, record: Task | Run | Event) -> None:
+        told = self._ask.told.get(record.id, (0, None))[0]
+        if told >= _last_number(record, told):
+            return
+        new = [each for each in notices_of(record) if each.number > told and each.order[0] >= self._since]
+        if new and self._ask.marks:
+            self.marks[record.id] = (max(each.number for each in new), max(each.order[0] for each in new))
+        if len(self.notices) <= self._ask.limit:
+            self.notices += new
+
+
+def _last_number(record: Task | Run | Event, told: int) -> int:
+    """Of its notices. Only a task has several; of another, what was told was all."""
+    if not isinstance(record, Task):
+        return told or 1
+    return record.history[-1].number if record.history else 0
+
+
+async def _walk_tasks(tx: Tx, tenant: str, since: datetime, take: Callable[[Any], bool]) -> None:
+    """Every task that changed since, some twice."""
+
+    def newest(after: Cursor | None) -> Query:
+        return TaskList(tenant=tenant, at=tx.now, after=after)
+
+    def returned(after: Cursor | None) -> Query:
+        return ReturnedTasks(tenant=tenant, since=since, after=after)
+
+    def ended(after: Cursor | None) -> Query:
+        return EndedTasks(tenant=tenant, since=since, after=after)
+
+    await _walk(tx, newest, "created_at", lambda task: task.created_at >= since and take(task))
+    for task in await tx.find(LostLeases(at=None), RUNNING_AT_MOST):
+        if task.tenant == tenant and task.updated_at >= since and not take(task):
+            break
+    await _walk(tx, returned, "updated_at", take)
+    await _walk(tx, ended, "completed_at", take)
+
+
+async def _walk_others(tx: Tx, tenant: str, since: datetime, take: Callable[[Any], bool]) -> None:
+    """Every row that ended without a task, and every line of the audit."""
+
+    def rows(after: Cursor | None) -> Query:
+        return EndedRuns(tenant=tenant, since=since, after=after)
+
+    def events(after: Cursor | None) -> Query:
+        return EventList(tenant=tenant, after=after or Cursor(at=since, id=""))
+
+    await _walk(tx, rows, "completed_at", lambda row: row.target_id is not None or take(row))
+    await _walk(tx, events, "at", take)
+
+
+async def _walk(tx: Tx, query: Callable[[Cursor | None], Any], at: str, take: Callable[[Any], bool]) -> None:
+    """Give what a listing finds to `take`, while it goes on. The first page is small: most looks find little."""
+    after, size = None, PAGE // 10
+    while True:
+        page: list[Any] = await tx.find(query(after), size)
+        if not all(take(record) for record in page) or len(page) < size:
+            return
+        after, size = Cursor(at=getattr(page[-1], at), id=page[-1].id), PAGE
+
+
+_SUBJECTS: dict[str, type[Record]] = {
+    "run": Run,
+    "schedule": Schedule,
+    "template": Template,
+    "key": ApiKey,
+    "tenant": Tenant,
+}
+
+
+async def _described(tx: Tx, notices: list[Notice]) -> list[Notice]:
+    """In order, with the records that they are about; without runs that are gone."""
+    records: dict[tuple[str, str], Record] = {}
+    for name, type in _SUBJECTS.items():
+        ids = {each.id for each in notices if each.type == name and each.record is None}
+        found = await tx.get_many(type, ids) if ids else {}
+        records |= {(name, id): record for id, record in found.items()}
+    full = [_with_record(each, records, tx.now) for each in sorted(notices, key=lambda each: each.order)]
+    full = [each for each in full if each.type != "run" or each.record is not None]
+    schedules = await _schedules(tx, full)
+    return [replace(each, schedule=schedules.get(each.schedule_id or "")) for each in full]
+
+
+def _with_record(notice: Notice, records: Mapping[tuple[str, str], Record], now: datetime) -> Notice:
+    record = notice.record or records.get((notice.type, notice.id))
+    return replace(notice, record=record.as_of(now) if isinstance(record, Task) else record)
+
+
+async def _schedules(tx: Tx, notices: Iterable[Notice]) -> dict[str, Schedule]:
+    ids = {id for each in notices if (id := each.schedule_id) is not None}
+    return await tx.get_many(Schedule, ids) if ids else {}
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look brought: for those who follow, and for one who begins anew behind a cursor (`missed`). `again_in`:
+    when to look again, even if nothing changes."""
+
+    at: datetime
+    notices: list[Notice] = []
+    too_many: bool = False
+    missed: Found | None = None
+    again_in: timedelta | None = None
+
+
+class Lookout:
+    """Follows a tenant: each look brings what has not been told. The first brings nothing; it learns what there is."""
+
+    def __init__(self, store: Store, tenant: str, limit: int = LIMIT) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._limit = limit
+        self._told: dict[str, Mark] = {}
+        self._since: datetime | None = None
+        self._too_many_until: datetime | None = None
+
+    async def look(self, behind: datetime | None = None) -> Look:
+        """`behind`: also what changed since that time, whether it was told or not."""
+        is_first = self._since is None
+        since = self._since or await self._store.now() - OVERLAP
+        asks = [Ask(since=since, told=self._told, limit=self._limit, marks=True)]
+        if behind is not None:
+            asks.append(Ask(since=behind - OVERLAP, limit=self._limit))
+        found, *rest = await self._store.read(at_leisure(changes_since(self._tenant, *asks)))
+        too_many = self._note(found) or found.too_many
+        return Look(
+            at=found.at,
+            notices=[] if is_first else found.notices,
+            too_many=too_many and not is_first,
+            missed=rest[0] if rest else None,
+            again_in=None if self._too_many_until is None else self._too_many_until - found.at,
+        )
+
+    def _note(self, found: Found) -> bool:
+        """Remember what is told now. If that is too much, begin anew from here (True); and True again when what
+        had begun before must be visible: it was not told."""
+        if found.marks is None:
+            self._told, self._since = {}, found.at
+            self._too_many_until = found.at + OVERLAP
+            return True
+        since = found.at - OVERLAP
+        if self._too_many_until is not None:
+            assert self._since is not None
+            since = max(since, min(self._since, found.at))
+        told = self._told | found.marks
+        self._told = {id: mark for id, mark in told.items() if mark[1] >= since}
+        self._since = since
+        is_over = self._too_many_until is not None and found.at >= self._too_many_until
+        if is_over:
+            self._too_many_until = None
+        return is_over

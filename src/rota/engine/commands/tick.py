@@ -1,0 +1,169 @@
+"""The tick: what time does to schedules."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from ...domain import definition, recurrence, run, schedule, task
+from ...domain.model import OverlapPolicy, Run, Schedule, ScheduleStatus, Task, Template, Tenant, TenantStatus
+from ...domain.schedule import Decision
+from ...stores.base import DueSchedules, LiveTasks, OutdatedZones, Tx, Work
+from .schedules import template_of, templates_of
+from .shared import DEFAULT_LIMITS, Endings, audit, room_for_tasks
+
+__all__ = ["Tick", "fire_due", "refresh_zones"]
+
+LIVE_AT_MOST = 10_000
+SCHEDULER = "scheduler"
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tick did. If it did nothing: when the next schedule is due (None: nothing is planned)."""
+
+    runs: list[Run] = []
+    tasks: list[Task] = []
+    schedules: list[Schedule] = []
+    next_at: datetime | None = None
+
+
+def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
+    """Decide about every schedule that is due, at most `limit` of them, and write it all in one commit."""
+
+    async def work(tx: Tx) -> Tick:
+        due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
+        if not due:
+            upcoming = await tx.find(DueSchedules(at=None), 1)
+            return Tick(next_at=next((found.due_at for found in upcoming), None))
+        firing = await _Firing.read(tx, due, jumped)
+        return await firing.write(tx)
+
+    return work
+
+
+class _Firing:
+    """One tick: everything is read first, then decided, then put."""
+
+    def __init__(
+        self, decisions: list[Decision], templates: dict[str, Template], tenants: dict[str, Tenant]
+    ) -> None:
+        self.decisions = decisions
+        self.templates = templates
+        self.tenants = tenants
+
+    @classmethod
+    async def read(cls, tx: Tx, due: Sequence[Schedule], jumped: bool) -> _Firing:
+        judged = tuple(found.id for found in due if found.overlap_policy is not OverlapPolicy.ALLOW)
+        live: dict[str, list[Task]] = defaultdict(list)
+        for found in await tx.find(LiveTasks(schedule_ids=judged), LIVE_AT_MOST) if judged else []:
+            if found.schedule_id is not None and found.as_of(tx.now).is_live:
+                live[found.schedule_id].append(found)
+        tenants = await tx.get_many(Tenant, {found.tenant for found in due})
+        rooms = await _Rooms.of(tx, tenants.values())
+        decisions = [rooms.decided(found, tx.now, live[found.id], jumped) for found in due]
+        return cls(decisions, await templates_of(tx, due), tenants)
+
+    async def write(self, tx: Tx) -> Tick:
+        cancelled = [
+            task.cancel(victim, tx.now, SCHEDULER, "replaced by the next run")
+            for decision in self.decisions
+            for victim in decision.cancels
+            if not victim.cancel_requested
+        ]
+        endings = await Endings.of(tx, cancelled)
+        ids = [_run_ids(decision) for decision in self.decisions]
+        known = await tx.get_many(Run, [id for of_one in ids for id in of_one])
+        endings.put(tx, cancelled, SCHEDULER)
+        tick = Tick(runs=[], tasks=[], schedules=[])
+        for decision, of_one in zip(self.decisions, ids, strict=True):
+            self._put(tx, decision, of_one, known, tick)
+        return tick
+
+    def _put(
+        self, tx: Tx, decision: Decision, ids: Sequence[str], known: Mapping[str, Run], tick: Tick
+    ) -> None:
+        """`ids` are those of the fires, then of the skips."""
+        found = decision.schedule
+        tenant = self.tenants.get(found.tenant)
+        limits = DEFAULT_LIMITS if tenant is None else tenant.limits
+        template = template_of(found, self.templates)
+        last_task = found.last_task_id
+        again = 0
+        for fire, id in zip(decision.fires, ids[: len(decision.fires)], strict=True):
+            if id in known:
+                again += 1  # a clock that went back: this time has had its run
+                continue
+            row, started = run.start(
+                id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER
+            )
+            tick.runs.append(tx.put(row))
+            if started is not None:
+                tick.tasks.append(tx.put(started))
+                last_task = started.id
+        for skip, id in zip(decision.skips, ids[len(decision.fires) :], strict=True):
+            if id not in known:
+                tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
+        moved = tx.put(replace(found, last_task_id=last_task, run_count=found.run_count - again))
+        tick.schedules.append(moved)
+        if moved.status is not ScheduleStatus.ACTIVE:
+            detail = moved.completed_reason or moved.pause_note or ""
+            audit(tx, str(moved.status), SCHEDULER, None, moved, detail)
+
+
+class _Rooms:
+    """What the tenants of a tick may still start: nothing if they are suspended, else what their limits leave."""
+
+    def __init__(self, suspended: set[str], left: dict[str, int | None]) -> None:
+        self._suspended = suspended
+        self._left = left
+
+    @classmethod
+    async def of(cls, tx: Tx, tenants: Collection[Tenant]) -> _Rooms:
+        suspended = {tenant.id for tenant in tenants if tenant.status is TenantStatus.SUSPENDED}
+        acting = [tenant for tenant in tenants if tenant.id not in suspended]
+        return cls(suspended, {each.id: await room_for_tasks(tx, each.id, each.limits) for each in acting})
+
+    def decided(self, found: Schedule, now: datetime, live: Sequence[Task], jumped: bool) -> Decision:
+        """One bad schedule never holds up another: what cannot be decided is paused, and says so."""
+        try:
+            return self._decided(found, now, live, jumped)
+        except Exception as problem:  # whatever is wrong with this record, the others of the tick go on
+            note = f"paused because its next time cannot be computed: {problem}"
+            return Decision(definition.pause(found, now, SCHEDULER, note))
+
+    def _decided(self, found: Schedule, now: datetime, live: Sequence[Task], jumped: bool) -> Decision:
+        if found.tenant in self._suspended:
+            return schedule.turned_away(found, now)
+        room = self._left.get(found.tenant)
+        decision = schedule.decide(found, now, live, jumped=jumped, room=room)
+        if room is not None:
+            self._left[found.tenant] = room - len(decision.fires)
+        return decision
+
+
+def _run_ids(decision: Decision) -> list[str]:
+    times = [fire.scheduled_at for fire in decision.fires] + [skip.scheduled_at for skip in decision.skips]
+    return [run.run_id(decision.schedule, at) for at in times]
+
+
+def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
+    """Recompute next times that came from another release of the zone data: (how many were looked at, those that
+    moved). What is due already keeps its time; the tick that fires it plans with the new data."""
+
+    async def work(tx: Tx) -> tuple[int, list[Schedule]]:
+        current = recurrence.tzdata_version()
+        outdated = await tx.find(OutdatedZones(zone_data=current), limit)
+        moved = []
+        for old in outdated:
+            due = old.next_run_at is not None and old.next_run_at <= tx.now
+            new = replace(old, zone_data=current) if due else schedule.planned(old, tx.now)
+            stored = tx.put(new)
+            if new.next_run_at != old.next_run_at:
+                moved.append(stored)
+        return len(outdated), moved
+
+    return work

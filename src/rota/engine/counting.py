@@ -1,0 +1,201 @@
+"""Signals as numbers: an observer that counts what the engine reports, in series whose labels are bounded.
+
+It runs once or twice for every task, so each signal costs one look-up by its type and one per series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from ..domain.model import RunStatus, Task, TaskStatus
+from .series import Counts, Names, Spreads
+from .telemetry import (
+    ClockJumped,
+    HookFailed,
+    LeaseLost,
+    LoopBlocked,
+    LoopFailed,
+    ResultLost,
+    Signal,
+    TaskMoved,
+    TaskStarted,
+    TimesHandled,
+)
+
+__all__ = ["BRIEF", "LONG", "Instruments", "SignalCounts"]
+
+BRIEF = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+LIVES = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400, 30 * 86_400)
+
+_RUN_ENDS = {
+    TaskStatus.COMPLETED: RunStatus.COMPLETED,
+    TaskStatus.FAILED: RunStatus.FAILED,
+    TaskStatus.CANCELLED: RunStatus.CANCELLED,
+    TaskStatus.EXPIRED: RunStatus.FAILED,
+}
+
+
+class Instruments(msgspec.Struct, frozen=True, kw_only=True):
+    """Makes metrics. The names of tenants, queues and task types are bounded across all of them; a label without
+    `Names` of its own (a status, a code) is bounded by itself."""
+
+    registry: CollectorRegistry
+    most: int
+    tenant: Names
+    queue: Names
+    task_type: Names
+
+    def counter(self, name: str, about: str, **labels: Names | None) -> Counts:
+        counts = Counts(name, about, self._bounded(labels))
+        self.registry.register(counts)
+        return counts
+
+    def histogram(self, name: str, about: str, bounds: tuple[float, ...], **labels: Names | None) -> Spreads:
+        spreads = Spreads(name, about, self._bounded(labels), bounds)
+        self.registry.register(spreads)
+        return spreads
+
+    def _bounded(self, labels: dict[str, Names | None]) -> dict[str, Names]:
+        return {label: Names(self.most) if names is None else names for label, names in labels.items()}
+
+
+class SignalCounts:
+    """Called with every signal."""
+
+    def __init__(self, make: Instruments) -> None:
+        self._of_tasks(make)
+        self._of_schedules(make)
+        self._of_trouble(make)
+        self._handle: dict[type[Signal], Callable[[Any], None]] = {
+            TaskStarted: self._task_started,
+            TaskMoved: self._task_moved,
+            TimesHandled: self._times_handled,
+            LeaseLost: lambda signal: self._leases_lost(signal.task.kind, "worker").add(),
+            ResultLost: lambda signal: self._results_lost(signal.task.kind).add(),
+            LoopFailed: lambda signal: self._loop_failures(signal.role).add(),
+            HookFailed: lambda signal: self._hook_failures(signal.hook).add(),
+            LoopBlocked: lambda signal: self._loop_blocked().add(),
+            ClockJumped: lambda signal: self._clock_jumps().add(),
+        }
+
+    def __call__(self, signal: Signal) -> None:
+        handle = self._handle.get(type(signal))
+        if handle is not None:
+            handle(signal)
+
+    # What there is to count
+
+    def _of_tasks(self, make: Instruments) -> None:
+        queue, kind = make.queue, make.task_type
+        self._claims = make.counter("rota_task_claims", "Tasks that a worker took.", queue=queue)
+        self._wait = make.histogram(
+            "rota_task_wait_seconds", "From when a task could run until a worker took it.", LONG, queue=queue
+        )
+        self._duration = make.histogram(
+            "rota_task_duration_seconds", "How long attempts took.", LONG, task_type=kind
+        )
+        self._ended = make.counter(
+            "rota_tasks_ended", "Tasks that ended.", queue=queue, task_type=kind, status=None
+        )
+        self._retries = make.counter(
+            "rota_task_retries", "Attempts that failed and will be repeated.", task_type=kind
+        )
+        self._expired = make.counter(
+            "rota_tasks_expired", "Tasks that expired before they ran.", task_type=kind
+        )
+        self._ttl = make.histogram(
+            "rota_task_ttl_seconds", "Time from submission to expiry.", LIVES, task_type=kind
+        )
+        self._leases_lost = make.counter(
+            "rota_leases_lost", "Leases that ran out.", task_type=kind, seen_by=None
+        )
+        self._results_lost = make.counter(
+            "rota_results_lost", "Results that could not be stored.", task_type=kind
+        )
+
+    def _of_schedules(self, make: Instruments) -> None:
+        self._runs = make.counter(
+            "rota_schedule_runs",
+            "Times of schedules, and what became of them.",
+            tenant=make.tenant,
+            status=None,
+            target_type=None,
+        )
+        self._latency = make.histogram(
+            "rota_schedule_run_latency_seconds",
+            "From when a run was scheduled until it was started.",
+            LONG,
+            tenant=make.tenant,
+        )
+
+    def _of_trouble(self, make: Instruments) -> None:
+        self._loop_failures = make.counter("rota_loop_failures", "Rounds of a loop that failed.", role=None)
+        self._hook_failures = make.counter("rota_hook_failures", "Hooks that raised.", hook=None)
+        self._loop_blocked = make.counter(
+            "rota_loop_blocked", "Times that a handler kept the event loop from turning."
+        )
+        self._clock_jumps = make.counter("rota_clock_jumps", "Times that the wall clock moved on its own.")
+
+    # What signals mean
+
+    def _task_started(self, signal: TaskStarted) -> None:
+        task = signal.task
+        self._claims(task.queue).add()
+        if task.started_at is not None:
+            self._wait(task.queue).add(_seconds(task.available_at, task.started_at))
+        if task.expires_at is not None and task.attempt == 1:
+            self._ttl(task.kind).add(_seconds(task.created_at, task.expires_at))
+
+    def _task_moved(self, signal: TaskMoved) -> None:
+        task = signal.task
+        if task.status is TaskStatus.PENDING:
+            self._returned(task)
+        elif task.status is TaskStatus.EXPIRED:
+            self._task_expired(task)
+        else:
+            self._ended(task.queue, task.kind, task.status.value).add()
+            self._attempt_ended(task, failed=task.status is TaskStatus.FAILED)
+        if task.run_id is not None and task.status in _RUN_ENDS:
+            self._run(task.tenant, _RUN_ENDS[task.status], "workflow" if task.is_workflow else "task")
+
+    def _returned(self, task: Task) -> None:
+        """Its last line of history says why; an error may be that of an earlier attempt."""
+        retried = bool(task.history) and task.history[-1].detail.startswith("retry ")
+        if retried:
+            self._retries(task.kind).add()
+        self._attempt_ended(task, failed=retried)
+
+    def _attempt_ended(self, task: Task, *, failed: bool) -> None:
+        if failed and task.error is not None and task.error.type == "LeaseLost":
+            self._leases_lost(task.kind, "janitor").add()  # how long it really took nobody knows
+        elif task.started_at is not None:
+            self._duration(task.kind).add(_seconds(task.started_at, task.updated_at))
+
+    def _task_expired(self, task: Task) -> None:
+        self._ended(task.queue, task.kind, task.status.value).add()
+        self._expired(task.kind).add()
+        if task.expires_at is not None and task.attempt == 0:
+            self._ttl(task.kind).add(_seconds(task.created_at, task.expires_at))
+
+    def _times_handled(self, signal: TimesHandled) -> None:
+        run, task = signal.run, signal.task
+        self._run(run.tenant, run.status, run.target_type, run.count)
+        if task is None or run.started_at is None:
+            return
+        self._latency(run.tenant).add(_seconds(run.scheduled_at, run.started_at))
+        if task.status is TaskStatus.EXPIRED:
+            self._task_expired(task)
+
+    def _run(self, tenant: str, status: RunStatus, target_type: str, count: int = 1) -> None:
+        """A template starts a task; a task no longer knows of the template."""
+        started = "workflow" if target_type == "workflow" else "task"
+        self._runs(tenant, status.value, started).add(count)
+
+
+def _seconds(since: datetime, until: datetime) -> float:
+    return max(0.0, (until - since).total_seconds())

@@ -1,0 +1,271 @@
+"""The named indexes: each query type says which record it finds, with which filter, in which order. `base.py` has the
+rest of the contract."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from ..domain.model import RunStatus, ScheduleStatus, TaskStatus
+
+__all__ = [
+    "ApiKeyList",
+    "Cancelling",
+    "Cursor",
+    "DueSchedules",
+    "EndedRuns",
+    "EndedTasks",
+    "EventList",
+    "EventQuery",
+    "FinishedTasks",
+    "LiveTasks",
+    "LostLeases",
+    "OldEvents",
+    "OldReceipts",
+    "OldRuns",
+    "OpenTasks",
+    "OutdatedZones",
+    "PastExpiry",
+    "Query",
+    "ReadyTasks",
+    "ReturnedTasks",
+    "RunList",
+    "RunQuery",
+    "ScheduleByKey",
+    "ScheduleList",
+    "ScheduleQuery",
+    "TaskList",
+    "TaskQuery",
+    "TemplateList",
+    "TenantList",
+    "UpcomingTasks",
+    "begins_behind",
+]
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """Where a listing stopped: the sort key of the last record seen."""
+
+    at: datetime
+    id: str
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """A named index. Each subclass says which record it finds, with which filter, in which order."""
+
+
+class DueSchedules(Query, frozen=True, kw_only=True):
+    """Schedule: active, not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
+
+    at: datetime | None
+
+
+class OutdatedZones(Query, frozen=True, kw_only=True):
+    """Schedule: active, not deleted, `zone_data` set and other than the one given. By id."""
+
+    zone_data: str
+
+
+class ReadyTasks(Query, frozen=True, kw_only=True):
+    """Task: pending, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
+    `kinds`, of `tenant` (None for each: any). By priority (highest first), available_at, id."""
+
+    at: datetime
+    queues: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] | None = None
+    tenant: str | None = None
+
+
+class UpcomingTasks(Query, frozen=True, kw_only=True):
+    """Task: as ReadyTasks, but available_at > `after`. By available_at, id. Asked with limit 1: when to
+    wake."""
+
+    after: datetime
+    queues: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] | None = None
+    tenant: str | None = None
+
+
+class LostLeases(Query, frozen=True, kw_only=True):
+    """Task: running, lease_expires_at set and <= `at` (None: any). By lease_expires_at, id."""
+
+    at: datetime | None
+
+
+class PastExpiry(Query, frozen=True, kw_only=True):
+    """Task: pending, expires_at set and <= `at` (None: any). By expires_at, id."""
+
+    at: datetime | None
+
+
+class Cancelling(Query, frozen=True, kw_only=True):
+    """Task: running under `worker_id` with cancel_requested. By id."""
+
+    worker_id: str
+
+
+class LiveTasks(Query, frozen=True, kw_only=True):
+    """Task: pending or running, of one of `schedule_ids`. By schedule_id, created_at, id."""
+
+    schedule_ids: tuple[str, ...]
+
+
+class FinishedTasks(Query, frozen=True, kw_only=True):
+    """Task: ended (any status but pending and running), completed_at < `before`. By completed_at, id."""
+
+    before: datetime
+
+
+class TaskList(Query, frozen=True, kw_only=True):
+    """Task: of `tenant`, matching every filter that is given. `status` is the status *as read at `at`*: a
+    pending task whose expires_at <= `at` counts as expired, not as pending. Newest first: created_at, id,
+    both descending; `after` continues behind a cursor."""
+
+    tenant: str
+    at: datetime
+    status: TaskStatus | None = None
+    kind: str | None = None
+    queue: str | None = None
+    schedule_id: str | None = None
+    tag: str | None = None
+    is_workflow: bool | None = None
+    after: Cursor | None = None
+
+
+class OpenTasks(Query, frozen=True, kw_only=True):
+    """Task: pending or running, of any tenant. By created_at, id."""
+
+
+class EndedTasks(Query, frozen=True, kw_only=True):
+    """Task: of `tenant`, ended, completed_at >= `since`. By completed_at, id; `after` continues behind a cursor."""
+
+    tenant: str
+    since: datetime
+    after: Cursor | None = None
+
+
+class ReturnedTasks(Query, frozen=True, kw_only=True):
+    """Task: of `tenant`, pending again (`Task.returned_at` set) and returned_at >= `since`. By returned_at, id; `after`
+    continues behind a cursor."""
+
+    tenant: str
+    since: datetime
+    after: Cursor | None = None
+
+
+class ScheduleByKey(Query, frozen=True, kw_only=True):
+    """Schedule: of `tenant` with `key`; living ones, or deleted ones (`deleted`). Newest first: created_at,
+    id, descending."""
+
+    tenant: str
+    key: str
+    deleted: bool = False
+
+
+class ScheduleList(Query, frozen=True, kw_only=True):
+    """Schedule: of `tenant` (None: any), matching every filter given; `kind` is the target's kind, `template_id` the
+    target's template, `tag` one of the target's tags, `text` a part of key or description, any letter case.
+    Deleted ones are left out unless `deleted` is set: then they are listed among the living. By created_at,
+    id, both descending; `after` continues behind a cursor."""
+
+    tenant: str | None
+    status: ScheduleStatus | None = None
+    kind: str | None = None
+    template_id: str | None = None
+    tag: str | None = None
+    text: str | None = None
+    deleted: bool = False
+    after: Cursor | None = None
+
+
+class RunList(Query, frozen=True, kw_only=True):
+    """Run: of `schedule_id`, scheduled_at in [since, until]. Latest first: scheduled_at, id, both
+    descending."""
+
+    schedule_id: str
+    status: RunStatus | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    after: Cursor | None = None
+
+
+class OldRuns(Query, frozen=True, kw_only=True):
+    """Run: not running, completed_at < `before`. By completed_at, id."""
+
+    before: datetime
+
+
+class EndedRuns(Query, frozen=True, kw_only=True):
+    """Run: of `tenant`, not running, completed_at >= `since`. By completed_at, id; `after` continues behind a
+    cursor."""
+
+    tenant: str
+    since: datetime
+    after: Cursor | None = None
+
+
+class EventList(Query, frozen=True, kw_only=True):
+    """Event: of `tenant`, about `subject_id` if given. Oldest first: at, id; `after` continues behind a
+    cursor."""
+
+    tenant: str
+    subject_id: str | None = None
+    after: Cursor | None = None
+
+
+class OldEvents(Query, frozen=True, kw_only=True):
+    """Event: at < `before`. By at, id."""
+
+    before: datetime
+
+
+class TemplateList(Query, frozen=True, kw_only=True):
+    """Template: of `tenant`. Newest first, as their ids have it: id, descending; `after` continues behind an id."""
+
+    tenant: str
+    after: str | None = None
+
+
+class ApiKeyList(Query, frozen=True, kw_only=True):
+    """ApiKey: of `tenant` (None: any), revoked ones too. Newest first: id, descending; `after` continues behind an
+    id."""
+
+    tenant: str | None
+    after: str | None = None
+
+
+class TenantList(Query, frozen=True, kw_only=True):
+    """Tenant: all. By id; `after` continues behind an id."""
+
+    after: str | None = None
+
+
+class OldReceipts(Query, frozen=True, kw_only=True):
+    """Receipt: at < `before`. By at, id."""
+
+    before: datetime
+
+
+TaskQuery = (
+    ReadyTasks
+    | UpcomingTasks
+    | LostLeases
+    | PastExpiry
+    | Cancelling
+    | LiveTasks
+    | FinishedTasks
+    | TaskList
+    | OpenTasks
+    | EndedTasks
+    | ReturnedTasks
+)
+ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | ScheduleList
+RunQuery = RunList | OldRuns | EndedRuns
+EventQuery = EventList | OldEvents
+
+
+def begins_behind(query: EndedTasks | ReturnedTasks | EndedRuns) -> Cursor:
+    """`since` and `after` as one bound: what is found lies behind it."""
+    since = Cursor(at=query.since, id="")
+    return since if query.after is None else max(since, query.after, key=lambda each: (each.at, each.id))

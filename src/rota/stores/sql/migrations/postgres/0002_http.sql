@@ -1,0 +1,142 @@
+-- What the HTTP API asks for: keys and receipts; workflows by themselves; what waits again; schedules of all tenants.
+-- A task that is inserted, claimed and completed touches neither of the two new indexes on tasks.
+
+alter table {schema}.task add column is_workflow boolean not null default false;
+alter table {schema}.task add column returned_at timestamptz;
+
+create index task_workflow on {schema}.task (tenant, created_at, id) where is_workflow;
+create index task_returned on {schema}.task (tenant, returned_at, id) where returned_at is not null;
+
+-- Nothing can be read from a body that has the character U+0000 in any of its texts, so that is replaced first.
+update {schema}.task
+set returned_at = (replace(body::text, '\u0000', '\ufffd')::json ->> 'updated_at')::timestamptz
+where status = 'pending' and (replace(body::text, '\u0000', '\ufffd')::json ->> 'updated_at')::timestamptz <> created_at;
+
+create index schedule_of_all on {schema}.schedule (created_at, id);
+
+create index template_of_tenant on {schema}.template (tenant, id);
+
+create table {schema}.apikey (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  name text not null,
+  role text not null,
+  created_at timestamptz not null,
+  created_by text not null,
+  revoked_at timestamptz,
+  revoked_by text,
+  version bigint not null,
+  body json not null
+);
+
+create index apikey_of_tenant on {schema}.apikey (tenant, id);
+
+create table {schema}.receipt (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  at timestamptz not null,
+  status integer not null,
+  version bigint not null,
+  body json not null
+);
+
+create index receipt_at on {schema}.receipt (at, id);
+
+comment on column {schema}.task.is_workflow is 'Whether a durable workflow is to run.';
+comment on column {schema}.task.returned_at is 'Since when it waits again: after a retry, a reschedule, a lost lease, a replay.';
+comment on table {schema}.apikey is 'Who may do what over HTTP. Of the key itself only a digest is kept.';
+comment on column {schema}.apikey.tenant is 'Whose records it opens; * is every tenant.';
+comment on column {schema}.apikey.role is 'viewer, operator or admin.';
+comment on column {schema}.apikey.revoked_at is 'Since when it opens nothing; null: it does.';
+comment on table {schema}.receipt is 'What was answered to a request with an Idempotency-Key, so that it is answered the same again.';
+comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
+
+-- As before, and within `pending_tasks` of the tenant's limits. A key that was used already is answered as it was.
+create or replace function {schema}.submit(
+  kind text,
+  input jsonb default null,
+  queue text default 'default',
+  priority integer default 128,
+  schedule_at timestamptz default null,
+  expires_at timestamptz default null,
+  max_retries integer default null,
+  timeout_seconds double precision default null,
+  idempotency_key text default null,
+  metadata jsonb default '{}',
+  tags text[] default '{}',
+  tenant text default 'default',
+  actor text default null
+) returns uuid language plpgsql volatile as $$
+#variable_conflict use_variable
+declare
+  name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$';
+  at constant timestamptz := clock_timestamp();
+  who constant text := coalesce(actor, 'sql:' || session_user);
+  owner json := (select t.body from {schema}.tenant t where t.id = tenant);
+  most bigint := coalesce((owner -> 'limits' ->> 'input_bytes')::bigint, 1048576);
+  most_pending bigint := (owner -> 'limits' ->> 'pending_tasks')::bigint;
+  task_id uuid;
+  known record;
+begin
+  if kind is null or kind !~ name then
+    raise exception 'kind: % is not a valid name', coalesce(quote_literal(kind), 'null') using errcode = '22023';
+  elsif queue is null or queue !~ name then
+    raise exception 'queue: % is not a valid name', coalesce(quote_literal(queue), 'null') using errcode = '22023';
+  elsif priority is null or priority not between 0 and 255 then
+    raise exception 'priority: % is not accepted; give a whole number from 0 to 255', priority using errcode = '22023';
+  elsif max_retries not between 0 and 1000000 then
+    raise exception 'max_retries: % is not accepted; give a whole number from 0 to 1000000', max_retries using errcode = '22023';
+  elsif not timeout_seconds between 0.001 and 3153600000 then
+    raise exception 'timeout_seconds: % is not accepted; give a number of seconds', timeout_seconds using errcode = '22023';
+  elsif length(idempotency_key) not between 1 and 255 then
+    raise exception 'idempotency_key: give a text of 1 to 255 characters' using errcode = '22023';
+  elsif jsonb_typeof(metadata) <> 'object' then
+    raise exception 'metadata: give a JSON object' using errcode = '22023';
+  elsif exists (select 1 from unnest(tags) tag where tag is null or tag !~ name) then
+    raise exception 'tags: one of them is not a valid name' using errcode = '22023';
+  elsif octet_length(input::text) > most then
+    raise exception 'input: % bytes are too many; the most is %', octet_length(input::text), most using errcode = '22023';
+  elsif owner ->> 'status' = 'suspended' then
+    raise exception 'tenant % is suspended', tenant using errcode = '22023';
+  end if;
+  task_id := {schema}.submission_id(tenant, idempotency_key);
+  if most_pending is not null and not exists (select 1 from {schema}.task t where t.id = task_id::text)
+    and most_pending <= (
+      select count(*) from (
+        select 1 from {schema}.task t
+        where t.status = 'pending' and t.tenant = tenant and (t.expires_at is null or t.expires_at > at)
+        limit most_pending
+      ) as waiting
+    )
+  then
+    raise exception 'tenant % may have % pending tasks and has that many; wait until some have run, or raise the limit',
+      tenant, to_char(most_pending, 'FM999,999,999,999,999,990') using errcode = '54000', detail = 'limit_reached';
+  end if;
+  insert into {schema}.task (
+    id, tenant, status, kind, queue, priority, attempt, tags, created_at, available_at, expires_at, cancel_requested, version, body
+  ) values (
+    task_id::text, tenant, 'pending', kind, queue, priority, 0, nullif(tags, '{}'), at, coalesce(schedule_at, at), expires_at,
+    false, 1,
+    json_build_object(
+      'record', 'task.1', 'id', task_id, 'tenant', tenant, 'version', 1, 'kind', kind, 'queue', queue, 'priority', priority,
+      'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(tags), '[]'::json),
+      'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(coalesce(schedule_at, at)),
+      'expires_at', {schema}.iso(expires_at), 'max_retries', max_retries, 'idempotency_key', idempotency_key,
+      'timeout', 'PT' || round(timeout_seconds::numeric, 6) || 'S',
+      'history', json_build_array(json_build_object(
+        'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
+        'detail', 'created' || coalesce(', expires_at: ' || {schema}.iso(expires_at), '')
+      ))
+    )
+  ) on conflict (id) do nothing;
+  if not found then
+    select t.kind, t.body -> 'input' as input into known from {schema}.task t where t.id = task_id::text;
+    if known.kind <> kind or coalesce(known.input::jsonb, 'null') <> coalesce(input, 'null') then
+      raise exception 'idempotency_key % was already used for a task with another kind or input', quote_literal(idempotency_key)
+        using errcode = '23505';
+    end if;
+  else
+    perform pg_notify('rota:{schema}', '');
+  end if;
+  return task_id;
+end $$;

@@ -1,0 +1,195 @@
+"""Who asks, and what they may do.
+
+With keys in the store, every request carries one, as `Authorization: Bearer …` or `X-API-Key`. Without any, only this
+machine is answered: the peer's address, the Host and the Origin must all be loopback, so that no page in a browser
+and no other machine can reach it. Another tenant's things are not there: 404, before any question of roles.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from ...domain import keys
+from ...domain.errors import NotFound
+from ...domain.model import ApiKey, Role
+from ...engine.clock import SteadyClock
+from ...stores.base import ApiKeyList, Store, Tx
+from .limiter import Limiter
+from .problems import Problem
+
+__all__ = ["ALL_TENANTS", "Access", "Caller", "Identify"]
+
+ALL_TENANTS = "*"
+FRESH = timedelta(seconds=2)
+"""How long what was read of a key is believed: a revoked one stops working everywhere after this."""
+
+REMEMBERED = 10_000
+GUESSES = (5.0, 50.0)
+"""Wrong keys per second, and at once, from one address, before it has to wait."""
+
+_RANK = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="rota"'}
+
+
+class Caller(NamedTuple):
+    """Who asks: for which tenant (`*`: every one), in which role, under which name in the audit trail."""
+
+    tenant: str
+    role: Role
+    actor: str
+    key_id: str | None = None
+
+
+Identify = Callable[[Request], Awaitable[Caller | None]]
+
+
+class Access:
+    """The door. `identify` replaces keys, for applications that know their callers already."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: SteadyClock,
+        *,
+        rate: float,
+        identify: Identify | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._identify = identify
+        self._known: OrderedDict[str, tuple[ApiKey, float]] = OrderedDict()
+        self._any_keys: tuple[bool, float] | None = None
+        self._requests = Limiter(rate, 2 * rate)
+        self._guesses = Limiter(*GUESSES)
+
+    async def caller(self, request: Request) -> Caller:
+        if self._identify is not None:
+            found = await self._identify(request)
+            if found is None:
+                raise _unauthorized("the application did not identify the caller")
+            return found
+        token = _token(request)
+        if token is not None:
+            return await self._by_key(token, request)
+        if await self.has_keys():
+            raise _unauthorized("give an API key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
+        _check_local(request)
+        return Caller(ALL_TENANTS, Role.ADMIN, "http:local")
+
+    async def allow(self, request: Request, tenant: str, role: Role) -> Caller:
+        """The caller, if they may act as `role` in `tenant`."""
+        caller = await self.caller(request)
+        if caller.tenant not in (ALL_TENANTS, tenant):
+            raise NotFound("tenant", tenant)
+        if _RANK[caller.role] < _RANK[role]:
+            sentence = f"this needs the role {role}; the key has the role {caller.role}"
+            raise Problem(403, "role_needed", sentence)
+        return caller
+
+    async def has_keys(self) -> bool:
+        """Whether any key was ever made: after that, the door does not open without one."""
+        now = self._clock.monotonic()
+        if self._any_keys is None or (not self._any_keys[0] and now > self._any_keys[1]):
+            self._any_keys = (await self._store.read(_any_key), now + FRESH.total_seconds())
+        return self._any_keys[0]
+
+    def forget(self, key_id: str) -> None:
+        """Read this key anew: it was changed here."""
+        self._known.pop(key_id, None)
+        self._any_keys = None
+
+    async def _by_key(self, token: str, request: Request) -> Caller:
+        now = self._clock.monotonic()
+        address = request.client.host if request.client else "unknown"
+        parsed = keys.parse(token)
+        is_new = parsed is None or parsed[0] not in self._known
+        if is_new and self._guesses.is_spent(address, now):  # whoever has a good key goes on
+            raise _too_many("too many wrong keys came from this address", 1)
+        key = None if parsed is None else await self._key(parsed[0], now)
+        secret = "" if parsed is None else parsed[1]
+        if not keys.matches(key, secret) or key is None or key.revoked_at is not None:
+            self._guesses.take(address, now)
+            raise _unauthorized("this API key is not valid, or was revoked")
+        wait = self._requests.take(key.id, now)
+        if wait is not None:
+            raise _too_many(f"key {key.name!r} asks too often", wait)
+        return Caller(key.tenant, key.role, f"key:{key.name}", key.id)
+
+    async def _key(self, id: str, now: float) -> ApiKey | None:
+        known = self._known.get(id)
+        if known is not None and now <= known[1]:
+            return known[0]
+        found = await self._store.read(_key_of(id))
+        if found is None:
+            return None
+        self._known[id] = (found, now + FRESH.total_seconds())
+        self._known.move_to_end(id)
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return found
+
+
+async def _any_key(tx: Tx) -> bool:
+    return await tx.count(ApiKeyList(tenant=None), at_most=1) > 0
+
+
+def _key_of(id: str) -> Callable[[Tx], Awaitable[ApiKey | None]]:
+    async def work(tx: Tx) -> ApiKey | None:
+        return await tx.get(ApiKey, id)
+
+    return work
+
+
+def _token(request: Request) -> str | None:
+    given = request.headers.get("x-api-key")
+    if given is not None:
+        return given.strip()
+    scheme, _, rest = request.headers.get("authorization", "").partition(" ")
+    return rest.strip() if scheme.lower() == "bearer" else None
+
+
+def _check_local(request: Request) -> None:
+    host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+    origin = request.headers.get("origin")
+    peer = request.client.host if request.client else None
+    strange = origin is not None and not _is_loopback(urlsplit(origin).hostname)
+    if strange or not _is_loopback(host) or (peer is not None and not _is_loopback(peer)):
+        raise Problem(
+            403,
+            "local_only",
+            "there are no API keys, so only this machine is answered; create one with:"
+            " rota keys create --tenant default --role admin --name me",
+        )
+
+
+def _is_loopback(host: str | None) -> bool:
+    if host is None:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to bind to is reachable from this machine alone."""
+    return _is_loopback(host)
+
+
+def _unauthorized(detail: str) -> Problem:
+    return Problem(401, "unauthorized", detail, headers=_CHALLENGE)
+
+
+def _too_many(detail: str, seconds: int) -> Problem:
+    return Problem(
+        429, "rate_limited", f"{detail}; ask again in {seconds} s", headers={"Retry-After": str(seconds)}
+    )

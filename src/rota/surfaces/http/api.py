@@ -1,0 +1,125 @@
+"""The application: routes, what stands before them, and what they say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+
+from ... import __version__
+from ...engine.app import App
+from ...engine.clock import SteadyClock
+from ...stores.base import Store
+from . import documents, executions, express, keys, live, operations, problems, schedules, v1
+from .access import Identify
+from .counted import Counted
+from .guard import MOST_BODY, Guard
+from .service import Replayed, Service, replayed
+
+if TYPE_CHECKING:
+    from ...engine.metrics import Metrics
+
+__all__ = ["create_app"]
+
+RATE = 500.0
+_ABOUT = """A durable scheduler and task queue: what to run, when, and for every expected run what became of it.
+
+Every error is an RFC 9457 problem document with a stable `code`. Fields are accepted in camelCase and in snake_case;
+fields that are not known are refused. Times without a zone are UTC."""
+
+
+def create_app(
+    store: Store | str | None = None,
+    *,
+    app: App | None = None,
+    identify: Identify | None = None,
+    metrics: Metrics | bool = True,
+    rate: float = RATE,
+    most_body: int = MOST_BODY,
+    clock: SteadyClock | None = None,
+) -> FastAPI:
+    """An ASGI application on a store: an address (None: as the settings say), which is opened at start-up or by the
+    first request and closed at shutdown; or a store that is open already, and stays so.
+
+    `app`: the handlers that are known here; a python template must then name one of them. `identify`: who asks, if
+    the application around this one knows it better than an API key does. `metrics`: those of this process, if it has
+    some already; False: none. `rate`: requests per second and key."""
+    service = Service(
+        store,
+        app=app,
+        clock=clock,
+        rate=rate,
+        identify=identify,
+        metrics=_metrics(metrics, clock),
+    )
+    api = FastAPI(
+        title="Rota",
+        version=__version__,
+        description=_ABOUT,
+        lifespan=_lifespan(service),
+        strict_content_type=False,
+        redirect_slashes=False,
+    )
+    api.state.rota = service
+    problems.install(api)
+
+    @api.exception_handler(Replayed)
+    async def again(request: Request, error: Replayed) -> Response:
+        return replayed(error)
+
+    for part in (schedules, executions, keys, live, operations, v1):
+        api.include_router(part.router)
+    express.install(api)
+    api.openapi = lambda: _described(api)  # type: ignore[method-assign]  # FastAPI's own way to extend it
+    api.add_middleware(Guard, most_body=most_body)
+    api.add_middleware(Counted, service=service)
+    return api
+
+
+def _metrics(given: Metrics | bool, clock: SteadyClock | None) -> Metrics | None:
+    if not isinstance(given, bool):
+        return given
+    if not given:
+        return None
+    from ...engine.metrics import Metrics
+
+    return Metrics(clock=clock)
+
+
+def _lifespan(service: Service) -> Any:
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        await service.open()
+        try:
+            yield
+        finally:
+            await service.close()
+
+    return lifespan
+
+
+def _described(api: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document: FastAPI's, with the shape of problems and the two ways to send a key."""
+    if api.openapi_schema is None:
+        from fastapi.openapi.utils import get_openapi
+
+        described = get_openapi(
+            title=api.title, version=api.version, description=api.description, routes=api.routes
+        )
+        parts = described.setdefault("components", {})
+        shapes = parts.setdefault("schemas", {})
+        shapes["ProblemDocument"] = documents.ProblemDocument.model_json_schema()
+        for unused in ("HTTPValidationError", "ValidationError"):
+            shapes.pop(unused, None)
+        parts["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer", "description": "An API key."},
+            "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        }
+        for path, methods in described["paths"].items():
+            for operation in methods.values():
+                if not path.startswith("/health"):
+                    operation["security"] = [{"bearer": []}, {"header": []}]
+        api.openapi_schema = described
+    return api.openapi_schema

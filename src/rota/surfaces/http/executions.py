@@ -1,0 +1,141 @@
+"""`/api/tenants/{tenant}/task-executions` and `workflow-executions`: what runs now."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from ...domain.errors import Invalid, NotFound
+from ...domain.model import Task
+from . import answers, schemas
+from .documents import documented
+from .schedules import Cursor, Limit
+from .service import Acting, OnceKey, Operator, Viewer, answer
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/tenants/{tenant}")
+
+Id = Annotated[str, Path(description="The id of the execution.", min_length=1, max_length=255)]
+StatusFilter = Literal["pending", "running", "completed", "failed", "cancelled", "expired", "archived"]
+_TASKS: dict[str, Any] = {"tags": ["task executions"]}
+_WORKFLOWS: dict[str, Any] = {"tags": ["workflow executions"]}
+
+
+@router.post("/task-executions", **documented(201, answers_with="execution", **_TASKS))
+async def create(
+    request: Request, queue: Operator, body: schemas.ExecutionBody, once: OnceKey = None
+) -> Response:
+    """Submit a task, to run now. It is durable when this answers."""
+    return _created(request, await queue.submit(body.kind, body.input, **_options(body, once)))
+
+
+@router.get("/task-executions", **documented(200, answers_with="executions", **_TASKS))
+async def list_tasks(
+    queue: Viewer,
+    status: StatusFilter | None = None,
+    kind: Annotated[str | None, Query(max_length=255)] = None,
+    queue_name: Annotated[str | None, Query(alias="queue", max_length=255)] = None,
+    schedule: Annotated[
+        str | None, Query(max_length=255, description="The id of a schedule, or its name.")
+    ] = None,
+    tag: Annotated[str | None, Query(max_length=255)] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """The newest tasks that match, a page at a time."""
+    filters = {"status": status, "kind": kind, "queue": queue_name, "schedule": schedule, "tag": tag}
+    return _page(await queue.list(workflow=False, limit=limit, cursor=cursor, **filters))
+
+
+@router.get("/task-executions/{id}", **documented(200, answers_with="execution", **_TASKS))
+async def get(queue: Viewer, id: Id) -> Response:
+    """One task."""
+    return answer(answers.execution(await queue.get(id)))
+
+
+@router.post("/task-executions/{id}/cancel", **documented(200, answers_with="execution", **_TASKS))
+async def cancel(queue: Operator, id: Id, body: schemas.CancelBody | None = None) -> Response:
+    """Cancel it: at once if it is pending; if it is running, its handler is asked to stop."""
+    return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
+
+
+@router.post("/task-executions/{id}/replay", **documented(200, answers_with="execution", **_TASKS))
+async def replay(queue: Operator, id: Id) -> Response:
+    """Run a failed or cancelled task again, with fresh retries."""
+    return answer(answers.execution(await queue.replay(id)))
+
+
+@router.get("/task-executions/{id}/attempts", **documented(200, answers_with="attempts", **_TASKS))
+async def attempts(queue: Viewer, id: Id) -> Response:
+    """Each time that a worker took it, and how that ended."""
+    return answer({"items": answers.attempts(await queue.get(id))})
+
+
+@router.get("/task-executions/{id}/logs", **documented(200, answers_with="logs", **_TASKS))
+async def logs(queue: Viewer, id: Id) -> Response:
+    """What its handler logged."""
+    return answer({"items": answers.log_lines((await queue.get(id)).logs)})
+
+
+@router.get("/task-executions/{id}/history", **documented(200, answers_with="history", **_TASKS))
+async def history(queue: Viewer, id: Id) -> Response:
+    """What happened to it, oldest first."""
+    return answer({"items": answers.history(await queue.history(id))})
+
+
+@router.post("/workflow-executions", **documented(201, answers_with="execution", **_WORKFLOWS))
+async def start(
+    request: Request, queue: Operator, body: schemas.WorkflowBody, once: OnceKey = None
+) -> Response:
+    """Start a workflow now."""
+    return _created(request, await queue.start_workflow(body.kind, body.input, **_options(body, once)))
+
+
+@router.get("/workflow-executions", **documented(200, answers_with="executions", **_WORKFLOWS))
+async def list_workflows(
+    queue: Viewer,
+    status: StatusFilter | None = None,
+    kind: Annotated[str | None, Query(max_length=255)] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """The newest workflows that match, a page at a time."""
+    return _page(await queue.list(workflow=True, limit=limit, cursor=cursor, status=status, kind=kind))
+
+
+@router.get("/workflow-executions/{id}", **documented(200, answers_with="execution", **_WORKFLOWS))
+async def get_workflow(queue: Viewer, id: Id) -> Response:
+    """One workflow."""
+    return answer(answers.execution(await _workflow(queue, id)))
+
+
+@router.post("/workflow-executions/{id}/cancel", **documented(200, answers_with="execution", **_WORKFLOWS))
+async def cancel_workflow(queue: Operator, id: Id, body: schemas.CancelBody | None = None) -> Response:
+    """Cancel it: at once if it is pending; if it is running, it is asked to stop."""
+    await _workflow(queue, id)
+    return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
+
+
+async def _workflow(queue: Acting, id: str) -> Task:
+    found = await queue.get(id)
+    if not found.is_workflow:
+        raise NotFound("workflow", id)
+    return found
+
+
+def _options(body: schemas.ExecutionBody | schemas.WorkflowBody, once: str | None) -> dict[str, Any]:
+    """The options of `submit` that the body gives; a key in the header counts as one in the body."""
+    given = body.model_dump(exclude={"kind", "input"}, exclude_none=True)
+    if once is not None and given.setdefault("idempotency_key", once) != once:
+        raise Invalid("idempotency_key", "it contradicts the header Idempotency-Key", "give one of them")
+    return given
+
+
+def _created(request: Request, task: Task) -> Response:
+    return answer(answers.execution(task), 201, {"Location": f"{request.url.path.rstrip('/')}/{task.id}"})
+
+
+def _page(page: Any) -> Response:
+    return answer({"items": [answers.execution(each) for each in page], "nextCursor": page.next_cursor})

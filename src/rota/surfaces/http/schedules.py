@@ -1,0 +1,265 @@
+"""`/api/tenants/{tenant}/schedules`: the resource of document 001."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from msgspec import UNSET
+
+from ...domain import recurrence
+from ...domain.errors import Invalid
+from ...domain.limits import check_metadata
+from ...domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
+from . import answers, schemas
+from .bulk import change_schedules
+from .documents import documented
+from .fields import Body, Time
+from .service import Admin, OnceKey, Operator, Viewer, answer, wanted_version
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/tenants/{tenant}", tags=["schedules"])
+
+Id = Annotated[str, Path(description="The id of the schedule, or its name.", min_length=1, max_length=255)]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Cursor = Annotated[str | None, Query(max_length=300, description="The nextCursor of the page before.")]
+IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
+StatusFilter = Literal["draft", "active", "paused", "inactive", "completed"]
+
+
+@router.post("/schedules", **documented(201, answers_with="schedule"))
+async def create(
+    request: Request, queue: Admin, body: schemas.ScheduleBody, once: OnceKey = None
+) -> Response:
+    """Create a schedule. It first fires at its first time after now."""
+    await queue.once(request, once, lambda created: (201, answers.schedule(created)))
+    created = await queue.create_schedule(body.name, **_options(body))
+    return _one(created, 201, {"Location": f"{request.url.path.rstrip('/')}/{created.id}"})
+
+
+@router.get("/schedules", **documented(200, answers_with="schedules"))
+async def list_all(
+    queue: Viewer,
+    status: StatusFilter | None = None,
+    target: Annotated[str | None, Query(max_length=255, description="The kind of what it runs.")] = None,
+    tag: Annotated[str | None, Query(max_length=255)] = None,
+    q: Annotated[str | None, Query(max_length=255, description="A part of name or description.")] = None,
+    deleted: Annotated[bool, Query(description="Deleted ones, too.")] = False,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """The newest schedules that match, a page at a time."""
+    filters = {"status": status, "kind": target, "tag": tag, "text": q, "deleted": deleted or None}
+    page = await queue.list_schedules(limit=limit, cursor=cursor, **filters)
+    return answer({"items": [answers.schedule(each) for each in page], "nextCursor": page.next_cursor})
+
+
+@router.post("/preview", **documented(200, answers_with="preview"))
+@router.post("/schedules/preview", include_in_schema=False)
+async def preview_unsaved(queue: Viewer, body: schemas.PreviewBody) -> Response:
+    """The next times of a timing that is not saved."""
+    given = _timing(body.schedule_type) | _bounds(body)
+    timing, found, warnings = await queue.preview_timing(n=body.n, **given)
+    return answer(answers.occurrences(timing, found, warnings))
+
+
+@router.post("/bulk/schedules/{action}", **documented(200, answers_with="bulk"))
+async def bulk(
+    queue: Admin, action: Literal["pause", "resume", "delete"], body: schemas.BulkBody
+) -> Response:
+    """Pause, resume or delete every schedule that matches. What cannot be changed so is counted and left."""
+    filters = {"status": body.status, "kind": body.target, "tag": body.tag, "text": body.q}
+    if not body.all and all(value is None for value in filters.values()):
+        raise Invalid("status", "no filter was given", "give status, target, tag or q, or all: true")
+    changed, left = await change_schedules(queue, action, body.note, **filters)
+    return answer({"changed": changed, "left": left})
+
+
+@router.get("/schedules/{id}", **documented(200, answers_with="schedule"))
+async def get(queue: Viewer, id: Id) -> Response:
+    """One schedule."""
+    return _one(await queue.get_schedule(id))
+
+
+@router.put("/schedules/{id}", **documented(200, answers_with="schedule"))
+async def replace(queue: Admin, id: Id, body: schemas.SchedulePut, if_match: IfMatch = None) -> Response:
+    """Make the schedule say this, and nothing else: what is left out has its default."""
+    version = wanted_version(if_match, body.version)
+    options = {**_DEFAULTS, **_options(body), "key": body.name}
+    return _one(await queue.update_schedule(id, version=version, **options))
+
+
+@router.patch("/schedules/{id}", **documented(200, answers_with="schedule"))
+async def change(queue: Admin, id: Id, body: schemas.SchedulePatch, if_match: IfMatch = None) -> Response:
+    """Change what is named; the rest stays."""
+    version = wanted_version(if_match, body.version)
+    options = _options(body)
+    if body.name is not None:
+        options["key"] = body.name
+    return _one(await queue.update_schedule(id, version=version, **options))
+
+
+@router.delete("/schedules/{id}", **documented(204))
+async def delete(
+    queue: Admin, id: Id, hard: Annotated[bool, Query(description="Remove it for good.")] = False
+) -> Response:
+    """Delete it: hidden, stopped, its history kept, restorable. With `hard` it is removed for good."""
+    await queue.delete_schedule(id, hard=hard)
+    return Response(status_code=204)
+
+
+@router.post("/schedules/{id}/restore", **documented(200, answers_with="schedule"))
+async def restore(queue: Admin, id: Id) -> Response:
+    """Undo a delete."""
+    return _one(await queue.restore_schedule(id))
+
+
+@router.post("/schedules/{id}/pause", **documented(200, answers_with="schedule"))
+async def pause(queue: Operator, id: Id, body: schemas.PauseBody | None = None) -> Response:
+    """Stop firing until it is resumed."""
+    return _one(await queue.pause_schedule(id, None if body is None else body.note))
+
+
+@router.post("/schedules/{id}/resume", **documented(200, answers_with="schedule"))
+async def resume(queue: Operator, id: Id) -> Response:
+    """Fire again, from the first time after now."""
+    return _one(await queue.resume_schedule(id))
+
+
+@router.post("/schedules/{id}/trigger", **documented(201, answers_with="execution"))
+async def trigger(
+    request: Request, queue: Operator, id: Id, body: schemas.TriggerBody | None = None, once: OnceKey = None
+) -> Response:
+    """Run it now, beside its times. The answer is the execution that this starts."""
+    await queue.once(request, once, lambda started: (201, answers.execution(started[1])))
+    given = body is not None and "input" in body.model_fields_set
+    task = await queue.trigger_schedule(id, body.input if body is not None and given else UNSET)
+    return answer(answers.execution(task), 201)
+
+
+@router.get("/schedules/{id}/runs", **documented(200, answers_with="runs"))
+async def runs(
+    queue: Viewer,
+    id: Id,
+    status: Literal["running", "completed", "failed", "skipped", "cancelled"] | None = None,
+    since: Annotated[Time | None, Query()] = None,
+    until: Annotated[Time | None, Query()] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """The ledger: every expected time and what became of it, latest first."""
+    page = await queue.runs(id, status=status, since=since, until=until, limit=limit, cursor=cursor)
+    return answer({"items": [answers.run(each) for each in page], "nextCursor": page.next_cursor})
+
+
+@router.get("/schedules/{id}/preview", **documented(200, answers_with="preview"))
+async def preview(queue: Viewer, id: Id, n: Annotated[int, Query(ge=1, le=1000)] = 5) -> Response:
+    """The next times."""
+    schedule = await queue.get_schedule(id)
+    found = await queue.preview(schedule.id, n)
+    warnings = recurrence.warnings(schedule.timing, await queue.now())
+    return answer(answers.occurrences(schedule.timing, found, warnings))
+
+
+@router.get("/schedules/{id}/why", **documented(200, answers_with="why"))
+async def why(queue: Viewer, id: Id, at: Annotated[Time, Query()]) -> Response:
+    """What became of an expected time, and why, in words."""
+    return answer(answers.why(await queue.why(id, at)))
+
+
+@router.get("/schedules/{id}/history", **documented(200, answers_with="changes"))
+async def history(queue: Viewer, id: Id) -> Response:
+    """Who changed what, and when, oldest first."""
+    return answer({"items": [answers.event(each) for each in await queue.schedule_history(id)]})
+
+
+def _one(schedule: Schedule, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return answer(answers.schedule(schedule), status, {"ETag": f'"{schedule.version}"', **(headers or {})})
+
+
+_DEFAULTS: dict[str, Any] = {
+    "description": "",
+    "start_at": None,
+    "end_at": None,
+    "max_runs": None,
+    "misfire_grace": timedelta(seconds=60),
+    "catch_up_window": timedelta(days=365),
+    "overlap_policy": "skip",
+    "jitter": timedelta(0),
+    "pause_on_failure": False,
+    "metadata": {},
+}
+_SECONDS = ("misfire_grace", "catch_up_window", "jitter")
+
+
+def _options(body: schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch) -> dict[str, Any]:
+    """The options of `create_schedule` and `update_schedule` that the body gives."""
+    given: dict[str, Any] = {}
+    for name in body.model_fields_set & _DEFAULTS.keys() | body.model_fields_set & {"missed_run_policy"}:
+        given[name] = getattr(body, name)
+    for name in _SECONDS:
+        seconds = getattr(body, f"{name}_seconds")
+        if seconds is not None:
+            given[name] = timedelta(seconds=seconds)
+    given = {
+        name: value
+        for name, value in given.items()
+        if value is not None or name in ("start_at", "end_at", "max_runs")
+    }
+    if body.schedule_type is not None:
+        given |= _timing(body.schedule_type)
+    if body.target is not None:
+        given["target"] = _target(body.target)
+    status = _status(body)
+    return given if status is None else {**given, "status": status}
+
+
+def _status(body: schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch) -> str | None:
+    if body.status is not None:
+        return body.status
+    return None if body.enabled is None else "active" if body.enabled else "paused"
+
+
+def _timing(given: Body) -> dict[str, Any]:
+    match given:
+        case schemas.Once():
+            return {"run_at": given.run_at}
+        case schemas.Recurring():
+            options: dict[str, Any] = {"cron": given.cron}
+        case schemas.Every():
+            options = {"interval": timedelta(seconds=given.every_seconds)}
+        case schemas.Rule():
+            options = {"rrule": given.rule}
+        case _:
+            raise AssertionError(given)
+    zone = getattr(given, "timezone", None)
+    if not isinstance(given, schemas.Every):
+        options["timezone"] = zone or "UTC"
+    end_at = getattr(given, "end_at", None)
+    return options if end_at is None else {**options, "end_at": end_at}
+
+
+def _bounds(body: schemas.PreviewBody) -> dict[str, Any]:
+    bounds = {"start_at": body.start_at, "end_at": body.end_at}
+    return {name: value for name, value in bounds.items() if value is not None}
+
+
+def _target(given: Body) -> Target:
+    values = given.model_dump(exclude_unset=True, exclude={"type"})
+    values = {name: value for name, value in values.items() if value is not None}
+    for name in ("ttl", "timeout"):
+        if f"{name}_seconds" in values:
+            values[name] = timedelta(seconds=values.pop(f"{name}_seconds"))
+    if "metadata" in values:
+        check_metadata(values["metadata"], "target.metadata")
+    if "tags" in values:
+        values["tags"] = tuple(values["tags"])
+    match given:
+        case schemas.WorkflowTargetBody():
+            return WorkflowTarget(kind=values.pop("workflow_kind"), **values)
+        case schemas.TaskTargetBody():
+            return TaskTarget(kind=values.pop("task_kind"), **values)
+        case _:
+            return TemplateTarget(**values)

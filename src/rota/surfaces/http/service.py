@@ -1,0 +1,202 @@
+"""What every route needs: the store's queue in the caller's name, and how an answer leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import Depends, Header, Path, Request, Response
+
+from ...domain.errors import NotFound
+from ...domain.ids import derived_id
+from ...domain.limits import check_key
+from ...domain.model import Role
+from ...engine.app import App
+from ...engine.clock import SteadyClock, SystemClock
+from ...engine.commands import receipts
+from ...stores.base import Store, Tx, Work
+from ..client import Queue
+from ..stores import open_store
+from .access import Access, Caller, Identify
+from .problems import Problem
+
+if TYPE_CHECKING:
+    from ...engine.metrics import Metrics
+
+__all__ = ["Acting", "Admin", "Operator", "Service", "Viewer", "answer", "of"]
+
+T = TypeVar("T")
+DEFAULT_TENANT = "default"
+TenantName = Annotated[
+    str, Path(description="Whose schedules and tasks.", min_length=1, max_length=255, examples=["acme"])
+]
+_encode = msgspec.json.Encoder().encode
+
+
+class Service:
+    """One store, and who may reach it. Opened by the lifespan of the application, or else by the first request."""
+
+    def __init__(
+        self,
+        store: Store | str | None,
+        *,
+        app: App | None = None,
+        clock: SteadyClock | None = None,
+        rate: float,
+        identify: Identify | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._given = store
+        self._opening = asyncio.Lock()
+        self._rate = rate
+        self._identify = identify
+        self.clock: SteadyClock = clock or SystemClock()
+        self.app = app
+        self.metrics = metrics
+        self.queue: Queue | None = None
+        self._access: Access | None = None
+
+    async def open(self) -> Queue:
+        async with self._opening:
+            if self.queue is None:
+                self.queue = await self._opened()
+        return self.queue
+
+    async def _opened(self) -> Queue:
+        given = self._given
+        store = await open_store(given, self.clock) if given is None or isinstance(given, str) else given
+        if self.metrics is not None:
+            store = self.metrics.observed(store)
+        self._access = Access(store, self.clock, rate=self._rate, identify=self._identify)
+        return Queue(store, actor="http", clock=self.clock)
+
+    async def close(self) -> None:
+        """What was opened here is closed here; a store that was given stays open."""
+        if self.queue is not None and (self._given is None or isinstance(self._given, str)):
+            await self.queue.close()
+        self.queue = None
+
+    async def access(self) -> Access:
+        if self._access is None:
+            await self.open()
+        assert self._access is not None
+        return self._access
+
+    async def acting(self, request: Request, tenant: str, role: Role) -> Acting:
+        """The tenant's queue in the name of whoever asks, if they may."""
+        caller = await (await self.access()).allow(request, tenant, role)
+        assert self.queue is not None
+        try:
+            check_key(tenant, "tenant")
+        except ValueError:
+            raise NotFound("tenant", tenant) from None
+        return Acting(self.queue, tenant, caller)
+
+
+class Replayed(Exception):
+    """The request was answered before."""
+
+    def __init__(self, status: int, body: Any) -> None:
+        self.status = status
+        self.body = body
+
+
+class Acting(Queue):
+    """A queue in the name of a caller. With `once`, its next commit leaves a receipt, and finds it if it is there."""
+
+    def __init__(self, queue: Queue, tenant: str, caller: Caller) -> None:
+        super().__init__(
+            queue.store, tenant=tenant, actor=caller.actor, clock=queue.clock, new_id=queue._new_id
+        )
+        self.caller = caller
+        self._receipt: tuple[str, str, Callable[[Any], tuple[int, Any]]] | None = None
+
+    async def once(self, request: Request, key: str | None, answer: Callable[[Any], tuple[int, Any]]) -> None:
+        """Give the answer that a request with this Idempotency-Key had before, if there was one."""
+        if key is None:
+            return
+        path = request.url.path
+        digest = sha256(b"\n".join([request.method.encode(), path.encode(), await request.body()]))
+        receipt_id = derived_id("receipt", self.tenant, path, key)
+        self._receipt = (receipt_id, digest.hexdigest(), answer)
+
+    async def _commit(self, work: Work[T]) -> T:
+        if self._receipt is None:
+            return await super()._commit(work)
+        (receipt_id, fingerprint, answer), self._receipt = self._receipt, None
+        done: list[T] = []
+
+        def noted(result: T) -> tuple[int, Any]:
+            done.append(result)
+            return answer(result)
+
+        kept = receipts.once(receipt_id, self.tenant, fingerprint, work, noted)
+
+        async def anew(tx: Tx) -> tuple[int, Any]:
+            done.clear()
+            return await kept(tx)
+
+        status, body = await super()._commit(anew)
+        if not done:
+            raise Replayed(status, body)
+        return done[0]
+
+
+def of(request: Request) -> Service:
+    service: Service = request.app.state.rota
+    return service
+
+
+def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(_encode(body), status, headers, media_type="application/json")
+
+
+def replayed(error: Replayed) -> Response:
+    return answer(error.body, error.status, {"Idempotency-Replayed": "true"})
+
+
+def _needing(role: Role) -> Callable[[Request, str], Awaitable[Acting]]:
+    async def acting(request: Request, tenant: TenantName) -> Acting:
+        return await of(request).acting(request, tenant, role)
+
+    return acting
+
+
+def _default_needing(role: Role) -> Callable[[Request], Awaitable[Acting]]:
+    async def acting(request: Request) -> Acting:
+        return await of(request).acting(request, DEFAULT_TENANT, role)
+
+    return acting
+
+
+Viewer = Annotated[Acting, Depends(_needing(Role.VIEWER))]
+Operator = Annotated[Acting, Depends(_needing(Role.OPERATOR))]
+Admin = Annotated[Acting, Depends(_needing(Role.ADMIN))]
+DefaultViewer = Annotated[Acting, Depends(_default_needing(Role.VIEWER))]
+DefaultOperator = Annotated[Acting, Depends(_default_needing(Role.OPERATOR))]
+DefaultAdmin = Annotated[Acting, Depends(_default_needing(Role.ADMIN))]
+OnceKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="Repeat the request with the same key and it is done once; the answer is the same.",
+    ),
+]
+
+
+def wanted_version(if_match: str | None, version: int | None) -> int | None:
+    """From `If-Match: "3"` or a `version` in the body."""
+    if if_match is None or if_match.strip() == "*":
+        return version
+    text = if_match.strip().removeprefix("W/").strip('"')
+    if not text.isdigit() or len(text) > 18:
+        sentence = f"If-Match: {if_match!r:.60} is not a version; give the ETag of an answer"
+        raise Problem(422, "invalid", sentence, field="If-Match")
+    if version is not None and version != int(text):
+        raise Problem(422, "invalid", "version: it contradicts If-Match; give one of them", field="version")
+    return int(text)

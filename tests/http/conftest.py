@@ -1,0 +1,39 @@
+"""Servers for the suite: one for each store, shared by the tests of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from http_world import ADDRESSES, Shop, Tenant
+from served import Served
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    shop = Shop(lambda name: tmp_path_factory.mktemp(name))
+    yield shop
+    shop.close()
+
+
+@pytest.fixture(params=ADDRESSES)
+def served(request: pytest.FixtureRequest, shop: Shop) -> Served:
+    """With the engine in it."""
+    return shop.server(request.param, engine=True)
+
+
+@pytest.fixture(params=ADDRESSES)
+def still(request: pytest.FixtureRequest, shop: Shop) -> Served:
+    """Without an engine: nothing happens by itself."""
+    return shop.server(request.param, engine=False)
+
+
+@pytest.fixture
+def tenant(served: Served) -> Tenant:
+    return Tenant(served)
+
+
+@pytest.fixture
+def quiet(still: Served) -> Tenant:
+    return Tenant(still)

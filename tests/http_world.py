@@ -1,0 +1,127 @@
+"""What tests of the HTTP API share: servers, one for each store, and a tenant of its own for each test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from postgres_server import new_database
+from rota import App
+from served import Served, serving
+
+_numbers = count(1)
+ADDRESSES: dict[str, Callable[[Path], str]] = {
+    "sqlite": lambda folder: f"sqlite:///{folder}/rota.db",
+    "postgres": lambda folder: new_database(),
+}
+
+
+def example_app() -> App:
+    """What the documents run."""
+    app = App()
+
+    @app.workflow("generate-report")
+    async def report(input: Any) -> Any:
+        return {"made": input}
+
+    @app.workflow("generate-sales-report")
+    async def sales(input: Any) -> Any:
+        return {"made": input}
+
+    @app.workflow("my-workflow")
+    async def mine(input: Any) -> Any:
+        return input
+
+    @app.task("send-reminder")
+    async def remind(input: Any) -> Any:
+        return {"reminded": input["userId"]}
+
+    @app.task("echo")
+    async def echo(input: Any) -> Any:
+        return input
+
+    @app.task("fail", max_retries=0)
+    async def fail() -> None:
+        raise RuntimeError("as asked")
+
+    return app
+
+
+class Shop:
+    """The servers of this process, started when first asked for."""
+
+    def __init__(self, folder: Callable[[str], Path]) -> None:
+        self._folder = folder
+        self._servers: dict[tuple[str, bool], Served] = {}
+        self._stack = ExitStack()
+
+    def server(self, store: str, *, engine: bool) -> Served:
+        known = self._servers.get((store, engine))
+        if known is None:
+            address = ADDRESSES[store](self._folder(store))
+            known = self._stack.enter_context(serving(address, example_app(), engine=engine, rate=100_000))
+            self._servers[store, engine] = known
+        return known
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def new_tenant() -> str:
+    return f"tenant-{next(_numbers)}"
+
+
+class Tenant:
+    """The API of one tenant, with a key of its admin."""
+
+    def __init__(self, server: Served) -> None:
+        self.server = server
+        self.name = new_tenant()
+        self.key = server.key(self.name, "admin", "tests")
+        self.http = server.client(self.key)
+
+    def path(self, path: str) -> str:
+        return f"/api/tenants/{self.name}/{path}"
+
+    def get(self, path: str, status: int = 200, **options: Any) -> Any:
+        return self.send("GET", path, status, **options)
+
+    def post(self, path: str, body: Any = None, status: int = 201, **options: Any) -> Any:
+        return self.send("POST", path, status, **({} if body is None else {"json": body}), **options)
+
+    def send(self, method: str, path: str, status: int, **options: Any) -> Any:
+        answer = self.http.request(method, self.path(path), **options)
+        assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
+        return answer.json() if answer.content else None
+
+    def call(self, ask: Callable[[Any], Any]) -> Any:
+        return self.server.call(ask, self.name)
+
+
+def eventually(look: Callable[[], Any], within: float = 30) -> Any:
+    """What `look` gives as soon as it is true. It is asked often, and waited for no longer than a test may take."""
+    give_up_at = time.monotonic() + within
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < give_up_at, f"it did not come about; the last look gave {found!r}"
+        time.sleep(0.02)
+
+
+def problem(answer: httpx.Response, status: int, code: str) -> Any:
+    """The problem document that was expected."""
+    assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert body["code"] == code
+    assert body["status"] == status
+    assert body["type"] == f"urn:rota:problem:{code}"
+    assert body["detail"]
+    return body

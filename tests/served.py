@@ -1,0 +1,137 @@
+"""A real server on a real socket, with its own event loop in a thread, and an engine in it if one is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+
+from rota import App, Queue
+from rota.engine.clock import SystemClock
+from rota.engine.node import Worker
+from rota.stores.base import Store
+from rota.surfaces.http import create_app
+from rota.surfaces.stores import make_store
+
+
+class Served:
+    """`url`, clients for it, and `call` to reach the queue behind it."""
+
+    def __init__(self, url: str, loop: asyncio.AbstractEventLoop, queue: Queue) -> None:
+        self.url = url
+        self.queue = queue
+        self._loop = loop
+        self._clients: list[httpx.Client] = []
+
+    def client(self, key: str | None = None, **options: Any) -> httpx.Client:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        client = httpx.Client(base_url=self.url, headers=headers, timeout=30, **options)
+        self._clients.append(client)
+        return client
+
+    def call(self, ask: Callable[[Queue], Any], tenant: str = "default") -> Any:
+        """What the queue of a tenant answers, asked behind the server's back."""
+        queue = self.queue if tenant == self.queue.tenant else self.queue.for_tenant(tenant)
+        return asyncio.run_coroutine_threadsafe(ask(queue), self._loop).result(30)
+
+    def key(self, tenant: str = "default", role: str = "admin", name: str = "tests") -> str:
+        made = self.call(lambda q: q.create_key(name, role, every_tenant=tenant == "*"), _or_default(tenant))
+        return str(made[1])
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+def _or_default(tenant: str) -> str:
+    return "default" if tenant == "*" else tenant
+
+
+@contextmanager
+def serving(
+    address: str, app: App | None = None, *, engine: bool = False, **options: Any
+) -> Iterator[Served]:
+    """Serve a store until the block ends."""
+    ready: threading.Event = threading.Event()
+    found: dict[str, Any] = {}
+
+    async def main() -> None:
+        store = make_store(address, SystemClock())
+        await store.open()
+        queue = Queue(store, actor="tests")
+        stop = asyncio.Event()
+        found.update(loop=asyncio.get_running_loop(), stop=stop, queue=queue)
+        try:
+            await _serve(store, queue, app, engine, options, found, ready, stop)
+        finally:
+            await store.close()
+
+    def run() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            found["error"] = error
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=run, name="served", daemon=True)
+    thread.start()
+    assert ready.wait(30), "the server did not start"
+    if "error" in found:
+        raise found["error"]
+    served = Served(found["url"], found["loop"], found["queue"])
+    try:
+        yield served
+    finally:
+        served.close()
+        found["loop"].call_soon_threadsafe(found["stop"].set)
+        thread.join(30)
+        assert not thread.is_alive(), "the server did not stop"
+        if "error" in found:
+            raise found["error"]
+
+
+async def _serve(
+    store: Store,
+    queue: Queue,
+    app: App | None,
+    engine: bool,
+    options: dict[str, Any],
+    found: dict[str, Any],
+    ready: threading.Event,
+    stop: asyncio.Event,
+) -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # asyncio does so only where it knows the protocol
+    api = create_app(store, app=app, **options)
+    config = uvicorn.Config(api, log_level="critical", lifespan="on", timeout_graceful_shutdown=5)
+    server = _Quiet(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    worker = Worker(queue, app, all_tenants=True) if engine else None
+    working = asyncio.create_task(worker.run(handle_signals=False)) if worker is not None else None
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.005)
+    found["url"] = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    ready.set()
+    await stop.wait()
+    server.should_exit = True
+    if worker is not None and working is not None:
+        worker.stop()
+        await working
+    await serving
+
+
+class _Quiet(uvicorn.Server):
+    """Signals are the test's own."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

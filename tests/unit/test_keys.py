@@ -1,0 +1,113 @@
+"""API keys: tokens that can be taken apart again, and secrets that only compare."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.domain import keys
+from rota.domain.errors import Invalid
+from rota.domain.model import ApiKey, Role
+from rota.engine.commands import new_secret
+
+NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
+ID = "01a1e1f8-cb85-726a-9c17-676e22677d13"
+SECRET = "x" * 43
+
+
+def made(**fields: object) -> ApiKey:
+    given: dict[str, object] = {"tenant": "acme", "name": "ci", "role": "operator", "actor": "ann"}
+    return keys.make(ID, SECRET, now=NOW, **given | fields)  # type: ignore[arg-type]
+
+
+def test_a_token_is_a_prefix_the_id_in_hex_and_the_secret() -> None:
+    assert keys.token(ID, SECRET) == f"rota_01a1e1f8cb85726a9c17676e22677d13_{SECRET}"
+
+
+@given(st.uuids(), st.text("abcXYZ019_-", min_size=1, max_size=60))
+def test_what_was_put_together_comes_apart(id: UUID, secret: str) -> None:
+    assert keys.parse(keys.token(str(id), secret)) == (str(id), secret)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "rota",
+        "rota__",
+        f"rota_{ID}_{SECRET}",
+        f"rota_{ID.replace('-', '')[:-1]}_{SECRET}",
+        f"rota_{ID.replace('-', '')}_",
+        f"rota_{ID.replace('-', '')}_{SECRET}!",
+        f"rota_{ID.replace('-', '')}_{'x' * 256}",
+        f" rota_{ID.replace('-', '')}_{SECRET}",
+        f"rota_{ID.replace('-', '')}_{SECRET}\n",
+        f"sota_{ID.replace('-', '')}_{SECRET}",
+        None,
+        b"rota",
+    ],
+)
+def test_what_is_no_token_is_none(token: object) -> None:
+    assert keys.parse(token) is None
+
+
+@given(st.text())
+def test_no_text_upsets_the_parser_or_the_comparison(text: str) -> None:
+    keys.parse(text)
+    assert not keys.matches(made(), text)
+
+
+def test_only_the_secret_matches_and_it_is_not_stored() -> None:
+    key = made()
+    assert keys.matches(key, SECRET)
+    assert not keys.matches(key, SECRET[:-1])
+    assert not keys.matches(key, "")
+    assert not keys.matches(None, SECRET)
+    assert SECRET not in repr(key)
+    assert len(key.digest) == 64
+
+
+def test_a_revoked_key_matches_nothing_and_stays_as_it_was_revoked() -> None:
+    key = keys.revoke(made(), NOW, "bob")
+    assert (key.revoked_at, key.revoked_by) == (NOW, "bob")
+    assert not keys.matches(key, SECRET)
+    assert keys.revoke(key, NOW.replace(year=2027), "eve") is key
+
+
+def test_what_is_shown_of_a_key_has_no_digest() -> None:
+    facts = keys.as_facts(made())
+    assert facts["role"] == "operator"
+    assert "digest" not in facts
+    assert made().digest not in str(facts)
+
+
+def test_a_key_to_every_tenant() -> None:
+    assert made(tenant=keys.EVERY_TENANT).tenant == "*"
+    assert made().role is Role.OPERATOR
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"role": "boss"}, "role: 'boss' is not known; accepted are viewer, operator, admin"),
+        ({"name": ""}, "name: '' is not a valid name"),
+        ({"name": "x" * 101}, "name: 101 characters are too many; the most is 100"),
+        ({"name": 7}, "name: 7 is not a text"),
+        ({"tenant": ""}, "tenant: '' is not a valid name"),
+    ],
+)
+def test_what_a_key_must_have(fields: dict[str, object], sentence: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        made(**fields)
+    assert str(refused.value).startswith(sentence)
+
+
+def test_secrets_are_long_and_never_the_same() -> None:
+    some = {new_secret() for _ in range(100)}
+    assert len(some) == 100
+    assert all(keys.parse(keys.token(ID, secret)) == (ID, secret) for secret in some)
+    assert {len(secret) for secret in some} == {43}
