@@ -33,9 +33,10 @@ types: $(READY)
 
 check: lint types test  ## exactly what CI runs
 
-generated: $(READY)  ## what is made from the code: the sync stub, the tables of the API, the command reference
+generated: $(READY)  ## what is made from the code: the sync stub, the tables of the API, its routes, the command reference
 	$(BIN)/python tools/make_sync_stub.py
 	$(BIN)/python tools/make_api_tables.py
+	$(BIN)/python tools/make_route_table.py
 	$(BIN)/python -m rota.surfaces.cli.reference > docs/cli.md
 
 picture: $(READY)  ## docs/demo.svg, recorded from the real commands

@@ -30,7 +30,7 @@ DOCS = ROOT / "docs"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "ARCHITECTURE", "SECURITY")),
-    *(DOCS / f"{name}.md" for name in ("quickstart", "concepts", "how-to", "time-rules", "api")),
+    *(DOCS / f"{name}.md" for name in ("quickstart", "concepts", "how-to", "time-rules", "api", "http")),
     *sorted((DOCS / "decisions").glob("*.md")),
 ]
 EVERY_PAGE = [*PAGES, *(page for page in sorted(DOCS.glob("*.md")) if page not in PAGES)]
@@ -239,6 +239,12 @@ def test_the_tables_of_the_reference_are_current() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "make_api_tables.py"))
     assert tool["page"](page) == page
     assert set(re.findall(r"<!-- made: ([\w ]+) -->", page)) == set(tool["tables"]())
+
+
+def test_the_table_of_routes_is_current() -> None:
+    """If not: `make generated`."""
+    text = (DOCS / "http.md").read_text()
+    assert runpy.run_path(str(ROOT / "tools" / "make_route_table.py"))["page"](text) == text
 
 
 # Time rules
