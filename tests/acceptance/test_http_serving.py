@@ -40,6 +40,7 @@ async def slow(context):
     await asyncio.sleep(0.5)
     return "done"
 """
+DOCS = Path(__file__).parents[2] / "docs"
 SCHEDULE = {
     "name": "often",
     "scheduleType": {"type": "interval", "everySeconds": 1},
@@ -183,6 +184,8 @@ def test_up_serves_beside_the_roles_and_ends_streams_properly(folder: Path) -> N
     with Process("up shop:app --port 0", folder, ROTA_HTTP="yes") as up:
         url = address(up)
         with client(url) as http:
+            for body in re.findall(r"task-executions -d '(.*)'", (DOCS / "http.md").read_text()):
+                assert http.post(f"{DEFAULT}/task-executions", content=body).status_code == 201
             assert http.post(f"{DEFAULT}/schedules", json=SCHEDULE).status_code == 201
             up.until(" fired ")
             up.until(lambda line: "completed" in line and "double" in line)
@@ -277,7 +280,7 @@ def test_what_is_reachable_from_elsewhere() -> None:
 
 
 def test_mounted_under_a_path_everything_knows_where_it_is() -> None:
-    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "mounted.py"))
+    example = runpy.run_path(str(DOCS.parent / "examples" / "mounted.py"))
 
     async def main() -> None:
         stop = asyncio.Event()
