@@ -190,7 +190,7 @@ declare
   a bigint; b bigint; c bigint; d bigint; e bigint; f bigint; k bigint; t bigint;
   w bigint[];
   size constant integer := length(message);
-  padded bytea := message || decode('80', 'hex') || decode(repeat('00', (119 - size % 64) % 64), 'hex') || int8send(size::bigint * 8);
+  padded bytea := message || '\x80'::bytea || decode(repeat('00', (119 - size % 64) % 64), 'hex') || int8send(size::bigint * 8);
 begin
   for chunk in 0 .. length(padded) / 64 - 1 loop
     w := array_fill(0::bigint, array[80]);

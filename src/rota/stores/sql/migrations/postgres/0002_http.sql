@@ -9,8 +9,8 @@ create index task_returned on {schema}.task (tenant, returned_at, id) where retu
 
 -- Nothing can be read from a body that has the character U+0000 in any of its texts, so that is replaced first.
 update {schema}.task
-set returned_at = (replace(body::text, '\u0000', '\ufffd')::json ->> 'updated_at')::timestamptz
-where status = 'pending' and (replace(body::text, '\u0000', '\ufffd')::json ->> 'updated_at')::timestamptz <> created_at;
+set returned_at = (replace(body::text, chr(92) || 'u0000', chr(92) || 'ufffd')::json ->> 'updated_at')::timestamptz
+where status = 'pending' and (replace(body::text, chr(92) || 'u0000', chr(92) || 'ufffd')::json ->> 'updated_at')::timestamptz <> created_at;
 
 create index schedule_of_all on {schema}.schedule (created_at, id);
 
@@ -50,6 +50,43 @@ comment on column {schema}.apikey.role is 'viewer, operator or admin.';
 comment on column {schema}.apikey.revoked_at is 'Since when it opens nothing; null: it does.';
 comment on table {schema}.receipt is 'What was answered to a request with an Idempotency-Key, so that it is answered the same again.';
 comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
+
+-- As before, but without a backslash in a text, so that `standard_conforming_strings` does not matter.
+create or replace function {schema}.sha1(message bytea) returns bytea language plpgsql immutable strict as $$
+-- Version 5 UUIDs are made with it, and PostgreSQL has none of its own without an extension.
+declare
+  mask constant bigint := 4294967295;
+  h0 bigint := 1732584193; h1 bigint := 4023233417; h2 bigint := 2562383102; h3 bigint := 271733878; h4 bigint := 3285377520;
+  a bigint; b bigint; c bigint; d bigint; e bigint; f bigint; k bigint; t bigint;
+  w bigint[];
+  size constant integer := length(message);
+  padded bytea := message || decode('80', 'hex') || decode(repeat('00', (119 - size % 64) % 64), 'hex') || int8send(size::bigint * 8);
+begin
+  for chunk in 0 .. length(padded) / 64 - 1 loop
+    w := array_fill(0::bigint, array[80]);
+    for i in 0 .. 15 loop
+      w[i + 1] := (get_byte(padded, chunk * 64 + i * 4)::bigint << 24) | (get_byte(padded, chunk * 64 + i * 4 + 1) << 16)
+        | (get_byte(padded, chunk * 64 + i * 4 + 2) << 8) | get_byte(padded, chunk * 64 + i * 4 + 3);
+    end loop;
+    for i in 17 .. 80 loop
+      t := w[i - 3] # w[i - 8] # w[i - 14] # w[i - 16];
+      w[i] := ((t << 1) | (t >> 31)) & mask;
+    end loop;
+    a := h0; b := h1; c := h2; d := h3; e := h4;
+    for i in 1 .. 80 loop
+      if i <= 20 then f := (b & c) | ((~b & mask) & d); k := 1518500249;
+      elsif i <= 40 then f := b # c # d; k := 1859775393;
+      elsif i <= 60 then f := (b & c) | (b & d) | (c & d); k := 2400959708;
+      else f := b # c # d; k := 3395469782;
+      end if;
+      t := ((((a << 5) | (a >> 27)) & mask) + f + e + k + w[i]) & mask;
+      e := d; d := c; c := ((b << 30) | (b >> 2)) & mask; b := a; a := t;
+    end loop;
+    h0 := (h0 + a) & mask; h1 := (h1 + b) & mask; h2 := (h2 + c) & mask; h3 := (h3 + d) & mask; h4 := (h4 + e) & mask;
+  end loop;
+  return substring(int8send(h0), 5) || substring(int8send(h1), 5) || substring(int8send(h2), 5)
+    || substring(int8send(h3), 5) || substring(int8send(h4), 5);
+end $$;
 
 -- As before, and within `pending_tasks` of the tenant's limits. A key that was used already is answered as it was.
 create or replace function {schema}.submit(
