@@ -12,7 +12,7 @@ from ... import __version__
 from ...engine.app import App
 from ...engine.clock import SteadyClock
 from ...stores.base import Store
-from . import documents, executions, express, keys, live, operations, problems, schedules, v1
+from . import description, executions, express, keys, live, operations, problems, schedules, v1
 from .access import Identify
 from .counted import Counted
 from .guard import MOST_BODY, Guard
@@ -72,7 +72,7 @@ def create_app(
     for part in (schedules, executions, keys, live, operations, v1):
         api.include_router(part.router)
     express.install(api)
-    api.openapi = lambda: _described(api)  # type: ignore[method-assign]  # FastAPI's own way to extend it
+    description.install(api)
     api.add_middleware(Guard, most_body=most_body)
     api.add_middleware(Counted, service=service)
     return api
@@ -98,28 +98,3 @@ def _lifespan(service: Service) -> Any:
             await service.close()
 
     return lifespan
-
-
-def _described(api: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document: FastAPI's, with the shape of problems and the two ways to send a key."""
-    if api.openapi_schema is None:
-        from fastapi.openapi.utils import get_openapi
-
-        described = get_openapi(
-            title=api.title, version=api.version, description=api.description, routes=api.routes
-        )
-        parts = described.setdefault("components", {})
-        shapes = parts.setdefault("schemas", {})
-        shapes["ProblemDocument"] = documents.ProblemDocument.model_json_schema()
-        for unused in ("HTTPValidationError", "ValidationError"):
-            shapes.pop(unused, None)
-        parts["securitySchemes"] = {
-            "bearer": {"type": "http", "scheme": "bearer", "description": "An API key."},
-            "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-        }
-        for path, methods in described["paths"].items():
-            for operation in methods.values():
-                if not path.startswith("/health"):
-                    operation["security"] = [{"bearer": []}, {"header": []}]
-        api.openapi_schema = described
-    return api.openapi_schema
