@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import MAXYEAR, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -128,7 +128,8 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
     if any(chosen.get(name) is not None for name in _TIMINGS):
         chosen.setdefault("timezone", old.timezone)
         begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.start_at
-        changes["timing"], bounds = _timing({"start_at": begin, **chosen}, now)
+        start = begin if chosen.get("start_at") is None else chosen["start_at"]
+        changes["timing"], bounds = _timing({**chosen, "start_at": start}, now)
         changes |= bounds
     elif zone is not None:
         if not isinstance(old.timing, (Cron, RRule)):
@@ -237,7 +238,7 @@ def schedule_status(value: object) -> ScheduleStatus | None:
 
 def cursor_text(at: datetime, id: str) -> str:
     """Where a page ended, as a text to hand back."""
-    return f"{at.isoformat()}~{id}"
+    return f"{at.astimezone(UTC).isoformat().replace('+00:00', 'Z')}~{id}"
 
 
 def parsed_cursor(value: object) -> Cursor | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 DEFAULT_LIMITS = Limits()
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 async def limits_of(tx: Tx, tenant: str) -> Limits:
@@ -74,7 +76,11 @@ async def find_task(tx: Tx, tenant: str, id: str) -> Task:
 
 
 async def find_schedule(tx: Tx, tenant: str, key: str, *, deleted: bool = False) -> Schedule:
-    """By its key, or by its id."""
+    """By its key, or by its id; what looks like an id is one first, whatever another schedule is called."""
+    if _ID.fullmatch(key):
+        by_id = await tx.get(Schedule, key)
+        if by_id is not None and by_id.tenant == tenant and (by_id.deleted_at is not None) == deleted:
+            return by_id
     found = await tx.find(ScheduleByKey(tenant=tenant, key=key, deleted=deleted), 1)
     if found:
         return found[0]

@@ -43,6 +43,7 @@ class Http:
     settings: Settings
     is_all: bool = False
     app: App | None = None
+    strict: bool = False
 
 
 @asynccontextmanager
@@ -129,6 +130,7 @@ class Door:
         api = create_app(
             measures.store,
             app=self._http.app,
+            strict=self._http.strict,
             clock=queue.clock,
             metrics=metrics,
             rate=settings["rate_limit"],

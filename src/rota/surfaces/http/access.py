@@ -109,13 +109,12 @@ class Access:
         now = self._clock.monotonic()
         address = request.client.host if request.client else "unknown"
         parsed = keys.parse(token)
-        is_new = parsed is None or parsed[0] not in self._known
-        if is_new and self._guesses.is_spent(address, now):  # whoever has a good key goes on
-            raise _too_many("too many wrong keys came from this address", 1)
         key = None if parsed is None else await self._key(parsed[0], now)
         secret = "" if parsed is None else parsed[1]
         if not keys.matches(key, secret) or key is None or key.revoked_at is not None:
-            self._guesses.take(address, now)
+            wait = self._guesses.take(address, now)
+            if wait is not None:  # whoever has a good key is not held up by whoever has not
+                raise _too_many("too many wrong keys came from this address", wait)
             raise _unauthorized("this API key is not valid, or was revoked")
         wait = self._requests.take(key.id, now)
         if wait is not None:
@@ -156,17 +155,23 @@ def _token(request: Request) -> str | None:
 
 
 def _check_local(request: Request) -> None:
-    host = urlsplit(f"//{request.headers.get('host', '')}").hostname
-    origin = request.headers.get("origin")
-    peer = request.client.host if request.client else None
-    strange = origin is not None and not _is_loopback(urlsplit(origin).hostname)
-    if strange or not _is_loopback(host) or (peer is not None and not _is_loopback(peer)):
+    hosts = [_host(f"//{value}") for value in request.headers.getlist("host")]
+    origins = [_host(value) for value in request.headers.getlist("origin")]
+    peers = [request.client.host] if request.client else []
+    if not hosts or not all(_is_loopback(each) for each in (*hosts, *origins, *peers)):
         raise Problem(
             403,
             "local_only",
             "there are no API keys, so only this machine is answered; create one with:"
             " rota keys create --tenant default --role admin --name me",
         )
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def _is_loopback(host: str | None) -> bool:

@@ -34,6 +34,7 @@ def create_app(
     store: Store | str | None = None,
     *,
     app: App | None = None,
+    strict: bool = False,
     identify: Identify | None = None,
     metrics: Metrics | bool = True,
     rate: float = RATE,
@@ -43,12 +44,14 @@ def create_app(
     """An ASGI application on a store: an address (None: as the settings say), which is opened at start-up or by the
     first request and closed at shutdown; or a store that is open already, and stays so.
 
-    `app`: the handlers that are known here; a python template must then name one of them. `identify`: who asks, if
+    `app`: the handlers that are known here; a python template must then name one of them, and with
+    `strict` every execution and every target of a schedule. `identify`: who asks, if
     the application around this one knows it better than an API key does. `metrics`: those of this process, if it has
     some already; False: none. `rate`: requests per second and key."""
     service = Service(
         store,
         app=app,
+        strict=strict,
         clock=clock,
         rate=rate,
         identify=identify,

@@ -233,7 +233,7 @@ class KeyAnswer(Answer):
 
 
 class NewKeyAnswer(KeyAnswer):
-    key: str
+    key: str | None
 
 
 class KeysAnswer(Answer):

@@ -11,7 +11,7 @@ from ...domain.model import Task
 from . import answers, schemas
 from .documents import documented
 from .schedules import Cursor, Limit
-from .service import Acting, OnceKey, Operator, Viewer, answer
+from .service import Acting, OnceKey, Operator, Viewer, answer, of, place_of
 
 __all__ = ["router"]
 
@@ -28,6 +28,7 @@ async def create(
     request: Request, queue: Operator, body: schemas.ExecutionBody, once: OnceKey = None
 ) -> Response:
     """Submit a task, to run now. It is durable when this answers."""
+    of(request).check_known("kind", body.kind, is_workflow=False)
     return _created(request, await queue.submit(body.kind, body.input, **_options(body, once)))
 
 
@@ -90,6 +91,7 @@ async def start(
     request: Request, queue: Operator, body: schemas.WorkflowBody, once: OnceKey = None
 ) -> Response:
     """Start a workflow now."""
+    of(request).check_known("kind", body.kind, is_workflow=True)
     return _created(request, await queue.start_workflow(body.kind, body.input, **_options(body, once)))
 
 
@@ -134,7 +136,7 @@ def _options(body: schemas.ExecutionBody | schemas.WorkflowBody, once: str | Non
 
 
 def _created(request: Request, task: Task) -> Response:
-    return answer(answers.execution(task), 201, {"Location": f"{request.url.path.rstrip('/')}/{task.id}"})
+    return answer(answers.execution(task), 201, place_of(request, task.id))
 
 
 def _page(page: Any) -> Response:

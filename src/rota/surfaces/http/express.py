@@ -12,6 +12,7 @@ from starlette.routing import Route
 from ...domain.errors import Invalid
 from ...domain.model import Role
 from . import executions, schedules
+from .naming import SLASH
 from .schemas import ExecutionBody
 from .service import of
 
@@ -47,7 +48,7 @@ async def submit(request: Request) -> Response:
 async def get_schedule(request: Request) -> Response:
     request.scope["route"] = _Named(_SCHEDULE)
     queue = await of(request).acting(request, request.path_params["tenant"], Role.VIEWER)
-    return await schedules.get(queue, request.path_params["id"])
+    return await schedules.get(queue, request.path_params["id"].replace(SLASH, "/"))
 
 
 class _Named:

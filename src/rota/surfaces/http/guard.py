@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.exceptions import HTTPException
 
+from .naming import SLASH
 from .problems import Problem, respond
 
 __all__ = ["MOST_BODY", "Guard"]
@@ -38,6 +40,9 @@ class Guard:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         problem = self._look_at(scope)
+        if b"%2f" in scope.get("raw_path", b"").lower():
+            parts = scope["raw_path"].decode("ascii").split("/")
+            scope["path"] = "/".join(unquote(part).replace("/", SLASH) for part in parts)
         if problem is None:
             return await self._bounded(scope, receive, send)
         return await self._refused(problem, scope, receive, send)

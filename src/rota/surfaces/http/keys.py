@@ -10,7 +10,7 @@ from ...domain.errors import Invalid
 from ...domain.model import Role
 from . import answers, schemas
 from .documents import documented
-from .service import Admin, answer, of
+from .service import Admin, OnceKey, answer, of
 
 __all__ = ["router"]
 
@@ -20,8 +20,10 @@ Id = Annotated[str, Path(description="The id of the key.", min_length=1, max_len
 
 
 @router.post("/keys", **documented(201, answers_with="new key"))
-async def create(request: Request, queue: Admin, body: schemas.KeyBody) -> Response:
-    """Create a key of this tenant. `key` is shown this once; what is stored cannot be turned back into it."""
+async def create(request: Request, queue: Admin, body: schemas.KeyBody, once: OnceKey = None) -> Response:
+    """Create a key of this tenant. `key` is shown this once, and is null if the request is repeated: what is stored
+    cannot be turned back into it."""
+    await queue.once(request, once, lambda made: (201, {**answers.api_key(made), "key": None}))
     made, shown = await queue.create_key(body.name, Role(body.role))
     (await of(request).access()).forget(made.id)
     return answer({**answers.api_key(made), "key": shown}, 201, {"Cache-Control": "no-store"})

@@ -29,7 +29,3 @@ class Limiter:
         if len(self._buckets) > self._remembered:
             self._buckets.popitem(last=False)
         return None if left >= 1 else max(1, ceil((1 - left) / self._rate))
-
-    def is_spent(self, name: str, now: float) -> bool:
-        left, since = self._buckets.get(name, (self._burst, now))
-        return left + (now - since) * self._rate < 1

@@ -7,7 +7,10 @@ from typing import Any
 
 from fastapi import Request
 
-__all__ = ["as_given", "camel", "camel_keys"]
+__all__ = ["SLASH", "as_given", "camel", "camel_keys"]
+
+SLASH = "\ue000"
+"""Stands for a slash inside a name while the path is taken apart; no name can have it."""
 
 _PLACES = {
     "schedule_id": "name",

@@ -8,6 +8,7 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 
 from ... import __version__
+from ...domain.errors import StoreError
 from .access import ALL_TENANTS
 from .documents import Answer, documented
 from .problems import Problem
@@ -32,7 +33,7 @@ async def ready(request: Request) -> Response:
         async with asyncio.timeout(READY_WITHIN):
             queue = await of(request).open()
             await queue.now()
-    except TimeoutError:
+    except (TimeoutError, StoreError):  # which store, and what is wrong with it, is for the log
         sentence = f"the store did not answer within {READY_WITHIN:g} s"
         raise Problem(503, "unavailable", sentence, headers={"Retry-After": "1"}) from None
     return answer({"status": "ready", "version": __version__})

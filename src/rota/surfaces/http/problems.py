@@ -120,6 +120,10 @@ def _from_error(error: RotaError, request: Request) -> Problem:
         shown = as_given(field, request)
         members["field"] = shown
         sentence = shown + sentence.removeprefix(field)
+    if error.code == "key_taken":
+        members["field"] = "name"
+        taken = f"{error.details['key']!r} is already in use"
+        sentence = f"name: {taken}; choose another, or delete the schedule that has it"
     if error.code == "stale_version":
         members["currentVersion"] = error.details["found"]
     return Problem(_STATUS.get(error.code, 409), error.code, sentence, **members)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from msgspec import UNSET
+from pydantic import AfterValidator
 
 from ...domain import recurrence
 from ...domain.errors import Invalid
@@ -16,13 +17,18 @@ from . import answers, schemas
 from .bulk import change_schedules
 from .documents import documented
 from .fields import Body, Time
-from .service import Admin, OnceKey, Operator, Viewer, answer, wanted_version
+from .naming import SLASH
+from .service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/tenants/{tenant}", tags=["schedules"])
 
-Id = Annotated[str, Path(description="The id of the schedule, or its name.", min_length=1, max_length=255)]
+Id = Annotated[
+    str,
+    Path(description="The id of the schedule, or its name.", min_length=1, max_length=255),
+    AfterValidator(lambda name: name.replace(SLASH, "/")),
+]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Cursor = Annotated[str | None, Query(max_length=300, description="The nextCursor of the page before.")]
 IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
@@ -34,9 +40,10 @@ async def create(
     request: Request, queue: Admin, body: schemas.ScheduleBody, once: OnceKey = None
 ) -> Response:
     """Create a schedule. It first fires at its first time after now."""
+    _check_known(request, body)
     await queue.once(request, once, lambda created: (201, answers.schedule(created)))
     created = await queue.create_schedule(body.name, **_options(body))
-    return _one(created, 201, {"Location": f"{request.url.path.rstrip('/')}/{created.id}"})
+    return _one(created, 201, place_of(request, created.id))
 
 
 @router.get("/schedules", **documented(200, answers_with="schedules"))
@@ -84,18 +91,26 @@ async def get(queue: Viewer, id: Id) -> Response:
 
 
 @router.put("/schedules/{id}", **documented(200, answers_with="schedule"))
-async def replace(queue: Admin, id: Id, body: schemas.SchedulePut, if_match: IfMatch = None) -> Response:
+async def replace(
+    request: Request, queue: Admin, id: Id, body: schemas.SchedulePut, if_match: IfMatch = None
+) -> Response:
     """Make the schedule say this, and nothing else: what is left out has its default."""
     version = wanted_version(if_match, body.version)
-    options = {**_DEFAULTS, **_options(body), "key": body.name}
+    _check_known(request, body)
+    old = await queue.get_schedule(id)
+    missed = "execute_once" if isinstance(body.schedule_type, schemas.Once) else "skip"
+    options = {**_DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
     return _one(await queue.update_schedule(id, version=version, **options))
 
 
 @router.patch("/schedules/{id}", **documented(200, answers_with="schedule"))
-async def change(queue: Admin, id: Id, body: schemas.SchedulePatch, if_match: IfMatch = None) -> Response:
+async def change(
+    request: Request, queue: Admin, id: Id, body: schemas.SchedulePatch, if_match: IfMatch = None
+) -> Response:
     """Change what is named; the rest stays."""
     version = wanted_version(if_match, body.version)
-    options = _options(body)
+    _check_known(request, body)
+    options = _options(body, await queue.get_schedule(id))
     if body.name is not None:
         options["key"] = body.name
     return _one(await queue.update_schedule(id, version=version, **options))
@@ -179,6 +194,7 @@ def _one(schedule: Schedule, status: int = 200, headers: dict[str, str] | None =
     return answer(answers.schedule(schedule), status, {"ETag": f'"{schedule.version}"', **(headers or {})})
 
 
+Given = schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch
 _DEFAULTS: dict[str, Any] = {
     "description": "",
     "start_at": None,
@@ -194,7 +210,7 @@ _DEFAULTS: dict[str, Any] = {
 _SECONDS = ("misfire_grace", "catch_up_window", "jitter")
 
 
-def _options(body: schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch) -> dict[str, Any]:
+def _options(body: Given, old: Schedule | None = None) -> dict[str, Any]:
     """The options of `create_schedule` and `update_schedule` that the body gives."""
     given: dict[str, Any] = {}
     for name in body.model_fields_set & _DEFAULTS.keys() | body.model_fields_set & {"missed_run_policy"}:
@@ -209,20 +225,39 @@ def _options(body: schemas.ScheduleBody | schemas.SchedulePut | schemas.Schedule
         if value is not None or name in ("start_at", "end_at", "max_runs")
     }
     if body.schedule_type is not None:
-        given |= _timing(body.schedule_type)
+        given |= _timing(body.schedule_type, keep_zone=isinstance(body, schemas.SchedulePatch))
     if body.target is not None:
         given["target"] = _target(body.target)
-    status = _status(body)
+    status = _status(body, old)
     return given if status is None else {**given, "status": status}
 
 
-def _status(body: schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch) -> str | None:
-    if body.status is not None:
+def _check_known(request: Request, body: Given) -> None:
+    match body.target:
+        case schemas.WorkflowTargetBody(workflow_kind=kind):
+            of(request).check_known("target.workflow_kind", kind, is_workflow=True)
+        case schemas.TaskTargetBody(task_kind=kind):
+            of(request).check_known("target.task_kind", kind, is_workflow=False)
+
+
+def _status(body: Given, old: Schedule | None) -> str | None:
+    """From `status` or `enabled`. If both are given, as in what was read, the one that was changed counts."""
+    if body.enabled is None or body.status is None:
+        return body.status if body.enabled is None else _switched(body.enabled)
+    if body.enabled == (body.status == "active"):
         return body.status
-    return None if body.enabled is None else "active" if body.enabled else "paused"
+    if old is not None and body.status == old.status:
+        return _switched(body.enabled)
+    if old is not None and body.enabled == old.enabled:
+        return body.status
+    raise Invalid("enabled", "it contradicts status", "give one of them")
 
 
-def _timing(given: Body) -> dict[str, Any]:
+def _switched(enabled: bool) -> str:
+    return "active" if enabled else "paused"
+
+
+def _timing(given: Body, *, keep_zone: bool = False) -> dict[str, Any]:
     match given:
         case schemas.Once():
             return {"run_at": given.run_at}
@@ -235,7 +270,7 @@ def _timing(given: Body) -> dict[str, Any]:
         case _:
             raise AssertionError(given)
     zone = getattr(given, "timezone", None)
-    if not isinstance(given, schemas.Every):
+    if not isinstance(given, schemas.Every) and (zone is not None or not keep_zone):
         options["timezone"] = zone or "UTC"
     end_at = getattr(given, "end_at", None)
     return options if end_at is None else {**options, "end_at": end_at}

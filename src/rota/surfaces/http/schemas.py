@@ -110,7 +110,7 @@ TargetBody = Annotated[WorkflowTargetBody | TaskTargetBody | TemplateTargetBody,
 class _Policies(Body):
     description: Text | None = None
     enabled: Flag | None = None
-    status: Literal["draft", "active", "paused", "inactive"] | None = None
+    status: Literal["draft", "active", "paused", "inactive", "completed"] | None = None
     missed_run_policy: MissedRunPolicy | None = None
     overlap_policy: OverlapPolicy | None = None
     misfire_grace_seconds: Seconds | None = None
@@ -123,9 +123,10 @@ class _Policies(Body):
     metadata: Metadata | None = None
 
     @model_validator(mode="after")
-    def _one_state(self) -> _Policies:
-        if None not in (self.enabled, self.status) and self.enabled != (self.status == "active"):
-            raise ValueError("enabled: it contradicts status; give one of them")
+    def _one_end(self) -> _Policies:
+        inner = getattr(getattr(self, "schedule_type", None), "end_at", None)
+        if inner is not None and "end_at" in self.model_fields_set and self.end_at != inner:
+            raise ValueError("endAt: it contradicts scheduleType.endAt; give one of them, or the same twice")
         return self
 
 

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from fastapi import Depends, Header, Path, Request, Response
 
-from ...domain.errors import NotFound
+from ...domain.errors import Invalid, NotFound
 from ...domain.ids import derived_id
 from ...domain.limits import check_key
 from ...domain.model import Role
@@ -30,6 +31,7 @@ __all__ = ["Acting", "Admin", "Operator", "Service", "Viewer", "answer", "of"]
 
 T = TypeVar("T")
 DEFAULT_TENANT = "default"
+_SAFE = "/:@!$&'()*+,;=~"
 TenantName = Annotated[
     str, Path(description="Whose schedules and tasks.", min_length=1, max_length=255, examples=["acme"])
 ]
@@ -44,6 +46,7 @@ class Service:
         store: Store | str | None,
         *,
         app: App | None = None,
+        strict: bool = False,
         clock: SteadyClock | None = None,
         rate: float,
         identify: Identify | None = None,
@@ -55,6 +58,7 @@ class Service:
         self._identify = identify
         self.clock: SteadyClock = clock or SystemClock()
         self.app = app
+        self._is_strict = strict and app is not None
         self.metrics = metrics
         self.queue: Queue | None = None
         self._access: Access | None = None
@@ -84,6 +88,16 @@ class Service:
             await self.open()
         assert self._access is not None
         return self._access
+
+    def check_known(self, field: str, kind: str, *, is_workflow: bool) -> None:
+        """In strict mode: what is to run is registered here, as what it is to be run as."""
+        if not self._is_strict or self.app is None:
+            return
+        kinds = sorted(each.kind for each in self.app.handlers.values() if each.is_workflow == is_workflow)
+        if kind not in kinds:
+            what = "workflow" if is_workflow else "task"
+            registered = f"registered are: {', '.join(kinds) or 'none'}"
+            raise Invalid(field, f"no {what} is registered as {kind!r}", registered)
 
     async def acting(self, request: Request, tenant: str, role: Role) -> Acting:
         """The tenant's queue in the name of whoever asks, if they may."""
@@ -154,6 +168,11 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(_encode(body), status, headers, media_type="application/json")
 
 
+def place_of(request: Request, id: str) -> dict[str, str]:
+    """Where what was made under this address is to be found: a header, so in ASCII."""
+    return {"Location": f"{quote(request.url.path.rstrip('/'), safe=_SAFE)}/{id}"}
+
+
 def replayed(error: Replayed) -> Response:
     return answer(error.body, error.status, {"Idempotency-Replayed": "true"})
 
@@ -194,7 +213,7 @@ def wanted_version(if_match: str | None, version: int | None) -> int | None:
     if if_match is None or if_match.strip() == "*":
         return version
     text = if_match.strip().removeprefix("W/").strip('"')
-    if not text.isdigit() or len(text) > 18:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
         sentence = f"If-Match: {if_match!r:.60} is not a version; give the ETag of an answer"
         raise Problem(422, "invalid", sentence, field="If-Match")
     if version is not None and version != int(text):
