@@ -237,8 +237,10 @@ async def test_a_large_snapshot_is_compressed() -> None:
 class Sleeper:
     """A node that falls asleep in a request, for `hours`, while another goes on, snapshots, and removes the log."""
 
-    def __init__(self, name: str, hours: float = 6) -> None:
+    def __init__(self, name: str, hours: float = 6, *, reads_first: bool = False) -> None:
+        """`reads_first`: when it wakes, another of its threads is first, and brings it up to date."""
         self.hours = hours
+        self.reads_first = reads_first
         self.clock = Hands(START)
         self.requests = FaultyRequests(MemoryRequests(name))
         self.store = ObjectsStore(self.requests, self.clock, PLAIN)
@@ -284,6 +286,8 @@ class Sleeper:
         self.clock.at += self.hours * HOUR
         self.clock.steady += self.hours * 3600
         self.slept = True
+        if self.reads_first:
+            assert await get(self.store, Task, "counter") is not None
 
     async def same_everywhere(self) -> int:
         """What the counter says, to each of them and to one who comes now."""
@@ -299,9 +303,14 @@ class Sleeper:
 
 @pytest.mark.parametrize("kind", ["get", "create"])
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_node_that_slept_through_the_removal_of_the_log_is_fenced(kind: str, after: bool) -> None:
-    """Wherever it fell asleep: what it is told was written counts, and it goes on from the state of the others."""
-    sleeper = Sleeper(f"sleeper {kind} {after}")
+@pytest.mark.parametrize("reads_first", [False, True])
+@pytest.mark.parametrize("hours", [1, 6])
+async def test_a_node_that_slept_through_the_removal_of_the_log_is_fenced(
+    kind: str, after: bool, reads_first: bool, hours: float
+) -> None:
+    """Wherever it fell asleep, whichever of its threads wakes first: what it is told was written counts, and it goes
+    on from the state of the others."""
+    sleeper = Sleeper(f"sleeper {kind} {after} {reads_first} {hours}", hours, reads_first=reads_first)
     await sleeper.begin()
     sleeper.sleeps_in(kind, after)
     acknowledged = unknown = 0
@@ -315,16 +324,92 @@ async def test_a_node_that_slept_through_the_removal_of_the_log_is_fenced(kind: 
     assert 63 + acknowledged <= await sleeper.same_everywhere() <= 63 + acknowledged + unknown
 
 
-async def test_a_number_that_was_removed_is_not_written_again() -> None:
+@pytest.mark.parametrize("reads_first", [False, True])
+async def test_a_number_that_was_removed_is_not_written_again(reads_first: bool) -> None:
     """It falls asleep with its entry in its hand. The service takes it, where an entry once was: it counts for nobody,
-    nobody is told that it does, and it is taken away."""
-    sleeper = Sleeper("removed number")
+    nobody is told that it does, and it is taken away. That another thread has brought the node up to date meanwhile
+    makes the number no newer."""
+    sleeper = Sleeper(f"removed number {reads_first}", reads_first=reads_first)
     await sleeper.begin()
     sleeper.sleeps_in("create", after=False)
     with pytest.raises(Unavailable, match=r"log/000000000003.json was answered too late to know"):
         await add_one(sleeper.store)
     assert sleeper.slept
     assert "log/000000000003.json" not in keys(sleeper.bucket, "")
+    assert await sleeper.same_everywhere() == 62
+
+
+@pytest.mark.parametrize("when", ["before the draft", "in it", "behind it", "before the write"])
+@pytest.mark.parametrize("reads_first", [False, True])
+async def test_a_draft_that_slept_is_made_again_and_not_sent(when: str, reads_first: bool) -> None:
+    """Up to the write itself nothing has happened: it is done on the state of the others, and nothing is written
+    where the log was removed."""
+    sleeper = Sleeper(f"draft {when} {reads_first}", reads_first=reads_first and when != "in it")
+    await sleeper.begin()
+    assert await get(sleeper.store, Task, "counter") is not None  # fresh: it does not look first
+    loop = asyncio.get_running_loop()
+    opened = sleeper.store._opened
+    assert opened is not None
+
+    def sleep() -> None:
+        if not sleeper.slept:
+            asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
+
+    def around(owner: Any, name: str, *, first: bool) -> None:
+        inner = getattr(owner, name)
+
+        def slowly(*given: Any) -> Any:
+            if first:
+                sleep()
+            answer = inner(*given)
+            sleep()
+            return answer
+
+        setattr(owner, name, slowly)
+
+    committer = opened.groups._commit.__self__  # type: ignore[attr-defined]
+    match when:
+        case "before the draft":
+            around(committer, "_draft", first=True)
+        case "in it":
+            around(committer, "_run", first=False)
+        case "behind it":
+            around(committer, "_draft", first=False)
+        case "before the write":
+            around(opened.log.turns, "give_way", first=True)
+    sleeper.requests.made.clear()
+    await add_one(sleeper.store)
+    assert sleeper.slept
+    oldest = keys(sleeper.bucket, "log/")[0]
+    assert all(key > oldest for kind, key in sleeper.requests.made if kind == "create")
+    assert await sleeper.same_everywhere() == 63
+
+
+async def test_an_answer_that_writes_nothing_is_not_from_a_state_that_slept() -> None:
+    """Another thread has brought the node up to date since: that makes the answer no newer."""
+    sleeper = Sleeper("old answer", reads_first=True)
+    await sleeper.begin()
+    loop = asyncio.get_running_loop()
+    opened = sleeper.store._opened
+    assert opened is not None
+    committer = opened.groups._commit.__self__  # type: ignore[attr-defined]
+    inner = committer._draft
+
+    def slowly(jobs: Any) -> Any:
+        drafted = inner(jobs)
+        if not sleeper.slept:
+            asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
+        return drafted
+
+    committer._draft = slowly
+
+    async def work(tx: Tx) -> int:
+        found = await tx.get(Task, "counter")
+        assert found is not None
+        return found.priority
+
+    assert await get(sleeper.store, Task, "counter") is not None
+    assert await sleeper.store.transact(work) == 62
     assert await sleeper.same_everywhere() == 62
 
 
