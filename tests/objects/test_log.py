@@ -218,6 +218,25 @@ async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_
     assert len(counting.made) < 30
 
 
+async def test_processes_that_make_one_commit_and_end_keep_house_too() -> None:
+    requests = MemoryRequests("short-lived")
+    clock = Hands(START)
+    for _ in range(60):
+        store = ObjectsStore(requests, clock, SNAPSHOTS)
+        await store.open()
+        await add_one(store)
+        await store.close()
+        clock.at += timedelta(minutes=10)
+    assert len(keys(requests, "log/")) < 40, "nothing was removed"
+    assert 1 <= len(keys(requests, "snapshot/")) < 10
+    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    await store.open()
+    counter = await get(store, Task, "counter")
+    await store.close()
+    assert counter is not None
+    assert counter.priority == 60
+
+
 async def test_a_large_snapshot_is_compressed() -> None:
     requests = MemoryRequests("large")
     store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
