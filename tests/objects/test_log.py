@@ -23,6 +23,7 @@ from rota.stores.base import ReadyTasks, Store, Tx
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_tuning import Tuning
+from rota.surfaces.cli.doctor import examine
 from stores import START, count, get, put
 
 HOUR = timedelta(hours=1)
@@ -610,3 +611,54 @@ async def test_a_snapshot_that_cannot_be_parsed_is_named_and_the_one_before_it_d
     await store.close()
     assert counter is not None
     assert counter.priority == 12
+
+
+@pytest.mark.parametrize("missing", [1, 2, 5])
+async def test_an_entry_that_is_missing_is_not_taken_for_the_end(missing: int) -> None:
+    requests = FaultyRequests(MemoryRequests(f"hole {missing}"))
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    for _ in range(6):
+        await add_one(store)
+    await store.close()
+    key = f"log/{missing:012}.json"
+    requests.delete([key])
+    with pytest.raises(Corrupt, match=f"{key} is missing, although log/000000000006.json is there"):
+        await ObjectsStore(requests, Hands(START), PLAIN).open()
+    requests.made.clear()
+    found = await examine(ObjectsStore(requests, Hands(START), PLAIN), "default", repair=True)
+    assert [(each.check, each.ok) for each in found] == [("store", True), ("records", False)]
+    assert f"{key} is missing" in found[1].found
+    assert "lifecycle" in found[1].found
+    assert not [made for made in requests.made if made[0] in ("create", "put")], "into the hole"
+
+
+async def test_an_entry_that_is_missing_behind_a_snapshot_is_named_too() -> None:
+    requests = MemoryRequests("hole behind a snapshot")
+    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    await store.open()
+    for _ in range(4):
+        await add_one(store)
+    await until(lambda: keys(requests, "snapshot/"))
+    await store.close()
+    number = int(keys(requests, "snapshot/")[-1][9:21])
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    for _ in range(3):
+        await add_one(store)
+    await store.close()
+    requests.delete([f"log/{number + 1:012}.json"])
+    with pytest.raises(Corrupt, match=f"log/{number + 1:012}.json is missing"):
+        await ObjectsStore(requests, Hands(START), PLAIN).open()
+
+
+async def test_what_somebody_else_put_beside_the_log_is_no_entry() -> None:
+    requests = MemoryRequests("beside")
+    requests.put("log/notes.txt", b"mine")
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    await add_one(store)
+    await store.close()
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    await store.close()

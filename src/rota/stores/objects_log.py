@@ -2,7 +2,8 @@
 what happens after N-1; everybody else reads it.
 
 **Reading.** `catch_up` reads the next entries until there is none. After a few it lists what there is and reads
-in parallel.
+in parallel. Whoever lists notices an entry that is missing before others: nothing of ours removes that, so it is
+said (`Corrupt`), and neither the end is taken to be there nor anything written there.
 
 **Writing.** `append` says whether entry N is ours. The number is the arbiter: whatever the service answered, what
 stands at N is what happened. So an answer that is no clear success is settled by reading N: with our commit id,
@@ -41,7 +42,7 @@ from .objects_entry import READS, TYPES, Entry, decode, entry_key, rows_in
 from .objects_guess import Guess
 from .objects_proof import check_create
 from .objects_replica import Replica
-from .objects_snapshot import Restored, newest, number_of, restore
+from .objects_snapshot import Restored, newest, number_of, numbered, restore
 from .objects_tuning import Tuning
 from .objects_turns import Turns
 
@@ -310,7 +311,19 @@ class Log:
                 if entry is None or not self.trusts(place):  # removed meanwhile: the snapshots will say
                     break
                 self._arrived(entry)
+        self._check_whole(place, first + len(numbers) + 1, keys)
         return bool(keys)
+
+    def _check_whole(self, place: Place, number: int, keys: list[str]) -> None:
+        """`number` comes behind the entries that were listed in a row: if there are later ones, it must be there, too,
+        at least now (a list may be older at its beginning than at its end)."""
+        later = [key for key in keys if key > entry_key(number) and numbered([key])]
+        if later and self.read(number) is None and self.trusts(place):
+            raise Corrupt(
+                f"{self._bucket.name}/{entry_key(number)} is missing, although {later[-1]} is there; rota"
+                " removes nothing there, so somebody did, or a lifecycle rule",
+                key=entry_key(number),
+            )
 
     def _load(self) -> None:
         """From the newest snapshot, if it is ahead of us, and what the log has behind it. If it is not, nothing that
