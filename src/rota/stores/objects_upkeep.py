@@ -59,7 +59,7 @@ class Upkeep:
         self._log = log
         self._now = now
         self._tuning = tuning
-        self._views = ViewKeeper(bucket, replica, watch, tuning)
+        self._views = ViewKeeper(bucket, replica, watch, tuning, log.catch_up)
         self._removal = Removal(bucket, replica, log, tuning, now, refresh)
         self._transact = transact
         self._node = node
