@@ -23,6 +23,7 @@ from rota.stores.base import ReadyTasks, Store, Tx
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_tuning import Tuning
+from rota.surfaces.cli.doctor import examine
 from stores import START, count, get, put
 
 HOUR = timedelta(hours=1)
@@ -218,6 +219,25 @@ async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_
     assert len(counting.made) < 30
 
 
+async def test_processes_that_make_one_commit_and_end_keep_house_too() -> None:
+    requests = MemoryRequests("short-lived")
+    clock = Hands(START)
+    for _ in range(60):
+        store = ObjectsStore(requests, clock, SNAPSHOTS)
+        await store.open()
+        await add_one(store)
+        await store.close()
+        clock.at += timedelta(minutes=10)
+    assert len(keys(requests, "log/")) < 40, "nothing was removed"
+    assert 1 <= len(keys(requests, "snapshot/")) < 10
+    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    await store.open()
+    counter = await get(store, Task, "counter")
+    await store.close()
+    assert counter is not None
+    assert counter.priority == 60
+
+
 async def test_a_large_snapshot_is_compressed() -> None:
     requests = MemoryRequests("large")
     store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
@@ -237,8 +257,10 @@ async def test_a_large_snapshot_is_compressed() -> None:
 class Sleeper:
     """A node that falls asleep in a request, for `hours`, while another goes on, snapshots, and removes the log."""
 
-    def __init__(self, name: str, hours: float = 6) -> None:
+    def __init__(self, name: str, hours: float = 6, *, reads_first: bool = False) -> None:
+        """`reads_first`: when it wakes, another of its threads is first, and brings it up to date."""
         self.hours = hours
+        self.reads_first = reads_first
         self.clock = Hands(START)
         self.requests = FaultyRequests(MemoryRequests(name))
         self.store = ObjectsStore(self.requests, self.clock, PLAIN)
@@ -284,6 +306,8 @@ class Sleeper:
         self.clock.at += self.hours * HOUR
         self.clock.steady += self.hours * 3600
         self.slept = True
+        if self.reads_first:
+            assert await get(self.store, Task, "counter") is not None
 
     async def same_everywhere(self) -> int:
         """What the counter says, to each of them and to one who comes now."""
@@ -299,9 +323,14 @@ class Sleeper:
 
 @pytest.mark.parametrize("kind", ["get", "create"])
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_node_that_slept_through_the_removal_of_the_log_is_fenced(kind: str, after: bool) -> None:
-    """Wherever it fell asleep: what it is told was written counts, and it goes on from the state of the others."""
-    sleeper = Sleeper(f"sleeper {kind} {after}")
+@pytest.mark.parametrize("reads_first", [False, True])
+@pytest.mark.parametrize("hours", [1, 6])
+async def test_a_node_that_slept_through_the_removal_of_the_log_is_fenced(
+    kind: str, after: bool, reads_first: bool, hours: float
+) -> None:
+    """Wherever it fell asleep, whichever of its threads wakes first: what it is told was written counts, and it goes
+    on from the state of the others."""
+    sleeper = Sleeper(f"sleeper {kind} {after} {reads_first} {hours}", hours, reads_first=reads_first)
     await sleeper.begin()
     sleeper.sleeps_in(kind, after)
     acknowledged = unknown = 0
@@ -315,16 +344,92 @@ async def test_a_node_that_slept_through_the_removal_of_the_log_is_fenced(kind: 
     assert 63 + acknowledged <= await sleeper.same_everywhere() <= 63 + acknowledged + unknown
 
 
-async def test_a_number_that_was_removed_is_not_written_again() -> None:
+@pytest.mark.parametrize("reads_first", [False, True])
+async def test_a_number_that_was_removed_is_not_written_again(reads_first: bool) -> None:
     """It falls asleep with its entry in its hand. The service takes it, where an entry once was: it counts for nobody,
-    nobody is told that it does, and it is taken away."""
-    sleeper = Sleeper("removed number")
+    nobody is told that it does, and it is taken away. That another thread has brought the node up to date meanwhile
+    makes the number no newer."""
+    sleeper = Sleeper(f"removed number {reads_first}", reads_first=reads_first)
     await sleeper.begin()
     sleeper.sleeps_in("create", after=False)
     with pytest.raises(Unavailable, match=r"log/000000000003.json was answered too late to know"):
         await add_one(sleeper.store)
     assert sleeper.slept
     assert "log/000000000003.json" not in keys(sleeper.bucket, "")
+    assert await sleeper.same_everywhere() == 62
+
+
+@pytest.mark.parametrize("when", ["before the draft", "in it", "behind it", "before the write"])
+@pytest.mark.parametrize("reads_first", [False, True])
+async def test_a_draft_that_slept_is_made_again_and_not_sent(when: str, reads_first: bool) -> None:
+    """Up to the write itself nothing has happened: it is done on the state of the others, and nothing is written
+    where the log was removed."""
+    sleeper = Sleeper(f"draft {when} {reads_first}", reads_first=reads_first and when != "in it")
+    await sleeper.begin()
+    assert await get(sleeper.store, Task, "counter") is not None  # fresh: it does not look first
+    loop = asyncio.get_running_loop()
+    opened = sleeper.store._opened
+    assert opened is not None
+
+    def sleep() -> None:
+        if not sleeper.slept:
+            asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
+
+    def around(owner: Any, name: str, *, first: bool) -> None:
+        inner = getattr(owner, name)
+
+        def slowly(*given: Any) -> Any:
+            if first:
+                sleep()
+            answer = inner(*given)
+            sleep()
+            return answer
+
+        setattr(owner, name, slowly)
+
+    committer = opened.groups._commit.__self__  # type: ignore[attr-defined]
+    match when:
+        case "before the draft":
+            around(committer, "_draft", first=True)
+        case "in it":
+            around(committer, "_run", first=False)
+        case "behind it":
+            around(committer, "_draft", first=False)
+        case "before the write":
+            around(opened.log.turns, "give_way", first=True)
+    sleeper.requests.made.clear()
+    await add_one(sleeper.store)
+    assert sleeper.slept
+    oldest = keys(sleeper.bucket, "log/")[0]
+    assert all(key > oldest for kind, key in sleeper.requests.made if kind == "create")
+    assert await sleeper.same_everywhere() == 63
+
+
+async def test_an_answer_that_writes_nothing_is_not_from_a_state_that_slept() -> None:
+    """Another thread has brought the node up to date since: that makes the answer no newer."""
+    sleeper = Sleeper("old answer", reads_first=True)
+    await sleeper.begin()
+    loop = asyncio.get_running_loop()
+    opened = sleeper.store._opened
+    assert opened is not None
+    committer = opened.groups._commit.__self__  # type: ignore[attr-defined]
+    inner = committer._draft
+
+    def slowly(jobs: Any) -> Any:
+        drafted = inner(jobs)
+        if not sleeper.slept:
+            asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
+        return drafted
+
+    committer._draft = slowly
+
+    async def work(tx: Tx) -> int:
+        found = await tx.get(Task, "counter")
+        assert found is not None
+        return found.priority
+
+    assert await get(sleeper.store, Task, "counter") is not None
+    assert await sleeper.store.transact(work) == 62
     assert await sleeper.same_everywhere() == 62
 
 
@@ -506,3 +611,54 @@ async def test_a_snapshot_that_cannot_be_parsed_is_named_and_the_one_before_it_d
     await store.close()
     assert counter is not None
     assert counter.priority == 12
+
+
+@pytest.mark.parametrize("missing", [1, 2, 5])
+async def test_an_entry_that_is_missing_is_not_taken_for_the_end(missing: int) -> None:
+    requests = FaultyRequests(MemoryRequests(f"hole {missing}"))
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    for _ in range(6):
+        await add_one(store)
+    await store.close()
+    key = f"log/{missing:012}.json"
+    requests.delete([key])
+    with pytest.raises(Corrupt, match=f"{key} is missing, although log/000000000006.json is there"):
+        await ObjectsStore(requests, Hands(START), PLAIN).open()
+    requests.made.clear()
+    found = await examine(ObjectsStore(requests, Hands(START), PLAIN), "default", repair=True)
+    assert [(each.check, each.ok) for each in found] == [("store", True), ("records", False)]
+    assert f"{key} is missing" in found[1].found
+    assert "lifecycle" in found[1].found
+    assert not [made for made in requests.made if made[0] in ("create", "put")], "into the hole"
+
+
+async def test_an_entry_that_is_missing_behind_a_snapshot_is_named_too() -> None:
+    requests = MemoryRequests("hole behind a snapshot")
+    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    await store.open()
+    for _ in range(4):
+        await add_one(store)
+    await until(lambda: keys(requests, "snapshot/"))
+    await store.close()
+    number = int(keys(requests, "snapshot/")[-1][9:21])
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    for _ in range(3):
+        await add_one(store)
+    await store.close()
+    requests.delete([f"log/{number + 1:012}.json"])
+    with pytest.raises(Corrupt, match=f"log/{number + 1:012}.json is missing"):
+        await ObjectsStore(requests, Hands(START), PLAIN).open()
+
+
+async def test_what_somebody_else_put_beside_the_log_is_no_entry() -> None:
+    requests = MemoryRequests("beside")
+    requests.put("log/notes.txt", b"mine")
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    await add_one(store)
+    await store.close()
+    store = ObjectsStore(requests, Hands(START), PLAIN)
+    await store.open()
+    await store.close()

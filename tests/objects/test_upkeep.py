@@ -338,3 +338,75 @@ async def test_a_store_that_is_closed_has_written_the_views_of_all_its_commits()
             await put(store, schedule(f"s{number}", key=f"s{number}"))
         await store.close()
         assert all_views(requests) == [f"schedules/s{number}.json" for number in range(3)]
+
+
+async def test_a_late_node_does_not_write_an_old_view_over_a_newer_one() -> None:
+    """One is slow to write its views; the other has changed the schedule again meanwhile, and written them."""
+    slow = ObjectsStore(MemoryRequests("late view"), SystemClock(), Tuning(views_every=0.3 * SECOND))
+    fast = ObjectsStore(MemoryRequests("late view"), SystemClock(), Tuning(views_every=timedelta(0)))
+    await slow.open()
+    await fast.open()
+    [first] = await put(slow, schedule("s", key="k", description="one"))
+    await put(fast, replace(first, run_count=7))
+    await fast.close()
+    await slow.close()
+    assert view(MemoryRequests("late view"), "schedules/k.json")["run_count"] == 7
+
+
+async def test_a_view_that_came_over_a_newer_one_is_written_again() -> None:
+    """The other's came between the look at the log and the write."""
+    requests = FaultyRequests(MemoryRequests("crossed"))
+    slow = ObjectsStore(requests, SystemClock(), Tuning(views_every=timedelta(0)))
+    fast = ObjectsStore(MemoryRequests("crossed"), SystemClock(), Tuning(views_every=timedelta(0)))
+    await slow.open()
+    await fast.open()
+    loop = asyncio.get_running_loop()
+    inner = requests.put
+    stored: list[Any] = []
+
+    async def meanwhile() -> None:
+        await put(fast, replace(stored[0], run_count=7))
+        await fast.close()
+
+    def crossing(key: str, body: bytes) -> None:
+        requests.put = inner  # type: ignore[method-assign]
+        asyncio.run_coroutine_threadsafe(meanwhile(), loop).result(20)
+        inner(key, body)
+
+    requests.put = crossing  # type: ignore[method-assign]
+    stored += await put(slow, schedule("s", key="k"))
+    await slow.close()
+    assert view(requests, "schedules/k.json")["run_count"] == 7
+
+
+async def test_an_old_view_of_the_same_size_is_found_by_the_comparison() -> None:
+    requests = MemoryRequests()
+    await (await with_views(requests, Hands(START))).close()
+    before = {key: requests.get(key).body for key in VIEWS}
+    for key in VIEWS:
+        requests.put(key, before[key].replace(b"2026", b"2025", 1))
+    store = ObjectsStore(requests, Hands(START), Tuning())
+    await store.open()
+    await store.tidy()
+    await store.close()
+    assert {key: requests.get(key).body for key in all_views(requests)} == before
+
+
+async def test_a_view_belongs_to_who_has_the_key_now() -> None:
+    """A schedule was deleted, another has its key: what happens to the old one later leaves the view alone."""
+    requests = MemoryRequests()
+    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    await store.open()
+    [old] = await put(store, schedule("old", key="k"))
+    [old] = await put(store, replace(old, deleted_at=START))
+    await put(store, schedule("new", key="k"))
+
+    async def forget(tx: Any) -> None:
+        tx.delete(old)
+
+    await store.close()
+    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    await store.open()
+    await store.transact(forget)
+    await store.close()
+    assert all_views(requests) == ["schedules/k.json"]

@@ -35,8 +35,8 @@ class Found(NamedTuple):
 
 
 class Written(NamedTuple):
-    at: datetime
     size: int
+    etag: str | None
 
 
 class Requests(Protocol):
@@ -60,7 +60,7 @@ class Requests(Protocol):
     def list(self, prefix: str, after: str | None) -> Iterator[str]: ...
 
     def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
-        """The objects under a prefix, and when they were written."""
+        """The objects under a prefix, and what a list says about them."""
         ...
 
     def date(self) -> datetime | None:

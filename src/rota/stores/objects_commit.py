@@ -4,7 +4,8 @@
 2. Run the works on a trial; take it back; encode what remains as entry N+1.
 3. If nothing is to be written, the answers count if the state was current: catch up, and if something came, go to 2.
    (Works `at_leisure` are content with a fresh state: loops that find nothing to do ask for nothing.)
-4. Append. If another node has N+1, pause (`objects_turns`), catch up, and go to 2.
+4. If another thread has read on meanwhile, or we slept, go to 2: the draft belongs to a place that is no longer ours.
+5. Append. If another node has N+1, pause (`objects_turns`), catch up, and go to 2.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..domain.model import Record
 from .groups import Job
 from .objects_clock import Mark, Stopwatch
 from .objects_entry import Header, encode
-from .objects_log import Log
+from .objects_log import Log, Place
 from .objects_replica import ObjectsTx, Replica, Trial
 from .objects_segment import Segment
 from .state import Row
@@ -39,7 +40,10 @@ class Committed(NamedTuple):
 
 
 class _Draft(NamedTuple):
-    number: int
+    """What is to be written behind `place`. The header is made with it: what it says is true there."""
+
+    place: Place
+    header: Header
     puts: list[Row]
     deletes: list[Record]
     leave: dict[str, list[str]]
@@ -90,19 +94,26 @@ class Committer:
         self._refresh()
         began = self._watch.mark()
         losses = 0
-        has_looked = not self._log.is_fresh()
+        has_looked = not self._log.is_fresh(self._log.current_at)
         if has_looked:
             self._log.look_before_commit(always=True)
         while True:
-            draft = self._draft(jobs)
+            draft, current_at = self._draft(jobs)
             if draft.is_empty:
-                if self._may_be_answered(jobs, began) or not self._log.catch_up():
+                if self._may_be_answered(jobs, current_at, began):
+                    return
+                self._log.catch_up()
+                if self._replica.number == draft.place.number:
                     return
                 continue
             if not has_looked and self._turns.give_way():
                 has_looked = True
-                if self._log.look_before_commit(always=self._turns.is_busy):
-                    continue
+                self._log.look_before_commit(always=self._turns.is_busy)
+            if not self._log.trusts(draft.place):
+                self._log.catch_up()
+                continue
+            if self._replica.number != draft.place.number:  # whoever it was that read on
+                continue
             if self._append(draft):
                 return
             losses += 1
@@ -113,16 +124,15 @@ class Committer:
             self._turns.lost(losses)
             self._log.catch_up()
 
-    def _may_be_answered(self, jobs: list[Job[Any]], began: Mark) -> bool:
-        """Nothing was written: was the state current when they asked, or need it not have been?"""
-        current_at = self._log.current_at
+    def _may_be_answered(self, jobs: list[Job[Any]], current_at: Mark | None, began: Mark) -> bool:
+        """Nothing was written: was the state that answered current when they asked, or need it not have been?"""
         if current_at is not None and current_at.steady > began.steady:
             return True
         at_leisure = all(hasattr(job.work, "at_leisure") and job.error is None for job in jobs)
-        return at_leisure and self._log.is_fresh()
+        return at_leisure and self._log.is_fresh(current_at)
 
-    def _draft(self, jobs: list[Job[Any]]) -> _Draft:
-        """Run the works on the state as it is here."""
+    def _draft(self, jobs: list[Job[Any]]) -> tuple[_Draft, Mark | None]:
+        """Run the works on the state as it is here, and say when that was last seen to be current."""
         with self._replica.lock:
             trial = Trial(self._replica)
             try:
@@ -131,7 +141,19 @@ class Committer:
                 puts, deletes = trial.net()
             finally:
                 trial.take_back()
-            return _Draft(self._replica.number + 1, puts, deletes, trial.leave, trial.segment)
+            place = self._log.place()
+            draft = _Draft(place, self._header(place), puts, deletes, trial.leave, trial.segment)
+            return draft, self._log.current_at
+
+    def _header(self, place: Place) -> Header:
+        return Header(
+            number=place.number + 1,
+            commit=self._new_id(),
+            at=self._now(),
+            node=self._node,
+            snapshot=self._log.snapshot,
+            floor=self._log.next_floor,
+        )
 
     def _run(self, job: Job[Any], trial: Trial) -> None:
         wrote = False
@@ -149,23 +171,15 @@ class Committer:
             job.error, job.wrote = error, False
 
     def _append(self, draft: _Draft) -> bool:
-        commit = self._new_id()
-        header = Header(
-            number=draft.number,
-            commit=commit,
-            at=self._now(),
-            node=self._node,
-            snapshot=self._log.snapshot,
-            floor=self._log.next_floor,
-        )
+        header = draft.header
         body = encode(header, draft.puts, draft.deletes, draft.leave, draft.segment)
-        if not self._log.append(draft.number, commit, body):
+        if not self._log.append(draft.place, header.commit, body):
             return False
         with self._replica.lock:
             self._log.learn(0, header.floor)
-            if self._replica.number == draft.number - 1:  # else a reader has brought it already, or will
+            if self._replica.number == draft.place.number:  # else a reader has brought it already
                 gone = [(type(record), record.id) for record in draft.deletes]
-                self._replica.apply(draft.number, draft.puts, gone, draft.leave, draft.segment)
+                self._replica.apply(header.number, draft.puts, gone, draft.leave, draft.segment)
         self._turns.won()
-        self._committed(Committed(draft.number, draft.puts, draft.deletes))
+        self._committed(Committed(header.number, draft.puts, draft.deletes))
         return True

@@ -2,7 +2,8 @@
 what happens after N-1; everybody else reads it.
 
 **Reading.** `catch_up` reads the next entries until there is none. After a few it lists what there is and reads
-in parallel.
+in parallel. Whoever lists notices an entry that is missing before others: nothing of ours removes that, so it is
+said (`Corrupt`), and neither the end is taken to be there nor anything written there.
 
 **Writing.** `append` says whether entry N is ours. The number is the arbiter: whatever the service answered, what
 stands at N is what happened. So an answer that is no clear success is settled by reading N: with our commit id,
@@ -19,6 +20,10 @@ The same for a write. If its answer comes too late, the state is brought up to d
 entries are removed only after an entry of the log has announced it, so a number above the floor was never removed,
 and what stands there is what happened. Below it the outcome is unknown, and an entry of ours that stands there counts
 for nobody: no node reads below the floor.
+
+**Threads.** Several follow one log, and any of them may bring it up to date while another sleeps with an old number
+in its hand. So a number is never judged by how current the node is *now*, but by the `Place` that it was taken from:
+both are read at once, and the place's mark decides. Decision 21 has the argument.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
+from typing import NamedTuple
 
 from ..domain.errors import Corrupt, Unavailable
 from .objects_bucket import Bucket, Denied, Taken
@@ -36,16 +42,24 @@ from .objects_entry import READS, TYPES, Entry, decode, entry_key, rows_in
 from .objects_guess import Guess
 from .objects_proof import check_create
 from .objects_replica import Replica
-from .objects_snapshot import Restored, newest, number_of, restore
+from .objects_snapshot import Restored, newest, number_of, numbered, restore
 from .objects_tuning import Tuning
 from .objects_turns import Turns
 
-__all__ = ["Log", "Pauses"]
+__all__ = ["Log", "Pauses", "Place"]
 
 _ONE_BY_ONE = 8
 _PARALLEL = 16
 _LOADS = 3
 _POLL, _COMMIT = "poll", "commit"
+
+
+class Place(NamedTuple):
+    """We are behind entry `number`, and at `mark` no snapshot was ahead of it: so nothing behind it was removed then,
+    nor is for `retention`. The next number can be believed in within `window` of the mark, and no longer."""
+
+    number: int
+    mark: Mark | None
 
 
 class Pauses:
@@ -93,6 +107,7 @@ class Log:
         self._node = node
         self._now = now
         self._sleep = sleep
+        self._placed_at: Mark | None = None
         self._current_at: Mark | None = None
         self.snapshots: dict[int, datetime] = {}
         """Snapshots that are known to exist, and since when that is known."""
@@ -119,8 +134,9 @@ class Log:
         """When the replica was last seen to be at the end of the log."""
         return self._current_at
 
-    def is_fresh(self) -> bool:
-        return self._current_at is not None and self._watch.since(self._current_at) < self._tuning.fresh
+    def is_fresh(self, current_at: Mark | None) -> bool:
+        """Whether a state that was current then may be taken to be so still."""
+        return current_at is not None and self._watch.since(current_at) < self._tuning.fresh
 
     def catch_up(self) -> bool:
         """Read what is new; whether there was anything."""
@@ -150,18 +166,17 @@ class Log:
     def _follow(self, is_worth: Callable[[int], bool], occasion: str) -> bool:
         """To the end of the log; False: we were away for too long to tell where it is."""
         read = 0
-        while self._is_trusted():
+        while self.trusts(place := self.place()):
             if not is_worth(read):
                 return True
             asked = self._watch.mark()
-            number = self._replica.number + 1
-            entry = self.read(number)
-            if not self._is_trusted():
+            entry = self.read(place.number + 1)
+            if not self.trusts(place):
                 break
             if occasion:
                 self.guess.saw(occasion, read, entry is not None)
             if entry is None:
-                self._confirm(number - 1, asked)
+                self._confirm(place.number, asked)
                 return True
             self._arrived(entry)
             read += 1
@@ -173,12 +188,14 @@ class Log:
         at = self._current_at
         return at is not None and self._watch.since(at) < self._tuning.fresh / 2
 
-    def append(self, number: int, commit: str, body: bytes) -> bool:
-        """Whether entry `number` is ours; then the replica is to apply it."""
+    def append(self, place: Place, commit: str, body: bytes) -> bool:
+        """Whether the entry behind `place` is ours; then the replica is to apply it. The place is the one from which
+        the entry was made, and not where other threads have brought the replica meanwhile."""
+        number = place.number + 1
         asked = self._watch.mark()
         pauses = self.pauses()
         while True:
-            ours, problem = self._try(number, commit, body)
+            ours, problem = self._try(place, commit, body)
             if ours is not None:
                 self.guess.answer(_COMMIT, not ours)
                 break
@@ -190,15 +207,16 @@ class Log:
                     key=entry_key(number),
                 ) from problem
             pauses.take()
-        if not self._is_trusted():
+        if not self.trusts(place):
             self._settle_late(number)
         elif ours:
-            self._confirm(number - 1, asked)
+            self._confirm(place.number, asked)
             self.bytes_since_snapshot += len(body)
         return ours
 
     def _settle_late(self, number: int) -> None:
-        """What the service said about `number` stands, if no entry of that number can have been removed."""
+        """What the service said about `number` stands, if no entry of that number can have been removed. The end of
+        the log is looked for only now, after the answer: it has told of every removal before that."""
         self.catch_up()
         if self.floor >= number:
             with suppress(Unavailable):
@@ -225,36 +243,42 @@ class Log:
             raise Corrupt(f"{self._bucket.name}/{key} says that it is entry {entry.number}", key=key)
         return entry
 
-    def _try(self, number: int, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
+    def _try(self, place: Place, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
         """Ours, another's, or None: not there, or nobody knows."""
         try:
             asked = self._watch.mark()
-            self._bucket.create(entry_key(number), body)
+            self._bucket.create(entry_key(place.number + 1), body)
             self.turns.took(self._watch.since(asked))
             return True, None
         except Denied as error:
             return None, error
         except (Taken, Unavailable) as error:
-            return self._whose(number, commit), error
+            return self._whose(place, commit), error
 
-    def _whose(self, number: int, commit: str) -> bool | None:
+    def _whose(self, place: Place, commit: str) -> bool | None:
         try:
-            entry = self.read(number)
+            entry = self.read(place.number + 1)
         except Unavailable:
             return None
         if entry is None or entry.commit == commit:
             return None if entry is None else True
-        if self._is_trusted():
+        if self.trusts(place):
             self._arrived(entry)
         return False
 
-    def _is_trusted(self) -> bool:
-        return self._current_at is not None and self._watch.since(self._current_at) < self._tuning.window
+    def place(self) -> Place:
+        """Where we are, and since when we have not made sure of it: both of the same moment."""
+        with self._replica.lock:
+            return Place(self._replica.number, self._placed_at)
+
+    def trusts(self, place: Place) -> bool:
+        """Whether what is said about the number behind this place can still be believed."""
+        return place.mark is not None and self._watch.since(place.mark) < self._tuning.window
 
     def _confirm(self, number: int, at: Mark) -> None:
         with self._replica.lock:
             if self._replica.number == number:
-                self._current_at = at
+                self._placed_at = self._current_at = at
 
     def _arrived(self, entry: Entry) -> None:
         """An entry that was read. Another thread may have been faster."""
@@ -278,15 +302,28 @@ class Log:
 
     def _read_many(self) -> bool:
         """Far behind: list the log, and read in parallel. Whether there was any."""
-        first = self._replica.number
+        place = self.place()
+        first = place.number
         keys = self._bucket.list("log/", entry_key(first))
         numbers = [first + 1 + n for n, key in enumerate(keys) if key == entry_key(first + 1 + n)]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="rota-log") as readers:
             for entry in readers.map(self.read, numbers):
-                if entry is None or not self._is_trusted():  # removed meanwhile: the snapshots will say
+                if entry is None or not self.trusts(place):  # removed meanwhile: the snapshots will say
                     break
                 self._arrived(entry)
+        self._check_whole(place, first + len(numbers) + 1, keys)
         return bool(keys)
+
+    def _check_whole(self, place: Place, number: int, keys: list[str]) -> None:
+        """`number` comes behind the entries that were listed in a row: if there are later ones, it must be there, too,
+        at least now (a list may be older at its beginning than at its end)."""
+        later = [key for key in keys if key > entry_key(number) and numbered([key])]
+        if later and self.read(number) is None and self.trusts(place):
+            raise Corrupt(
+                f"{self._bucket.name}/{entry_key(number)} is missing, although {later[-1]} is there; rota"
+                " removes nothing there, so somebody did, or a lifecycle rule",
+                key=entry_key(number),
+            )
 
     def _load(self) -> None:
         """From the newest snapshot, if it is ahead of us, and what the log has behind it. If it is not, nothing that
@@ -294,12 +331,12 @@ class Log:
         asked = self._watch.mark()
         found = self._newest_ahead()
         with self._replica.lock:
-            if found is not None and (self._current_at is None or found.number > self._replica.number):
+            if found is not None and (self._placed_at is None or found.number > self._replica.number):
                 self._replica.reset(found.number, found.rows, found.segments, found.dropped)
                 self.snapshots = dict(found.snapshots)
                 self.learn(found.number, found.floor)
                 self.snapshot_bytes, self.bytes_since_snapshot = found.size, 0
-            self._current_at = asked
+            self._placed_at = asked  # and not current: what lies behind the snapshot is yet to be read
         if not self._read_many() and found is None and not self._replica.number:
             check_create(self._bucket)
 
@@ -307,7 +344,7 @@ class Log:
         pauses = self.pauses()
         while True:
             key = newest(self._bucket)
-            if key is None or (self._current_at is not None and number_of(key) <= self._replica.number):
+            if key is None or (self._placed_at is not None and number_of(key) <= self._replica.number):
                 return None
             found = restore(self._bucket, key)
             if found is not None:

@@ -1,7 +1,7 @@
 """Removing what no node can need any more: log, snapshots, and segments of the archive.
 
 1. What lies before a snapshot that everybody could have known for the whole of `retention` may go. That is *proposed*:
-   our next entry of the log says so (its `floor`).
+   our next entry of the log says so (its `floor`). A process that makes one commit and ends proposes when it starts.
 2. What an entry of the log has said is *removed*. So whoever is up to date knows everything that can be gone, and
    `objects_log` can tell an end of the log from a hole in it.
 3. Once after a start everything is listed, to remove what a node left over that died between the two, or that a
@@ -54,8 +54,13 @@ class Removal:
             floor = self._log.floor
         self._remove_up_to(floor, [number for number in snapshots if number < floor], before)
         self._remove_dropped(before)
-        known = [number for number, since in snapshots.items() if since <= before]
+        self.propose()
+
+    def propose(self) -> None:
+        """Makes no request: the clock has just been refreshed."""
+        before = self._now() - self._tuning.retention
         with self._replica.lock:
+            known = [number for number, since in self._log.snapshots.items() if since <= before]
             self._log.next_floor = max(self._log.next_floor, *known, 0)
 
     def _remove_up_to(self, floor: int, old: list[int], before: datetime) -> None:

@@ -64,7 +64,7 @@ class ObstoreRequests:
 
     def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
         for chunk in obstore.list(self._repeating, prefix):
-            yield from ((found["path"], Written(found["last_modified"], found["size"])) for found in chunk)
+            yield from ((found["path"], Written(found["size"], found["e_tag"])) for found in chunk)
 
     def date(self) -> datetime | None:
         return None

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ..domain.errors import Conflict, StoreError
@@ -35,6 +35,9 @@ _TRIES_EVERY = 32
 
 _MOST_ENTRIES = 2048
 
+_FAREWELL = timedelta(seconds=10)
+"""So long a store that closes keeps house: where every process makes one commit and ends, nobody else would."""
+
 
 class Upkeep:
     """The housekeeping of one open store."""
@@ -56,7 +59,7 @@ class Upkeep:
         self._log = log
         self._now = now
         self._tuning = tuning
-        self._views = ViewKeeper(bucket, replica, watch, tuning)
+        self._views = ViewKeeper(bucket, replica, watch, tuning, log.catch_up)
         self._removal = Removal(bucket, replica, log, tuning, now, refresh)
         self._transact = transact
         self._node = node
@@ -69,6 +72,7 @@ class Upkeep:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._removal.propose()
         self._task = asyncio.create_task(self._keep(), name="rota-upkeep")
 
     def committed(self, commit: Committed) -> None:
@@ -79,7 +83,7 @@ class Upkeep:
             self._loop.call_soon_threadsafe(self._awake.set)
 
     async def close(self) -> None:
-        """The views are brought up to date; the rest can wait for others."""
+        """The views are brought up to date; what else is due is begun, and what takes too long is left to others."""
         self._closing = True
         self._awake.set()
         if self._task is not None:
@@ -113,12 +117,18 @@ class Upkeep:
         if self._views.enabled:
             with suppress(StoreError):  # all of it is done again later
                 await self._in_thread(self._views.follow, commits)
-        if not self._closing and any(self._is_snapshot_due(commit.number) for commit in commits):
-            with suppress(StoreError):
-                while await self._archive():
-                    continue
-            with suppress(StoreError):
-                await self._in_thread(self._snapshot)
+        if any(self._is_snapshot_due(commit.number) for commit in commits):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FAREWELL.total_seconds() if self._closing else None):
+                    await self._move_on()
+
+    async def _move_on(self) -> None:
+        """A snapshot, and what can go because of it."""
+        with suppress(StoreError):
+            while await self._archive() and not self._closing:
+                continue
+        with suppress(StoreError):
+            await self._in_thread(self._snapshot)
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._keeper, function, *arguments)

@@ -2,18 +2,24 @@
 
 A node writes the views of its own commits. If it dies before that, or somebody deletes a view, the janitor's next
 comparison puts it right: it lists what is there (the only LIST of a running node, so it is made once after a start,
-then once a day, and after a failure) and writes what is missing or older than its record. What belongs to no record
-is removed.
+then once a day, and after a failure) and writes what is missing or not what it should be. What belongs to no record is
+removed.
+
+Several nodes write one view, and a PUT has no order. So a node looks at the log before it writes views, and again after
+it: if a record has changed meanwhile, the view that it wrote may have come over a newer one, and it writes it again.
+Only a node that stops between the two leaves an old view behind, for the comparison.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from hashlib import md5
 
-from ..domain.errors import StoreError
+from ..domain.errors import StoreError, Unavailable
 from ..domain.model import Record, Run, Schedule, Task
+from .base import ScheduleByKey
+from .finders import walk
 from .objects_bucket import Bucket, Written
 from .objects_clock import Mark, Stopwatch
 from .objects_commit import Committed
@@ -24,18 +30,25 @@ from .objects_views import HOMES, View, views_of
 __all__ = ["ViewKeeper"]
 
 _AT_ONCE = 8
-_SAME_SECOND = timedelta(seconds=1)
-"""A service may say in whole seconds when an object was written."""
+_ROUNDS = 8
 
 
 class ViewKeeper:
     """Runs in the store's housekeeping thread."""
 
-    def __init__(self, bucket: Bucket, replica: Replica, watch: Stopwatch, tuning: Tuning) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        replica: Replica,
+        watch: Stopwatch,
+        tuning: Tuning,
+        catch_up: Callable[[], object],
+    ) -> None:
         self._bucket = bucket
         self._replica = replica
         self._watch = watch
         self._tuning = tuning
+        self._catch_up = catch_up
         self._compared_at: Mark | None = None
         self.enabled = tuning.views != "off"
 
@@ -43,13 +56,9 @@ class ViewKeeper:
         """Write the views of what these commits changed."""
         changed = {(type(row.record), row.record.id): row.record for each in commits for row in each.puts}
         gone = {(type(record), record.id): record for each in commits for record in each.deletes}
-        records = [*(changed | gone).values()]
+        records = [record for record in (changed | gone).values() if self._has_view(record)]
         try:
-            for start in range(0, len(records), _AT_ONCE):  # each as it is when its turn comes
-                some = records[start : start + _AT_ONCE]
-                with self._replica.lock:
-                    views = [view for record in some for view in self._now(record)]
-                self._put(dict(views))
+            self._write(records)
         except StoreError:
             self._compared_at = None  # the next comparison makes up for it
             raise
@@ -59,13 +68,38 @@ class ViewKeeper:
         began = self._watch.mark()
         if self._compared_at is None or self._watch.since(self._compared_at) >= self._tuning.rebuild_every:
             written = {key: about for home in HOMES for key, about in self._bucket.written(home)}
-            for views in self._differences(written):
-                self._put(views)
+            self._catch_up()  # behind the list: what others have written a view of is known here
+            for records in self._differences(written):
+                self._write(records)
             self._put({key: None for key in written if key.endswith(".json")})
             self._compared_at = began
 
-    def _differences(self, written: dict[str, Written]) -> Iterator[dict[str, bytes | None]]:
-        """What is to be written or removed. What is as it should be is taken out of `written`."""
+    def _write(self, records: list[Record]) -> None:
+        """The views of these records, until they are those of the newest state that can be seen."""
+        wrote: dict[str, int] = {}
+        for _ in range(_ROUNDS if records else 0):
+            self._catch_up()
+            if not self._write_once(records, wrote):
+                return
+        if records:
+            raise Unavailable("views change faster than they can be written")
+
+    def _write_once(self, records: list[Record], wrote: dict[str, int]) -> bool:
+        """Those that differ from what we wrote before; whether there were any."""
+        any_differ = False
+        for start in range(0, len(records), _AT_ONCE):  # each as it is when its turn comes
+            with self._replica.lock:
+                views = dict(
+                    view for record in records[start : start + _AT_ONCE] for view in self._now(record)
+                )
+            views = {key: text for key, text in views.items() if wrote.get(key) != hash(text)}
+            self._put(views)
+            wrote.update({key: hash(text) for key, text in views.items()})
+            any_differ = any_differ or bool(views)
+        return any_differ
+
+    def _differences(self, written: dict[str, Written]) -> Iterator[list[Record]]:
+        """The records whose views are to be written. What is as it should be is taken out of `written`."""
         with self._replica.lock:
             schedules = {
                 row.record.id: row.record
@@ -73,13 +107,26 @@ class ViewKeeper:
                 if isinstance(row.record, Schedule)
             }
         for records in self._records():
-            views: dict[str, bytes | None] = {}
+            doubtful: list[tuple[Record, str, bytes]] = []
+            differ: dict[str, Record] = {}
             for record in records:
                 schedule = schedules.get(record.schedule_id) if isinstance(record, Run) else None
                 for key, text in views_of(record, schedule, gone=False, tasks=self._of_tasks):
-                    if text is not None and not _is_current(written.pop(key, None), record, text):
-                        views[key] = text
-            yield views
+                    about = written.pop(key, None) if text is not None else None
+                    if text is None or (about is not None and _is_same(about, text)):
+                        continue
+                    if about is None or about.size != len(text):
+                        differ[record.id] = record
+                    else:
+                        doubtful.append((record, key, text))
+            differ.update({record.id: record for record in self._unequal(doubtful)})
+            yield list(differ.values())
+
+    def _unequal(self, doubtful: list[tuple[Record, str, bytes]]) -> list[Record]:
+        """Of as many bytes as they should have: only reading tells whether they are the same."""
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rota-views") as readers:
+            found = readers.map(lambda each: self._bucket.get(each[1]) == each[2], doubtful)
+            return [record for (record, _, _), same in zip(doubtful, found, strict=True) if not same]
 
     def _records(self) -> Iterator[list[Record]]:
         """Everything that has a view: what is live, and what is in the archive."""
@@ -93,6 +140,9 @@ class ViewKeeper:
                     rows = self._replica.archive.in_segment(key, each)
                 yield [row.record for row in rows]
 
+    def _has_view(self, record: Record) -> bool:
+        return isinstance(record, Schedule | Run) or (self._of_tasks and isinstance(record, Task))
+
     @property
     def _of_tasks(self) -> bool:
         return self._tuning.views == "tasks"
@@ -101,6 +151,12 @@ class ViewKeeper:
         """From the state as it is now: a later commit may have changed the record again, or moved it."""
         row = self._replica.row(type(record), record.id)
         schedule = None
+        if isinstance(record, Schedule) and (
+            row is None or getattr(row.record, "deleted_at", None) is not None
+        ):
+            living = walk(self._replica.live, ScheduleByKey(tenant=record.tenant, key=record.key))
+            for holder in living:  # another has the key now, and with it the view
+                return list(views_of(holder, None, gone=False, tasks=self._of_tasks))
         if isinstance(record, Run):
             owner = self._replica.live.row(Schedule, record.schedule_id)
             schedule = owner.record if owner is not None and isinstance(owner.record, Schedule) else None
@@ -115,15 +171,10 @@ class ViewKeeper:
         self._bucket.delete(key for key, text in views.items() if text is None)
 
 
-def _is_current(written: Written | None, record: Record, text: bytes) -> bool:
-    if written is None or written.size != len(text):
-        return False
-    return written.at + _SAME_SECOND > _changed_at(record)
+def _is_same(written: Written, text: bytes) -> bool:
+    """Known without reading it, where an ETag is a hash of the body."""
+    return written.etag is not None and written.etag.strip('"') == _md5(text)
 
 
-def _changed_at(record: Record) -> datetime:
-    if isinstance(record, Run):
-        return record.completed_at or record.started_at or record.scheduled_at
-    if isinstance(record, Schedule | Task):
-        return record.updated_at
-    raise TypeError(type(record).__name__)
+def _md5(text: bytes) -> str:
+    return md5(text, usedforsecurity=False).hexdigest()
