@@ -161,7 +161,7 @@ def test_lost_leases_are_counted_by_who_saw_them(tmp_path: Path) -> None:
         await world.at(MINUTE)  # without a round, and so without a renewal
         await Node(world.queue, scheduler=False, observers=[metrics.observe]).run_once()
         cut_off.tasks.accepting = False
-        await cut_off.tasks.run_once()
+        await cut_off.tasks.leases.run_once()
         await testing.settle()
         cut_off.tasks.close()
 

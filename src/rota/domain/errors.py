@@ -116,13 +116,17 @@ class Conflict(StoreError):
 class Unavailable(StoreError):
     """The store did not answer, so whether the commit happened is unknown: repeat with the same ids.
 
-    If it `is_final` nothing was written, and the store has waited for as long as it may."""
+    If it `is_final` nothing was written, and the store has waited for as long as it may. If it `is_busy` nothing was
+    written either: someone else holds one of the records; the store is there, and does what needs others."""
 
     code = "unavailable"
 
-    def __init__(self, message: str, /, *, is_final: bool = False, **details: object) -> None:
+    def __init__(
+        self, message: str, /, *, is_final: bool = False, is_busy: bool = False, **details: object
+    ) -> None:
         super().__init__(message, **details)
         self.is_final = is_final
+        self.is_busy = is_busy
 
 
 class Corrupt(StoreError):

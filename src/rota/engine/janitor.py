@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from random import Random
 
 from ..stores.base import Store, at_leisure
 from .clock import SteadyClock
 from .commands import Retention, forget_old, sweep
+from .loops import Backoff
 from .telemetry import Observer, TaskMoved
 
 __all__ = ["Janitor"]
@@ -16,6 +18,7 @@ BATCH = 500
 LOOK_AGAIN = timedelta(seconds=10)
 HOLD_OFF = timedelta(seconds=10)
 FORGET_EVERY = timedelta(minutes=10)
+HELD_UP_AT_MOST = timedelta(seconds=1)
 NOW = timedelta(0)
 
 
@@ -36,6 +39,7 @@ class Janitor:
         self._observe = observe
         self._retention = retention or Retention()
         self._look_for_jumps = look_for_jumps
+        self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
         self._forget_at = self._sweep_at = clock.monotonic()
 
     def hold_off(self) -> None:
@@ -54,9 +58,12 @@ class Janitor:
         swept = await self._store.transact(at_leisure(sweep(BATCH)))
         for task in (*swept.returned, *swept.expired):
             self._observe(TaskMoved(task))
+        if swept.next_in is not None and swept.next_in <= NOW:
+            return self._held_up.next()  # due, and held by someone else
+        self._held_up.reset()
         if swept.returned or swept.expired:
             return NOW
-        return LOOK_AGAIN if swept.next_in is None else max(NOW, min(swept.next_in, LOOK_AGAIN))
+        return LOOK_AGAIN if swept.next_in is None else min(swept.next_in, LOOK_AGAIN)
 
     async def _tidy(self) -> None:
         """Some stores have more to keep in order than records: a bucket has its views."""

@@ -51,13 +51,14 @@ class Hints(Protocol):
 
 
 class Backoff:
-    """Growing delays: each from the upper half of a range that doubles, between 0.1 s and 15 s."""
+    """Growing delays: each from the upper half of a range that doubles, between 0.1 s and 15 s (or `longest`)."""
 
     SHORTEST = timedelta(seconds=0.1)
     LONGEST = timedelta(seconds=15)
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, longest: timedelta = LONGEST) -> None:
         self._random = random
+        self._longest = longest
         self.reset()
 
     def reset(self) -> None:
@@ -65,7 +66,7 @@ class Backoff:
 
     def next(self) -> timedelta:
         delay = self._ceiling * self._random.uniform(0.5, 1.0)
-        self._ceiling = min(2 * self._ceiling, self.LONGEST)
+        self._ceiling = min(2 * self._ceiling, self._longest)
         return delay
 
 

@@ -7,8 +7,8 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -21,13 +21,14 @@ from .executor import StopReason
 from .guard import guarded_loop
 from .ids import new_id
 from .janitor import Janitor
+from .leases import LEASE, QueueLike
 from .logged import log_signals
 from .loops import Hints, Role, keep_running
 from .scheduler import Scheduler
 from .telemetry import LoopFailed, Observer, fan_out
 from .watch import EVERY as BEAT
 from .watch import BlockWatch, JumpWatch
-from .worker import LEASE, QueueLike, TaskWorker, call_hooks, run_hooks
+from .worker import TaskWorker, call_hooks, run_hooks
 
 __all__ = ["Node", "Worker", "worker_name"]
 
@@ -112,7 +113,7 @@ class Node:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as loops:
             for name, role, hints, wake in self._roles():
-                loops.create_task(self._keep(name, role, hints, wake), name=f"rota-{name}")
+                loops.create_task(self._keep(name, role, hints, wake, self._stop), name=f"rota-{name}")
 
     def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
         deaf = Deaf()
@@ -122,11 +123,13 @@ class Node:
         if self.janitor is not None:
             yield "janitor", self.janitor, deaf, None
 
-    async def _keep(self, name: str, role: Role, hints: Hints, wake: asyncio.Event | None) -> None:
+    async def _keep(
+        self, name: str, role: Role, hints: Hints, wake: asyncio.Event | None, stop: asyncio.Event
+    ) -> None:
         def failed(error: BaseException, again_in: timedelta) -> None:
             self.observe(LoopFailed(name, error, again_in))
 
-        await keep_running(role, hints, stop=self._stop, wake=wake, on_error=failed)
+        await keep_running(role, hints, stop=stop, wake=wake, on_error=failed)
 
     def _jumped(self) -> None:
         if self.scheduler is not None:
@@ -217,11 +220,18 @@ class Worker(Node):
         """One pass of every role, and then until the tasks claimed in it have ended and are settled."""
         delay = await super().run_once()
         own = await self.tasks.run_once()
+        if not self.tasks.is_idle:
+            async with self._kept():
+                own = await self._until_idle()
+        return min(delay, own)
+
+    async def _until_idle(self) -> timedelta:
+        own = timedelta(0)
         while not self.tasks.is_idle:
             await self.tasks.wake.wait()
             self.tasks.wake.clear()
             own = await self.tasks.run_once()
-        return min(delay, own)
+        return own
 
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT; then let handlers finish, for a while, and hand back the rest."""
@@ -229,8 +239,9 @@ class Worker(Node):
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
             with guarded_loop(), _signals(self._signalled, enabled=handle_signals):
                 await self._declare_schedules()
-                await self._run()
-                await self._drain()
+                async with self._kept():
+                    await self._run()
+                    await self._drain()
         finally:
             self.tasks.close()
             await run_hooks(self.app, "on_shutdown", (self,), self.observe)
@@ -246,6 +257,27 @@ class Worker(Node):
         yield from super()._roles()
         yield "worker", self.tasks, self.queue.store, self.tasks.wake
         yield "worker's second hand", self.tasks.second, Deaf(), self.tasks.second.wake
+
+    @asynccontextmanager
+    async def _kept(self) -> AsyncIterator[None]:
+        """What must go on until the last result is settled: leases are renewed, and what is held up is tried again."""
+        stop, tasks = asyncio.Event(), self.tasks
+        loops = [
+            asyncio.create_task(self._keep(name, role, Deaf(), wake, stop), name=f"rota-{name}")
+            for name, role, wake in (
+                ("worker's leases", tasks.leases, tasks.leases.wake),
+                ("worker's late results", tasks.late, tasks.late.wake),
+            )
+        ]
+        try:
+            yield
+        except BaseException:
+            for loop in loops:
+                loop.cancel()
+            raise
+        finally:
+            stop.set()
+            await asyncio.gather(*loops, return_exceptions=True)
 
     async def _watch_for_blocks(self) -> None:
         if isinstance(self.queue.clock, SystemClock):  # in virtual time nothing blocks

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from random import Random
 
 from ..domain.model import ScheduleStatus
 from ..stores.base import Store, at_leisure
 from .clock import sleep
 from .commands import Tick, fire_due, refresh_zones
+from .loops import Backoff
 from .telemetry import Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
 
 __all__ = ["Scheduler"]
 
 BATCH = 500
 LOOK_AGAIN = timedelta(seconds=30)
+HELD_UP_AT_MOST = timedelta(seconds=1)
+"""What someone else holds is most likely being fired by them: look again soon, and less and less often."""
 NOW = timedelta(0)
 
 
@@ -43,6 +47,7 @@ class Scheduler:
         self._observe = observe
         self._batch = batch
         self._early = early
+        self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
         self._zones_checked = False
         self._next_at: datetime | None = None
 
@@ -53,14 +58,17 @@ class Scheduler:
         await self._until_due()
         self._look_for_jumps()  # a hint may come before the next look of whoever watches the clock
         tick = await self._tick_beside()
+        if not tick.is_held_up:
+            self._held_up.reset()
         if tick.schedules:
             return NOW
         self.jumped = False
         self._next_at = tick.next_at
+        longest = self._held_up.next() if tick.is_held_up else LOOK_AGAIN
         if tick.next_at is None:
-            return LOOK_AGAIN
+            return longest
         left = tick.next_at - await self._store.now()  # from now, not from the tick: that took its time, too
-        return max(NOW, min(left - self._early, LOOK_AGAIN))
+        return max(NOW, min(left - self._early, longest))
 
     async def _until_due(self) -> None:
         """The last moment before the next time that is known, if this is that moment."""

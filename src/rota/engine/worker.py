@@ -1,8 +1,9 @@
 """The worker: claims what it can run, runs it, keeps its leases, and writes down how it ended.
 
-A round settles the results that have gathered, renews the leases that are due, and claims up to the free slots: each
-is one transaction for the whole batch, and those of one round share a commit where the store can. Handlers run
-between and during rounds. A result stays here until the store has taken it, so a store that is away loses nothing.
+A round settles the results that have gathered and claims up to the free slots: each is one transaction for the whole
+batch, and those of one round share a commit where the store can. Handlers run between and during rounds. A result
+stays here until the store has taken it, so a store that is away loses nothing. Leases are kept by a role of their own
+(`leases.py`), so that nothing that a round waits for keeps them from being renewed.
 
 A worker has two hands. The first does all of this; the second helps when a claim shows that there is more to do than
 one batch: it settles and claims by itself, so that one hand's tasks run while the other waits for the store. Each
@@ -16,43 +17,28 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from ..domain.errors import Refused, Unavailable
 from ..domain.model import Task
 from ..domain.task import Completed, Failed, Outcome
-from ..stores.base import Store, at_leisure, side_by_side
+from ..stores.base import at_leisure, side_by_side
 from ..stores.threads import Threads
 from .app import App
-from .clock import SteadyClock
-from .commands import Claim, Claimed, Renewal, Result, claim_tasks, renew_leases, settle_tasks
+from .commands import Claim, Claimed, Result, claim_tasks, settle_tasks
 from .executor import Execution, StopReason
 from .ids import NewId, new_id
+from .leases import LEASE, Leases, QueueLike, pieces
 from .telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
 
-__all__ = ["QueueLike", "TaskWorker"]
+__all__ = ["TaskWorker"]
 
-LEASE = timedelta(seconds=30)
 LOOK_AGAIN = timedelta(seconds=30)
-REPORT_EVERY = timedelta(seconds=1)
+PAUSE = timedelta(milliseconds=50)
+"""Between two tries to settle what someone else holds: short, so that we are the next in line."""
 SETTLED_AT_ONCE = 1000
 LEAST_SHARE = 100
 """Smaller batches cost more than a second hand gains."""
-
-
-class QueueLike(Protocol):
-    """What the engine needs of the queue that a program holds."""
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def clock(self) -> SteadyClock: ...
-
-    @property
-    def tenant(self) -> str: ...
-
-    def for_tenant(self, tenant: str) -> QueueLike: ...
 
 
 class Hand:
@@ -78,6 +64,18 @@ class SecondHand(Hand):
         return await self._worker.help_once()
 
 
+class LateResults:
+    """Settles, one by one, the results of tasks that someone else holds locked: a role of its own, so that they hold up
+    no others."""
+
+    def __init__(self, worker: TaskWorker) -> None:
+        self.wake = asyncio.Event()
+        self._worker = worker
+
+    async def run_once(self) -> timedelta | None:
+        return await self._worker.settle_late()
+
+
 class TaskWorker:
     """One worker. `wake` is set whenever a round would have something to do."""
 
@@ -96,6 +94,7 @@ class TaskWorker:
     ) -> None:
         self.first = Hand("first")
         self.second = SecondHand(self)
+        self.late = LateResults(self)
         self.wake = self.first.wake
         self.accepting = True
         self.worker_id = worker_id
@@ -110,12 +109,12 @@ class TaskWorker:
         self._new_id = new_id
         self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
         self._running: dict[str, Execution] = {}
+        self.leases = Leases(queue, self._running, lease, observe)
         self._asked_for = 0  # slots kept for claims under way
-        self._reporting: set[Execution] = set()
-        self._renew_at = self._report_at = queue.clock.monotonic()
         self._stuck: list[Execution] = []
         self._ended: dict[str, tuple[Execution, Outcome]] = {}
         self._settling: dict[str, tuple[Execution, Outcome]] = {}
+        self._held_up: dict[str, tuple[Execution, Outcome]] = {}
         self._hooks: set[asyncio.Task[None]] = set()
 
     @property
@@ -124,11 +123,11 @@ class TaskWorker:
 
     @property
     def is_idle(self) -> bool:
-        return not (self._running or self._ended or self._settling or self._hooks)
+        return not (self._running or self._ended or self._settling or self._held_up or self._hooks)
 
     async def run_once(self) -> timedelta:
-        """Settle, renew, claim; how long until there is something to do without being woken."""
-        _, _, next_at = await _all(self._settle(self.first), self._renew(), self._claim(self.first))
+        """Settle and claim; how long until there is something to do without being woken."""
+        _, next_at = await _all(self._settle(self.first), self._claim(self.first))
         return self._delay(None if next_at is None else next_at - await self._queue.store.now())
 
     async def help_once(self) -> timedelta | None:
@@ -136,6 +135,18 @@ class TaskWorker:
         if self._ended or self._free():
             await _all(self._settle(self.second), self._claim(self.second))
         return timedelta(0) if self._ended else None
+
+    async def settle_late(self) -> timedelta | None:
+        """One try for each result that is held up; how long until the next."""
+        for key, ended in list(self._held_up.items()):
+            self._settling[key] = self._held_up.pop(key)
+            try:
+                await self._settle_alone(ended, self.first)
+            finally:
+                if key in self._settling:
+                    self._held_up[key] = self._settling.pop(key)
+            self.wake.set()  # whoever waits for the end looks again
+        return PAUSE if self._held_up else None
 
     def stop_handlers(self, reason: StopReason) -> None:
         """Ask every running handler to end."""
@@ -205,14 +216,6 @@ class TaskWorker:
             if execution.task.id in ids:
                 execution.stop(StopReason.CANCEL)
 
-    async def _renew(self) -> None:
-        now = self._queue.clock.monotonic()
-        if now >= self._renew_at:
-            self._renew_at = now + self._lease.total_seconds() / 3
-            await self._renew_now(list(self._running.values()))
-        elif self._reporting and now >= self._report_at:
-            await self._renew_now([execution for execution in self._reporting if self._holds(execution)])
-
     async def _settle(self, hand: Hand) -> None:
         batch = list(self._ended.items())[:SETTLED_AT_ONCE]
         if not batch:
@@ -228,19 +231,36 @@ class TaskWorker:
                     self._ended[key] = self._settling.pop(key)
 
     async def _settle_all(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
+        """One result that cannot be stored must not keep the others from being stored."""
         try:
             await self._settle_now(batch, hand)
-        except Unavailable:
-            raise
-        except Exception:  # one result that cannot be stored must not keep the others from being stored
+        except Unavailable as error:
+            if not error.is_busy:
+                raise
+            await self._settle_around(batch, hand)
+        except Exception:
             for ended in batch:
                 await self._settle_alone(ended, hand)
+
+    async def _settle_around(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
+        """Someone holds some of them: those wait by themselves."""
+        if len(batch) == 1:
+            return self._hold_up(batch[0][0].key)
+        for piece in pieces(batch):
+            await self._settle_all(piece, hand)
+        return None
+
+    def _hold_up(self, key: str) -> None:
+        self._held_up[key] = self._settling.pop(key)
+        self.late.wake.set()
 
     async def _settle_alone(self, ended: tuple[Execution, Outcome], hand: Hand) -> None:
         try:
             await self._settle_now([ended], hand)
-        except Unavailable:
-            raise
+        except Unavailable as error:
+            if not error.is_busy:
+                raise
+            self._hold_up(ended[0].key)
         except Exception as error:
             del self._settling[ended[0].key]
             self._observe(ResultLost(ended[0].task, error))
@@ -259,8 +279,9 @@ class TaskWorker:
 
     def _start(self, task: Task, hand: Hand, claimed_since: datetime) -> None:
         handler = self._app.handlers[task.kind]
-        execution = Execution(task, handler, on_report=self._note_report, flush=self._flush)
+        execution = Execution(task, handler, on_report=self.leases.note_report, flush=self.leases.flush)
         self._running[execution.key] = execution
+        self.leases.started()
         running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, claimed_since)
         running.add_done_callback(lambda done: self._handler_ended(execution, done, hand))
         self._observe(TaskStarted(task))
@@ -271,7 +292,7 @@ class TaskWorker:
 
     def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome], hand: Hand) -> None:
         del self._running[execution.key]
-        self._reporting.discard(execution)
+        self.leases.forget(execution)
         if execution.is_stuck:
             self._stuck.append(execution)
         if done.cancelled() or execution.stopping is StopReason.LEASE_LOST:
@@ -281,7 +302,7 @@ class TaskWorker:
 
     def renew_soon(self) -> None:
         """The clock jumped: leases may look older than they are."""
-        self._renew_at = self._queue.clock.monotonic()
+        self.leases.renew_soon()
         self.wake.set()
 
     def _report(self, execution: Execution, outcome: Outcome, answer: Task | Refused) -> None:
@@ -305,56 +326,10 @@ class TaskWorker:
         self._hooks.discard(calling)
         self.wake.set()
 
-    # Leases
-
-    async def _renew_now(self, due: Sequence[Execution]) -> None:
-        if not due:
-            return
-        self._reporting.difference_update(due)
-        reports = [execution.taken_reports() for execution in due]
-        renewals = [
-            Renewal(task=execution.task, lease=lease or self._lease, progress=progress, logs=logs)
-            for execution, (lease, progress, logs) in zip(due, reports, strict=True)
-        ]
-        try:
-            answers = await self._queue.store.transact(renew_leases(renewals))
-        except BaseException:
-            for execution, taken in zip(due, reports, strict=True):
-                execution.put_back(taken)
-            raise
-        for execution, answer in zip(due, answers, strict=True):
-            if isinstance(answer, Refused):
-                execution.stop(StopReason.LEASE_LOST)
-                self._observe(LeaseLost(execution.task))
-            else:
-                execution.task = answer
-                if answer.cancel_requested:
-                    execution.stop(StopReason.CANCEL)
-
-    def _note_report(self, execution: Execution) -> None:
-        if not self._reporting:
-            self._report_at = self._queue.clock.monotonic() + REPORT_EVERY.total_seconds()
-            self.wake.set()
-        if self._holds(execution):
-            self._reporting.add(execution)
-
-    async def _flush(self, execution: Execution) -> None:
-        if self._holds(execution):
-            await self._renew_now([execution])
-
-    def _holds(self, execution: Execution) -> bool:
-        return execution.key in self._running
-
     def _delay(self, next_in: timedelta | None) -> timedelta:
         if self._ended:
             return timedelta(0)
-        now = self._queue.clock.monotonic()
-        delays = [LOOK_AGAIN if next_in is None else min(next_in, LOOK_AGAIN)]
-        if self._running:
-            delays.append(timedelta(seconds=self._renew_at - now))
-        if self._reporting:
-            delays.append(timedelta(seconds=self._report_at - now))
-        return max(min(delays), timedelta(0))
+        return max(LOOK_AGAIN if next_in is None else min(next_in, LOOK_AGAIN), timedelta(0))
 
 
 async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:

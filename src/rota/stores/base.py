@@ -130,6 +130,7 @@ __all__ = [
     "Tx",
     "UpcomingTasks",
     "Work",
+    "apart",
     "at_leisure",
     "side_by_side",
 ]
@@ -207,6 +208,13 @@ def at_leisure(work: Work[T]) -> Work[T]:
     """Mark a work of a loop: if it writes nothing, its answer may be as old as the store's poll interval. When
     that was too old, a hint follows. A store that need not ask anyone takes no notice."""
     work.at_leisure = True  # type: ignore[attr-defined]  # functions have room for a note
+    return work
+
+
+def apart(work: Work[T]) -> Work[T]:
+    """Mark a work that must not wait for others: a store that can run several transactions at a time shares its commit
+    with no work but its like. Others take no notice."""
+    work.apart = True  # type: ignore[attr-defined]  # functions have room for a note
     return work
 
 

@@ -47,6 +47,7 @@ class Address(NamedTuple):
     schema: str = "rota"
     pool: int = 8
     statement_timeout: timedelta = timedelta(seconds=30)
+    lock_timeout: timedelta = timedelta(seconds=3)
     connect_timeout: timedelta = timedelta(seconds=10)
     poll: timedelta | None = None
     pgbouncer: bool = False
@@ -99,17 +100,23 @@ class Address(NamedTuple):
         if self.pgbouncer:
             options["statement_cache_size"] = 0
         else:
-            settings |= PLANNING
-            settings["statement_timeout"] = _milliseconds(self.statement_timeout)
+            settings |= PLANNING | self._timeouts
             options["max_cached_statement_lifetime"] = 0
         return options
+
+    @property
+    def _timeouts(self) -> dict[str, str]:
+        return {
+            "statement_timeout": _milliseconds(self.statement_timeout),
+            "lock_timeout": _milliseconds(self.lock_timeout),
+        }
 
     @property
     def begin_suffix(self) -> str:
         """What a session would keep, for one transaction: behind a pooler only."""
         if not self.pgbouncer:
             return ""
-        settings = PLANNING | {"statement_timeout": _milliseconds(self.statement_timeout)}
+        settings = PLANNING | self._timeouts
         return "".join(f"; set local {name} = {value}" for name, value in settings.items())
 
 
@@ -150,6 +157,7 @@ _OURS: dict[str, tuple[Callable[[str], Any], str]] = {
     "schema": (_schema, "it is a name of small letters, digits and _, of up to 40 characters"),
     "pool": (_pool, "it is a number of connections from 1 to 1000"),
     "statement_timeout": (_seconds, "it is a number of seconds"),
+    "lock_timeout": (_seconds, "it is a number of seconds"),
     "connect_timeout": (_seconds, "it is a number of seconds"),
     "poll": (_seconds, "it is a number of seconds"),
     "pgbouncer": (_flag, "it is 1 or 0"),

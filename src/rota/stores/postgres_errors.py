@@ -41,6 +41,7 @@ _REASONS = {
     "57P02": "it crashed",
     "57P03": "it is starting up or shutting down",
 }
+_LOCKED = "55P03"
 _CORRUPT = ("XX001", "XX002")
 FAILURES = (
     asyncpg.PostgresError,
@@ -71,7 +72,8 @@ def in_words(error: BaseException, place: str, doing: str) -> StoreError:
             return Corrupt(f"PostgreSQL ({place}) cannot read what it stored, while {doing}: {error}")
         reason = _REASONS.get(state)
         said = f"{reason} ({error})" if reason else f"it said: {error}"
-        return Unavailable(f"PostgreSQL ({place}) could not be used while {doing}: {said}", place=place)
+        message = f"PostgreSQL ({place}) could not be used while {doing}: {said}"
+        return Unavailable(message, is_busy=state == _LOCKED, place=place)
     said = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
     return Unavailable(f"PostgreSQL ({place}) cannot be reached while {doing}: {said}", place=place)
 

@@ -108,6 +108,9 @@ class Groups:
     def _next_jobs(self) -> list[Job[Any]]:
         """The first that wait, without those that are to run beside them: they are the next."""
         waiting = [job for job in self._waiting if not job.future.done()]
+        if hurried := [job for job in waiting if getattr(job.work, "apart", False)]:
+            self._waiting = [job for job in waiting if not getattr(job.work, "apart", False)]
+            return hurried
         lines = {line for job in waiting if (line := getattr(job.work, "line", None)) is not None}
         if len(lines) < 2:
             self._waiting = waiting[_LARGEST:]

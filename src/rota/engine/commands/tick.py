@@ -23,12 +23,14 @@ SCHEDULER = "scheduler"
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tick did. If it did nothing: when the next schedule is due (None: nothing is planned)."""
+    """What one tick did. If it did nothing: when the next schedule is due (None: nothing is planned), and whether
+    some are due already that someone else holds."""
 
     runs: list[Run] = []
     tasks: list[Task] = []
     schedules: list[Schedule] = []
     next_at: datetime | None = None
+    is_held_up: bool = False
 
 
 def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
@@ -37,12 +39,19 @@ def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
     async def work(tx: Tx) -> Tick:
         due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
         if not due:
-            upcoming = await tx.find(DueSchedules(at=None), 1)
-            return Tick(next_at=next((found.due_at for found in upcoming), None))
+            return await _upcoming(tx, limit)
         firing = await _Firing.read(tx, due, jumped)
         return await firing.write(tx)
 
     return work
+
+
+async def _upcoming(tx: Tx, limit: int) -> Tick:
+    [first] = [found.due_at for found in await tx.find(DueSchedules(at=None), 1)] or [None]
+    if first is None or first > tx.now:
+        return Tick(next_at=first)
+    times = [found.due_at for found in await tx.find(DueSchedules(at=None), limit)]
+    return Tick(next_at=next((at for at in times if at is not None and at > tx.now), None), is_held_up=True)
 
 
 class _Firing:

@@ -51,7 +51,7 @@ select 1 where pg_current_snapshot()::text <> '{seen}'
 
 -- A migration may take as long as it takes, and so may those who wait for it.
 -- name: migration_patience
-set local statement_timeout = 0; set local standard_conforming_strings = on
+set local statement_timeout = 0; set local lock_timeout = 0; set local standard_conforming_strings = on
 
 -- name: migration_lock
 select pg_advisory_xact_lock(:key::bigint)
