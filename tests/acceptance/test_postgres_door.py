@@ -195,11 +195,76 @@ async def test_sql_keeps_to_the_limit_of_pending_tasks(url: str) -> None:
         ("submit('a', tags => '{a b}')", "tags"),
         ("submit('a', metadata => '[1]')", "metadata"),
         ("submit('a', to_jsonb(repeat('x', 2000000)))", "bytes are too many"),
+        ("submit('a', queue => null)", "queue: null is not a valid name"),
+        ("submit('a', priority => null)", "priority: null is not accepted"),
+        (
+            "submit('a', schedule_at => 'infinity')",
+            "schedule_at: infinity is out of range; give a time in the years",
+        ),
+        ("submit('a', schedule_at => '-infinity')", "schedule_at: -infinity is out of range"),
+        ("submit('a', schedule_at => '10000-01-01 00:00+00')", "schedule_at: 10000.* is out of range"),
+        ("submit('a', schedule_at => '0044-03-15 BC')", "schedule_at: .*BC is out of range"),
+        ("submit('a', expires_at => 'infinity')", "expires_at: infinity is out of range"),
+        ("submit('a', expires_at => '12000-01-01')", "expires_at: 12000.* is out of range"),
+        ("submit('a', tags => array[['a', 'b'], ['c', 'd']])", "tags: they are not a list"),
+        (
+            "submit('a', tags => array(select 't' || n from generate_series(1, 33) n))",
+            "tags: .*the most is 32",
+        ),
+        (
+            "submit('a', (repeat('[', 65) || repeat(']', 65))::jsonb)",
+            "input: it is nested too deeply; the most is 64",
+        ),
+        ("submit('a', (repeat('[', 3000) || repeat(']', 3000))::jsonb)", "input: it is nested too deeply"),
+        ("submit('a', '{\"a\": [18446744073709551616]}')", "input: the number 1844.*16 does not fit 64 bits"),
+        ("submit('a', '-9223372036854775809')", "input: the number -92.* does not fit 64 bits"),
+        ("submit('a', '{\"a\": 1e400}')", "input: the number 1000.* does not fit 64 bits; give it as a text"),
+        ("submit('a', metadata => '{\"a\": {\"b\": [[]]}}')", "metadata: it is more than 3 levels deep"),
+        ("submit('a', metadata => '{\"a\": 1e30}')", "metadata: the number 1000.* does not fit 64 bits"),
+        (
+            "submit('a', metadata => (select jsonb_object_agg('k' || n, '{\"a\": 1}'::jsonb)"
+            " from generate_series(1, 51) n))",
+            "metadata: it has 102 keys; the most is 100 keys",
+        ),
+        ("submit('a', actor => repeat('x', 256))", "actor: 256 characters are too many; the most is 255"),
+        ("submit('a', tenant => '')", "tenant: '' is not a valid name"),
+        ("submit('a', tenant => null)", "tenant: null is not a valid name"),
+        ("submit('a', tenant => ' a')", "tenant: ' a' is not a valid name"),
+        ("submit('a', tenant => 'a' || chr(7))", "tenant: .* is not a valid name"),
+        ("submit('a', tenant => '*')", "tenant: .* stands for every tenant"),
+        ("submit('a', timeout_seconds => 'nan')", "timeout_seconds"),
     ],
 )
 async def test_sql_refuses_what_python_would(url: str, call: str, words: str) -> None:
     connection = await asyncpg.connect(dsn(url))
-    with pytest.raises(asyncpg.PostgresError, match=words):
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=words) as caught:
         await connection.fetchval(f"select rota.{call}")
+    assert len(caught.value.message) < 200
     assert await connection.fetchval("select count(*) from rota.task") == 0
     await connection.close()
+
+
+async def test_sql_accepts_all_that_python_can_read(url: str) -> None:
+    """At the edges: what is stored reads well, and sizes are those of compact JSON."""
+    deep = "[" * 64 + "]" * 64
+    edges = [
+        f"submit('a', '{deep}')",
+        "submit('a', '[18446744073709551615, -9223372036854775808, 0.1234567890123456789012345678901234567890]')",
+        "submit('a', to_jsonb(array(select 1 from generate_series(1, 524287))))",  # 1,048,575 bytes without blanks
+        "submit('a', jsonb_build_object('\"a: \\', repeat(', ', 500000)))",
+        "submit('a', schedule_at => '0001-01-01 00:00+00', expires_at => '9999-12-31 23:59:59.999999+00')",
+        "submit('a', metadata => '{\"a\": {\"b\": [1]}}', tags => null)",
+        "submit('a', metadata => null, actor => repeat('x', 255))",
+        "submit('a', tags => array['x', 'x', 'y'])",
+    ]
+    async with rota.connect(url) as queue:
+        connection = await asyncpg.connect(dsn(url))
+        for call in edges:
+            task = await queue.get(await connection.fetchval(f"select rota.{call}::text"))
+            assert task.kind == "a"
+            assert task.metadata in ({}, {"a": {"b": [1]}})
+            assert task.tags in ((), ("x", "y"))
+        too_large = "select rota.submit('a', to_jsonb(array(select 1 from generate_series(1, 524289))))"
+        with pytest.raises(asyncpg.InvalidParameterValueError, match="1,048,579 bytes are too many"):
+            await connection.fetchval(too_large)
+        await connection.close()

@@ -38,6 +38,10 @@ interval. Whoever looks first and waits then would miss what changed in between:
 **Indexes** are the query types of `queries.py`: each names its filter and its order. With `lock`, rows that another
 transaction holds locked are left out (on stores where transactions overlap), and the rows returned are held
 until the commit. Orders end with `id`, so that every store gives the same answer.
+
+**What cannot be read** (a record that something else wrote or damaged) is `Corrupt` where it is asked for by itself:
+`get`, `get_many`, ScheduleByKey, `snapshot`. Every other `find` leaves it out, gives what lies behind it instead, says
+so once in the log, and notes it in `tx.unreadable`: one bad record never stops a batch. `count` and `tally` count it.
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ from typing import Protocol, TypeVar, overload
 
 import msgspec
 
+from ..domain.errors import Corrupt
 from ..domain.model import (
     ApiKey,
     Event,
@@ -162,6 +167,11 @@ class Tx(Protocol):
     @property
     def now(self) -> datetime: ...
 
+    @property
+    def unreadable(self) -> Sequence[Corrupt]:
+        """What `find` has left out so far."""
+        ...
+
     async def get(self, type: type[R], id: str, /) -> R | None: ...
 
     async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]: ...
@@ -253,6 +263,7 @@ class BufferedTx:
 
     def __init__(self, now: datetime, *, writable: bool = True) -> None:
         self.now = now
+        self.unreadable: list[Corrupt] = []
         self.puts: dict[type[Record], dict[str, Record]] = {}
         self.deletes: dict[type[Record], dict[str, Record]] = {}
         self._writable = writable
