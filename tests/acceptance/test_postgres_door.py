@@ -108,6 +108,22 @@ async def test_an_idempotency_key_works_inside_and_outside(url: str, driver: Any
         assert {task.id for task in await queue.list()} == {first.id, other.id}
 
 
+async def test_an_open_transaction_holds_up_nobody_but_who_asks_for_its_key(url: str) -> None:
+    """The works of a group share a commit. One that has to wait for a lock does so alone."""
+    async with rota.connect(url + "&statement_timeout=60") as queue, by_asyncpg(url) as (connection, _, undo):
+        await queue.submit("mail", connection=connection, idempotency_key="held")
+        held = asyncio.create_task(queue.submit("mail", idempotency_key="held"))
+        others = [asyncio.create_task(queue.submit("mail", {"n": n})) for n in range(50)]
+        done = await asyncio.wait_for(asyncio.gather(*others), 15)
+        assert len({task.id for task in done}) == 50
+        assert not held.done()
+        await asyncio.wait([held], timeout=2.5)  # it waits for longer than a group would
+        assert not held.done()
+        await undo()
+        task = await asyncio.wait_for(held, 15)
+        assert {found.id for found in await queue.list(limit=100)} == {task.id} | {each.id for each in done}
+
+
 async def test_other_things_are_not_connections(url: str) -> None:
     async with rota.connect(url) as queue:
         with pytest.raises(rota.Invalid, match="asyncpg or psycopg"):

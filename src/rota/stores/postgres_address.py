@@ -100,16 +100,25 @@ class Address(NamedTuple):
             options["statement_cache_size"] = 0
         else:
             settings |= PLANNING
-            settings["statement_timeout"] = _milliseconds(self.statement_timeout)
+            settings |= self._timeouts
             options["max_cached_statement_lifetime"] = 0
         return options
+
+    @property
+    def _timeouts(self) -> dict[str, str]:
+        """How long a statement may take, and how much of that it may wait for a lock, unless its work runs alone."""
+        lock_timeout = min(timedelta(seconds=1), self.statement_timeout / 2)
+        return {
+            "statement_timeout": _milliseconds(self.statement_timeout),
+            "lock_timeout": _milliseconds(lock_timeout),
+        }
 
     @property
     def begin_suffix(self) -> str:
         """What a session would keep, for one transaction: behind a pooler only."""
         if not self.pgbouncer:
             return ""
-        settings = PLANNING | {"statement_timeout": _milliseconds(self.statement_timeout)}
+        settings = PLANNING | self._timeouts
         return "".join(f"; set local {name} = {value}" for name, value in settings.items())
 
 

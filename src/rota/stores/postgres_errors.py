@@ -15,9 +15,10 @@ import asyncpg
 
 from ..domain.errors import Conflict, Corrupt, StoreError, Unavailable
 
-__all__ = ["FAILURES", "in_words", "is_lost", "translated"]
+__all__ = ["FAILURES", "Blocked", "in_words", "is_lost", "translated"]
 
 _CHANGED = "RT001"
+_BLOCKED = "55P03"
 _RETRIED = {
     _CHANGED: "changed or removed by someone else",
     "23505": "an id or a key is taken already",
@@ -53,6 +54,10 @@ FAILURES = (
 """What the driver raises: what the server said, or that it did not answer."""
 
 
+class Blocked(Unavailable):
+    """Another transaction kept a lock for longer than works wait that are not alone: nothing was done."""
+
+
 def is_lost(error: BaseException) -> bool:
     """Whether the connection is of no more use: gone, or to a server that does not serve."""
     if not isinstance(error, asyncpg.PostgresError):
@@ -71,7 +76,8 @@ def in_words(error: BaseException, place: str, doing: str) -> StoreError:
             return Corrupt(f"PostgreSQL ({place}) cannot read what it stored, while {doing}: {error}")
         reason = _REASONS.get(state)
         said = f"{reason} ({error})" if reason else f"it said: {error}"
-        return Unavailable(f"PostgreSQL ({place}) could not be used while {doing}: {said}", place=place)
+        kind = Blocked if state == _BLOCKED else Unavailable
+        return kind(f"PostgreSQL ({place}) could not be used while {doing}: {said}", place=place)
     said = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
     return Unavailable(f"PostgreSQL ({place}) cannot be reached while {doing}: {said}", place=place)
 

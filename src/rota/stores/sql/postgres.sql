@@ -13,6 +13,10 @@ begin isolation level read committed
 -- name: begin_read
 begin isolation level repeatable read, read only
 
+-- As part of a beginning: as long as a statement may take.
+-- name: wait_for_locks
+set local lock_timeout = 0
+
 -- name: commit
 commit
 
@@ -51,7 +55,7 @@ select 1 where pg_current_snapshot()::text <> '{seen}'
 
 -- A migration may take as long as it takes, and so may those who wait for it.
 -- name: migration_patience
-set local statement_timeout = 0; set local standard_conforming_strings = on
+set local statement_timeout = 0; set local lock_timeout = 0; set local standard_conforming_strings = on
 
 -- name: migration_lock
 select pg_advisory_xact_lock(:key::bigint)
