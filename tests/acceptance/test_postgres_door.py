@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import psycopg
 import pytest
+from psycopg.rows import dict_row, namedtuple_row, scalar_row
 
 import rota
 from postgres_server import new_database
@@ -131,6 +132,33 @@ async def test_other_things_are_not_connections(url: str) -> None:
     async with rota.connect("memory:") as memory:
         with pytest.raises(rota.Invalid, match="postgresql://"):
             await memory.submit("mail", connection=object())
+
+
+@pytest.mark.parametrize("row_factory", [dict_row, namedtuple_row, scalar_row])
+async def test_rows_may_look_as_their_owner_likes(url: str, row_factory: Any) -> None:
+    async with rota.connect(url) as queue:
+        with psycopg.connect(dsn(url), row_factory=row_factory) as connection:
+            first = await queue.submit("mail", idempotency_key="k", connection=connection)
+            again = await queue.submit("mail", idempotency_key="k", connection=connection)
+        async with await psycopg.AsyncConnection.connect(dsn(url), row_factory=row_factory) as connection:
+            assert await queue.submit("mail", idempotency_key="k", connection=connection) == first == again
+
+
+async def test_connections_that_cannot_carry_a_submit_are_refused(url: str) -> None:
+    async with rota.connect(url) as queue:
+        async with await psycopg.AsyncConnection.connect(dsn(url)) as connection, connection.pipeline():
+            with pytest.raises(
+                rota.Invalid, match="connection: it is in pipeline mode; submit outside the pipeline"
+            ):
+                await queue.submit("mail", connection=connection)
+        with (
+            psycopg.connect(dsn(url), client_encoding="latin1") as latin,
+            pytest.raises(
+                rota.Invalid, match="connection: its client_encoding is iso8859-1; give one with UTF8"
+            ),
+        ):
+            await queue.submit("mail", {"to": "€"}, connection=latin)
+        assert await queue.list() == []
 
 
 # From any language: select rota.submit(…)
