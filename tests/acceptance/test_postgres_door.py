@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import psycopg
 import pytest
+from psycopg.rows import dict_row, namedtuple_row, scalar_row
 
 import rota
 from postgres_server import new_database
@@ -108,6 +109,22 @@ async def test_an_idempotency_key_works_inside_and_outside(url: str, driver: Any
         assert {task.id for task in await queue.list()} == {first.id, other.id}
 
 
+async def test_an_open_transaction_holds_up_nobody_but_who_asks_for_its_key(url: str) -> None:
+    """The works of a group share a commit. One that has to wait for a lock does so alone."""
+    async with rota.connect(url + "&statement_timeout=60") as queue, by_asyncpg(url) as (connection, _, undo):
+        await queue.submit("mail", connection=connection, idempotency_key="held")
+        held = asyncio.create_task(queue.submit("mail", idempotency_key="held"))
+        others = [asyncio.create_task(queue.submit("mail", {"n": n})) for n in range(50)]
+        done = await asyncio.wait_for(asyncio.gather(*others), 15)
+        assert len({task.id for task in done}) == 50
+        assert not held.done()
+        await asyncio.wait([held], timeout=2.5)  # it waits for longer than a group would
+        assert not held.done()
+        await undo()
+        task = await asyncio.wait_for(held, 15)
+        assert {found.id for found in await queue.list(limit=100)} == {task.id} | {each.id for each in done}
+
+
 async def test_other_things_are_not_connections(url: str) -> None:
     async with rota.connect(url) as queue:
         with pytest.raises(rota.Invalid, match="asyncpg or psycopg"):
@@ -115,6 +132,33 @@ async def test_other_things_are_not_connections(url: str) -> None:
     async with rota.connect("memory:") as memory:
         with pytest.raises(rota.Invalid, match="postgresql://"):
             await memory.submit("mail", connection=object())
+
+
+@pytest.mark.parametrize("row_factory", [dict_row, namedtuple_row, scalar_row])
+async def test_rows_may_look_as_their_owner_likes(url: str, row_factory: Any) -> None:
+    async with rota.connect(url) as queue:
+        with psycopg.connect(dsn(url), row_factory=row_factory) as connection:
+            first = await queue.submit("mail", idempotency_key="k", connection=connection)
+            again = await queue.submit("mail", idempotency_key="k", connection=connection)
+        async with await psycopg.AsyncConnection.connect(dsn(url), row_factory=row_factory) as connection:
+            assert await queue.submit("mail", idempotency_key="k", connection=connection) == first == again
+
+
+async def test_connections_that_cannot_carry_a_submit_are_refused(url: str) -> None:
+    async with rota.connect(url) as queue:
+        async with await psycopg.AsyncConnection.connect(dsn(url)) as connection, connection.pipeline():
+            with pytest.raises(
+                rota.Invalid, match="connection: it is in pipeline mode; submit outside the pipeline"
+            ):
+                await queue.submit("mail", connection=connection)
+        with (
+            psycopg.connect(dsn(url), client_encoding="latin1") as latin,
+            pytest.raises(
+                rota.Invalid, match="connection: its client_encoding is iso8859-1; give one with UTF8"
+            ),
+        ):
+            await queue.submit("mail", {"to": "€"}, connection=latin)
+        assert await queue.list() == []
 
 
 # From any language: select rota.submit(…)
@@ -195,11 +239,76 @@ async def test_sql_keeps_to_the_limit_of_pending_tasks(url: str) -> None:
         ("submit('a', tags => '{a b}')", "tags"),
         ("submit('a', metadata => '[1]')", "metadata"),
         ("submit('a', to_jsonb(repeat('x', 2000000)))", "bytes are too many"),
+        ("submit('a', queue => null)", "queue: null is not a valid name"),
+        ("submit('a', priority => null)", "priority: null is not accepted"),
+        (
+            "submit('a', schedule_at => 'infinity')",
+            "schedule_at: infinity is out of range; give a time in the years",
+        ),
+        ("submit('a', schedule_at => '-infinity')", "schedule_at: -infinity is out of range"),
+        ("submit('a', schedule_at => '10000-01-01 00:00+00')", "schedule_at: 10000.* is out of range"),
+        ("submit('a', schedule_at => '0044-03-15 BC')", "schedule_at: .*BC is out of range"),
+        ("submit('a', expires_at => 'infinity')", "expires_at: infinity is out of range"),
+        ("submit('a', expires_at => '12000-01-01')", "expires_at: 12000.* is out of range"),
+        ("submit('a', tags => array[['a', 'b'], ['c', 'd']])", "tags: they are not a list"),
+        (
+            "submit('a', tags => array(select 't' || n from generate_series(1, 33) n))",
+            "tags: .*the most is 32",
+        ),
+        (
+            "submit('a', (repeat('[', 65) || repeat(']', 65))::jsonb)",
+            "input: it is nested too deeply; the most is 64",
+        ),
+        ("submit('a', (repeat('[', 3000) || repeat(']', 3000))::jsonb)", "input: it is nested too deeply"),
+        ("submit('a', '{\"a\": [18446744073709551616]}')", "input: the number 1844.*16 does not fit 64 bits"),
+        ("submit('a', '-9223372036854775809')", "input: the number -92.* does not fit 64 bits"),
+        ("submit('a', '{\"a\": 1e400}')", "input: the number 1000.* does not fit 64 bits; give it as a text"),
+        ("submit('a', metadata => '{\"a\": {\"b\": [[]]}}')", "metadata: it is more than 3 levels deep"),
+        ("submit('a', metadata => '{\"a\": 1e30}')", "metadata: the number 1000.* does not fit 64 bits"),
+        (
+            "submit('a', metadata => (select jsonb_object_agg('k' || n, '{\"a\": 1}'::jsonb)"
+            " from generate_series(1, 51) n))",
+            "metadata: it has 102 keys; the most is 100 keys",
+        ),
+        ("submit('a', actor => repeat('x', 256))", "actor: 256 characters are too many; the most is 255"),
+        ("submit('a', tenant => '')", "tenant: '' is not a valid name"),
+        ("submit('a', tenant => null)", "tenant: null is not a valid name"),
+        ("submit('a', tenant => ' a')", "tenant: ' a' is not a valid name"),
+        ("submit('a', tenant => 'a' || chr(7))", "tenant: .* is not a valid name"),
+        ("submit('a', tenant => '*')", "tenant: .* stands for every tenant"),
+        ("submit('a', timeout_seconds => 'nan')", "timeout_seconds"),
     ],
 )
 async def test_sql_refuses_what_python_would(url: str, call: str, words: str) -> None:
     connection = await asyncpg.connect(dsn(url))
-    with pytest.raises(asyncpg.PostgresError, match=words):
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=words) as caught:
         await connection.fetchval(f"select rota.{call}")
+    assert len(caught.value.message) < 200
     assert await connection.fetchval("select count(*) from rota.task") == 0
     await connection.close()
+
+
+async def test_sql_accepts_all_that_python_can_read(url: str) -> None:
+    """At the edges: what is stored reads well, and sizes are those of compact JSON."""
+    deep = "[" * 64 + "]" * 64
+    edges = [
+        f"submit('a', '{deep}')",
+        "submit('a', '[18446744073709551615, -9223372036854775808, 0.1234567890123456789012345678901234567890]')",
+        "submit('a', to_jsonb(array(select 1 from generate_series(1, 524287))))",  # 1,048,575 bytes without blanks
+        "submit('a', jsonb_build_object('\"a: \\', repeat(', ', 500000)))",
+        "submit('a', schedule_at => '0001-01-01 00:00+00', expires_at => '9999-12-31 23:59:59.999999+00')",
+        "submit('a', metadata => '{\"a\": {\"b\": [1]}}', tags => null)",
+        "submit('a', metadata => null, actor => repeat('x', 255))",
+        "submit('a', tags => array['x', 'x', 'y'])",
+    ]
+    async with rota.connect(url) as queue:
+        connection = await asyncpg.connect(dsn(url))
+        for call in edges:
+            task = await queue.get(await connection.fetchval(f"select rota.{call}::text"))
+            assert task.kind == "a"
+            assert task.metadata in ({}, {"a": {"b": [1]}})
+            assert task.tags in ((), ("x", "y"))
+        too_large = "select rota.submit('a', to_jsonb(array(select 1 from generate_series(1, 524289))))"
+        with pytest.raises(asyncpg.InvalidParameterValueError, match="1,048,579 bytes are too many"):
+            await connection.fetchval(too_large)
+        await connection.close()

@@ -410,7 +410,36 @@ async def test_a_statement_that_takes_too_long_is_ended(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["schema=A B", "pool=0", "poll=never", "pgbouncer=maybe", "statement_timeout=-1", "color=red"]
+    "address",
+    ["u:sec#ret@h/d", "u:sec/ret@h/d", "u:sec?ret@h/d", "u:secret@h:port/d", "u:secret@[h/d", "u@h:1x/d"],
+)
+def test_an_address_that_cannot_be_taken_apart_is_refused_without_its_password(address: str) -> None:
+    with pytest.raises(Invalid, match=r"write # / \? @ as %23") as caught:
+        PostgresStore.from_url(f"postgresql://{address}", SystemClock())
+    assert "sec" not in str(caught.value)
+    assert "ret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "/d", "h", "h:1/d", "u:s%23%2F@h:1,h2:2/d", "u@[::1]:5432/d", "u:s@e@h/d", "/d?host=/tmp/a"],
+)
+def test_addresses_that_are_good(address: str) -> None:
+    assert "s@" not in PostgresStore.from_url(f"postgresql://{address}", SystemClock()).url
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "schema=A B",
+        "schema=user",
+        "schema=pg_mine",
+        "pool=0",
+        "poll=never",
+        "pgbouncer=maybe",
+        "statement_timeout=-1",
+        "color=red",
+    ],
 )
 def test_wrong_options_are_refused(option: str) -> None:
     with pytest.raises(Invalid, match=option.partition("=")[0]):

@@ -188,24 +188,37 @@ async def test_a_task_that_never_returns_is_in_none_of_the_new_indexes() -> None
             assert pages == 8192, f"{name} has more than its first page"
 
 
+async def test_kinds_that_nobody_asked_for_are_not_walked() -> None:
+    """The claim touches as many pages with thousands of other kinds pending as with none, in one queue or in a few."""
+    async with as_the_store_does(new_database()) as connection:
+        query = ReadyTasks(at=NOW.replace(year=2030), kinds=("k0", "k3", "zzz"))
+        statement = STATEMENTS.locked["ready_tasks"]
+        fill = FILL.replace("'k' || n % 7", "'k' || n").replace("'q'", "'q' || n % 3")
+        pages = await pages_of_a_claim(connection, statement, query)
+        await connection.execute(fill.replace("3000", "30000"))  # 5,000 pending kinds
+        await connection.execute("vacuum analyze rota.task")
+        assert await pages_of_a_claim(connection, statement, query) < pages + 100
+
+
+async def pages_of_a_claim(connection: asyncpg.Connection[Any], statement: Statement, query: Query) -> int:
+    rows = await connection.fetch(
+        "explain (analyze, buffers) " + statement.sql, *statement.args(values_of(query, 50))
+    )
+    hits = re.search(r"Buffers: shared hit=(\d+)", "\n".join(row[0] for row in rows))
+    assert hits is not None
+    return int(hits[1])
+
+
 async def test_delayed_and_finished_tasks_are_not_walked() -> None:
     """The claim touches as many pages with ten thousand delayed tasks of each kind as with none."""
     async with as_the_store_does(new_database()) as connection:
         query = ReadyTasks(at=NOW, kinds=tuple(f"k{n}" for n in range(7)))
         statement = STATEMENTS.locked["ready_tasks"]
 
-        async def pages() -> int:
-            rows = await connection.fetch(
-                "explain (analyze, buffers) " + statement.sql, *statement.args(values_of(query, 50))
-            )
-            hits = re.search(r"Buffers: shared hit=(\d+)", "\n".join(row[0] for row in rows))
-            assert hits is not None
-            return int(hits[1])
-
         await connection.execute(FILL.replace("'2026-01-01'", "'2030-01-01'"))
         await connection.execute("vacuum analyze rota.task")
-        few = await pages()
+        few = await pages_of_a_claim(connection, statement, query)
         more = FILL.replace("'2026-01-01'", "'2030-01-01'").replace("'x'", "'y'").replace("3000", "30000")
         await connection.execute(more)
         await connection.execute("vacuum analyze rota.task")
-        assert await pages() < 2 * few + 20
+        assert await pages_of_a_claim(connection, statement, query) < 2 * few + 20

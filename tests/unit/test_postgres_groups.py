@@ -19,7 +19,7 @@ class Lender:
         self.lent = asyncio.Semaphore(0)
         self.let_go = asyncio.Event()
 
-    async def lend(self, use: Callable[[Turn], Awaitable[None]]) -> None:
+    async def lend(self, use: Callable[[Turn], Awaitable[None]], *, patient: bool = False) -> None:
         self.out += 1
         self.most = max(self.most, self.out)
         self.lent.release()

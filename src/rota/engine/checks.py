@@ -24,6 +24,7 @@ from ..domain.model import (
 from ..stores.base import (
     DueSchedules,
     LostLeases,
+    OpenTasks,
     PastExpiry,
     ReadyTasks,
     ScheduleList,
@@ -37,6 +38,8 @@ __all__ = ["Health", "broken_records", "check_health", "leave_mark", "remove_mar
 PATIENCE = timedelta(seconds=60)
 WAITING = timedelta(minutes=10)
 ENOUGH = 1000
+LOOKED_AT = 5000
+"""So many open tasks, tasks and schedules are read to see whether they can be."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +53,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     schedules: Mapping[str, int]
     unknown_tasks: int
     unknown_schedules: int
+    unreadable: Sequence[str] = ()
 
 
 def check_health(tenant: str) -> Work[Health]:
@@ -67,6 +71,8 @@ def check_health(tenant: str) -> Work[Health]:
         }
         all_tasks = await tx.count(TaskList(tenant=tenant, at=tx.now))
         all_schedules = await tx.count(ScheduleList(tenant=tenant))
+        for looked_at in (OpenTasks(), TaskList(tenant=tenant, at=tx.now), ScheduleList(tenant=None)):
+            await tx.find(looked_at, LOOKED_AT)
         return Health(
             overdue=await tx.find(DueSchedules(at=late), ENOUGH),
             lost=await tx.find(LostLeases(at=late), ENOUGH),
@@ -76,6 +82,7 @@ def check_health(tenant: str) -> Work[Health]:
             schedules=schedules,
             unknown_tasks=all_tasks - sum(tasks.values()),
             unknown_schedules=all_schedules - sum(schedules.values()),
+            unreadable=list(dict.fromkeys(str(problem) for problem in tx.unreadable)),  # by all of the above
         )
 
     return work

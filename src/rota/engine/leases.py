@@ -14,7 +14,7 @@ from math import isqrt
 from typing import Protocol, TypeVar
 
 from ..domain.errors import Refused, Unavailable
-from ..stores.base import Store, apart
+from ..stores.base import Store, apart, impatient
 from .clock import SteadyClock
 from .commands import Renewal, renew_leases
 from .executor import Execution, StopReason
@@ -128,7 +128,7 @@ class Leases:
             for execution, (lease, progress, logs) in zip(due, reports, strict=True)
         ]
         try:
-            answers = await self._queue.store.transact(apart(renew_leases(renewals)))
+            answers = await self._queue.store.transact(apart(impatient(renew_leases(renewals))))
         except BaseException:
             for execution, taken in zip(due, reports, strict=True):
                 execution.put_back(taken)

@@ -22,7 +22,7 @@ from typing import Any
 from ..domain.errors import Refused, Unavailable
 from ..domain.model import Task
 from ..domain.task import Completed, Failed, Outcome
-from ..stores.base import at_leisure, side_by_side
+from ..stores.base import at_leisure, impatient, side_by_side
 from ..stores.threads import Threads
 from .app import App
 from .commands import Claim, Claimed, Result, claim_tasks, settle_tasks
@@ -270,7 +270,7 @@ class TaskWorker:
             Result(task=execution.task, outcome=outcome, progress=execution.progress, logs=execution.logs)
             for execution, outcome in batch
         ]
-        answers = await self._queue.store.transact(side_by_side(settle_tasks(results), hand.name))
+        answers = await self._queue.store.transact(side_by_side(impatient(settle_tasks(results)), hand.name))
         for (execution, outcome), answer in zip(batch, answers, strict=True):
             del self._settling[execution.key]
             self._report(execution, outcome, answer)

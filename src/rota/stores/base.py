@@ -38,6 +38,10 @@ interval. Whoever looks first and waits then would miss what changed in between:
 **Indexes** are the query types of `queries.py`: each names its filter and its order. With `lock`, rows that another
 transaction holds locked are left out (on stores where transactions overlap), and the rows returned are held
 until the commit. Orders end with `id`, so that every store gives the same answer.
+
+**What cannot be read** (a record that something else wrote or damaged) is `Corrupt` where it is asked for by itself:
+`get`, `get_many`, ScheduleByKey, `snapshot`. Every other `find` leaves it out, gives what lies behind it instead, says
+so once in the log, and notes it in `tx.unreadable`: one bad record never stops a batch. `count` and `tally` count it.
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ from typing import Protocol, TypeVar, overload
 
 import msgspec
 
+from ..domain.errors import Corrupt
 from ..domain.model import (
     ApiKey,
     Event,
@@ -132,6 +137,7 @@ __all__ = [
     "Work",
     "apart",
     "at_leisure",
+    "impatient",
     "side_by_side",
 ]
 
@@ -162,6 +168,11 @@ class Tx(Protocol):
 
     @property
     def now(self) -> datetime: ...
+
+    @property
+    def unreadable(self) -> Sequence[Corrupt]:
+        """What `find` has left out so far."""
+        ...
 
     async def get(self, type: type[R], id: str, /) -> R | None: ...
 
@@ -218,6 +229,13 @@ def apart(work: Work[T]) -> Work[T]:
     return work
 
 
+def impatient(work: Work[T]) -> Work[T]:
+    """Mark a work that would rather be told soon (`Unavailable.is_busy`) that someone holds what it wants to write than
+    wait for it. A store in which nobody can hold anything takes no notice."""
+    work.impatient = True  # type: ignore[attr-defined]  # functions have room for a note
+    return work
+
+
 def side_by_side(work: Work[T], line: str) -> Work[T]:
     """Mark a work that gains nothing from sharing a commit with works of another `line`: a store that can run several
     transactions at a time runs it beside those. Others take no notice."""
@@ -261,6 +279,7 @@ class BufferedTx:
 
     def __init__(self, now: datetime, *, writable: bool = True) -> None:
         self.now = now
+        self.unreadable: list[Corrupt] = []
         self.puts: dict[type[Record], dict[str, Record]] = {}
         self.deletes: dict[type[Record], dict[str, Record]] = {}
         self._writable = writable

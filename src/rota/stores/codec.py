@@ -12,6 +12,7 @@ that is, may never change once a record is stored (they identify it, and indexes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -64,6 +65,7 @@ __all__ = [
 
 R = TypeVar("R", bound=Record)
 
+_ID = re.compile(r'"id"\s*:\s*"([^"\\]{1,255})"')
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -166,6 +168,9 @@ def _id_in(body: bytes | str) -> str:
     try:
         return str(msgspec.json.decode(body)["id"])
     except Exception:  # whatever the text is, the answer is a name for it
+        text = body if isinstance(body, str) else body.decode(errors="replace")
+        if found := _ID.search(text[:1000]):
+            return found[1]
         return f"(no id, begins with {bytes(body[:40], 'utf-8') if isinstance(body, str) else body[:40]!r})"
 
 

@@ -24,7 +24,7 @@ from ..domain.model import Record
 from .base import Clock, Store, Work
 from .postgres_address import Address
 from .postgres_door import run_inside
-from .postgres_errors import FAILURES, in_words, translated
+from .postgres_errors import FAILURES, Blocked, in_words, translated
 from .postgres_groups import Groups, Lost, Turn
 from .postgres_line import Line, TooManyQuestions
 from .postgres_listen import Listener
@@ -190,11 +190,15 @@ class _Opened:
             with _found():
                 await self.lend(_nothing)
 
-    async def lend(self, use: Callable[[Turn], Awaitable[None]]) -> None:
+    async def lend(self, use: Callable[[Turn], Awaitable[None]], *, patient: bool = False) -> None:
         """One group's turn: what it does not commit is rolled back."""
-        begin = self._statements.plain["begin"].sql + self._address.begin_suffix
-        async with self._turn(begin, eager=self._address.pgbouncer) as turn:
+        begin = self._begin("begin", patient=patient)
+        async with self._turn(begin, eager=patient or self._address.pgbouncer) as turn:
             await use(turn)
+
+    def _begin(self, name: str, *, patient: bool) -> str:
+        begin = self._statements.plain[name].sql + self._address.begin_suffix
+        return f"{begin}; {self._statements.plain['wait_for_locks'].sql}" if patient else begin
 
     async def read(self, use: Callable[[Turn], Awaitable[T]], what: object) -> T:
         """A snapshot: one statement is one by itself, several need a transaction. `what` is the kind of work; it is
@@ -205,17 +209,18 @@ class _Opened:
                 return await self._read(use, what)
             except Lost:
                 return await self._read(use, what)
+            except Blocked:  # only a migration locks out readers
+                return await self._read(use, what, patient=True)
 
-    async def _read(self, use: Callable[[Turn], Awaitable[T]], what: object) -> T:
-        if not self._address.pgbouncer and what not in self._asks_several:
+    async def _read(self, use: Callable[[Turn], Awaitable[T]], what: object, *, patient: bool = False) -> T:
+        if not patient and not self._address.pgbouncer and what not in self._asks_several:
             try:
                 async with self._turn("", eager=False, writable=False) as turn:
                     turn.line.allow(1)
                     return await _answer(turn, use)
             except TooManyQuestions:
                 self._asks_several.add(what)
-        begin = self._statements.plain["begin_read"].sql + self._address.begin_suffix
-        async with self._turn(begin, eager=True, writable=False) as turn:
+        async with self._turn(self._begin("begin_read", patient=patient), eager=True, writable=False) as turn:
             value = await _answer(turn, use)
             await turn.line.commit()
             return value

@@ -30,6 +30,21 @@ PLANNING = {
 because its statistics are old."""
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+_RESERVED = {
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "binary",
+    "both", "case", "cast", "check", "collate", "collation", "column", "concurrently", "constraint", "create",
+    "cross", "current_catalog", "current_date", "current_role", "current_schema", "current_time",
+    "current_timestamp", "current_user", "default", "deferrable", "desc", "distinct", "do", "else", "end",
+    "except", "false", "fetch", "for", "foreign", "freeze", "from", "full", "grant", "group", "having", "ilike",
+    "in", "initially", "inner", "intersect", "into", "is", "isnull", "join", "lateral", "leading", "left",
+    "like", "limit", "localtime", "localtimestamp", "natural", "not", "notnull", "null", "offset", "on", "only",
+    "or", "order", "outer", "overlaps", "placing", "primary", "references", "returning", "right", "select",
+    "session_user", "similar", "some", "symmetric", "system_user", "table", "tablesample", "then", "to",
+    "trailing", "true", "union", "unique", "user", "using", "variadic", "verbose", "when", "where", "window",
+    "with", "information_schema",
+}  # fmt: skip
+_HOST = r"(?:\[[^\]]*\]|[^\[\]:,]*)(?::\d{1,5})?"
+_HOSTS = re.compile(f"{_HOST}(?:,{_HOST})*")
 _DRIVER = {
     "host", "port", "user", "password", "dbname", "database", "passfile", "service", "servicefile",
     "sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslpassword", "sslnegotiation",
@@ -47,7 +62,7 @@ class Address(NamedTuple):
     schema: str = "rota"
     pool: int = 8
     statement_timeout: timedelta = timedelta(seconds=30)
-    lock_timeout: timedelta = timedelta(seconds=3)
+    lock_timeout: timedelta = timedelta(seconds=1)
     connect_timeout: timedelta = timedelta(seconds=10)
     poll: timedelta | None = None
     pgbouncer: bool = False
@@ -56,6 +71,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, url: str) -> Address:
+        _check_quoting(url)
         parts = urlsplit(url)
         if parts.scheme not in ("postgresql", "postgres"):
             raise Invalid(
@@ -106,9 +122,11 @@ class Address(NamedTuple):
 
     @property
     def _timeouts(self) -> dict[str, str]:
+        """How long a statement may take, and how much of that it may wait for a lock, unless its work runs alone."""
+        lock_timeout = min(self.lock_timeout, self.statement_timeout / 2)
         return {
             "statement_timeout": _milliseconds(self.statement_timeout),
-            "lock_timeout": _milliseconds(self.lock_timeout),
+            "lock_timeout": _milliseconds(lock_timeout),
         }
 
     @property
@@ -142,7 +160,7 @@ def _pool(value: str) -> int:
 
 
 def _schema(value: str) -> str:
-    if not _SCHEMA.fullmatch(value):
+    if not _SCHEMA.fullmatch(value) or value in _RESERVED or value.startswith("pg_"):
         raise ValueError
     return value
 
@@ -154,7 +172,10 @@ def _printable(value: str) -> str:
 
 
 _OURS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "schema": (_schema, "it is a name of small letters, digits and _, of up to 40 characters"),
+    "schema": (
+        _schema,
+        "it is a name of small letters, digits and _, of up to 40 characters, and no word of SQL",
+    ),
     "pool": (_pool, "it is a number of connections from 1 to 1000"),
     "statement_timeout": (_seconds, "it is a number of seconds"),
     "lock_timeout": (_seconds, "it is a number of seconds"),
@@ -174,9 +195,19 @@ def _read(name: str, value: str) -> Any:
         raise Invalid("store", f"{name} is {value!r:.60}", accepted) from None
 
 
+def _check_quoting(url: str) -> None:
+    """A # / ? in a password ends it, and what follows would be shown as a path or an option. Nothing is shown here."""
+    rest = url.partition("://")[2]
+    before, at, _ = rest.partition("?")[0].rpartition("@")
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    if "#" in rest or (at and "/" in before) or not _HOSTS.fullmatch(hosts):
+        rule = "a port is a number; in a password write # / ? @ as %23 %2F %3F %40"
+        raise Invalid("store", "the address cannot be taken apart into user, password, host and port", rule)
+
+
 def _censored(url: str) -> str:
     parts = urlsplit(url)
-    netloc = re.sub(r"^([^@:]*):[^@]*@", r"\1@", parts.netloc)
+    netloc = re.sub(r"^([^@:]*):.*@", r"\1@", parts.netloc)
     kept = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRET]
     return urlunsplit((parts.scheme, netloc, parts.path, urlencode(kept, safe="/"), ""))
 

@@ -56,6 +56,8 @@ class _Psycopg:
     def __init__(self, connection: Any) -> None:
         import psycopg
 
+        _check_psycopg(connection, psycopg)
+        self._rows = psycopg.rows.tuple_row
         self._connection = connection
         self._is_sync = isinstance(connection, psycopg.Connection)
         self._cursor: Any = psycopg.RawCursor if self._is_sync else psycopg.AsyncRawCursor
@@ -70,7 +72,7 @@ class _Psycopg:
         try:
             if self._is_sync:
                 return await asyncio.to_thread(self._fetch, sql, args)
-            async with self._cursor(self._connection) as cursor:
+            async with self._cursor(self._connection, row_factory=self._rows) as cursor:
                 await cursor.execute(sql, args or None)
                 return list(await cursor.fetchall()) if cursor.description else []
         except self._error as error:
@@ -79,7 +81,7 @@ class _Psycopg:
             raise
 
     def _fetch(self, sql: str, args: tuple[Any, ...]) -> list[Any]:
-        with self._cursor(self._connection) as cursor:
+        with self._cursor(self._connection, row_factory=self._rows) as cursor:
             cursor.execute(sql, args or None)
             return list(cursor.fetchall()) if cursor.description else []
 
@@ -88,6 +90,18 @@ class _Psycopg:
 
     async def execute(self, sql: str, *args: Any) -> Any:
         await self.fetch(sql, *args)
+
+
+def _check_psycopg(connection: Any, psycopg: Any) -> None:
+    """What it is asked for has to come back at once, and any text has to fit."""
+    if connection.closed:
+        return  # psycopg says so itself
+    if connection.info.pipeline_status != psycopg.pq.PipelineStatus.OFF:
+        raise Invalid("connection", "it is in pipeline mode", "submit outside the pipeline")
+    if connection.info.encoding != "utf-8":
+        raise Invalid(
+            "connection", f"its client_encoding is {connection.info.encoding}", "give one with UTF8"
+        )
 
 
 def _guest(connection: Any) -> Guest:

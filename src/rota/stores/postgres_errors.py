@@ -15,9 +15,10 @@ import asyncpg
 
 from ..domain.errors import Conflict, Corrupt, StoreError, Unavailable
 
-__all__ = ["FAILURES", "in_words", "is_lost", "translated"]
+__all__ = ["FAILURES", "Blocked", "in_words", "is_lost", "translated"]
 
 _CHANGED = "RT001"
+_BLOCKED = "55P03"
 _RETRIED = {
     _CHANGED: "changed or removed by someone else",
     "23505": "an id or a key is taken already",
@@ -41,7 +42,6 @@ _REASONS = {
     "57P02": "it crashed",
     "57P03": "it is starting up or shutting down",
 }
-_LOCKED = "55P03"
 _CORRUPT = ("XX001", "XX002")
 FAILURES = (
     asyncpg.PostgresError,
@@ -52,6 +52,10 @@ FAILURES = (
     asyncpg.InternalClientError,
 )
 """What the driver raises: what the server said, or that it did not answer."""
+
+
+class Blocked(Unavailable):
+    """Another transaction kept a lock for longer than works wait that are not alone: nothing was done."""
 
 
 def is_lost(error: BaseException) -> bool:
@@ -73,7 +77,8 @@ def in_words(error: BaseException, place: str, doing: str) -> StoreError:
         reason = _REASONS.get(state)
         said = f"{reason} ({error})" if reason else f"it said: {error}"
         message = f"PostgreSQL ({place}) could not be used while {doing}: {said}"
-        return Unavailable(message, is_busy=state == _LOCKED, place=place)
+        is_busy = state == _BLOCKED
+        return (Blocked if is_busy else Unavailable)(message, is_busy=is_busy, place=place)
     said = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
     return Unavailable(f"PostgreSQL ({place}) cannot be reached while {doing}: {said}", place=place)
 

@@ -17,6 +17,7 @@ from .codec import RECORD_OF, TABLES
 from .postgres_columns import WRITERS, text_of
 from .postgres_line import Line, Puts
 from .postgres_queries import MANY_PENDING, Statements, statement_name, values_of
+from .reading import readable
 
 __all__ = ["PostgresTx", "Unwritten", "everything"]
 
@@ -119,17 +120,17 @@ class PostgresTx(BufferedTx):
 
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
-        of_type = RECORD_OF[type(query)]
-        await self._unwritten.flush_for(of_type)
+        await self._unwritten.flush_for(RECORD_OF[type(query)])
         name = statement_name(query, few_pending=await self._few_pending(query))
         free = self._statements.find[name]
-        args = free.args(values_of(query, limit))
-        if lock and self._writable:
-            bodies = await self._line.fetch_locked(name, free, self._statements.locked[name], args)
-        else:
-            bodies = await self._line.fetch(free.sql, args)
-        decode = TABLES[of_type].decode
-        return [decode(body) for body in bodies]
+
+        async def bodies(limit: int) -> list[str]:
+            args = free.args(values_of(query, limit))
+            if lock and self._writable:
+                return await self._line.fetch_locked(name, free, self._statements.locked[name], args)
+            return await self._line.fetch(free.sql, args)
+
+        return await readable(query, limit, bodies, self.unreadable)
 
     async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()

@@ -16,7 +16,8 @@ import msgspec
 from ..domain.errors import Conflict
 from ..domain.model import Record
 from .base import BufferedTx, Query
-from .codec import RECORD_OF, TABLES, Table, micros
+from .codec import TABLES, Table, micros
+from .reading import readable
 from .sqlite_queries import count, find, tally
 from .statements import load
 
@@ -90,8 +91,11 @@ class SqliteTx(BufferedTx):
 
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
-        decode = TABLES[RECORD_OF[type(query)]].decode
-        return [decode(body) for body in find(self._db, query, limit)]
+
+        async def bodies(limit: int) -> list[str]:
+            return find(self._db, query, limit)
+
+        return await readable(query, limit, bodies, self.unreadable)
 
     async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()

@@ -13,6 +13,10 @@ begin isolation level read committed
 -- name: begin_read
 begin isolation level repeatable read, read only
 
+-- As part of a beginning: as long as a statement may take.
+-- name: wait_for_locks
+set local lock_timeout = 0
+
 -- name: commit
 commit
 
@@ -139,8 +143,10 @@ select '{table}' as of, id, body from {schema}.{table}
 -- ## Tasks
 
 -- Pending tasks lie in lanes: one for each (queue, kind, priority), sorted by time. Lanes are found by seeking from one
--- to the next, so neither a million delayed tasks nor a million of another kind are ever walked. `share` is how many of
--- the best :limit lie in which lane; so many are then taken, and locked, from each.
+-- to the next, so neither a million delayed tasks nor a million of another kind are ever walked. A lane of a kind that is
+-- not wanted is where a seek for one that is wanted ended: from there the next wanted kind is sought, so of thousands of
+-- other kinds few are seen. `share` is how many of the best :limit lie in which lane; so many are then taken, and locked,
+-- from each.
 
 -- name: part lanes
 lane (queue, kind, priority) as (
@@ -149,7 +155,9 @@ lane (queue, kind, priority) as (
     from unnest(coalesce(:queues::text[], array[''])) as wanted (queue)
     cross join lateral (
       select queue, kind, priority from {schema}.task
-      where status = 'pending' and (queue, kind) >= (wanted.queue, '')
+      where status = 'pending' and (queue, kind) >= (
+          wanted.queue, coalesce((select min(one collate "C") from unnest(:kinds::text[]) as one), '')
+        )
         and (:queues::text[] is null or queue = wanted.queue)
       order by queue, kind, priority desc limit 1
     ) as first
@@ -158,15 +166,24 @@ lane (queue, kind, priority) as (
   select next.queue, next.kind, next.priority
   from lane
   cross join lateral (
+    select case
+      when :kinds::text[] is null then lane.kind || chr(1)
+      else coalesce(
+        (select min(one collate "C") from unnest(:kinds::text[]) as one where one collate "C" > lane.kind), chr(1114111)
+      )
+    end as kind
+  ) as sought
+  cross join lateral (
     (
       select queue, kind, priority from {schema}.task
       where status = 'pending' and queue = lane.queue and kind = lane.kind and priority < lane.priority
+        and (:kinds::text[] is null or lane.kind = any(:kinds::text[]))
       order by priority desc limit 1
     )
     union all
     (
       select queue, kind, priority from {schema}.task
-      where status = 'pending' and (queue, kind) > (lane.queue, lane.kind)
+      where status = 'pending' and (queue, kind) >= (lane.queue, sought.kind)
         and (:queues::text[] is null or queue = lane.queue)
       order by queue, kind, priority desc limit 1
     )

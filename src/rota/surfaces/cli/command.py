@@ -172,7 +172,10 @@ def global_options() -> list[click.Option]:
             ctx.ensure_object(dict)[option.name] = value
 
     shared: dict[str, Any] = {"expose_value": False, "callback": keep}
-    where = "The store: sqlite:///file.db, s3://bucket or memory:. [default: ROTA_STORE, rota.toml, else sqlite:///rota.db]"
+    where = (
+        "The store: sqlite:///file.db, postgresql://user@host/database, s3://bucket or memory:."
+        " [default: ROTA_STORE, rota.toml, else sqlite:///rota.db]"
+    )
     return [
         click.Option(["--store"], metavar="ADDRESS", help=where, **shared),
         click.Option(

@@ -116,6 +116,8 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
     try:
         health = await store.read(check_health(tenant))
         findings += [_overdue(health), _leases(health), _expiries(health), _waiting(health), _states(health)]
+        if health.unreadable:
+            findings.append(_left_out(health.unreadable))
         if deep:
             findings.append(_broken(broken_records(await store.snapshot())))
     except Corrupt as problem:
@@ -129,6 +131,14 @@ def _unreadable(problem: Corrupt, *, repair: bool) -> Finding:
     if key is not None:
         advice = _REPAIR.format(key=key) if repair else "`rota doctor --repair` says what can be done"
     return Finding("records", False, str(problem), advice)
+
+
+def _left_out(problems: Sequence[str]) -> Finding:
+    found = f"{len(problems):,} left out everywhere, since they cannot be read: {_names(problems, '; ')}"
+    advice = (
+        "something else wrote there, or a newer rota did; restore what is named from a backup, or remove it"
+    )
+    return Finding("records", False, found, advice)
 
 
 def _overdue(health: Health) -> Finding:

@@ -88,7 +88,50 @@ begin
     || substring(int8send(h3), 5) || substring(int8send(h4), 5);
 end $$;
 
--- As before, and within `pending_tasks` of the tenant's limits. A key that was used already is answered as it was.
+-- What `rota.domain.limits` says of data. Paths are strict, since lax ones look into arrays by themselves.
+create function {schema}.check_data(field text, data jsonb, most bigint) returns void language plpgsql stable as $$
+declare
+  shown constant text := data::text;
+  bare text;
+  size bigint := octet_length(shown);
+  wide jsonb;
+begin
+  if jsonb_path_exists(data, 'strict $.**{64} ? (@.type() == "array" || @.type() == "object")') then
+    raise exception '%: it is nested too deeply; the most is 64 levels', field using errcode = '22023';
+  end if;
+  wide := jsonb_path_query_first(
+    data, 'strict $.** ? (@.type() == "number" && (@ > 18446744073709551615 || @ < -9223372036854775808))'
+  );
+  if wide is not null then
+    raise exception '%: the number % does not fit 64 bits; give it as a text', field,
+      case when length(wide::text) > 60 then left(wide::text, 57) || '…' else wide::text end using errcode = '22023';
+  end if;
+  if size > most then  -- jsonb is shown with a blank behind each comma and colon: only those in texts count
+    bare := regexp_replace(replace(replace(shown, repeat(chr(92), 2), ''), chr(92) || '"', ''), '"[^"]*"', '', 'g');
+    size := size - length(bare) + length(replace(bare, ' ', ''));
+    if size > most then
+      raise exception '%: % bytes are too many; the most is % bytes of JSON', field,
+        to_char(size, 'FM999,999,999,999,990'), to_char(most, 'FM999,999,999,999,990') using errcode = '22023';
+    end if;
+  end if;
+end $$;
+comment on function {schema}.check_data is 'Used by {schema}.submit: refuses JSON that rota would not take.';
+
+create function {schema}.check_time(field text, at timestamptz) returns void language plpgsql stable as $$
+begin
+  if at < timestamptz '0001-01-01 00:00:00+00' or at >= timestamptz '10000-01-01 00:00:00+00' then
+    raise exception '%: % is out of range; give a time in the years 1 to 9999', field, at using errcode = '22023';
+  end if;
+end $$;
+comment on function {schema}.check_time is 'Used by {schema}.submit: refuses times that rota cannot read.';
+
+create function {schema}.count_keys(data jsonb) returns bigint language sql stable as $$
+  select count(*)
+  from jsonb_path_query(data, 'strict $.** ? (@.type() == "object")') as part, jsonb_object_keys(part)
+$$;
+comment on function {schema}.count_keys is 'Used by {schema}.submit.';
+
+-- As before, and within `pending_tasks` of the tenant's limits, and strict: what it stores can be read. A key that was used already is answered as it was.
 create or replace function {schema}.submit(
   kind text,
   input jsonb default null,
@@ -108,33 +151,57 @@ create or replace function {schema}.submit(
 declare
   name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$';
   at constant timestamptz := clock_timestamp();
-  who constant text := coalesce(actor, 'sql:' || session_user);
+  who constant text := coalesce(nullif(actor, ''), 'sql:' || session_user);
   owner json := (select t.body from {schema}.tenant t where t.id = tenant);
   most bigint := coalesce((owner -> 'limits' ->> 'input_bytes')::bigint, 1048576);
   most_pending bigint := (owner -> 'limits' ->> 'pending_tasks')::bigint;
+  labels text[];
   task_id uuid;
   known record;
 begin
   if kind is null or kind !~ name then
-    raise exception 'kind: % is not a valid name', coalesce(quote_literal(kind), 'null') using errcode = '22023';
+    raise exception 'kind: % is not a valid name', coalesce(quote_literal(left(kind, 60)), 'null') using errcode = '22023';
   elsif queue is null or queue !~ name then
-    raise exception 'queue: % is not a valid name', coalesce(quote_literal(queue), 'null') using errcode = '22023';
+    raise exception 'queue: % is not a valid name', coalesce(quote_literal(left(queue, 60)), 'null') using errcode = '22023';
   elsif priority is null or priority not between 0 and 255 then
-    raise exception 'priority: % is not accepted; give a whole number from 0 to 255', priority using errcode = '22023';
+    raise exception 'priority: % is not accepted; give a whole number from 0 to 255', coalesce(priority::text, 'null')
+      using errcode = '22023';
   elsif max_retries not between 0 and 1000000 then
     raise exception 'max_retries: % is not accepted; give a whole number from 0 to 1000000', max_retries using errcode = '22023';
   elsif not timeout_seconds between 0.001 and 3153600000 then
     raise exception 'timeout_seconds: % is not accepted; give a number of seconds', timeout_seconds using errcode = '22023';
   elsif length(idempotency_key) not between 1 and 255 then
     raise exception 'idempotency_key: give a text of 1 to 255 characters' using errcode = '22023';
-  elsif jsonb_typeof(metadata) <> 'object' then
-    raise exception 'metadata: give a JSON object' using errcode = '22023';
-  elsif exists (select 1 from unnest(tags) tag where tag is null or tag !~ name) then
-    raise exception 'tags: one of them is not a valid name' using errcode = '22023';
-  elsif octet_length(input::text) > most then
-    raise exception 'input: % bytes are too many; the most is %', octet_length(input::text), most using errcode = '22023';
+  elsif length(actor) > 255 then
+    raise exception 'actor: % characters are too many; the most is 255', length(actor) using errcode = '22023';
+  elsif tenant = '*' then
+    raise exception 'tenant: ''*'' stands for every tenant; give the name of one' using errcode = '22023';
+  elsif tenant is null or length(tenant) not between 1 and 255 or tenant <> btrim(tenant) or tenant ~ '[[:cntrl:]]' then
+    raise exception 'tenant: % is not a valid name; accepted are 1 to 255 printable characters without blanks at the ends',
+      coalesce(quote_literal(left(tenant, 60)), 'null') using errcode = '22023';
   elsif owner ->> 'status' = 'suspended' then
     raise exception 'tenant % is suspended', tenant using errcode = '22023';
+  elsif jsonb_typeof(metadata) <> 'object' then
+    raise exception 'metadata: give a JSON object' using errcode = '22023';
+  elsif array_ndims(tags) > 1 then
+    raise exception 'tags: they are not a list; give an array of one dimension' using errcode = '22023';
+  elsif cardinality(tags) > 32 then
+    raise exception 'tags: there are too many; the most is 32' using errcode = '22023';
+  elsif exists (select 1 from unnest(tags) tag where tag is null or tag !~ name) then
+    raise exception 'tags: one of them is not a valid name' using errcode = '22023';
+  end if;
+  perform {schema}.check_time('schedule_at', schedule_at), {schema}.check_time('expires_at', expires_at);
+  perform {schema}.check_data('input', input, most);
+  if metadata <> '{}' then
+    perform {schema}.check_data('metadata', metadata, 1048576);
+    if jsonb_path_exists(metadata, 'strict $.**{3} ? (@.type() == "array" || @.type() == "object")') then
+      raise exception 'metadata: it is more than 3 levels deep; the most is 3 levels' using errcode = '22023';
+    elsif {schema}.count_keys(metadata) > 100 then
+      raise exception 'metadata: it has % keys; the most is 100 keys', {schema}.count_keys(metadata) using errcode = '22023';
+    end if;
+  end if;
+  if tags <> '{}' then
+    labels := array(select tag from unnest(tags) with ordinality as given (tag, place) group by tag order by min(place));
   end if;
   task_id := {schema}.submission_id(tenant, idempotency_key);
   if most_pending is not null and not exists (select 1 from {schema}.task t where t.id = task_id::text)
@@ -152,11 +219,11 @@ begin
   insert into {schema}.task (
     id, tenant, status, kind, queue, priority, attempt, tags, created_at, available_at, expires_at, cancel_requested, version, body
   ) values (
-    task_id::text, tenant, 'pending', kind, queue, priority, 0, nullif(tags, '{}'), at, coalesce(schedule_at, at), expires_at,
+    task_id::text, tenant, 'pending', kind, queue, priority, 0, labels, at, coalesce(schedule_at, at), expires_at,
     false, 1,
     json_build_object(
       'record', 'task.1', 'id', task_id, 'tenant', tenant, 'version', 1, 'kind', kind, 'queue', queue, 'priority', priority,
-      'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(tags), '[]'::json),
+      'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(labels), '[]'::json),
       'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(coalesce(schedule_at, at)),
       'expires_at', {schema}.iso(expires_at), 'max_retries', max_retries, 'idempotency_key', idempotency_key,
       'timeout', 'PT' || round(timeout_seconds::numeric, 6) || 'S',
