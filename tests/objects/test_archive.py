@@ -7,10 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from faulty import FaultyRequests, Hands
+from faulty import Fault, FaultyRequests, Hands, never
 from msgspec.structs import replace
 
 from records import event, run, task
+from rota.domain.errors import Corrupt
 from rota.domain.model import Event, Run, RunStatus, Task, TaskStatus
 from rota.stores.base import (
     Cursor,
@@ -276,3 +277,24 @@ def test_sources_are_opened_only_when_their_time_comes(descending: bool) -> None
     assert found == everything[:15]
     assert opened == ([3, 2] if descending else [0, 1])
     assert [each.id for each, _ in walking] == everything[15:]
+
+
+async def test_a_segment_that_is_cut_once_is_read_again_and_one_that_stays_so_is_named() -> None:
+    store, requests = await filled("cut")
+    await store.close()
+    store = ObjectsStore(requests, Hands(START), BATCHES)
+    await store.open()
+    faults = iter([Fault.TRUNCATED])
+    requests.plan = lambda number, kind: (
+        next(faults, None) if kind == "get" and "archive/" in requests.made[-1][1] else None
+    )
+    assert await get(store, Task, "t0007") is not None
+    await store.close()
+    store = ObjectsStore(requests, Hands(START), BATCHES)
+    requests.plan = never
+    await store.open()
+    requests.plan = lambda number, kind: Fault.TRUNCATED if "archive/" in requests.made[-1][1] else None
+    with pytest.raises(Corrupt, match=r"^memory-bucket:cut/archive/"):
+        await get(store, Task, "t0007")
+    requests.plan = never
+    await store.close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from faulty import FaultyRequests
+from faulty import Fault, FaultyRequests
 from msgspec.structs import replace
 from obstore import exceptions as obs
 from s3_proxy import Plan, Proxy, proxied
@@ -186,14 +187,56 @@ def test_the_doctor_refuses_a_service_that_ignores_conditions_by_name() -> None:
 async def test_a_bucket_of_such_a_service_is_not_even_opened() -> None:
     bucket = Bucket(Careless(MemoryRequests()))
     with pytest.raises(Invalid, match="ignores If-None-Match"):
-        check_create(bucket)
+        check_create(bucket, is_new=True)
     store = ObjectsStore(Careless(MemoryRequests()), SystemClock())
     with pytest.raises(Invalid, match="conditional writes"):
         await store.open()
 
 
+async def test_nor_is_one_that_is_in_use_already() -> None:
+    """Somebody else, or another way to the same bucket, has written there."""
+    good = ObjectsStore(MemoryRequests("in use"), SystemClock())
+    await good.open()
+    await put(good, task("a"))
+    with pytest.raises(Invalid, match="ignores If-None-Match"):
+        await ObjectsStore(Careless(MemoryRequests("in use")), SystemClock()).open()
+    assert await get(good, Task, "a") is not None
+    await good.close()
+
+
+async def test_the_proof_on_opening_takes_one_request_of_its_own() -> None:
+    requests = FaultyRequests(MemoryRequests("proved"))
+    for _ in range(3):
+        store = ObjectsStore(requests, SystemClock())
+        requests.made.clear()
+        await store.open()
+        created = [key for kind, key in requests.made if kind == "create"]
+        await put(store, task())
+        await store.close()
+    assert created == ["proof/create"]
+
+
+def _in_creates(faults: Iterator[Fault], number: int, kind: str) -> Fault | None:
+    return next(faults, None) if kind == "create" else None
+
+
+async def test_who_may_only_read_can_open_and_one_failure_does_not_keep_out() -> None:
+    good = ObjectsStore(MemoryRequests("read only"), SystemClock())
+    await good.open()
+    await put(good, task("a"))
+    await good.close()
+    requests = FaultyRequests(MemoryRequests("read only"))
+    for fault in (Fault.DENIED, Fault.BEFORE, Fault.AFTER):
+        faults = iter([fault])
+        requests.plan = partial(_in_creates, faults)
+        store = ObjectsStore(requests, SystemClock())
+        await store.open()
+        assert await get(store, Task, "a") is not None
+        await store.close()
+
+
 def test_proofs_leave_nothing_behind() -> None:
     requests: Any = MemoryRequests()
     prove(Bucket(requests))
-    check_create(Bucket(requests))
+    check_create(Bucket(requests), is_new=True)
     assert list(requests.list("", None)) == []

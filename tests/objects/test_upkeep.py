@@ -104,6 +104,19 @@ def test_credentials_that_cannot_sign_have_the_time_of_an_object(monkeypatch: py
     assert abs(written - signed) < timedelta(seconds=5)
 
 
+def test_a_date_that_is_none_leaves_the_clock_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Answer:
+        headers = {"Date": "yesterday, I think"}  # noqa: RUF012  as the real one has it
+
+        def __enter__(self) -> Answer:
+            return self
+
+        def __exit__(self, *about: object) -> None: ...
+
+    monkeypatch.setattr("urllib.request.urlopen", lambda *given, **named: Answer())
+    assert requests_for(s3_server.url()).date() is None
+
+
 async def test_nodes_whose_clocks_are_wrong_agree_with_the_real_server() -> None:
     address = s3_server.url(views="off")
     times = []

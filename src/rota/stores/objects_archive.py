@@ -12,12 +12,13 @@ from __future__ import annotations
 import gzip
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ..domain.errors import Unavailable
+from ..domain.errors import Corrupt, Unavailable
 from ..domain.model import Record, Task
 from .base import (
     EndedRuns,
@@ -33,7 +34,7 @@ from .base import (
 from .codec import TABLES
 from .finders import walk
 from .objects_bucket import Bucket
-from .objects_entry import lines, parse, rows_in
+from .objects_entry import READS, lines, parse, rows_in
 from .objects_segment import Fingerprints, Segment, Span
 from .queries import begins_behind
 from .state import Changes, Row, State
@@ -187,14 +188,21 @@ class Archive:
         return state
 
     def _read(self, held: Held) -> State:
+        for _ in range(READS - 1):
+            with suppress(Corrupt):
+                return self._read_once(held)
+        return self._read_once(held)
+
+    def _read_once(self, held: Held) -> State:
         key = held.segment.key
+        place = f"{self._bucket.name}/{key}"
         body = self._bucket.get(key)
         if body is None:
-            raise Unavailable(f"{self._bucket.name}/{key} is gone: this node is behind; repeat", key=key)
+            raise Unavailable(f"{place} is gone: this node is behind; repeat", key=key)
         put = parse(
-            key, lambda: msgspec.json.decode(gzip.decompress(body), type=dict[str, list[msgspec.Raw]])
+            place, lambda: msgspec.json.decode(gzip.decompress(body), type=dict[str, list[msgspec.Raw]])
         )
-        rows = rows_in(f"{self._bucket.name}/{key}", put)
+        rows = rows_in(place, put)
         alive = [row for row in rows if (TABLES[type(row.record)].name, row.record.id) not in held.dead]
         state = State()
         state.apply(Changes(alive, []))

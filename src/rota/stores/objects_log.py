@@ -329,6 +329,7 @@ class Log:
         """From the newest snapshot, if it is ahead of us, and what the log has behind it. If it is not, nothing that
         we lack was removed: what is removed lies before a snapshot, and the newest always stays."""
         asked = self._watch.mark()
+        is_first = self._placed_at is None
         found = self._newest_ahead()
         with self._replica.lock:
             if found is not None and (self._placed_at is None or found.number > self._replica.number):
@@ -337,8 +338,9 @@ class Log:
                 self.learn(found.number, found.floor)
                 self.snapshot_bytes, self.bytes_since_snapshot = found.size, 0
             self._placed_at = asked  # and not current: what lies behind the snapshot is yet to be read
-        if not self._read_many() and found is None and not self._replica.number:
-            check_create(self._bucket)
+        has_more = self._read_many()
+        if is_first:
+            check_create(self._bucket, is_new=not has_more and found is None)
 
     def _newest_ahead(self) -> Restored | None:
         pauses = self.pauses()

@@ -12,13 +12,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from ..domain.errors import Invalid, StoreError
-from .objects_bucket import Bucket, Taken
+from ..domain.errors import Invalid, StoreError, Unavailable
+from .objects_bucket import Bucket, Denied, Taken
 
 __all__ = ["Proof", "check_create", "prove"]
 
 _WRITERS = 4
 _ROUNDS = 3
+_TRIES = 3
+_STAYS = "proof/create"
 
 
 class Proof(NamedTuple):
@@ -27,21 +29,35 @@ class Proof(NamedTuple):
     found: str
 
 
-def check_create(bucket: Bucket) -> None:
-    """Two requests, before the first use of a bucket: the second must be refused."""
-    key = f"proof/{uuid.uuid4().hex}"
+def check_create(bucket: Bucket, *, is_new: bool) -> None:
+    """Whenever a bucket is opened: what exists must not be created again. In a new one that takes two requests and
+    leaves nothing behind; else a small object stays there for it, and one request tells."""
+    key = f"proof/{uuid.uuid4().hex}" if is_new else _STAYS
     try:
-        bucket.create(key, b"first")
-        bucket.create(key, b"second")
-    except Taken:
+        _create(bucket, key)
+        _create(bucket, key)
+    except (Taken, Denied):  # who may only read cannot harm it
         return
     finally:
-        bucket.delete([key])
+        if is_new:
+            bucket.delete([key])
     raise Invalid(
         "store",
         f"{bucket.name} ignores If-None-Match: it wrote over an object that was to be created",
         "use a service with conditional writes (`rota doctor` says what is missing)",
     )
+
+
+def _create(bucket: Bucket, key: str) -> None:
+    """Repeated after a failure: if the first was done all the same, the next is refused, which is the proof."""
+    for _ in range(_TRIES - 1):
+        try:
+            return bucket.create(key, b"whoever creates this again is to be refused")
+        except Denied:
+            raise
+        except Unavailable:
+            continue
+    return bucket.create(key, b"whoever creates this again is to be refused")
 
 
 def prove(bucket: Bucket) -> list[Proof]:

@@ -138,7 +138,10 @@ class ServiceRequests(ObstoreRequests):
         except urllib.error.HTTPError as error:  # "not found" has a date, too
             said = error.headers["Date"]
             error.close()
-        return None if said is None else parsedate_to_datetime(said).astimezone(UTC)
+        try:
+            return None if said is None else parsedate_to_datetime(said).astimezone(UTC)
+        except ValueError:  # something on the way says it, and not in words of HTTP
+            return None
 
     def _date_of_an_object(self) -> datetime:
         obstore.put(self._once, "clock", b"")
