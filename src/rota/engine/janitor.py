@@ -6,9 +6,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 
-from ..stores.base import Store, at_leisure
+from ..domain.errors import Unavailable
+from ..stores.base import LostLeases, Store, Tx, at_leisure
 from .clock import SteadyClock
 from .commands import Retention, forget_old, sweep
+from .leases import LEASE
 from .loops import Backoff
 from .telemetry import Observer, TaskMoved
 
@@ -18,12 +20,19 @@ BATCH = 500
 LOOK_AGAIN = timedelta(seconds=10)
 HOLD_OFF = timedelta(seconds=10)
 FORGET_EVERY = timedelta(minutes=10)
+KNOCK_EVERY = timedelta(seconds=1)
+AFTER_OUTAGE = max(LEASE, Backoff.LONGEST + timedelta(seconds=10))
 HELD_UP_AT_MOST = timedelta(seconds=1)
 NOW = timedelta(0)
 
 
 class Janitor:
-    """After a jump of the clock leases look older than they are: `hold_off` gives their holders time to renew them."""
+    """After a jump of the clock leases look older than they are: `hold_off` gives their holders time to renew them.
+
+    So does an outage of the store: leases ran out because nobody could renew them. Whoever held them tries again within
+    the longest backoff, so that for longer than that, and for at least a lease, nothing is taken for lost. The looks
+    become more frequent as a lease runs out: an outage that is too short for any of them to fall into it leaves the
+    holders enough time."""
 
     def __init__(
         self,
@@ -39,17 +48,39 @@ class Janitor:
         self._observe = observe
         self._retention = retention or Retention()
         self._look_for_jumps = look_for_jumps
+        self._after_outage = AFTER_OUTAGE
+        self.saw_outage = False
         self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
         self._forget_at = self._sweep_at = clock.monotonic()
 
-    def hold_off(self) -> None:
-        self._sweep_at = self._clock.monotonic() + HOLD_OFF.total_seconds()
+    def hold_off(self, length: timedelta = HOLD_OFF) -> None:
+        self._sweep_at = max(self._sweep_at, self._clock.monotonic() + length.total_seconds())
+
+    def expect_leases(self, lease: timedelta) -> None:
+        """How long leases are here."""
+        self._after_outage = max(self._after_outage, lease)
 
     async def run_once(self) -> timedelta:
         """One sweep. At once again if it found anything; else when the next record falls due."""
         self._look_for_jumps()
-        if self._clock.monotonic() < self._sweep_at:
-            return timedelta(seconds=self._sweep_at - self._clock.monotonic())
+        try:
+            return await self._hold_off_or_sweep()
+        except Unavailable as error:
+            self.saw_outage = self.saw_outage or not error.is_busy
+            raise
+
+    async def _hold_off_or_sweep(self) -> timedelta:
+        if self.saw_outage:
+            await self._store.read(_knock)
+            self.saw_outage = False
+            self.hold_off(self._after_outage)
+        left = timedelta(seconds=self._sweep_at - self._clock.monotonic())
+        if left > NOW:
+            await self._store.read(_knock)  # an outage meanwhile is another
+            return min(left, KNOCK_EVERY)
+        return await self._sweep()
+
+    async def _sweep(self) -> timedelta:
         if self._clock.monotonic() >= self._forget_at:
             if await self._store.transact(forget_old(self._retention, BATCH)):
                 return NOW
@@ -63,10 +94,17 @@ class Janitor:
         self._held_up.reset()
         if swept.returned or swept.expired:
             return NOW
-        return LOOK_AGAIN if swept.next_in is None else min(swept.next_in, LOOK_AGAIN)
+        if swept.next_in is None or swept.next_in <= KNOCK_EVERY:
+            return swept.next_in or LOOK_AGAIN
+        return min(max(swept.next_in / 2, KNOCK_EVERY), LOOK_AGAIN)
 
     async def _tidy(self) -> None:
         """Some stores have more to keep in order than records: a bucket has its views."""
         tidy = getattr(self._store, "tidy", None)
         if tidy is not None:
             await tidy()
+
+
+async def _knock(tx: Tx) -> None:
+    """Is it there?"""
+    await tx.find(LostLeases(at=None), 1)

@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 LEASE = timedelta(seconds=30)
 REPORT_EVERY = timedelta(seconds=1)
+INSTANT = 1e-6
+"""Seconds; a shorter delay would be none, and so a round without end."""
 
 
 class QueueLike(Protocol):
@@ -63,7 +65,7 @@ class Leases:
         if not self._running:
             self._is_resting = True
             return None
-        now = self._queue.clock.monotonic()
+        now = self._queue.clock.monotonic() + INSTANT
         if now >= self._renew_at:
             self._renew_at = now + self._lease.total_seconds() / 3
             await self._renew_all(now)

@@ -13,23 +13,25 @@ and has one more round in which it finds nothing to do. `wake` is cleared before
 it during a round leads to another.
 
 **No failure ends the loop.** An exception of a round is given to `on_error` with the time until the next
-try, which grows (0.1 s to 15 s, with jitter) until a round succeeds; neither hints nor `wake` cut it short,
-`stop` does. If `store.wait` fails, rounds go on: by their delays, and at least as often as the wait is
-tried again (same backoff). Only `stop`, which lets a round finish, and cancellation, which does not, end
+try, which grows (0.1 s to 15 s or what the caller allows, with jitter) until a round succeeds; neither hints
+nor `wake` cut it short. `stop` does, and so does another loop of the same node that has failed too and now
+succeeds (`Return`). If `store.wait` fails, rounds go on: by their delays, and at least as often as the wait
+is tried again (same backoff). Only `stop`, which lets a round finish, and cancellation, which does not, end
 the loop; and an `on_error` that raises.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any, Protocol
 
 from . import clock
 
-__all__ = ["Backoff", "Hints", "OnError", "Role", "keep_running"]
+__all__ = ["Backoff", "Hints", "OnError", "Return", "Role", "keep_running"]
 
 OnError = Callable[[BaseException, timedelta], None]
 
@@ -64,10 +66,33 @@ class Backoff:
     def reset(self) -> None:
         self._ceiling = 2 * self.SHORTEST
 
-    def next(self) -> timedelta:
-        delay = self._ceiling * self._random.uniform(0.5, 1.0)
+    def next(self, at_most: timedelta = LONGEST) -> timedelta:
+        delay = min(self._ceiling, at_most) * self._random.uniform(0.5, 1.0)
         self._ceiling = min(2 * self._ceiling, self._longest)
         return delay
+
+
+class Return:
+    """What the loops of a node tell each other: the store is back. Those that rest after a failure try again, each a
+    little later than the other."""
+
+    WITHIN = timedelta(seconds=0.25)
+
+    def __init__(self) -> None:
+        self._resting: set[asyncio.Event] = set()
+
+    def tell(self) -> None:
+        for resting in self._resting:
+            resting.set()
+
+    @contextmanager
+    def heard(self) -> Iterator[asyncio.Event]:
+        back = asyncio.Event()
+        self._resting.add(back)
+        try:
+            yield back
+        finally:
+            self._resting.discard(back)
 
 
 async def keep_running(
@@ -78,8 +103,12 @@ async def keep_running(
     on_error: OnError,
     wake: asyncio.Event | None = None,
     random: Random | None = None,
+    returned: Return | None = None,
+    longest_rest: Callable[[], timedelta] = lambda: Backoff.LONGEST,
 ) -> None:
     """Run `role` in rounds until `stop` is set."""
+    returned = returned or Return()
+    has_failed = False
     random = random or Random()  # a backoff needs no secrecy, only that nodes differ
     backoff = Backoff(random)
     ears = _Ears(store, stop, wake or asyncio.Event(), on_error, Backoff(random))
@@ -89,11 +118,15 @@ async def keep_running(
             try:
                 delay = await role.run_once()
             except Exception as error:
-                delay = backoff.next()
+                has_failed = True
+                delay = backoff.next(longest_rest())
                 on_error(error, delay)
-                await ears.rest(delay)
+                await ears.rest(delay, returned, random)
             else:
                 backoff.reset()
+                if has_failed:
+                    has_failed = False
+                    returned.tell()
                 await ears.pause(delay)
     finally:
         await ears.close()
@@ -125,9 +158,15 @@ class _Ears:
         elif await clock.wait_for_any(*self._waiters.values(), at_most=delay):
             await self._listen_anew()
 
-    async def rest(self, delay: timedelta) -> None:
-        """Until `delay` has passed or it is time to stop."""
-        await clock.wait_for_any(self._waiters["stop"], at_most=delay)
+    async def rest(self, delay: timedelta, returned: Return, random: Random) -> None:
+        """Until `delay` has passed, or the store is back, or it is time to stop."""
+        with returned.heard() as back:
+            waiting = asyncio.create_task(back.wait(), name="rota-return")
+            await clock.wait_for_any(self._waiters["stop"], waiting, at_most=delay)
+            waiting.cancel()
+        if back.is_set():
+            within = min(delay, Return.WITHIN) * random.random()
+            await clock.wait_for_any(self._waiters["stop"], at_most=within)
 
     async def close(self) -> None:
         for waiter in self._waiters.values():

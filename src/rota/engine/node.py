@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from ..domain.errors import Invalid
+from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_duration, check_number, check_queue
 from .app import App, Hook
 from .clock import SystemClock, sleep, wait_for_any
@@ -23,7 +23,7 @@ from .ids import new_id
 from .janitor import Janitor
 from .leases import LEASE, QueueLike
 from .logged import log_signals
-from .loops import Hints, Role, keep_running
+from .loops import Backoff, Hints, Return, Role, keep_running
 from .scheduler import Scheduler
 from .telemetry import LoopFailed, Observer, fan_out
 from .watch import EVERY as BEAT
@@ -89,6 +89,7 @@ class Node:
             )
         self._stop = asyncio.Event()
         self._tick_now = asyncio.Event()
+        self._returned = Return()
 
     def stop(self) -> None:
         """Ask for a graceful end; `run()` returns when it has come."""
@@ -127,9 +128,22 @@ class Node:
         self, name: str, role: Role, hints: Hints, wake: asyncio.Event | None, stop: asyncio.Event
     ) -> None:
         def failed(error: BaseException, again_in: timedelta) -> None:
+            if self.janitor is not None and isinstance(error, Unavailable) and not error.is_busy:
+                self.janitor.saw_outage = True  # whichever role met it
             self.observe(LoopFailed(name, error, again_in))
 
-        await keep_running(role, hints, stop=stop, wake=wake, on_error=failed)
+        await keep_running(
+            role,
+            hints,
+            stop=stop,
+            wake=wake,
+            on_error=failed,
+            returned=self._returned,
+            longest_rest=self._longest_rest,
+        )
+
+    def _longest_rest(self) -> timedelta:
+        return Backoff.LONGEST
 
     def _jumped(self) -> None:
         if self.scheduler is not None:
@@ -192,6 +206,8 @@ class Worker(Node):
             lease=self._lease,
             all_tenants=all_tenants,
         )
+        if self.janitor is not None:
+            self.janitor.expect_leases(self._lease)
         if self.scheduler is not None:
             self.scheduler.beside = self.tasks.claim_beside
         self._hurry = asyncio.Event()
@@ -278,6 +294,11 @@ class Worker(Node):
         finally:
             stop.set()
             await asyncio.gather(*loops, return_exceptions=True)
+
+    def _longest_rest(self) -> timedelta:
+        """Who holds leases or results comes back in time for them."""
+        longest = super()._longest_rest()
+        return longest if self.tasks.is_idle else min(longest, self._lease / 10)
 
     async def _watch_for_blocks(self) -> None:
         if isinstance(self.queue.clock, SystemClock):  # in virtual time nothing blocks

@@ -1,0 +1,88 @@
+"""The store goes away and comes back: nothing is lost, and nothing runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rota
+from rota.engine.telemetry import LeaseLost
+from worlds import SECOND, STORES, World, play
+
+
+class Outage:
+    """From `begin` to `end` whoever asks the store gets no answer."""
+
+    def __init__(self, world: World) -> None:
+        self.is_on = False
+        for name in ("transact", "read"):
+            setattr(world.store, name, self._passed_on(getattr(world.store, name)))
+
+    def _passed_on(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        async def asked(work: Any, /) -> Any:
+            if self.is_on:
+                raise rota.Unavailable("injected: away")
+            return await call(work)
+
+        return asked
+
+
+@pytest.mark.parametrize(
+    ("lease", "begin", "length"),
+    [(30, 5, 50), (30, 9.9, 19), (10, 8, 5.8), (10, 3.2, 6), (10, 5, 120), (2, 5, 1.2)],
+)
+def test_an_outage_repeats_nothing(lease: float, begin: float, length: float, tmp_path: Path) -> None:
+    async def one(world: World) -> None:
+        outage = Outage(world)
+        starts: Counter[int] = Counter()
+
+        @world.app.task("work")
+        async def work(n: int, seconds: float) -> None:
+            starts[n] += 1
+            await asyncio.sleep(seconds)
+
+        short = [("work", {"n": n, "seconds": 15}) for n in range(8)]
+        await world.queue.submit_many([*short, *(("work", {"n": n, "seconds": 200}) for n in range(8, 12))])
+        async with world.running(lease=lease, concurrency=6), world.running(lease=lease, concurrency=6):
+            await world.at(begin * SECOND)
+            outage.is_on = True
+            await world.at((begin + length) * SECOND)
+            outage.is_on = False
+            await world.at(300 * SECOND)
+        assert {task.status for task in await world.tasks()} == {"completed"}
+        assert set(starts.values()) == {1}
+        assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]
+
+    for _ in range(5):
+        play(one, STORES["memory"], tmp_path)
+
+
+def test_what_is_really_lost_comes_back_after_an_outage(tmp_path: Path) -> None:
+    async def one(world: World) -> None:
+        outage = Outage(world)
+
+        @world.app.task("work")
+        async def work(context: rota.Context) -> None:
+            if context.attempt == 1:
+                await asyncio.Event().wait()
+
+        dead = world.worker(lease=30, scheduler=False, janitor=False)
+        await world.queue.submit("work")
+        await dead.tasks.run_once()
+        async with world.running(lease=30):
+            await world.at(5 * SECOND)
+            outage.is_on = True
+            await world.at(50 * SECOND)
+            outage.is_on = False
+            await world.at(110 * SECOND)
+        dead.tasks.abandon_handlers()
+        dead.tasks.close()
+        [task] = await world.tasks()
+        assert (task.status, task.attempt) == ("completed", 2)
+
+    play(one, STORES["memory"], tmp_path)
