@@ -9,7 +9,13 @@ from test_postgres_fleet import connected, until, working
 
 import rota
 from postgres_server import new_database
+from rota.domain.errors import Unavailable
+from rota.domain.model import Schedule
+from rota.engine.checks import check_health
+from rota.engine.clock import SystemClock
 from rota.engine.telemetry import LeaseLost, Signal
+from rota.stores.base import DueSchedules, Tx
+from rota.stores.postgres import PostgresStore
 
 
 async def test_a_row_that_someone_holds_costs_no_lease_and_holds_up_no_other() -> None:
@@ -50,3 +56,37 @@ async def test_a_row_that_someone_holds_costs_no_lease_and_holds_up_no_other() -
                 assert (await queue.wait(each.id, 5)).status == "completed"
     assert set(starts.values()) == {1}
     assert not [signal for signal in signals if isinstance(signal, LeaseLost)]
+
+
+async def test_a_node_that_freezes_in_a_transaction_lets_go() -> None:
+    """And while it does not, the schedule that it holds is seen to be overdue."""
+    url = new_database()
+    frozen = PostgresStore.from_url(url + "&statement_timeout=2", SystemClock())
+    await frozen.open()
+    locked, go_on = asyncio.Event(), asyncio.Event()
+    async with rota.connect(url) as queue, connected(url) as admin:
+        await queue.create_schedule("s", task_type="work", interval=3600)
+        await admin.execute("update rota.schedule set due_at = now() - interval '2 minutes'")
+
+        async def freeze(tx: Tx) -> list[Schedule]:
+            found = await tx.find(DueSchedules(at=tx.now), 10, lock=True)
+            locked.set()
+            await go_on.wait()
+            tx.put(found[0])
+            return found
+
+        freezing = asyncio.create_task(frozen.transact(freeze))
+        await locked.wait()
+        health = await queue.store.read(check_health("default"))
+        assert [schedule.key for schedule in health.overdue] == ["s"]
+        async with asyncio.timeout(10):  # the server ends it, and others go on
+            await admin.fetch("select 1 from rota.schedule for update")
+        go_on.set()
+        try:
+            await freezing
+        except Unavailable:
+            pass
+        else:
+            raise AssertionError("it was not ended")
+        await frozen.transact(lambda tx: tx.find(DueSchedules(at=tx.now), 10))  # type: ignore[arg-type, return-value]
+    await frozen.close()

@@ -29,6 +29,13 @@ PLANNING = {
 """Every statement has one index that it means to use. Told so, the planner plans once, and never walks a table
 because its statistics are old."""
 
+_WATCHFUL = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+"""How the server notices that a node is gone: what it held is free again within half a minute."""
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _RESERVED = {
     "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "binary",
@@ -116,7 +123,8 @@ class Address(NamedTuple):
         if self.pgbouncer:
             options["statement_cache_size"] = 0
         else:
-            settings |= PLANNING | self._timeouts
+            settings |= PLANNING | self._timeouts | _WATCHFUL
+            settings["idle_in_transaction_session_timeout"] = _milliseconds(self.statement_timeout)
             options["max_cached_statement_lifetime"] = 0
         return options
 

@@ -63,7 +63,7 @@ def is_lost(error: BaseException) -> bool:
     if not isinstance(error, asyncpg.PostgresError):
         return True
     state = str(error.sqlstate)
-    return state.startswith(("08", "57P")) or state in ("25006", "53300")
+    return state.startswith(("08", "57P")) or state in ("25006", "25P03", "53300")
 
 
 def in_words(error: BaseException, place: str, doing: str) -> StoreError:
