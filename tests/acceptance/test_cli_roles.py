@@ -71,7 +71,7 @@ def test_up_runs_tasks_and_schedules_and_says_so(folder: Path) -> None:
     with Process("up shop:app", folder) as up:
         up.until("scheduler + worker + janitor")
         up.until("retry 1 of 1")
-        assert "on time" in up.until(" fired ")
+        assert "often" in up.until(" fired ")
         up.until(lambda line: "completed" in line and "double" in line)
         assert up.end(signal.SIGTERM) == 0
     assert document("list --type flaky --status completed --count") == {"count": 1}

@@ -204,9 +204,10 @@ async def test_what_runs_is_told_while_it_runs(world: World) -> None:
         await world.at(MINUTE + 12 * SECOND)
         assert (await lookout.look()).notices == []
         await world.queue.cancel(task.id)
-        assert names((await lookout.look()).notices) == ["task.cancelling"]
+        told = names((await lookout.look()).notices)
         await world.at(MINUTE * 2)
-    assert names((await lookout.look()).notices) == ["task.cancelled"]
+    told += names((await lookout.look()).notices)  # the handler may be as quick as the first of the two looks
+    assert told == ["task.cancelling", "task.cancelled"]
 
 
 async def test_a_change_that_becomes_visible_late_is_told_once(world: World) -> None:

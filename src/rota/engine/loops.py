@@ -162,8 +162,11 @@ class _Ears:
         """Until `delay` has passed, or the store is back, or it is time to stop."""
         with returned.heard() as back:
             waiting = asyncio.create_task(back.wait(), name="rota-return")
-            await clock.wait_for_any(self._waiters["stop"], waiting, at_most=delay)
-            waiting.cancel()
+            try:
+                await clock.wait_for_any(self._waiters["stop"], waiting, at_most=delay)
+            finally:
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
         if back.is_set():
             within = min(delay, Return.WITHIN) * random.random()
             await clock.wait_for_any(self._waiters["stop"], at_most=within)
