@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 
 from test_postgres_fleet import connected, until, working
 
@@ -48,7 +49,13 @@ async def test_a_row_that_someone_holds_costs_no_lease_and_holds_up_no_other() -
                 release.set()
                 for each in short[1:]:
                     assert (await queue.wait(each.id, 5)).status == "completed"
-                await asyncio.sleep(5)  # more than two leases
+                began = (await queue.get(long[0].id)).lease_expires_at
+
+                async def outlived_two_leases() -> bool:
+                    now = (await queue.get(long[0].id)).lease_expires_at
+                    return now - began > timedelta(seconds=4)
+
+                await until(outlived_two_leases, "the others have been renewed for more than two leases")
                 assert (await queue.get(short[0].id)).status == "running"
             assert (await queue.wait(short[0].id, 5)).status == "completed"
             stop.set()

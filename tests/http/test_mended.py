@@ -153,6 +153,39 @@ def test_a_repeated_request_for_a_key_makes_one(quiet: Tenant) -> None:
     assert len([each for each in quiet.get("keys")["items"] if each["name"] == "ci"]) == 1
 
 
+def test_every_post_that_changes_one_thing_is_done_once(quiet: Tenant) -> None:
+    made = quiet.post("schedules", body("once"))
+    task = quiet.post("task-executions", {"kind": "echo"})
+    for number, path in enumerate(
+        [
+            "schedules/once/pause",
+            "schedules/once/resume",
+            f"task-executions/{task['id']}/cancel",
+            f"task-executions/{task['id']}/replay",
+        ]
+    ):
+        headers = {"Idempotency-Key": f"post {number}"}
+        first = quiet.http.post(quiet.path(path), json={}, headers=headers)
+        again = quiet.http.post(quiet.path(path), json={}, headers=headers)
+        assert (first.status_code, again.status_code) == (200, 200), again.text
+        assert first.json() == again.json(), path
+        assert again.headers["idempotency-replayed"] == "true"
+    assert quiet.get("schedules/once")["version"] == made["version"] + 2
+    assert quiet.get(f"task-executions/{task['id']}")["version"] == task["version"] + 2
+
+
+def test_all_keys_can_be_listed(quiet: Tenant) -> None:
+    for number in range(3):
+        quiet.post("keys", {"name": f"k{number}", "role": "viewer"})
+    seen, page = [], quiet.get("keys?limit=2")
+    while True:
+        seen += [each["name"] for each in page["items"]]
+        if page["nextCursor"] is None:
+            break
+        page = quiet.get(f"keys?limit=2&cursor={page['nextCursor']}")
+    assert seen == ["k2", "k1", "k0", "tests"]
+
+
 def test_strict_servers_know_what_can_run(tmp_path: Path) -> None:
     with serving(f"sqlite:///{tmp_path}/rota.db", example_app(), strict=True) as served:
         client = served.client()

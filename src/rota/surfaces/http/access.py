@@ -185,11 +185,6 @@ def _is_loopback(host: str | None) -> bool:
         return False
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address to bind to is reachable from this machine alone."""
-    return _is_loopback(host)
-
-
 def _unauthorized(detail: str) -> Problem:
     return Problem(401, "unauthorized", detail, headers=_CHALLENGE)
 

@@ -238,6 +238,7 @@ class NewKeyAnswer(KeyAnswer):
 
 class KeysAnswer(Answer):
     items: list[KeyAnswer]
+    next_cursor: str | None
 
 
 _MODELS: dict[str, type[BaseModel]] = {

@@ -57,14 +57,18 @@ async def get(queue: Viewer, id: Id) -> Response:
 
 
 @router.post("/task-executions/{id}/cancel", **documented(200, answers_with="execution", **_TASKS))
-async def cancel(queue: Operator, id: Id, body: schemas.CancelBody | None = None) -> Response:
+async def cancel(
+    request: Request, queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
+) -> Response:
     """Cancel it: at once if it is pending; if it is running, its handler is asked to stop."""
+    await queue.once(request, once, _answered)
     return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
 
 
 @router.post("/task-executions/{id}/replay", **documented(200, answers_with="execution", **_TASKS))
-async def replay(queue: Operator, id: Id) -> Response:
+async def replay(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
     """Run a failed or cancelled task again, with fresh retries."""
+    await queue.once(request, once, _answered)
     return answer(answers.execution(await queue.replay(id)))
 
 
@@ -114,9 +118,12 @@ async def get_workflow(queue: Viewer, id: Id) -> Response:
 
 
 @router.post("/workflow-executions/{id}/cancel", **documented(200, answers_with="execution", **_WORKFLOWS))
-async def cancel_workflow(queue: Operator, id: Id, body: schemas.CancelBody | None = None) -> Response:
+async def cancel_workflow(
+    request: Request, queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
+) -> Response:
     """Cancel it: at once if it is pending; if it is running, it is asked to stop."""
     await _workflow(queue, id)
+    await queue.once(request, once, _answered)
     return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
 
 
@@ -133,6 +140,10 @@ def _options(body: schemas.ExecutionBody | schemas.WorkflowBody, once: str | Non
     if once is not None and given.setdefault("idempotency_key", once) != once:
         raise Invalid("idempotency_key", "it contradicts the header Idempotency-Key", "give one of them")
     return given
+
+
+def _answered(task: Task) -> tuple[int, Any]:
+    return 200, answers.execution(task)
 
 
 def _created(request: Request, task: Task) -> Response:

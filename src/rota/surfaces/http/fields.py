@@ -18,7 +18,6 @@ __all__ = [
     "Metadata",
     "Name",
     "Seconds",
-    "SnakeBody",
     "Tags",
     "Text",
     "Time",
@@ -35,18 +34,6 @@ class Body(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=_camel, populate_by_name=True, extra="forbid", validate_by_name=True
-    )
-
-
-class SnakeBody(BaseModel):
-    """The same, shown in snake_case."""
-
-    model_config = ConfigDict(
-        alias_generator=_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=False,
-        extra="forbid",
     )
 
 

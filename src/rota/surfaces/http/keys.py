@@ -10,6 +10,7 @@ from ...domain.errors import Invalid
 from ...domain.model import Role
 from . import answers, schemas
 from .documents import documented
+from .schedules import Cursor, Limit
 from .service import Admin, OnceKey, answer, of
 
 __all__ = ["router"]
@@ -30,9 +31,10 @@ async def create(request: Request, queue: Admin, body: schemas.KeyBody, once: On
 
 
 @router.get("/keys", **documented(200, answers_with="keys"))
-async def list_all(queue: Admin) -> Response:
-    """All keys of this tenant, newest first; revoked ones, too."""
-    return answer({"items": [answers.api_key(each) for each in await queue.list_keys()]})
+async def list_all(queue: Admin, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """The newest keys of this tenant, a page at a time; revoked ones, too."""
+    page = await queue.list_keys(limit=limit, cursor=cursor)
+    return answer({"items": [answers.api_key(each) for each in page], "nextCursor": page.next_cursor})
 
 
 @router.delete("/keys/{id}", **documented(200, answers_with="key"))

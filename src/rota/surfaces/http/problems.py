@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -202,8 +201,3 @@ def _is_variant(part: str) -> bool:
 
 def _lowered(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:] if re.match(r"[A-Z][a-z]", sentence) else sentence
-
-
-def as_json(value: Any) -> str:
-    """For examples in documents."""
-    return json.dumps(value, indent=2)

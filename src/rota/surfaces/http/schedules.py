@@ -126,20 +126,25 @@ async def delete(
 
 
 @router.post("/schedules/{id}/restore", **documented(200, answers_with="schedule"))
-async def restore(queue: Admin, id: Id) -> Response:
+async def restore(request: Request, queue: Admin, id: Id, once: OnceKey = None) -> Response:
     """Undo a delete."""
+    await queue.once(request, once, _answered)
     return _one(await queue.restore_schedule(id))
 
 
 @router.post("/schedules/{id}/pause", **documented(200, answers_with="schedule"))
-async def pause(queue: Operator, id: Id, body: schemas.PauseBody | None = None) -> Response:
+async def pause(
+    request: Request, queue: Operator, id: Id, body: schemas.PauseBody | None = None, once: OnceKey = None
+) -> Response:
     """Stop firing until it is resumed."""
+    await queue.once(request, once, _answered)
     return _one(await queue.pause_schedule(id, None if body is None else body.note))
 
 
 @router.post("/schedules/{id}/resume", **documented(200, answers_with="schedule"))
-async def resume(queue: Operator, id: Id) -> Response:
+async def resume(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
     """Fire again, from the first time after now."""
+    await queue.once(request, once, _answered)
     return _one(await queue.resume_schedule(id))
 
 
@@ -188,6 +193,10 @@ async def why(queue: Viewer, id: Id, at: Annotated[Time, Query()]) -> Response:
 async def history(queue: Viewer, id: Id) -> Response:
     """Who changed what, and when, oldest first."""
     return answer({"items": [answers.event(each) for each in await queue.schedule_history(id)]})
+
+
+def _answered(schedule: Schedule) -> tuple[int, Any]:
+    return 200, answers.schedule(schedule)
 
 
 def _one(schedule: Schedule, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -255,7 +255,7 @@ class _Submission(Body):
     expires_at: Time | None = None
     ttl_seconds: Seconds | None = None
     timeout_seconds: Annotated[Seconds, Field(ge=0.001)] | None = None
-    idempotency_key: Annotated[Name, Field()] | None = None
+    idempotency_key: Name | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -150,7 +150,7 @@ class Bounds(Base):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         crowd, most = len(self.connections), self._limits.connections
-        super().connection_made(Parting(transport, self.loop, self._limits))  # type: ignore[arg-type]
+        super().connection_made(Parting(transport, self.loop, self._limits))  # type: ignore[arg-type]  # passes all else on
         if crowd < most:
             self._expect(Owed.HEAD, self._limits.head)
         elif crowd < most + most // 10 + 1:
