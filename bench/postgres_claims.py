@@ -13,7 +13,8 @@ import asyncpg
 import measure
 import postgres_rig
 import rota
-from rota.stores.base import ReadyTasks, Tx
+from rota.stores.base import Tx
+from rota.stores.queries import ReadyTasks
 
 FILL = """
 insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, completed_at,

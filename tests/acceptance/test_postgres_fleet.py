@@ -24,9 +24,10 @@ from records import task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
-from rota.stores.base import ReadyTasks, Tx
+from rota.stores.base import Tx
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres_address import Address
+from rota.stores.queries import ReadyTasks
 from stores import get, put
 
 PATIENCE = 30.0

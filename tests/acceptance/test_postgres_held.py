@@ -15,8 +15,9 @@ from rota.domain.model import Schedule
 from rota.engine.checks import check_health
 from rota.engine.clock import SystemClock
 from rota.engine.telemetry import LeaseLost, Signal
-from rota.stores.base import DueSchedules, Tx
+from rota.stores.base import Tx
 from rota.stores.postgres import PostgresStore
+from rota.stores.queries import DueSchedules
 
 
 async def test_a_row_that_someone_holds_costs_no_lease_and_holds_up_no_other() -> None:

@@ -14,7 +14,9 @@ import pytest
 
 from postgres_server import new_database
 from rota.domain.model import TaskStatus
-from rota.stores.base import (
+from rota.stores.postgres_address import Address
+from rota.stores.postgres_queries import Statement, Statements, statement_name, values_of
+from rota.stores.queries import (
     ApiKeyList,
     Cancelling,
     DueSchedules,
@@ -41,8 +43,6 @@ from rota.stores.base import (
     TenantList,
     UpcomingTasks,
 )
-from rota.stores.postgres_address import Address
-from rota.stores.postgres_queries import Statement, Statements, statement_name, values_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 STATEMENTS = Statements("rota")

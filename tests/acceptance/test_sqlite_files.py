@@ -23,7 +23,8 @@ from records import task
 from rota.domain.errors import Corrupt, Invalid, RotaError, Unavailable
 from rota.domain.model import Task
 from rota.stores import sqlite_file
-from rota.stores.base import ReadyTasks, Tx
+from rota.stores.base import Tx
+from rota.stores.queries import ReadyTasks
 from rota.stores.sqlite import SqliteStore
 from stores import TestClock, find, get, put
 

@@ -20,9 +20,10 @@ from rota.domain.errors import Corrupt
 from rota.domain.model import Schedule, Task
 from rota.engine.clock import SystemClock
 from rota.engine.commands import fire_due
-from rota.stores.base import ReadyTasks, Tx
+from rota.stores.base import Tx
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres_address import Address
+from rota.stores.queries import ReadyTasks
 from rota.stores.sqlite import SqliteStore
 from rota.surfaces.cli.doctor import examine
 

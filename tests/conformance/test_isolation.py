@@ -9,7 +9,8 @@ import pytest
 from records import schedule, task, template
 from rota.domain.errors import Invalid
 from rota.domain.model import Schedule, Task, TaskTarget, Template
-from rota.stores.base import ReadyTasks, Store
+from rota.stores.base import Store
+from rota.stores.queries import ReadyTasks
 from stores import find, get, put
 
 

@@ -1,4 +1,4 @@
-"""Every named index: its filter, its order, its limit, its cursor; each against its sentence in `base.py`,
+"""Every named index: its filter, its order, its limit, its cursor; each against its sentence in `queries.py`,
 in Python.
 
 The oracle is a plain `sorted(filter(everything))`. The population has few distinct times, so orders are
@@ -31,8 +31,9 @@ from rota.domain.model import (
     Template,
     Tenant,
 )
-from rota.stores import base
-from rota.stores.base import (
+from rota.stores import queries
+from rota.stores.base import Store
+from rota.stores.queries import (
     ApiKeyList,
     Cancelling,
     Cursor,
@@ -55,7 +56,6 @@ from rota.stores.base import (
     RunList,
     ScheduleByKey,
     ScheduleList,
-    Store,
     TaskList,
     TemplateList,
     TenantList,
@@ -396,7 +396,7 @@ async def test_query(store: Store, filled: dict[str, Record], kind: type[Query])
 
 def test_every_query_has_its_sentence() -> None:
     assert set(SENTENCES) == set(Query.__subclasses__())
-    assert {kind.__name__ for kind in SENTENCES} <= set(base.__all__)
+    assert {kind.__name__ for kind in SENTENCES} <= set(queries.__all__)
 
 
 PAGED = (

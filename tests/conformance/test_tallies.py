@@ -12,7 +12,8 @@ import pytest
 
 from records import population, schedule, task
 from rota.domain.model import LIVE, Record, Schedule, ScheduleStatus, Task, TaskStatus, TemplateTarget
-from rota.stores.base import OpenTasks, PastExpiry, Query, ScheduleList, Store, TaskList
+from rota.stores.base import Store
+from rota.stores.queries import OpenTasks, PastExpiry, Query, ScheduleList, TaskList
 from stores import START, find, put, reading
 
 TASK = ("tenant", "status", "queue", "kind", "schedule_id", "worker_id")

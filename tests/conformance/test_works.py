@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from records import event, run, task
 from rota.domain.errors import Conflict
 from rota.domain.model import Event, Run, Task
-from rota.stores.base import ReadyTasks, Store, Tx
+from rota.stores.base import Store, Tx
+from rota.stores.queries import ReadyTasks
 from stores import TestClock, get, put
 
 

@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from records import FIXED, MAKERS, any_event, any_run, any_schedule, any_task, minutes, step
 from rota.domain.errors import RotaError
 from rota.domain.model import Event, Record, Run, RunStatus, Schedule, ScheduleStatus, Task, TaskStatus
-from rota.stores.base import (
+from rota.stores.base import Store, Tx
+from rota.stores.queries import (
     ApiKeyList,
     Cancelling,
     Cursor,
@@ -44,11 +45,9 @@ from rota.stores.base import (
     RunList,
     ScheduleByKey,
     ScheduleList,
-    Store,
     TaskList,
     TemplateList,
     TenantList,
-    Tx,
     UpcomingTasks,
 )
 from stores import START, STORES

@@ -17,10 +17,10 @@ from records import api_key, receipt
 from rota.domain.errors import Refused, Unavailable
 from rota.engine.clock import SystemClock
 from rota.stores import migrate as migrations
-from rota.stores.base import OpenTasks, ReturnedTasks, TaskList
 from rota.stores.migrate import Migration
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres_address import Address
+from rota.stores.queries import OpenTasks, ReturnedTasks, TaskList
 from stores import START, find, put
 
 NAMES = [step.name for step in migrations.migrations("postgres")]

@@ -14,9 +14,9 @@ import pytest
 from records import api_key, receipt, task
 from rota.domain.errors import Refused, Unavailable
 from rota.stores import statements
-from rota.stores.base import OpenTasks, ReturnedTasks, TaskList
 from rota.stores.codec import micros
 from rota.stores.migrate import Applied, Migration, migrations, pending
+from rota.stores.queries import OpenTasks, ReturnedTasks, TaskList
 from rota.stores.sqlite import SqliteStore
 from stores import START, TestClock, find, put
 

@@ -13,22 +13,13 @@ from msgspec.structs import replace
 from records import event, run, task
 from rota.domain.errors import Corrupt
 from rota.domain.model import Event, Run, RunStatus, Task, TaskStatus
-from rota.stores.base import (
-    Cursor,
-    EndedRuns,
-    EndedTasks,
-    EventList,
-    FinishedTasks,
-    RunList,
-    Store,
-    TaskList,
-    Tx,
-)
+from rota.stores.base import Store, Tx
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_archive import Order, Source, merged
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_segment import Fingerprints
 from rota.stores.objects_tuning import Tuning
+from rota.stores.queries import Cursor, EndedRuns, EndedTasks, EventList, FinishedTasks, RunList, TaskList
 from rota.stores.state import State
 from stores import EAGER, START, count, find, get, put
 

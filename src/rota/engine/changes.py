@@ -26,7 +26,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..domain.model import ApiKey, Event, Record, Run, Schedule, Task, Template, Tenant
-from ..stores.base import (
+from ..stores.base import Store, Tx, Work, at_leisure
+from ..stores.queries import (
     Cursor,
     EndedRuns,
     EndedTasks,
@@ -34,11 +35,7 @@ from ..stores.base import (
     LostLeases,
     Query,
     ReturnedTasks,
-    Store,
     TaskList,
-    Tx,
-    Work,
-    at_leisure,
 )
 from .notices import Notice, notices_of
 

@@ -21,7 +21,8 @@ from ..domain.model import (
     Task,
     TaskStatus,
 )
-from ..stores.base import (
+from ..stores.base import Tx, Work
+from ..stores.queries import (
     DueSchedules,
     LostLeases,
     OpenTasks,
@@ -29,8 +30,6 @@ from ..stores.base import (
     ReadyTasks,
     ScheduleList,
     TaskList,
-    Tx,
-    Work,
 )
 
 __all__ = ["Health", "broken_records", "check_health", "leave_mark", "remove_mark", "tasks_by_id"]

@@ -10,7 +10,8 @@ from typing import Protocol
 import msgspec
 from prometheus_client.core import GaugeMetricFamily
 
-from ..stores.base import DueSchedules, OpenTasks, PastExpiry, ScheduleList, Tx, Work
+from ..stores.base import Tx, Work
+from ..stores.queries import DueSchedules, OpenTasks, PastExpiry, ScheduleList
 from .series import Names
 
 __all__ = ["LATE", "Bounds", "Reading", "families", "read_gauges"]

@@ -7,7 +7,8 @@ from datetime import timedelta
 from random import Random
 
 from ..domain.errors import Unavailable
-from ..stores.base import LostLeases, Store, Tx, at_leisure
+from ..stores.base import Store, Tx, at_leisure
+from ..stores.queries import LostLeases
 from .clock import SteadyClock
 from .commands import Retention, forget_old, sweep
 from .leases import LEASE

@@ -12,7 +12,8 @@ from ..domain import recurrence, run
 from ..domain.errors import NotFound
 from ..domain.model import Event, Run, RunTrigger, Schedule, Task, Tenant, TenantStatus
 from ..domain.why import Why, explain, meant
-from ..stores.base import Cursor, EventList, RunList, ScheduleByKey, ScheduleList, TaskList, Tx, Work
+from ..stores.base import Tx, Work
+from ..stores.queries import Cursor, EventList, RunList, ScheduleByKey, ScheduleList, TaskList
 from .commands.shared import find_schedule, find_task
 
 __all__ = [

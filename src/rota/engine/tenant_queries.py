@@ -5,17 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ..domain.model import ApiKey, Event, Template, Tenant
-from ..stores.base import (
-    ApiKeyList,
-    Cursor,
-    EventList,
-    OpenTasks,
-    ScheduleList,
-    TemplateList,
-    TenantList,
-    Tx,
-    Work,
-)
+from ..stores.base import Tx, Work
+from ..stores.queries import ApiKeyList, Cursor, EventList, OpenTasks, ScheduleList, TemplateList, TenantList
 from .commands.shared import find_template
 from .commands.tenants import find_tenant
 

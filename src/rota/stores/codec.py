@@ -34,7 +34,7 @@ from ..domain.model import (
     TemplateTarget,
     Tenant,
 )
-from .base import (
+from .queries import (
     ApiKeyList,
     EventQuery,
     OldReceipts,

@@ -27,7 +27,9 @@ from ..domain.model import (
     Template,
     Tenant,
 )
-from .base import (
+from .codec import search_text, searched, tallied, target_kind, template_id
+from .indexes import Entry
+from .queries import (
     ApiKeyList,
     Cancelling,
     Cursor,
@@ -54,10 +56,8 @@ from .base import (
     TemplateList,
     TenantList,
     UpcomingTasks,
+    begins_behind,
 )
-from .codec import search_text, searched, tallied, target_kind, template_id
-from .indexes import Entry
-from .queries import begins_behind
 from .state import State
 
 __all__ = ["tally", "walk"]

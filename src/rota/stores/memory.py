@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 from ..domain.errors import Unavailable
 from ..domain.model import Record
-from .base import RECORD_TYPES, BufferedTx, Clock, Query, Store, Work
+from .base import RECORD_TYPES, BufferedTx, Clock, Store, Work
 from .codec import TABLES
 from .finders import tally, walk
+from .queries import Query
 from .state import State
 from .waiting import Waiters
 from .works import drive, run_work

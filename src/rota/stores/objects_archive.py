@@ -20,7 +20,12 @@ import msgspec
 
 from ..domain.errors import Corrupt, Unavailable
 from ..domain.model import Record, Task
-from .base import (
+from .codec import TABLES
+from .finders import walk
+from .objects_bucket import Bucket
+from .objects_entry import READS, lines, parse, rows_in
+from .objects_segment import Fingerprints, Segment, Span
+from .queries import (
     EndedRuns,
     EndedTasks,
     EventList,
@@ -30,13 +35,8 @@ from .base import (
     Query,
     RunList,
     TaskList,
+    begins_behind,
 )
-from .codec import TABLES
-from .finders import walk
-from .objects_bucket import Bucket
-from .objects_entry import READS, lines, parse, rows_in
-from .objects_segment import Fingerprints, Segment, Span
-from .queries import begins_behind
 from .state import Changes, Row, State
 
 __all__ = ["Archive", "Order", "Source", "archived_order", "merged", "pack_segment"]

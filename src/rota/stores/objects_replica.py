@@ -16,13 +16,14 @@ from typing import Any, TypeVar, cast
 
 from ..domain.errors import Conflict
 from ..domain.model import Record
-from .base import BufferedTx, Query, TaskList
+from .base import BufferedTx
 from .codec import RECORD_OF, TABLES
 from .finders import tally, walk
 from .objects_archive import Archive, Source, archived_order, merged
 from .objects_bucket import Bucket
 from .objects_entry import TYPES
 from .objects_segment import Segment
+from .queries import Query, TaskList
 from .state import Changes, Row, State
 
 __all__ = ["ObjectsTx", "Replica", "Trial"]

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..domain.errors import Conflict, StoreError
-from .base import RECORD_TYPES, FinishedTasks, OldEvents, OldRuns, Query, Work
+from .base import RECORD_TYPES, Work
 from .codec import micros
 from .finders import walk
 from .objects_archive import pack_segment
@@ -26,6 +26,7 @@ from .objects_segment import Segment, made_at, segment_key, summarize
 from .objects_snapshot import Archived, Snapshot, encode_snapshot
 from .objects_tuning import Tuning
 from .objects_view_keeper import ViewKeeper
+from .queries import FinishedTasks, OldEvents, OldRuns, Query
 from .state import Row
 
 __all__ = ["Upkeep"]

@@ -18,7 +18,6 @@ from hashlib import md5
 
 from ..domain.errors import StoreError, Unavailable
 from ..domain.model import Record, Run, Schedule, Task
-from .base import ScheduleByKey
 from .finders import walk
 from .objects_bucket import Bucket, Written
 from .objects_clock import Mark, Stopwatch
@@ -26,6 +25,7 @@ from .objects_commit import Committed
 from .objects_replica import Replica
 from .objects_tuning import Tuning
 from .objects_views import HOMES, View, views_of
+from .queries import ScheduleByKey
 
 __all__ = ["ViewKeeper"]
 

@@ -13,7 +13,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..domain.model import Record, TaskStatus
-from .base import (
+from .codec import search_text, tallied
+from .postgres_columns import WRITERS, text_of
+from .queries import (
     ApiKeyList,
     Cursor,
     DueSchedules,
@@ -30,10 +32,8 @@ from .base import (
     TaskList,
     TemplateList,
     TenantList,
+    begins_behind,
 )
-from .codec import search_text, tallied
-from .postgres_columns import WRITERS, text_of
-from .queries import begins_behind
 from .statements import load
 
 __all__ = ["MANY_PENDING", "Statement", "Statements", "Writes", "named", "statement_name", "values_of"]

@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from ..domain.model import LIVE, Record, Task, TaskStatus
-from .base import BufferedTx, Query, TaskList
+from .base import BufferedTx
 from .codec import RECORD_OF, TABLES
 from .postgres_columns import WRITERS, text_of
 from .postgres_line import Line, Puts
 from .postgres_queries import MANY_PENDING, Statements, statement_name, values_of
+from .queries import Query, TaskList
 from .reading import readable
 
 __all__ = ["PostgresTx", "Unwritten", "everything"]

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ..domain.errors import Corrupt
-from .base import Query, ScheduleByKey
 from .codec import RECORD_OF, TABLES, Table
+from .queries import Query, ScheduleByKey
 
 __all__ = ["readable"]
 

@@ -19,7 +19,8 @@ import apsw
 import msgspec
 
 from ..domain.model import TaskStatus
-from .base import (
+from .codec import micros, search_text, tallied
+from .queries import (
     ApiKeyList,
     Cursor,
     DueSchedules,
@@ -40,9 +41,8 @@ from .base import (
     TemplateList,
     TenantList,
     UpcomingTasks,
+    begins_behind,
 )
-from .codec import micros, search_text, tallied
-from .queries import begins_behind
 from .statements import load
 
 __all__ = ["COUNT", "FIND", "SEEK", "count", "find", "tally", "tally_statement"]

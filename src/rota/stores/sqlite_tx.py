@@ -15,8 +15,9 @@ import msgspec
 
 from ..domain.errors import Conflict
 from ..domain.model import Record
-from .base import BufferedTx, Query
+from .base import BufferedTx
 from .codec import TABLES, Table, micros
+from .queries import Query
 from .reading import readable
 from .sqlite_queries import count, find, tally
 from .statements import load

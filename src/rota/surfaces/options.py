@@ -19,7 +19,7 @@ from ..domain.model import Limits, Schedule, ScheduleStatus, Target, TaskStatus,
 from ..domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
 from ..domain.task import Submission, check_submission
 from ..engine.clock import aware
-from ..stores.base import Cursor
+from ..stores.queries import Cursor
 from .targets import OPTIONS, changed_target, new_target
 
 __all__ = [

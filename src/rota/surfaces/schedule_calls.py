@@ -22,7 +22,7 @@ from ..engine.logged import log_signals
 from ..engine.queries import Occurrence
 from ..engine.scheduler import Scheduler
 from ..engine.telemetry import Observer
-from ..stores.base import Cursor, ScheduleList
+from ..stores.queries import Cursor, ScheduleList
 from . import options as given
 from .calls import LIMIT, MOST, Calls, Page, check_limit, page_of
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from ...domain import keys
 from ...domain.errors import NotFound, Refused
 from ...domain.model import ApiKey
-from ...stores.base import ApiKeyList, Tx, Work
+from ...stores.base import Tx, Work
+from ...stores.queries import ApiKeyList
 from .shared import audit
 
 __all__ = ["create_key", "new_secret", "revoke_key"]

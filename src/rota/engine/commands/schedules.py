@@ -13,7 +13,8 @@ from ...domain import definition, run, schedule
 from ...domain.errors import NotFound, Refused
 from ...domain.model import Run, RunTrigger, Schedule, Target, Task, Template, TemplateTarget
 from ...domain.recurrence import Timing
-from ...stores.base import RunList, ScheduleByKey, Tx, Work
+from ...stores.base import Tx, Work
+from ...stores.queries import RunList, ScheduleByKey
 from .shared import audit, check_room_for_schedule, check_room_for_tasks, find_schedule, limits_of
 
 __all__ = [

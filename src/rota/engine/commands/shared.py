@@ -22,7 +22,8 @@ from ...domain.model import (
     Template,
     Tenant,
 )
-from ...stores.base import ScheduleByKey, ScheduleList, TaskList, Tx
+from ...stores.base import Tx
+from ...stores.queries import ScheduleByKey, ScheduleList, TaskList
 
 __all__ = [
     "Endings",

@@ -14,7 +14,8 @@ from ...domain.ids import derived_id
 from ...domain.limits import check_input
 from ...domain.model import LogLine, Task
 from ...domain.task import Defaults, Outcome, Submission
-from ...stores.base import Cancelling, Cursor, ReadyTasks, TaskList, Tx, UpcomingTasks, Work
+from ...stores.base import Tx, Work
+from ...stores.queries import Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
 from .shared import DEFAULT_LIMITS, Endings, check_room_for_tasks, find_task, limits_of
 
 __all__ = [

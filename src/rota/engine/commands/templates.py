@@ -11,7 +11,8 @@ from ...domain import definition, task
 from ...domain import template as rules
 from ...domain.errors import Refused
 from ...domain.model import Schedule, Task, Template
-from ...stores.base import ScheduleList, Tx, Work
+from ...stores.base import Tx, Work
+from ...stores.queries import ScheduleList
 from .schedules import given_up
 from .shared import audit, check_room_for_tasks, find_template, limits_of
 

@@ -8,7 +8,8 @@ from typing import Any
 from ...domain import tenants
 from ...domain.errors import NotFound, Refused
 from ...domain.model import Tenant
-from ...stores.base import ApiKeyList, ScheduleList, TaskList, TemplateList, Tx, Work
+from ...stores.base import Tx, Work
+from ...stores.queries import ApiKeyList, ScheduleList, TaskList, TemplateList
 from .shared import audit
 
 __all__ = ["create_tenant", "find_tenant", "resume_tenant", "set_limits", "suspend_tenant"]

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from ...domain import definition, recurrence, run, schedule, task
 from ...domain.model import OverlapPolicy, Run, Schedule, ScheduleStatus, Task, Template, Tenant, TenantStatus
 from ...domain.schedule import Decision
-from ...stores.base import DueSchedules, LiveTasks, OutdatedZones, Tx, Work
+from ...stores.base import Tx, Work
+from ...stores.queries import DueSchedules, LiveTasks, OutdatedZones
 from .schedules import template_of, templates_of
 from .shared import DEFAULT_LIMITS, Endings, audit, room_for_tasks
 

@@ -8,7 +8,8 @@ import msgspec
 
 from ...domain import task as life
 from ...domain.model import Record, Task
-from ...stores.base import FinishedTasks, LostLeases, OldEvents, OldReceipts, OldRuns, PastExpiry, Tx, Work
+from ...stores.base import Tx, Work
+from ...stores.queries import FinishedTasks, LostLeases, OldEvents, OldReceipts, OldRuns, PastExpiry
 from .shared import Endings
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]

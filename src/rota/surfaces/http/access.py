@@ -20,7 +20,8 @@ from ...domain import keys
 from ...domain.errors import NotFound
 from ...domain.model import ApiKey, Role
 from ...engine.clock import SteadyClock
-from ...stores.base import ApiKeyList, Store, Tx
+from ...stores.base import Store, Tx
+from ...stores.queries import ApiKeyList
 from .limiter import Limiter
 from .problems import Problem
 

@@ -10,7 +10,8 @@ from fastapi import Query
 from msgspec.structs import replace
 
 from ...domain.model import Task, TaskStatus, Template
-from ...stores.base import Cursor, TaskList, TemplateList, Tx, Work
+from ...stores.base import Tx, Work
+from ...stores.queries import Cursor, TaskList, TemplateList
 from .problems import Problem
 
 __all__ = ["Number", "Size", "check_reach", "job_page", "template_page"]
