@@ -162,7 +162,7 @@ def _is_ready(process: subprocess.Popen[bytes], port: int) -> bool:
             endpoint=f"http://127.0.0.1:{port}",
             region="us-east-1",
             client_options={"allow_http": True},
-            **with_key,  # type: ignore[arg-type]
+            **with_key,
         )
         try:
             _make_bucket(store, port)

@@ -83,7 +83,7 @@ def test_the_port_answers_only_what_it_is_for(folder: Path) -> None:
             scraped(address.replace("/metrics", "/secrets"))
         with pytest.raises(urllib.error.HTTPError, match="405"):
             urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=30)
-        host, port = re.search(r"//(.*):(\d+)/", address).groups()  # type: ignore[union-attr]
+        host, port = re.search(r"//(.*):(\d+)/", address).groups()
         with socket.create_connection((host, int(port)), timeout=30) as greedy:
             greedy.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000)
             assert hung_up(greedy)

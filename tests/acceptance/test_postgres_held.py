@@ -96,5 +96,5 @@ async def test_a_node_that_freezes_in_a_transaction_lets_go() -> None:
             pass
         else:
             raise AssertionError("it was not ended")
-        await frozen.transact(lambda tx: tx.find(DueSchedules(at=tx.now), 10))  # type: ignore[arg-type, return-value]
+        await frozen.transact(lambda tx: tx.find(DueSchedules(at=tx.now), 10))
     await frozen.close()

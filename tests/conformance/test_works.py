@@ -118,7 +118,7 @@ async def test_no_task_is_claimed_twice(store: Store) -> None:
 
     async def claim(tx: Tx) -> list[str]:
         found = await tx.find(ReadyTasks(at=tx.now), 7, lock=True)
-        return [tx.put(replace(each, status="running")).id for each in found]  # type: ignore[type-var]
+        return [tx.put(replace(each, status="running")).id for each in found]
 
     batches = await asyncio.gather(*(store.transact(claim) for _ in range(20)))
     claimed = [each for batch in batches for each in batch]

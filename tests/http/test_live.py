@@ -452,7 +452,7 @@ def test_nobody_listens_nothing_is_asked(on_one: Play) -> None:
             asked += 1
             return await read(work)
 
-        s.store.read = counted  # type: ignore[method-assign]
+        s.store.read = counted
         await s.queue.submit("none")
         async with s.events() as stream:
             await s.queue.submit("none")
@@ -477,9 +477,9 @@ def test_the_store_is_away_when_one_wants_to_listen(on_one: Play) -> None:
                 raise rota.Unavailable("away")
             return await read(work)
 
-        s.store.read = away  # type: ignore[method-assign]
+        s.store.read = away
         assert (await s.refused()).status_code == 503
-        s.store.read = read  # type: ignore[method-assign]
+        s.store.read = read
         async with s.events() as stream:
             task = await s.queue.submit("none")
             assert (await stream.next())["id"] == task.id

@@ -286,7 +286,7 @@ class Sleeper:
         def do(this: str, key: str, request: Callable[[], Any]) -> Any:
             if this != kind or "log/" not in key:
                 return inner(this, key, request)
-            self.requests._do = inner  # type: ignore[method-assign]
+            self.requests._do = inner
             answer = None
             if after:
                 with suppress(FileNotFoundError):
@@ -294,7 +294,7 @@ class Sleeper:
             asyncio.run_coroutine_threadsafe(self.meanwhile(), loop).result(60)
             return answer if answer is not None else inner(this, key, request)
 
-        self.requests._do = do  # type: ignore[method-assign]
+        self.requests._do = do
 
     async def meanwhile(self) -> None:
         for part in range(3):
@@ -388,7 +388,7 @@ async def test_a_draft_that_slept_is_made_again_and_not_sent(when: str, reads_fi
 
         setattr(owner, name, slowly)
 
-    committer = opened.groups._commit.__self__  # type: ignore[attr-defined]
+    committer = opened.groups._commit.__self__
     match when:
         case "before the draft":
             around(committer, "_draft", first=True)
@@ -413,7 +413,7 @@ async def test_an_answer_that_writes_nothing_is_not_from_a_state_that_slept() ->
     loop = asyncio.get_running_loop()
     opened = sleeper.store._opened
     assert opened is not None
-    committer = opened.groups._commit.__self__  # type: ignore[attr-defined]
+    committer = opened.groups._commit.__self__
     inner = committer._draft
 
     def slowly(jobs: Any) -> Any:
@@ -478,7 +478,7 @@ async def test_nothing_is_removed_before_the_log_has_said_so() -> None:
         assert all(int(key[4:16]) <= said for key in gone), f"{gone} but the floor is {said}"
         removing(chosen)
 
-    requests.delete = delete  # type: ignore[method-assign]
+    requests.delete = delete
     for _ in range(40):
         await add_one(store)
         clock.at += timedelta(minutes=10)

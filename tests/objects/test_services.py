@@ -109,7 +109,7 @@ async def test_prefixes_and_names_with_odd_characters(prefix: str) -> None:
     second = ObjectsStore.from_url(address, SystemClock())
     await second.open()
     assert await get(second, Task, "t") is not None
-    assert [(await get(second, Schedule, f"s{number}")).key for number in range(len(keys))] == keys  # type: ignore[union-attr]
+    assert [(await get(second, Schedule, f"s{number}")).key for number in range(len(keys))] == keys
     await second.tidy()
     await second.close()
     assert len(list(requests_for(address).list("schedules/", None))) == len(keys)

@@ -382,11 +382,11 @@ async def test_a_view_that_came_over_a_newer_one_is_written_again() -> None:
         await fast.close()
 
     def crossing(key: str, body: bytes) -> None:
-        requests.put = inner  # type: ignore[method-assign]
+        requests.put = inner
         asyncio.run_coroutine_threadsafe(meanwhile(), loop).result(20)
         inner(key, body)
 
-    requests.put = crossing  # type: ignore[method-assign]
+    requests.put = crossing
     stored += await put(slow, schedule("s", key="k"))
     await slow.close()
     assert view(requests, "schedules/k.json")["run_count"] == 7

@@ -81,7 +81,7 @@ class Node:
     async def _live(self, stop: asyncio.Event) -> None:
         self.lives += 1
         faulty = FaultyStore(self._world.store, lambda number: self._plan(self.calls + number))
-        queue = rota.Queue(faulty, clock=self._world.clock)  # type: ignore[arg-type]
+        queue = rota.Queue(faulty, clock=self._world.clock)
         worker = rota.Worker(
             queue,
             self._world.app,

@@ -91,15 +91,15 @@ def test_an_answer_that_was_lost_is_not_a_second_task(tmp_path: Path) -> None:
         from faults import FaultyStore
 
         faulty = FaultyStore(world.store, once(Fault.AFTER, 1))
-        queue = rota.Queue(faulty, clock=world.clock)  # type: ignore[arg-type]
+        queue = rota.Queue(faulty, clock=world.clock)
         task = await queue.submit("work", {"a": 1})
         assert [found.id for found in await world.tasks()] == [task.id]
         faulty = FaultyStore(world.store, once(Fault.AFTER, 1))
-        queue = rota.Queue(faulty, clock=world.clock)  # type: ignore[arg-type]
+        queue = rota.Queue(faulty, clock=world.clock)
         schedule = await queue.create_schedule("s", task_type="work", cron="* * * * *")
         assert (await world.queue.get_schedule("s")).id == schedule.id
         faulty = FaultyStore(world.store, once(Fault.AFTER, 1))
-        queue = rota.Queue(faulty, clock=world.clock)  # type: ignore[arg-type]
+        queue = rota.Queue(faulty, clock=world.clock)
         await queue.trigger_schedule("s")
         assert len(await world.ledger("s")) == 1
 

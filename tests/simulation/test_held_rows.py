@@ -30,7 +30,7 @@ class Holder:
         self._released = asyncio.Event()
         self._transact = world.store.transact
         self._patience = patience
-        world.store.transact = self.transact  # type: ignore[method-assign]
+        world.store.transact = self.transact
 
     def hold(self, *ids: str) -> None:
         self.held = set(ids)

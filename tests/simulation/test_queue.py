@@ -241,16 +241,16 @@ async def test_a_wrong_schedule_gets_one_clear_sentence(
 async def test_other_wrong_values_get_a_sentence_too(world: World) -> None:
     await world.schedule("s", cron="* * * * *")
     wrong: list[tuple[Any, str]] = [
-        (world.queue.get(None), "task_id"),  # type: ignore[arg-type]
+        (world.queue.get(None), "task_id"),
         (world.queue.list(status="lost"), "status"),
         (world.queue.list(limit=0), "limit"),
         (world.queue.list(cursor="!"), "cursor"),
-        (world.queue.list(kind=5), "kind"),  # type: ignore[arg-type]
+        (world.queue.list(kind=5), "kind"),
         (world.queue.list_schedules(colour="red"), "colour"),
         (world.queue.runs("s", status="lost"), "status"),
         (world.queue.preview("s", 0), "n"),
-        (world.queue.why("s", "noon"), "at"),  # type: ignore[arg-type]
-        (world.queue.submit_many([("a",)]), "tasks[0]"),  # type: ignore[list-item]
+        (world.queue.why("s", "noon"), "at"),
+        (world.queue.submit_many([("a",)]), "tasks[0]"),
         (world.queue.update_schedule("s", cron="nope"), "cron"),
         (world.queue.update_schedule("s", timezone="Nowhere"), "timezone"),
         (world.queue.update_schedule("s", colour="red"), "colour"),

@@ -466,12 +466,12 @@ async def test_a_tick_is_all_or_nothing(world: World) -> None:
     class Failing:
         async def transact(self, work: object) -> object:
             async def doomed(tx: object) -> object:
-                await work(tx)  # type: ignore[operator]
+                await work(tx)
                 raise RuntimeError("the process died here")
 
             return await world.store.transact(doomed)
 
-    failing: Store = Failing()  # type: ignore[assignment]
+    failing: Store = Failing()
     scheduler = Scheduler(failing, lambda signal: None)
     scheduler._zones_checked = True
     with pytest.raises(RuntimeError):

@@ -38,7 +38,7 @@ async def refusal(call: Coroutine[Any, Any, Any]) -> str:
 def losing_answers(world: World, first: int = 1) -> rota.Queue:
     """A queue whose n-th commit happens, but is not answered."""
     faulty = FaultyStore(world.store, lambda number: Fault.AFTER if number == first else None)
-    return rota.Queue(faulty, clock=world.clock, actor="tester")  # type: ignore[arg-type]
+    return rota.Queue(faulty, clock=world.clock, actor="tester")
 
 
 # Suspension
@@ -442,7 +442,7 @@ async def test_workflows_are_told_from_tasks(world: World) -> None:
     assert [each.id for each in await world.queue.list(workflow=False)] == [task.id]
     assert len(await world.queue.list()) == 2
     assert await world.queue.count(workflow=True) == 1
-    assert await refusal(world.queue.list(workflow="yes")) == "invalid"  # type: ignore[arg-type]
+    assert await refusal(world.queue.list(workflow="yes")) == "invalid"
     async with world.running():
         assert (await world.queue.wait(started.id, 60)).output == 2
 

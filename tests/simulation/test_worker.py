@@ -362,7 +362,7 @@ async def test_a_task_that_kills_its_workers_ends_as_failed(world: World) -> Non
         victim = world.worker(lease=10, scheduler=False, janitor=False, worker_id=f"victim-{number}")
         await victim.tasks.run_once()
         await asyncio.sleep(11)
-        await world.worker(worker_id="janitor").janitor.run_once()  # type: ignore[union-attr]
+        await world.worker(worker_id="janitor").janitor.run_once()
         victim.tasks.abandon_handlers()
         victim.tasks.close()
     done = await world.queue.get(task.id)
@@ -552,7 +552,7 @@ async def test_a_worker_that_claims_its_own_lost_task_again_stays_sane(world: Wo
     worker = world.worker(lease=10, scheduler=False)
     await worker.tasks.run_once()
     await asyncio.sleep(11)  # without a round, so without a renewal
-    await worker.janitor.run_once()  # type: ignore[union-attr]
+    await worker.janitor.run_once()
     await worker.tasks._claim(worker.tasks.first)
     gates[0].set()
     await asyncio.sleep(0.1)

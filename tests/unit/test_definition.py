@@ -162,7 +162,7 @@ def test_values_are_kept_in_their_stored_form() -> None:
     east = datetime.fromisoformat("2026-01-29T02:00:00+02:00")
     schedule = create(
         Once(east),
-        TaskTarget(kind="send", ttl=60, timeout=1.5, input=(1, 2), tags=["a", "a"]),  # type: ignore[arg-type]
+        TaskTarget(kind="send", ttl=60, timeout=1.5, input=(1, 2), tags=["a", "a"]),
         start_at=NOON,
         end_at=east,
         misfire_grace=30,
@@ -193,11 +193,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"timing": Cron("* * *")}, "cron: "),
     ({"timing": Cron("0 0 30 2 *")}, "cron: "),
     ({"timing": Cron("@fortnightly")}, "cron: macro '@fortnightly' is not known; accepted are "),
-    ({"timing": Cron(5)}, "cron: 5 is not a text; accepted are texts"),  # type: ignore[arg-type]
-    ({"timing": Cron(["0 9 * * *"])}, "cron: ['0 9 * * *'] is not a text"),  # type: ignore[arg-type]
+    ({"timing": Cron(5)}, "cron: 5 is not a text; accepted are texts"),
+    ({"timing": Cron(["0 9 * * *"])}, "cron: ['0 9 * * *'] is not a text"),
     ({"timing": Cron("\ud800 * * * *")}, "cron: it holds a character that UTF-8 cannot carry"),
     ({"timing": Cron("0 9 * * *", "Europe/Pariss")}, "timezone: 'Europe/Pariss' is not a known time zone; "),
-    ({"timing": Cron("0 9 * * *", None)}, "timezone: None is not a text"),  # type: ignore[arg-type]
+    ({"timing": Cron("0 9 * * *", None)}, "timezone: None is not a text"),
     ({"timing": Cron("0 9 * * *", "../etc/passwd")}, "timezone: '../etc/passwd' is not a known time zone; "),
     ({"timing": RRule("FREQ=OFTEN", NOON)}, "rrule: FREQ "),
     ({"timing": RRule("", NOON)}, "rrule: the rule is empty; accepted is "),
@@ -216,13 +216,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"timing": Interval(timedelta(0))}, "interval: 0 s is too short; the least is 1 s"),
     ({"timing": Interval(-HOUR)}, "interval: -3600 s is too short; the least is 1 s"),
     ({"timing": Interval(SECOND / 2)}, "interval: 0.5 s is too short; the least is 1 s"),
-    ({"timing": Interval("1h")}, "interval: '1h' is not a duration; give a timedelta"),  # type: ignore[arg-type]
-    ({"timing": Interval(HOUR, "noon")}, "anchor: 'noon' is not a time; give a datetime"),  # type: ignore[arg-type]
+    ({"timing": Interval("1h")}, "interval: '1h' is not a duration; give a timedelta"),
+    ({"timing": Interval(HOUR, "noon")}, "anchor: 'noon' is not a time; give a datetime"),
     (
         {"timing": Once(NOON - SECOND * 6)},
         "run_at: 2026-01-28T11:59:54+00:00 has passed; give a time in the future",
     ),
-    ({"timing": Once("tomorrow")}, "run_at: 'tomorrow' is not a time; give a datetime"),  # type: ignore[arg-type]
+    ({"timing": Once("tomorrow")}, "run_at: 'tomorrow' is not a time; give a datetime"),
     (
         {"timing": Once(NOON + DAY), "end_at": NOON + HOUR},
         "run_at: this schedule would never fire, because its next",
@@ -320,7 +320,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"target": TaskTarget(kind="a", metadata={"a": [[[1]]]})},
         "metadata: it is 4 levels deep; the most is 3",
     ),
-    ({"target": TaskTarget(kind="a", tags="abc")}, "tags: 'abc' is not a list; give a list of texts"),  # type: ignore[arg-type]
+    ({"target": TaskTarget(kind="a", tags="abc")}, "tags: 'abc' is not a list; give a list of texts"),
     ({"target": WorkflowTarget(kind="")}, "task_type: '' is not a valid name; accepted are "),
     ({"target": WorkflowTarget(kind="w", input=math.nan)}, "input: nan is not JSON; give finite numbers"),
     ({"target": TemplateTarget(template_id="")}, "template_id: '' is not a valid name; accepted are "),
@@ -534,7 +534,7 @@ def test_resuming_after_its_last_time_completes_it() -> None:
 
 def test_a_note_must_be_a_text() -> None:
     with pytest.raises(Invalid, match=r"^note: 5 is not a text; "):
-        definition.pause(create(), NOON, "bob", 5)  # type: ignore[arg-type]
+        definition.pause(create(), NOON, "bob", 5)
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ def test_endless_tags_end() -> None:
 
 
 def test_a_retry_policy_is_kept_in_its_stored_form() -> None:
-    given_in_numbers = RetryPolicy(initial=2, multiplier=3, maximum=timedelta(minutes=1), jitter=0)  # type: ignore[arg-type]
+    given_in_numbers = RetryPolicy(initial=2, multiplier=3, maximum=timedelta(minutes=1), jitter=0)
     assert check_retry_policy(given_in_numbers) == RetryPolicy(
         initial=timedelta(seconds=2), multiplier=3.0, maximum=timedelta(seconds=60), jitter=0.0
     )

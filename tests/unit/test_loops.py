@@ -134,7 +134,7 @@ class TestDelays:
         async def main() -> int:
             created = 0
 
-            def factory(loop: asyncio.AbstractEventLoop, coroutine, **kwargs):  # type: ignore[no-untyped-def]
+            def factory(loop: asyncio.AbstractEventLoop, coroutine, **kwargs):
                 nonlocal created
                 created += 1
                 return asyncio.Task(coroutine, loop=loop, **kwargs)
@@ -246,7 +246,7 @@ class TestHints:
 
     def test_wake_during_a_round_is_not_lost(self) -> None:
         async def main() -> int:
-            wake_in_round: Callable[[int], None] = lambda n: running.wake.set() if n == 1 else None  # noqa: E731
+            wake_in_round: Callable[[int], None] = lambda n: running.wake.set() if n == 1 else None  # noqa: E731  a def would need the same closure
             role = Rounds(wake_in_round)
             running = Running(role)
             await advance(SECOND)

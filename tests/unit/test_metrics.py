@@ -300,8 +300,8 @@ def test_an_observed_store_is_a_whole_store() -> None:
 async def test_what_only_some_stores_have_is_still_there() -> None:
     store = Metrics().observed(MemoryStore(LoopClock(testing.START)))
     assert getattr(store, "join", None) is None
-    store._store.join = "here"  # type: ignore[attr-defined]
-    assert store.join == "here"  # type: ignore[attr-defined]
+    store._store.join = "here"
+    assert store.join == "here"
 
 
 async def test_the_lag_of_the_loop_is_how_late_a_round_is() -> None:
@@ -312,7 +312,7 @@ async def test_the_lag_of_the_loop_is_how_late_a_round_is() -> None:
             return self.seconds
 
     clock, seen = Steady(), []
-    lag = LoopLag(seen.append, clock)  # type: ignore[arg-type]
+    lag = LoopLag(seen.append, clock)
     assert await lag.run_once() == SECOND
     clock.seconds += 1.25
     await lag.run_once()

@@ -23,7 +23,7 @@ class Lender:
         self.out += 1
         self.most = max(self.most, self.out)
         self.lent.release()
-        await use(_NothingDone())  # type: ignore[arg-type]
+        await use(_NothingDone())
         await self.let_go.wait()
         self.out -= 1
 

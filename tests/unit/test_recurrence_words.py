@@ -256,4 +256,4 @@ def test_recurrence_rule_fields() -> None:
 )
 def test_refused_recurrence_rules(fields: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        RecurrenceRule(**fields).timing(NOW)  # type: ignore[arg-type]
+        RecurrenceRule(**fields).timing(NOW)

@@ -173,7 +173,7 @@ MAIL = TemplateTarget(template_id="m1")
             "input: 101 bytes are too many; the most is 100 bytes of JSON",
         ),
         (TaskTarget(kind="a b"), None, Limits(), "kind: 'a b' is not a valid name; accepted are "),
-        (TaskTarget(kind="a", ttl="1h"), None, Limits(), "ttl: '1h' is not a duration; give "),  # type: ignore[arg-type]
+        (TaskTarget(kind="a", ttl="1h"), None, Limits(), "ttl: '1h' is not a duration; give "),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
@@ -316,7 +316,7 @@ def test_a_replayed_task_makes_its_run_run_again() -> None:
 def test_schedule_target_serialization(target: Target, stored: dict[str, Any]) -> None:
     encoded = msgspec.json.encode(target)
     assert msgspec.json.decode(encoded) == stored
-    assert msgspec.json.decode(encoded, type=Target) == target  # type: ignore[arg-type]
+    assert msgspec.json.decode(encoded, type=Target) == target
     assert target_type(target) == stored["type"]
     whole = schedule(target)
     assert msgspec.json.decode(msgspec.json.encode(whole), type=Schedule) == whole

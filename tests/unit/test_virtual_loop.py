@@ -267,7 +267,7 @@ class TestThreads:
 class TestDeadlock:
     def test_nothing_left_is_an_error_that_says_who_waits(self) -> None:
         async def main() -> None:
-            asyncio.current_task().set_name("the-test")  # type: ignore[union-attr]
+            asyncio.current_task().set_name("the-test")
             await asyncio.Event().wait()
 
         with pytest.raises(Deadlock, match=r"the-test \(.*main\) at .*test_virtual_loop\.py:\d+"):

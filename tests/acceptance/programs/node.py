@@ -78,7 +78,7 @@ class Dying:
 async def main() -> None:
     async with rota.connect(STORE) as queue:
         if "die" in OPTIONS:
-            queue.store = Dying(queue.store, OPTIONS["die"])  # type: ignore[assignment]
+            queue.store = Dying(queue.store, OPTIONS["die"])
         node: rota.Node
         if ROLE == "scheduler":
             node = rota.Node(queue, janitor=False)

@@ -125,7 +125,7 @@ EXAMPLES: list[tuple[type[schemas.SnakeBody], Any]] = [
         schemas.ExecuteBody,
         schemas.TaskSchedulePatch,
     )
-    for example in model.model_config["json_schema_extra"]["examples"]  # type: ignore[index,call-overload]
+    for example in model.model_config["json_schema_extra"]["examples"]
 ]
 
 
