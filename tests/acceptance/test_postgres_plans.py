@@ -56,6 +56,8 @@ PLANS: list[tuple[Query, str, bool]] = [
     (LiveTasks(schedule_ids=("s", "t")), "task_live", False),
     (FinishedTasks(before=NOW), "task_finished", False),
     (TaskList(tenant="t", at=NOW), "task_created", False),
+    (TaskList(tenant="t", at=NOW), "task_lease", False),
+    (TaskList(tenant="t", at=NOW, status=TaskStatus.COMPLETED), "task_created", False),
     (TaskList(tenant="t", at=NOW, status=TaskStatus.FAILED), "task_unusual", False),
     (TaskList(tenant="t", at=NOW, status=TaskStatus.EXPIRED), "task_unusual", False),
     (TaskList(tenant="t", at=NOW, status=TaskStatus.EXPIRED), "task_expiry", False),

@@ -62,8 +62,8 @@ __all__ = [
 ]
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of a record."""
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A part of a record. Frozen data has no cycles, so that the collector need not look for them."""
 
 
 class Record(Value, frozen=True, kw_only=True):

@@ -176,4 +176,6 @@ def _task_list(query: TaskList, few_pending: bool) -> str:
         return "task_list_running"
     if query.status is TaskStatus.PENDING and few_pending:
         return "task_list_pending"
-    return "task_list_workflow" if query.is_workflow else "task_list"
+    if query.is_workflow:
+        return "task_list_workflow"
+    return "task_list_any" if query.status is None else "task_list"

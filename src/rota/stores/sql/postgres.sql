@@ -146,7 +146,7 @@ select '{table}' as of, id, body from {schema}.{table}
 -- to the next, so neither a million delayed tasks nor a million of another kind are ever walked. A lane of a kind that is
 -- not wanted is where a seek for one that is wanted ended: from there the next wanted kind is sought, so of thousands of
 -- other kinds few are seen. `share` is how many of the best :limit lie in which lane; so many are then taken, and locked,
--- from each.
+-- from each. If there is but one lane, all of them lie in it, and nothing is walked twice.
 
 -- name: part lanes
 lane (queue, kind, priority) as (
@@ -215,10 +215,13 @@ best as (
     select task.available_at, task.id from {schema}.task where {ready}
     order by task.available_at, task.id limit :limit::bigint
   ) as candidate
+  where (select count(*) from open_lane) > 1
   order by lane.priority desc, candidate.available_at, candidate.id limit :limit::bigint
 ),
 share as (
   select queue, kind, priority, count(*) as most from best group by queue, kind, priority
+  union all
+  select queue, kind, priority, :limit::bigint from open_lane where (select count(*) from open_lane) = 1
 )
 select {what}
 from share as lane
@@ -288,9 +291,26 @@ order by created_at, id limit :limit::bigint
 
 -- name: task_list
 select {what} from {schema}.task
-where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where status <> 'running' and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- name: task_list_any
+select {what} from (
+  (
+    select * from {schema}.task
+    where status <> 'running' and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+      and {task_filter}
+    order by created_at desc, id desc limit :limit::bigint
+  )
+  union all
+  (
+    select * from {schema}.task
+    where status = 'running' and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+      and {task_filter}
+  )
+) as task
+order by created_at desc, id desc limit :limit::bigint
 
 -- name: task_list_workflow
 select {what} from {schema}.task
