@@ -197,7 +197,7 @@ def shown(value: object) -> str:
 
 def storable(text: str) -> str:
     """The text with what UTF-8 cannot carry (lone surrogates, as in undecodable file names) made visible."""
-    return text.encode(errors="backslashreplace").decode()
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 class _Copy:

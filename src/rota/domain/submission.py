@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from .errors import Invalid
 from .limits import (
@@ -56,6 +55,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None = None
 
 
+class Checked(Submission, frozen=True, kw_only=True):
+    """A submission of which all but its input is in stored form: what `check_submission` gives, and another with the
+    same fields but its input."""
+
+
 _CHECKS: tuple[tuple[str, Callable[[object], Any]], ...] = (
     ("queue", check_queue),
     ("priority", check_priority),
@@ -72,14 +76,17 @@ _CHECKS: tuple[tuple[str, Callable[[object], Any]], ...] = (
 _DEFAULTS = {name: getattr(Submission(kind="any"), name) for name, _ in _CHECKS}
 
 
-def check_submission(asked: Submission) -> Submission:
+def check_submission(asked: Submission) -> Checked:
     """The submission with all but its input in stored form; the input waits for the limits of its tenant."""
+    if isinstance(asked, Checked):
+        return asked
     if asked.ttl is not None and asked.expires_at is not None:
         raise Invalid("ttl", "expires_at is given, too", "give one of ttl, ttl_seconds and expires_at")
     given = {
         name: check(value) for name, check in _CHECKS if not _is_default(name, value := getattr(asked, name))
     }
-    return replace(asked, kind=check_kind(asked.kind), metadata=check_metadata(asked.metadata), **given)
+    given |= {"kind": check_kind(asked.kind), "metadata": check_metadata(asked.metadata)}
+    return Checked(**{name: getattr(asked, name) for name in asked.__struct_fields__} | given)
 
 
 def _is_default(name: str, value: object) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .errors import Refused
-from .limits import check_input, storable
+from .limits import check_input, check_metadata, storable
 from .model import Change, Failure, Limits, LogLine, RetryPolicy, Task, TaskStatus
 from .submission import Submission, check_submission
 
@@ -102,7 +102,7 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         queue=asked.queue,
         priority=asked.priority,
         input=check_input(asked.input, limits),
-        metadata=asked.metadata,
+        metadata=check_metadata(asked.metadata),
         tags=asked.tags,
         created_at=now,
         available_at=asked.schedule_at or now,
@@ -128,9 +128,9 @@ def claim(
     task: Task, *, worker_id: str, lease_id: str, lease: timedelta, defaults: Defaults, now: datetime
 ) -> Task:
     """Give the task to a worker, for as long as the lease lasts."""
-    if task.is_expired_at(now):
-        raise _too_late(task)
     if not task.is_available_at(now):
+        if task.is_expired_at(now):
+            raise _too_late(task)
         raise Refused("not_claimable", task=task.id, status=task.status)
     return _moved(
         task,
@@ -191,8 +191,9 @@ def settle(
         why, output = task.cancel_reason or "", outcome.output if isinstance(outcome, Completed) else None
         return _ended(task, now, TaskStatus.CANCELLED, actor, why, output=output, **released)
     match outcome:
-        case Completed(output):
-            return _ended(task, now, TaskStatus.COMPLETED, actor, output=output, error=None, **released)
+        case Completed():
+            released |= {"completed_at": now, "output": outcome.output, "error": None}
+            return _moved(task, now, TaskStatus.COMPLETED, actor, **released)
         case Failed():
             return _failed(replace(task, **released), outcome, now, actor)
         case Rescheduled():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -19,18 +19,19 @@ __all__ = ["App", "Handler"]
 F = TypeVar("F", bound=Callable[..., Any])
 Hook = Callable[..., Any]
 _EMPTY = inspect.Parameter.empty
-_POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
+_INPUT, _CONTEXT, _FIELD = object(), object(), object()
+_NO_FIELDS: dict[str, Any] = {}
 HOOKS = ("on_startup", "on_shutdown", "on_success", "on_error")
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered function: its parameters in order, and whether it accepts others by name."""
+    """A registered function: where its parameters come from, and whether it accepts others by name."""
 
     kind: str
     function: Callable[..., Any]
     defaults: Defaults
     is_async: bool
-    named: tuple[inspect.Parameter, ...]
+    sources: Sources
     takes_any: bool
     is_workflow: bool = False
 
@@ -39,35 +40,54 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
         A parameter `input` gets the whole input, `context` the context. The others are filled from the input's
         fields; if the input has none (it is a text, a number, a list), the first of them gets it whole."""
-        fields = input if isinstance(input, dict) else {}
-        given = self._given(input, fields, context)
-        values = {}
-        for p in self.named:
-            value = given[p.name] if p.name in given else fields.get(p.name, p.default)
-            if value is _EMPTY:
-                raise PermanentError(
-                    f"the input of {self.kind} has no {p.name!r}, which its handler asks for;"
-                    " name the parameter 'input' to get the whole input"
-                )
-            values[p.name] = value
-        if self.takes_any and "input" not in values:
-            values = {**fields, **values}
-        first = [values.pop(p.name) for p in self.named if p.kind is _POSITIONAL_ONLY]
-        return first, values
+        fields = input if isinstance(input, dict) else _NO_FIELDS
+        values = {**fields} if self.takes_any and not self.sources.takes_input else {}
+        for name, source, default in self.sources.of(input):
+            if source is _FIELD:
+                value = fields.get(name, default)
+                if value is _EMPTY:
+                    raise self._has_no(name)
+                values[name] = context if value is _CONTEXT else value
+            else:
+                values[name] = context if source is _CONTEXT else input
+        return [values.pop(name) for name in self.sources.positional], values
 
-    def _given(self, input: Any, fields: dict[str, Any], context: Any) -> dict[str, Any]:
-        """What does not come from the input's fields."""
-        named = self.named
-        given = {"context": context}
+    def _has_no(self, name: str) -> PermanentError:
+        return PermanentError(
+            f"the input of {self.kind} has no {name!r}, which its handler asks for;"
+            " name the parameter 'input' to get the whole input"
+        )
+
+
+class Sources:
+    """Where the arguments of a function come from, for each kind of input: worked out once, when it is registered."""
+
+    def __init__(self, named: Sequence[inspect.Parameter]) -> None:
         whole = next((p.name for p in named if p.name == "input"), None)
-        if whole is None and input is not None and not isinstance(input, dict):
-            whole = next((p.name for p in named if p.name != "context"), None)
-        if whole is not None:
-            given[whole] = input
-            second = named[1] if len(named) > 1 else None  # (input, ctx): a context by another name
-            if second and second.name not in {*given, *fields} and second.default is second.empty:
-                given[second.name] = context
-        return given
+        first = next((p.name for p in named if p.name != "context"), None)
+        self.takes_input = whole is not None
+        self.positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY]
+        self._of_fields = _sources(named, whole)
+        self._of_value = _sources(named, whole or first)
+
+    def of(self, input: Any) -> Sequence[tuple[str, object, Any]]:
+        """For each parameter its name, its source, and what it gets if the source has nothing for it."""
+        return self._of_fields if input is None or isinstance(input, dict) else self._of_value
+
+
+def _sources(named: Sequence[inspect.Parameter], whole: str | None) -> list[tuple[str, object, Any]]:
+    second = named[1].name if whole is not None and len(named) > 1 else None
+    found: list[tuple[str, object, Any]] = []
+    for p in named:
+        if p.name == whole:
+            found.append((p.name, _INPUT, None))
+        elif p.name == "context":
+            found.append((p.name, _CONTEXT, None))
+        elif p.name == second and p.default is _EMPTY:  # (input, ctx): a context by another name
+            found.append((p.name, _FIELD, _CONTEXT))
+        else:
+            found.append((p.name, _FIELD, p.default))
+    return found
 
 
 class App:
@@ -163,7 +183,7 @@ class App:
                 function=function,
                 defaults=defaults,
                 is_async=_is_async(function),
-                named=tuple(p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)),
+                sources=Sources([p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]),
                 takes_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
                 is_workflow=is_workflow,
             )

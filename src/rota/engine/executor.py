@@ -122,7 +122,6 @@ class Execution:
         on_report: Callable[[Execution], None],
         flush: Callable[[Execution], Awaitable[None]],
     ) -> None:
-        self.key = f"{task.id}/{task.lease_id}"  # a task may be lost and claimed again by the same worker
         self.task = task
         self.handler = handler
         self.lease: timedelta | None = None
@@ -140,8 +139,11 @@ class Execution:
     def start(
         self, queue: Any, now: Callable[[], datetime], threads: Threads, claimed_since: datetime
     ) -> asyncio.Task[Outcome]:
-        outcome = functools.partial(self._outcome, Context(self, queue, now), threads)
-        running = tracing.traced(self.task, claimed_since, outcome) if tracing.is_on() else outcome()
+        context = Context(self, queue, now)
+        if tracing.is_on():
+            running = tracing.traced(self.task, claimed_since, lambda: self._outcome(context, threads))
+        else:
+            running = self._outcome(context, threads)
         self._running = asyncio.create_task(running, name=f"rota:{self.task.kind}")
         return self._running
 

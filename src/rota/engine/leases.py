@@ -8,7 +8,7 @@ report (progress, logs) goes along, and is otherwise written a second after the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from math import isqrt
 from typing import Protocol, TypeVar
@@ -49,7 +49,7 @@ class Leases:
     """The leases of what is `running`. `wake` is set whenever a round would have something to do."""
 
     def __init__(
-        self, queue: QueueLike, running: Mapping[str, Execution], lease: timedelta, observe: Observer
+        self, queue: QueueLike, running: Collection[Execution], lease: timedelta, observe: Observer
     ) -> None:
         self.wake = asyncio.Event()
         self._queue = queue
@@ -100,11 +100,11 @@ class Leases:
             await self._renew_now([execution])
 
     def _holds(self, execution: Execution) -> bool:
-        return execution.key in self._running
+        return execution in self._running
 
     async def _renew_all(self, now: float) -> None:
         try:
-            await self._renew(list(self._running.values()))
+            await self._renew(list(self._running))
         except BaseException:
             self._renew_at = now  # it is due still
             raise

@@ -108,18 +108,18 @@ class TaskWorker:
         self._lease = lease
         self._new_id = new_id
         self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
-        self._running: dict[str, Execution] = {}
+        self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe)
         self._asked_for = 0  # slots kept for claims under way
         self._stuck: list[Execution] = []
-        self._ended: dict[str, tuple[Execution, Outcome]] = {}
-        self._settling: dict[str, tuple[Execution, Outcome]] = {}
-        self._held_up: dict[str, tuple[Execution, Outcome]] = {}
+        self._ended: dict[Execution, Outcome] = {}
+        self._settling: dict[Execution, Outcome] = {}
+        self._held_up: dict[Execution, Outcome] = {}
         self._hooks: set[asyncio.Task[None]] = set()
 
     @property
     def kinds_running(self) -> tuple[str, ...]:
-        return tuple(sorted({execution.task.kind for execution in self._running.values()}))
+        return tuple(sorted({execution.task.kind for execution in self._running}))
 
     @property
     def is_idle(self) -> bool:
@@ -138,24 +138,24 @@ class TaskWorker:
 
     async def settle_late(self) -> timedelta | None:
         """One try for each result that is held up; how long until the next."""
-        for key, ended in list(self._held_up.items()):
-            self._settling[key] = self._held_up.pop(key)
+        for execution, outcome in list(self._held_up.items()):
+            self._settling[execution] = self._held_up.pop(execution)
             try:
-                await self._settle_alone(ended, self.first)
+                await self._settle_alone((execution, outcome), self.first)
             finally:
-                if key in self._settling:
-                    self._held_up[key] = self._settling.pop(key)
+                if execution in self._settling:
+                    self._held_up[execution] = self._settling.pop(execution)
             self.wake.set()  # whoever waits for the end looks again
         return PAUSE if self._held_up else None
 
     def stop_handlers(self, reason: StopReason) -> None:
         """Ask every running handler to end."""
-        for execution in self._running.values():
+        for execution in self._running:
             execution.stop(reason)
 
     def abandon_handlers(self) -> None:
         """Stop waiting for handlers that did not end; their tasks come back when their leases run out."""
-        for execution in self._running.values():
+        for execution in self._running:
             execution.abandon()
 
     def close(self) -> None:
@@ -212,23 +212,23 @@ class TaskWorker:
         return self.second if hand is self.first and self.second.is_there else self.first
 
     def _cancel(self, ids: set[str]) -> None:
-        for execution in self._running.values():
+        for execution in self._running:
             if execution.task.id in ids:
                 execution.stop(StopReason.CANCEL)
 
     async def _settle(self, hand: Hand) -> None:
-        batch = list(self._ended.items())[:SETTLED_AT_ONCE]
+        ended = list(self._ended.items())
+        batch, rest = ended[:SETTLED_AT_ONCE], ended[SETTLED_AT_ONCE:]
         if not batch:
             return
-        for key, ended in batch:  # from here on it is this hand's
-            self._settling[key] = ended
-            del self._ended[key]
+        self._settling.update(batch)  # from here on they are this hand's
+        self._ended = dict(rest)
         try:
-            await self._settle_all([ended for _, ended in batch], hand)
+            await self._settle_all(batch, hand)
         finally:
-            for key, _ in batch:
-                if key in self._settling:
-                    self._ended[key] = self._settling.pop(key)
+            for execution, _ in batch:
+                if execution in self._settling:
+                    self._ended[execution] = self._settling.pop(execution)
 
     async def _settle_all(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
         """One result that cannot be stored must not keep the others from being stored."""
@@ -245,13 +245,13 @@ class TaskWorker:
     async def _settle_around(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
         """Someone holds some of them: those wait by themselves."""
         if len(batch) == 1:
-            return self._hold_up(batch[0][0].key)
+            return self._hold_up(batch[0][0])
         for piece in pieces(batch):
             await self._settle_all(piece, hand)
         return None
 
-    def _hold_up(self, key: str) -> None:
-        self._held_up[key] = self._settling.pop(key)
+    def _hold_up(self, execution: Execution) -> None:
+        self._held_up[execution] = self._settling.pop(execution)
         self.late.wake.set()
 
     async def _settle_alone(self, ended: tuple[Execution, Outcome], hand: Hand) -> None:
@@ -260,9 +260,9 @@ class TaskWorker:
         except Unavailable as error:
             if not error.is_busy:
                 raise
-            self._hold_up(ended[0].key)
+            self._hold_up(ended[0])
         except Exception as error:
-            del self._settling[ended[0].key]
+            del self._settling[ended[0]]
             self._observe(ResultLost(ended[0].task, error))
 
     async def _settle_now(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
@@ -272,7 +272,7 @@ class TaskWorker:
         ]
         answers = await self._queue.store.transact(side_by_side(impatient(settle_tasks(results)), hand.name))
         for (execution, outcome), answer in zip(batch, answers, strict=True):
-            del self._settling[execution.key]
+            del self._settling[execution]
             self._report(execution, outcome, answer)
 
     # Handlers
@@ -280,7 +280,7 @@ class TaskWorker:
     def _start(self, task: Task, hand: Hand, claimed_since: datetime) -> None:
         handler = self._app.handlers[task.kind]
         execution = Execution(task, handler, on_report=self.leases.note_report, flush=self.leases.flush)
-        self._running[execution.key] = execution
+        self._running[execution] = None
         self.leases.started()
         running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, claimed_since)
         running.add_done_callback(lambda done: self._handler_ended(execution, done, hand))
@@ -291,13 +291,13 @@ class TaskWorker:
         return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
 
     def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome], hand: Hand) -> None:
-        del self._running[execution.key]
+        del self._running[execution]
         self.leases.forget(execution)
         if execution.is_stuck:
             self._stuck.append(execution)
         if done.cancelled() or execution.stopping is StopReason.LEASE_LOST:
             return  # abandoned, or no longer ours: nothing to write down
-        self._ended[execution.key] = (execution, done.result())
+        self._ended[execution] = done.result()
         (hand if self.accepting else self.first).wake.set()
 
     def renew_soon(self) -> None:

@@ -29,6 +29,11 @@ class _More(NamedTuple):
     get: Callable[[Any], Any]
     type: str = "text"
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is an attribute of the record, as it is."""
+        return isinstance(self.get, attrgetter)
+
 
 def text_of(value: str) -> str:
     """PostgreSQL's texts cannot hold U+0000."""
@@ -121,17 +126,21 @@ class Writer:
             _More("body", lambda record: table.encode(record).decode(), "json"),
         ]
         self._fixed = [column.name for column in fixed]
+        self._all = self._columns, _attributes(self._columns)
+        self._identity = self._columns[: 2 + len(fixed)], _attributes(self._columns[: 2 + len(fixed)])
         self._composed: dict[tuple[str, tuple[bool, ...]], str] = {}
 
     def rows(self, records: Iterable[Record], *, identities: bool = False) -> Rows:
         """In the order of ids, so that two transactions lock rows in the same order."""
         ordered = sorted(records, key=_id)
-        columns = self._columns[: 2 + len(self._fixed)] if identities else self._columns
-        varying, parameters = [True], [[record.id for record in ordered]]
-        for column in columns[1:]:
+        columns, attributes = self._identity if identities else self._all
+        plain = zip(*map(attributes, ordered), strict=True)
+        varying: list[bool] = []
+        parameters: list[Any] = []
+        for column in columns:
             get = column.get
-            values: Any = [get(record) for record in ordered]
-            varies = values.count(values[0]) < len(values)
+            values: Any = next(plain) if column.is_plain else [get(record) for record in ordered]
+            varies = not varying or values.count(values[0]) < len(values)
             varying.append(varies)
             parameters.append(values if varies else values[0])
         return Rows(tuple(varying), parameters, parameters[0])
@@ -172,6 +181,11 @@ class Writer:
     def fill_in(self, statement: str) -> str:
         """For statements without rows."""
         return statement.replace("{table}", self.name)
+
+
+def _attributes(columns: Sequence[_More]) -> attrgetter[tuple[Any, ...]]:
+    """The columns that are plain, of a record, in one go."""
+    return attrgetter(*(column.name for column in columns if column.is_plain))
 
 
 def _id(record: Record) -> str:

@@ -4,7 +4,7 @@ for which a timezone is given beside them, on the clock of that zone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import Any
@@ -31,6 +31,7 @@ __all__ = [
     "schedule_changes",
     "schedule_status",
     "submission",
+    "submissions",
     "task_status",
     "unsaved_schedule",
 ]
@@ -71,8 +72,18 @@ def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
             chosen[name] = given_time(name, chosen[name])
     if "idempotency_key" in chosen:
         _check_idempotency_key(chosen["idempotency_key"])
-    asked = Submission(kind=kind, input=input, **chosen)
-    check_submission(asked)
+    return check_submission(Submission(kind=kind, input=input, **chosen))
+
+
+def submissions(pairs: Iterable[tuple[str, Any]], options: Mapping[str, Any]) -> list[Submission]:
+    """Many with the same options, which are checked once for each kind."""
+    seen: dict[str, Submission] = {}
+    asked = []
+    for kind, input in pairs:
+        like = seen.get(kind) if isinstance(kind, str) else None
+        if like is None:
+            like = seen[kind] = submission(kind, input, options)
+        asked.append(replace(like, input=input))
     return asked
 
 

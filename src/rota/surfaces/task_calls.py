@@ -79,7 +79,7 @@ class TaskCalls(Calls):
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
         if options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
-        asked = [given.submission(kind, input, options) for kind, input in _pairs(tasks)]
+        asked = given.submissions(_pairs(tasks), options)
         return await self._submit_all(asked, None) if asked else []
 
     async def get(self, task_id: str) -> Task:
