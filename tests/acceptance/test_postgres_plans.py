@@ -132,8 +132,9 @@ select 'q' || n, 't', '2026-01-01'::timestamptz + n * interval '1 s', 201, 1, '{
 """
 
 
+@pytest.mark.parametrize("generic", [False, True], ids=["custom", "generic"])
 @pytest.mark.parametrize("filled", [False, True], ids=["empty", "filled"])
-async def test_plans(filled: bool) -> None:
+async def test_plans(filled: bool, generic: bool) -> None:
     async with as_the_store_does(new_database()) as connection:
         if filled:
             await connection.execute(FILL)
@@ -142,24 +143,31 @@ async def test_plans(filled: bool) -> None:
         for query, index, lock in PLANS:
             name = statement_name(query)
             statement = (STATEMENTS.locked if lock else STATEMENTS.find)[name]
-            plan, used = await explained(connection, statement, values_of(query, 50))
+            plan, used = await explained(connection, statement, values_of(query, 50), generic)
             assert index in used, f"{name}\n{plan}"
             assert "Seq Scan" not in plan, f"{name}\n{plan}"
-            plan, used = await explained(connection, STATEMENTS.count[name], values_of(query, 50))
+            assert ("$1" in plan) == generic or statement.parameters == ("limit",), plan
+            plan, used = await explained(connection, STATEMENTS.count[name], values_of(query, 50), generic)
             assert index in used, f"counting {name}\n{plan}"
             assert "Seq Scan" not in plan, f"counting {name}\n{plan}"
         for query, indexes in TALLIES:
             statement = STATEMENTS.tally(query, ("tenant", "status"))
-            plan, used = await explained(connection, statement, values_of(query, None))
+            plan, used = await explained(connection, statement, values_of(query, None), generic)
             assert used == indexes, plan
             assert "Seq Scan" not in plan, plan
 
 
 async def explained(
-    connection: asyncpg.Connection[Any], statement: Statement, values: dict[str, Any]
+    connection: asyncpg.Connection[Any], statement: Statement, values: dict[str, Any], generic: bool = False
 ) -> tuple[str, set[str]]:
-    """The plan, and the indexes that it uses."""
-    rows = await connection.fetch("explain " + statement.sql, *statement.args(values))
+    """The plan for these values, or for any, and the indexes that it uses."""
+    if generic:  # as the store asks: planned once
+        await connection.execute(f"prepare planned as {statement.sql}")
+        nothing = ", ".join("null" for _ in statement.parameters)
+        rows = await connection.fetch("explain execute planned" + (f"({nothing})" if nothing else ""))
+        await connection.execute("deallocate planned")
+    else:
+        rows = await connection.fetch("explain " + statement.sql, *statement.args(values))
     plan = "\n".join(row[0] for row in rows)
     return plan, set(re.findall(r"Index (?:Only )?Scan (?:Backward )?using (\w+)", plan))
 

@@ -25,7 +25,7 @@ from ..domain.task import Completed, Failed, Outcome
 from ..stores.base import at_leisure, impatient, side_by_side
 from ..stores.threads import Threads
 from .app import App
-from .commands import Claim, Claimed, Result, claim_tasks, settle_tasks
+from .commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settle_tasks
 from .executor import Execution, StopReason
 from .ids import NewId, new_id
 from .leases import LEASE, Leases, QueueLike, pieces
@@ -127,7 +127,8 @@ class TaskWorker:
 
     async def run_once(self) -> timedelta:
         """Settle and claim; how long until there is something to do without being woken."""
-        _, next_at = await _all(self._settle(self.first), self._claim(self.first))
+        _, claimed = await _all(self._settle(self.first), self._claim(self.first))
+        next_at = None if claimed is None else await self._next_at(*claimed)
         return self._delay(None if next_at is None else next_at - await self._queue.store.now())
 
     async def help_once(self) -> timedelta | None:
@@ -177,7 +178,8 @@ class TaskWorker:
         taken = len(self._running) + len(self._stuck) + self._asked_for
         return max(0, self._concurrency - taken) if self.accepting else 0
 
-    async def _claim(self, hand: Hand) -> datetime | None:
+    async def _claim(self, hand: Hand) -> tuple[Claim, datetime] | None:
+        """Take what is ready, and start it. If there was less than asked for: what was asked, and as of when."""
         free = min(self._free(), self._share) if self.second.is_there else self._free()
         if not free and not self._running:
             return None
@@ -189,6 +191,7 @@ class TaskWorker:
             kinds=self._app.defaults(),
             queues=self._queues,
             tenant=self._tenant,
+            is_running=bool(self._running),
         )
         self._asked_for += free
         began = self._queue.clock.now()
@@ -206,7 +209,11 @@ class TaskWorker:
             if self._free():
                 self._other(hand).wake.set()
             return None  # full: the next claim follows when a handler ends
-        return claimed.next_at
+        return (ask, claimed.at) if free else None
+
+    async def _next_at(self, ask: Claim, at: datetime) -> datetime | None:
+        """Asked when the handlers have been started: they need not wait for it."""
+        return await self._queue.store.read(next_to_claim(ask, at))
 
     def _other(self, hand: Hand) -> Hand:
         return self.second if hand is self.first and self.second.is_there else self.first

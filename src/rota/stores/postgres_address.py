@@ -24,6 +24,7 @@ PLANNING = {
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_memoize": "off",
     "jit": "off",
 }
 """Every statement has one index that it means to use. Told so, the planner plans once, and never walks a table

@@ -29,6 +29,7 @@ __all__ = [
     "cancel_tasks",
     "claim_tasks",
     "expire_task",
+    "next_to_claim",
     "renew_leases",
     "replay_task",
     "settle_tasks",
@@ -37,7 +38,8 @@ __all__ = [
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker asks for. `kinds` maps each kind it can run to that handler's defaults."""
+    """What a worker asks for. `kinds` maps each kind it can run to that handler's defaults; `is_running` says whether
+    it has tasks already, which may have to be cancelled."""
 
     worker_id: str
     lease_id: str
@@ -46,14 +48,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     kinds: Mapping[str, Defaults]
     queues: tuple[str, ...] | None = None
     tenant: str | None = None
+    is_running: bool = True
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What it gets: tasks, which of its running ones are to be cancelled, and when the next one is available."""
+    """What it gets: tasks, which of its running ones are to be cancelled, and as of when."""
 
     tasks: list[Task]
     cancelling: list[str]
-    next_at: datetime | None = None
+    at: datetime
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,19 +113,15 @@ def _same_submission(known: Task, asked: Submission, now: datetime) -> Task:
 
 
 def claim_tasks(ask: Claim) -> Work[Claimed]:
-    """Take the tasks that are ready, best first, and learn what to cancel and when to look again."""
+    """Take the tasks that are ready, best first, and learn what to cancel."""
     kinds = tuple(sorted(ask.kinds))
 
     async def work(tx: Tx) -> Claimed:
-        cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000)
+        cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
         ready: list[Task] = []
-        next_at = None
         if ask.limit > 0 and kinds:
             query = ReadyTasks(at=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
             ready = await tx.find(query, ask.limit, lock=True)
-            if len(ready) < ask.limit:
-                upcoming = UpcomingTasks(after=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
-                next_at = next((task.available_at for task in await tx.find(upcoming, 1)), None)
         claimed = [
             tx.put(
                 life.claim(
@@ -136,7 +135,18 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
             )
             for task in ready
         ]
-        return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], next_at=next_at)
+        return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], at=tx.now)
+
+    return work
+
+
+def next_to_claim(ask: Claim, after: datetime) -> Work[datetime | None]:
+    """When the next task will be available to whoever claimed what was ready at `after`. To be read."""
+    kinds = tuple(sorted(ask.kinds))
+
+    async def work(tx: Tx) -> datetime | None:
+        query = UpcomingTasks(after=after, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
+        return next((task.available_at for task in await tx.find(query, 1)), None)
 
     return work
 

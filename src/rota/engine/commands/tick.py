@@ -35,14 +35,20 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
-    """Decide about every schedule that is due, at most `limit` of them, and write it all in one commit."""
+    """Decide about every schedule that is due, at most `limit` of them, and write it all in one commit.
+
+    The first try takes it that no time has had its run before: if one has, because a clock went back, its id is taken,
+    and the second try looks for them."""
+    is_first = True
 
     async def work(tx: Tx) -> Tick:
+        nonlocal is_first
         due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
         if not due:
             return await _upcoming(tx, limit)
         firing = await _Firing.read(tx, due, jumped)
-        return await firing.write(tx)
+        trusting, is_first = is_first, False
+        return await firing.write(tx, trusting)
 
     return work
 
@@ -77,7 +83,7 @@ class _Firing:
         decisions = [rooms.decided(found, tx.now, live[found.id], jumped) for found in due]
         return cls(decisions, await templates_of(tx, due), tenants)
 
-    async def write(self, tx: Tx) -> Tick:
+    async def write(self, tx: Tx, trusting: bool) -> Tick:
         cancelled = [
             task.cancel(victim, tx.now, SCHEDULER, "replaced by the next run")
             for decision in self.decisions
@@ -86,7 +92,7 @@ class _Firing:
         ]
         endings = await Endings.of(tx, cancelled)
         ids = [_run_ids(decision) for decision in self.decisions]
-        known = await tx.get_many(Run, [id for of_one in ids for id in of_one])
+        known = {} if trusting else await tx.get_many(Run, [id for of_one in ids for id in of_one])
         endings.put(tx, cancelled, SCHEDULER)
         tick = Tick(runs=[], tasks=[], schedules=[])
         for decision, of_one in zip(self.decisions, ids, strict=True):

@@ -399,9 +399,10 @@ select {what} from {schema}.schedule
 where deleted_at is not null and tenant = :tenant::text and key = :key::text
 order by created_at desc, id desc limit :limit::bigint {lock}
 
+-- Comparing the tenant with the rest keeps the planner from the index over all tenants, whose order is the same.
 -- name: schedule_list
 select {what} from {schema}.schedule
-where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where tenant = :tenant::text and (tenant, created_at, id) < (:tenant::text, :after_at::timestamptz, :after_id::text)
   and (:deleted::boolean or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
