@@ -378,6 +378,8 @@ async def test_a_view_that_came_over_a_newer_one_is_written_again() -> None:
     stored: list[Any] = []
 
     async def meanwhile() -> None:
+        while not stored:
+            await asyncio.sleep(0)
         await put(fast, replace(stored[0], run_count=7))
         await fast.close()
 

@@ -14,15 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import md5
 
 from ..domain.errors import StoreError, Unavailable
 from ..domain.model import Record, Run, Schedule, Task
+from .codec import TABLES
 from .finders import walk
 from .objects_bucket import Bucket, Written
 from .objects_clock import Mark, Stopwatch
 from .objects_commit import Committed
+from .objects_errands import ask
+from .objects_questions import Answers, together
 from .objects_replica import Replica
+from .objects_shelf import Shelf
 from .objects_tuning import Tuning
 from .objects_views import HOMES, View, views_of
 from .queries import ScheduleByKey
@@ -40,12 +45,14 @@ class ViewKeeper:
         self,
         bucket: Bucket,
         replica: Replica,
+        shelf: Shelf,
         watch: Stopwatch,
         tuning: Tuning,
         catch_up: Callable[[], object],
     ) -> None:
         self._bucket = bucket
         self._replica = replica
+        self._shelf = shelf
         self._watch = watch
         self._tuning = tuning
         self._catch_up = catch_up
@@ -88,10 +95,7 @@ class ViewKeeper:
         """Those that differ from what we wrote before; whether there were any."""
         any_differ = False
         for start in range(0, len(records), _AT_ONCE):  # each as it is when its turn comes
-            with self._replica.lock:
-                views = dict(
-                    view for record in records[start : start + _AT_ONCE] for view in self._now(record)
-                )
+            views = ask(self._replica, self._shelf, partial(self._views, records[start : start + _AT_ONCE]))
             views = {key: text for key, text in views.items() if wrote.get(key) != hash(text)}
             self._put(views)
             wrote.update({key: hash(text) for key, text in views.items()})
@@ -133,12 +137,12 @@ class ViewKeeper:
         for each in (Schedule, Run, Task) if self._of_tasks else (Schedule, Run):
             with self._replica.lock:
                 rows = self._replica.live.rows(each)
-                segments = list(self._replica.archive.segments)
+                segments = list(self._replica.archive.segments.values())
             yield [row.record for row in rows]
-            for key in segments:
-                with self._replica.lock:
-                    rows = self._replica.archive.in_segment(key, each)
-                yield [row.record for row in rows]
+            for held in segments:
+                if (name := TABLES[each].name) in held.ids:
+                    rows = self._shelf.load(held.key).rows(each)
+                    yield [row.record for row in rows if (name, row.record.id) not in held.dead]
 
     def _has_view(self, record: Record) -> bool:
         return isinstance(record, Schedule | Run) or (self._of_tasks and isinstance(record, Task))
@@ -147,9 +151,13 @@ class ViewKeeper:
     def _of_tasks(self) -> bool:
         return self._tuning.views == "tasks"
 
-    def _now(self, record: Record) -> list[View]:
+    def _views(self, records: list[Record], answers: Answers) -> dict[str, bytes | None]:
+        found = together(answers, (partial(self._now, record, answers) for record in records))
+        return dict(view for views in found for view in views)
+
+    def _now(self, record: Record, answers: Answers) -> list[View]:
         """From the state as it is now: a later commit may have changed the record again, or moved it."""
-        row = self._replica.row(type(record), record.id)
+        row = self._replica.row(type(record), record.id, answers)
         schedule = None
         if isinstance(record, Schedule) and (
             row is None or getattr(row.record, "deleted_at", None) is not None
