@@ -80,6 +80,8 @@ class Upkeep:
 
     def committed(self, commit: Committed) -> None:
         """Called in the writer thread."""
+        if self._views.enabled:
+            self._views.note(commit)
         is_due = self._is_snapshot_due(commit.number)
         if self._loop is not None and (is_due or self._views.enabled):
             self._commits.append(commit)
