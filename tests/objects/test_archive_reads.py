@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,10 +25,13 @@ from rota.domain.task import Completed, Defaults
 from rota.engine import commands
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import Tx, at_leisure
+from rota.stores.codec import TABLES
 from rota.stores.memory import MemoryStore
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_bucket import Denied
+from rota.stores.objects_archive import pack_segment
+from rota.stores.objects_bucket import Bucket, Denied
 from rota.stores.objects_requests import MemoryRequests
+from rota.stores.objects_shelf import Shelf
 from rota.stores.objects_tuning import Tuning
 from rota.stores.queries import (
     Cursor,
@@ -40,6 +45,7 @@ from rota.stores.queries import (
     RunList,
     TaskList,
 )
+from rota.stores.state import Row
 from stores import EAGER, START, count, find, get, put
 
 MINUTE = timedelta(minutes=1)
@@ -425,6 +431,61 @@ async def test_many_who_want_the_same_segment_read_it_once() -> None:
         assert all(await asyncio.gather(*asked))
     assert len([key for _, key in requests.made if key.startswith("archive/")]) == 1
     await store.close()
+
+
+async def test_only_some_segments_are_read_at_a_time() -> None:
+    """By one who lists, and by all together."""
+    tuning = replace(BATCHES, archive_at_least=2, archive_at_most=2)
+    store, requests = await opened(tuning, tasks=100)
+    lock, now, most = threading.Lock(), [0], [0]
+    inner = requests.get
+
+    def counted(key: str) -> Any:
+        if not key.startswith("archive/"):
+            return inner(key)
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.002)
+        try:
+            return inner(key)
+        finally:
+            with lock:
+                now[0] -= 1
+
+    requests.get = counted  # type: ignore[method-assign]
+    assert len(await store.read(listing([]))) == 100
+    assert most[0] <= 4
+    forget_segments(store)
+    kinds = [
+        replace(EVERYTHING, kind="other"),
+        RunList(schedule_id="s1"),
+        FinishedTasks(before=START + 99 * MINUTE),
+    ]
+    await asyncio.gather(*(store.read(listing([], each)) for each in (*kinds, EVERYTHING)))
+    assert most[0] <= 8
+    await store.close()
+
+
+def test_what_is_kept_of_segments_is_bounded_in_bytes() -> None:
+    requests = FaultyRequests(MemoryRequests())
+    rows = {n: [Row(each, TABLES[Task].encode(each)) for each in [ended(n), ended(n + 50)]] for n in range(9)}
+    for number, each in rows.items():
+        requests.put(f"archive/{number}", pack_segment(each))
+    size = len(gzip.decompress(requests.get("archive/0").body))
+    shelf = Shelf(Bucket(requests), 3 * size + 100)
+    for number in (0, 1, 2, 0, 3):
+        assert {row.record.id for row in shelf.load(f"archive/{number}").rows(Task)} == {
+            f"t{number:04}",
+            f"t{number + 50:04}",
+        }
+    requests.made.clear()
+    for number in (0, 2, 3, 1):
+        shelf.load(f"archive/{number}")
+    assert [key for _, key in requests.made] == ["archive/1"], "what was used longest ago went"
+    small = Shelf(Bucket(requests), size - 1)
+    assert len(small.load("archive/4").rows(Task)) == 2
+    assert small._size == 0
 
 
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:

@@ -40,6 +40,7 @@ class Shelf:
         self._bucket = bucket
         self._most_bytes = most_bytes
         self._lock = Lock()
+        self._parsing = Lock()
         self._reading: dict[str, Future[State]] = {}
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._size = 0
@@ -102,8 +103,15 @@ class Shelf:
                 " nothing is left in it, so somebody did, or a lifecycle rule",
                 key=key,
             )
-        text = parse(place, lambda: gzip.decompress(body))
-        put = parse(place, lambda: msgspec.json.decode(text, type=dict[str, list[msgspec.Raw]]))
-        state = State()
-        state.apply(Changes(rows_in(place, put), []))
-        return _Kept(state, len(text))
+        with (
+            self._parsing
+        ):  # requests overlap; to parse several at once is no faster, and slows down everybody
+            return _parsed(place, body)
+
+
+def _parsed(place: str, body: bytes) -> _Kept:
+    text = parse(place, lambda: gzip.decompress(body))
+    put = parse(place, lambda: msgspec.json.decode(text, type=dict[str, list[msgspec.Raw]]))
+    state = State()
+    state.apply(Changes(rows_in(place, put), []))
+    return _Kept(state, len(text))
