@@ -20,7 +20,7 @@ from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_segment import Fingerprints
 from rota.stores.objects_tuning import Tuning
 from rota.stores.queries import Cursor, EndedRuns, EndedTasks, EventList, FinishedTasks, RunList, TaskList
-from rota.stores.state import State
+from rota.stores.state import Row
 from stores import EAGER, START, count, find, get, put
 
 MINUTE = timedelta(minutes=1)
@@ -81,7 +81,7 @@ async def test_a_page_loads_only_the_segments_that_it_needs() -> None:
     store, requests = await filled("pages")
     opened = store._opened
     assert opened is not None
-    opened.replica.archive._loaded.clear()
+    opened.shelf.clear()
     requests.made.clear()
     cursor = Cursor(START + 100 * MINUTE, "t0100")
     page = await find(store, TaskList(tenant="default", at=START, after=cursor), 10)
@@ -101,7 +101,7 @@ async def test_what_ended_since_then_is_found_and_older_segments_stay_where_they
     everything = await find(store, EndedTasks(tenant="default", since=START))
     assert [each.id for each in everything] == [f"t{number:04}" for number in range(200)]
     assert await find(store, EndedTasks(tenant="other", since=START)) == []
-    opened.replica.archive._loaded.clear()
+    opened.shelf.clear()
     requests.made.clear()
     late = EndedTasks(tenant="default", since=START + 95 * MINUTE)
     page = await find(store, late, 10)
@@ -249,7 +249,6 @@ def test_fingerprints_never_say_no_to_a_member() -> None:
 @pytest.mark.parametrize("descending", [False, True])
 def test_sources_are_opened_only_when_their_time_comes(descending: bool) -> None:
     opened: list[int] = []
-    state = State()
 
     def source(number: int) -> Source:
         tasks = [ended(number * 10 + n) for n in range(10)]
@@ -257,17 +256,17 @@ def test_sources_are_opened_only_when_their_time_comes(descending: bool) -> None
 
         def open() -> Any:
             opened.append(number)
-            return iter([(each, state) for each in tasks])
+            return iter([Row(each, b"") for each in tasks])
 
         return Source(tasks[0].created_at, open)
 
     order = Order("created_at", descending=descending)
     walking = merged([source(number) for number in (3, 1, 2, 0)], order)
-    found = [next(walking)[0].id for _ in range(15)]
+    found = [next(walking).record.id for _ in range(15)]
     everything = [f"t{n:04}" for n in (reversed(range(40)) if descending else range(40))]
     assert found == everything[:15]
     assert opened == ([3, 2] if descending else [0, 1])
-    assert [each.id for each, _ in walking] == everything[15:]
+    assert [row.record.id for row in walking] == everything[15:]
 
 
 async def test_a_segment_that_is_cut_once_is_read_again_and_one_that_stays_so_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ import s3_server
 from records import run, schedule, task
 from rota.domain.errors import Unavailable
 from rota.domain.model import RunStatus, TaskStatus
+from rota.engine import commands
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_address import requests_for
@@ -378,6 +380,8 @@ async def test_a_view_that_came_over_a_newer_one_is_written_again() -> None:
     stored: list[Any] = []
 
     async def meanwhile() -> None:
+        while not stored:
+            await asyncio.sleep(0)
         await put(fast, replace(stored[0], run_count=7))
         await fast.close()
 
@@ -423,3 +427,81 @@ async def test_a_view_belongs_to_who_has_the_key_now() -> None:
     await store.transact(forget)
     await store.close()
     assert all_views(requests) == ["schedules/k.json"]
+
+
+async def purge(store: ObjectsStore, id: str, limit: int) -> None:
+    while not await store.transact(commands.purge_schedule(id, "me", limit)):
+        pass
+
+
+def ended_run(id: str, minute: int, **values: Any) -> Any:
+    at = START + timedelta(minutes=minute)
+    return run(id, scheduled_at=at, status=RunStatus.COMPLETED, completed_at=at, **values)
+
+
+@pytest.mark.parametrize("archiving", [False, True])
+async def test_views_of_a_schedule_that_was_purged_go_with_it(archiving: bool) -> None:
+    """Soon, by whoever purged it, in few requests; nobody waits for the comparison."""
+    inner = MemoryRequests()
+    requests = FaultyRequests(inner)
+    often = {"snapshot_every": 1, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
+    store = ObjectsStore(
+        requests, Hands(START), Tuning(views_every=timedelta(0), **(often if archiving else {}))
+    )
+    await store.open()
+    [gone] = await put(store, schedule("gone", key="gone", last_run_at=START, last_task_id="t"))
+    await put(store, schedule("kept", key="kept"))
+    await put(store, *(ended_run(f"r{n:03}", n, schedule_id="gone") for n in range(120)))
+    await put(store, ended_run("other", 0, schedule_id="kept"))
+    await store.close()
+    assert len(all_views(inner)) == 124
+    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    await store.open()
+    await put(store, replace(gone, deleted_at=START))
+    requests.made.clear()
+    await purge(store, "gone", limit=50)
+    await store.close()
+    assert all_views(inner) == ["schedules/kept.json", "schedules/kept/history/2026-03-01T12-00-00Z.json"]
+    kinds = Counter(kind for kind, key in requests.made if key.startswith("schedules/"))
+    assert kinds["delete"] <= 12
+    assert kinds["list"] == 0
+
+
+async def test_what_another_schedule_of_the_same_key_has_in_the_history_stays() -> None:
+    requests = MemoryRequests()
+    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    await store.open()
+    [old] = await put(store, schedule("old", key="k"))
+    await put(store, replace(old, deleted_at=START), schedule("new", key="k"))
+    await put(store, ended_run("a", 0, schedule_id="old"), ended_run("b", 1, schedule_id="old"))
+    await put(store, ended_run("c", 1, schedule_id="new"), ended_run("d", 2, schedule_id="new"))
+    await purge(store, "old", limit=50)
+    await store.close()
+    home = "schedules/k/history/2026-03-01T12-0"
+    assert all_views(requests) == ["schedules/k.json", f"{home}1-00Z.json", f"{home}2-00Z.json"]
+    fresh = ObjectsStore(requests, Hands(START), Tuning())
+    await fresh.open()
+    await fresh.tidy()
+    await fresh.close()
+    assert all_views(requests) == ["schedules/k.json", f"{home}1-00Z.json", f"{home}2-00Z.json"]
+
+
+async def test_views_that_could_not_be_removed_are_left_to_the_comparison() -> None:
+    requests = FaultyRequests(MemoryRequests())
+    store = await with_views(requests, Hands(START))
+    await store.tidy()
+    failed = threading.Event()
+
+    def failing(number: int, kind: str) -> Fault | None:
+        if kind != "delete":
+            return None
+        failed.set()
+        return Fault.BEFORE
+
+    requests.plan = failing
+    await purge(store, "s1", limit=50)
+    assert await asyncio.to_thread(failed.wait, 20)
+    requests.plan = never
+    await store.tidy()
+    await store.close()
+    assert all_views(requests) == []

@@ -27,7 +27,7 @@ nothing else.
 write.
 
 **Time.** `store.now()` is the store's own clock; all nodes of a store agree on it. `tx.now` is that clock
-when the work's (re-)run began.
+when the work's (re-)run began (of a run that had to wait for what it reads: when it began to).
 
 **wait(until)** returns at `until`, or sooner if something may have changed since the call. It is a hint: it
 may return early for no reason, and a change elsewhere may be seen late, by at most the store's poll

@@ -6,7 +6,8 @@ race catches up and runs his works again (`objects_commit`). Snapshots bound wha
 (`objects_snapshot`); records that have ended leave memory for the archive (`objects_archive`); people read the
 views (`objects_views`). The time is the service's (`objects_clock`).
 
-Requests are made in threads: one commits, some read and poll, one keeps house.
+Requests are made in threads: one commits, some read and poll, some read the archive (`objects_errands`), one keeps
+house.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 import uuid_utils
@@ -31,12 +33,16 @@ from .objects_address import address_options, requests_for
 from .objects_bucket import Bucket, Requests
 from .objects_clock import ServiceClock, Stopwatch
 from .objects_commit import Committed, Committer
+from .objects_entry import TYPES
+from .objects_errands import Errands
 from .objects_log import Log
 from .objects_polling import Poller
 from .objects_proof import Proof, prove
 from .objects_replica import ObjectsTx, Replica
+from .objects_shelf import Shelf
 from .objects_tuning import Tuning
 from .objects_upkeep import Upkeep
+from .state import State
 from .threads import Threads
 from .waiting import Waiters
 from .works import drive
@@ -93,7 +99,7 @@ class ObjectsStore:
         return self._use().time.now()
 
     async def transact(self, work: Work[T], /) -> T:
-        return await self._use().groups.run(work)
+        return await self._use().transact(work)
 
     async def read(self, work: Work[T], /) -> T:
         return await self._use().read(work)
@@ -126,7 +132,9 @@ class _Opened:
         self._watch = watch
         self._closing = threading.Event()
         self.time = ServiceClock(clock, bucket.date)
-        self.replica = Replica(bucket)
+        self.replica = Replica()
+        self.shelf = Shelf(bucket, tuning.archive_in_memory)
+        self.errands = Errands(self.replica, self.shelf, lambda: self._run(self._catch_up), bucket.name)
         node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
         self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
         self._writer = Threads(1, "rota-writer")
@@ -148,6 +156,7 @@ class _Opened:
         self.upkeep = Upkeep(
             bucket,
             self.replica,
+            self.shelf,
             self.log,
             self.time.now,
             tuning,
@@ -164,6 +173,7 @@ class _Opened:
         self.upkeep.start()
 
     async def close(self) -> None:
+        await self.errands.finish()
         await self.groups.finish()
         await self.upkeep.close()
         await self.groups.finish()
@@ -172,22 +182,46 @@ class _Opened:
         self._closing.set()
         self._writer.close(wait=True)
         self._reader.shutdown()
+        self.errands.close()
+
+    async def transact(self, work: Work[T]) -> T:
+        return await self.errands.run(work, self.groups.run)
 
     async def read(self, work: Work[T]) -> T:
-        def reading() -> T:
-            self._catch_up()
+        has_looked = False
+
+        def reading(work: Work[T]) -> T:
+            nonlocal has_looked
+            if not has_looked:  # in a later run it is as current as it was then, at least
+                self._catch_up()
+                has_looked = True
             with self.replica.lock:
                 return drive(work, ObjectsTx(self.replica, self.time.now(), writable=False))
 
-        return await self._run(reading)
+        return await self.errands.run(work, lambda each: self._run(partial(reading, each)))
 
     async def everything(self) -> dict[str, list[Record]]:
-        def reading() -> dict[str, list[Record]]:
-            self._catch_up()
-            with self.replica.lock:
-                return {TABLES[each].name: self.replica.all(each) for each in RECORD_TYPES}
+        return await self._run(self._everything)
 
-        return await self._run(reading)
+    def _everything(self) -> dict[str, list[Record]]:
+        bodies: dict[str, dict[str, bytes]] = {TABLES[each].name: {} for each in RECORD_TYPES}
+
+        def add(state: State, dead: set[tuple[str, str]]) -> None:
+            for each in RECORD_TYPES:
+                name = TABLES[each].name
+                found = {row.record.id: row.body for row in state.rows(each)}
+                bodies[name].update((id, body) for id, body in found.items() if (name, id) not in dead)
+
+        self._catch_up()
+        with self.replica.lock:
+            add(self.replica.live, set())
+            segments = [(held.key, set(held.dead)) for held in self.replica.archive.segments.values()]
+        for key, dead in segments:
+            add(self.shelf.load(key), dead)
+        return {
+            name: [TABLES[TYPES[name]].decode(body) for _, body in sorted(found.items())]
+            for name, found in bodies.items()
+        }
 
     async def wait(self, until: datetime | None) -> None:
         with self.poller:

@@ -1,8 +1,8 @@
 """The archive: records that left memory, found again by `get` and by the listings.
 
-A segment, once loaded, is a small `State` of its own, so the queries are the same as everywhere; the answers of
-the live state and of the segments are merged in the query's order. Segments whose summary says "not here" are
-not loaded, and those that lie behind the end of a page are not either. The last few stay loaded.
+Of a segment a node holds the summary, which says for most questions "not here". The others are asked of the segment
+itself, through the work's `Answers` (`objects_questions`): nothing is read here. The answers of the live state and of
+the segments are merged in the query's order; segments that lie behind the end of a page are not asked.
 
 A record that is written again comes back to the live state: what is left of it in its segment is *dead*.
 """
@@ -10,20 +10,16 @@ A record that is written again comes back to the live state: what is left of it 
 from __future__ import annotations
 
 import gzip
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
-import msgspec
-
-from ..domain.errors import Corrupt, Unavailable
 from ..domain.model import Record, Task
-from .codec import TABLES
-from .finders import walk
-from .objects_bucket import Bucket
-from .objects_entry import READS, lines, parse, rows_in
+from .codec import RECORD_OF, TABLES
+from .objects_entry import lines
+from .objects_questions import Answers, Asked, Matching, RowOf, Walk, together
 from .objects_segment import Fingerprints, Segment, Span
 from .queries import (
     EndedRuns,
@@ -37,11 +33,10 @@ from .queries import (
     TaskList,
     begins_behind,
 )
-from .state import Changes, Row, State
+from .state import Row
 
-__all__ = ["Archive", "Order", "Source", "archived_order", "merged", "pack_segment"]
+__all__ = ["Archive", "Hidden", "Order", "Source", "archived_order", "merged", "pack_segment"]
 
-_LOADED = 8
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -73,7 +68,11 @@ class Source(NamedTuple):
     """A part of an answer: nothing in it comes before `bound`."""
 
     bound: datetime | None
-    open: Callable[[], Iterator[tuple[Record, State]]]
+    open: Callable[[], Iterator[Row]]
+
+
+Hidden = dict[tuple[type[Record], str], Row]
+"""Archived records that the works of a trial have brought back."""
 
 
 class Held:
@@ -81,30 +80,37 @@ class Held:
 
     def __init__(self, segment: Segment, dead: set[tuple[str, str]]) -> None:
         self.segment = segment
+        self.key = segment.key
         self.dead = dead
         self.ids = {name: Fingerprints(packed) for name, packed in segment.ids.items()}
         self.groups = {name: Fingerprints(packed) for name, packed in segment.groups.items()}
-        self.size = sum(len(packed) // 8 for packed in segment.ids.values())
-        self.counts: Counter[str] | None = None
+        self.size = sum(len(each) for each in self.ids.values())
+        self.labels: dict[str, str] = {}
+        """What dead tasks counted as, of those that somebody wanted to know it of."""
 
     def may_have(self, name: str, id: str) -> bool:
         return name in self.ids and (name, id) not in self.dead and id in self.ids[name]
 
-    def bury(self, name: str, id: str) -> None:
-        self.dead.add((name, id))
-        self.counts = None
-
     def may_answer(self, name: str, query: Query) -> bool:
         group = _group(query)
-        return name in self.ids and (group is None or group in self.groups[name])
+        return (
+            name in self.ids
+            and (group is None or group in self.groups[name])
+            and not (
+                isinstance(query, TaskList)
+                and query.status is not None
+                and f"{query.tenant}/{query.status}" not in self.segment.counts
+            )
+        )
+
+    def dead_of(self, name: str) -> list[str]:
+        return [id for of_name, id in self.dead if of_name == name]
 
 
 class Archive:
     """All segments of a bucket."""
 
-    def __init__(self, bucket: Bucket) -> None:
-        self._bucket = bucket
-        self._loaded: OrderedDict[str, State] = OrderedDict()
+    def __init__(self) -> None:
         self.segments: dict[str, Held] = {}
         self.dropped: set[str] = set()
         """Segments of which nothing is left. Their objects can go when no node knows them any more."""
@@ -112,16 +118,15 @@ class Archive:
     def clear(self) -> None:
         self.segments.clear()
         self.dropped.clear()
-        self._loaded.clear()
 
     def add(self, segment: Segment, dead: set[tuple[str, str]] | None = None) -> None:
         self.segments[segment.key] = Held(segment, dead or set())
 
-    def row(self, type: type[Record], id: str) -> Row | None:
+    def row(self, type: type[Record], id: str, answers: Answers) -> Row | None:
         name = TABLES[type].name
         for held in reversed(self.segments.values()):
             if held.may_have(name, id):
-                row = self._load(held).row(type, id)
+                row: Row | None = answers.of((held.key, RowOf(type, id)))
                 if row is not None:
                     return row
         return None
@@ -130,83 +135,115 @@ class Archive:
         """The record was written again or deleted: here it is no more."""
         name = TABLES[type].name
         for held in [each for each in self.segments.values() if each.may_have(name, id)]:
-            held.bury(name, id)
-            self._loaded.pop(held.segment.key, None)
+            held.dead.add((name, id))
             if len(held.dead) >= held.size:
-                del self.segments[held.segment.key]
-                self.dropped.add(held.segment.key)
+                del self.segments[held.key]
+                self.dropped.add(held.key)
 
-    def sources(self, name: str, query: Query, order: Order) -> Iterator[Source]:
-        """One for each segment that may have an answer."""
+    def sources(self, query: Query, limit: int, hidden: Hidden, answers: Answers) -> list[Source]:
+        """One for each segment that may have an answer, in the order in which a walk reaches them."""
+        order = archived_order(query)
+        if order is None:
+            return []
+        name = _name(query)
+        bounds = {
+            held.key: span.last if order.descending else span.first for held, span in self._asked(query)
+        }
+        keys = sorted(bounds, key=lambda key: bounds[key], reverse=order.descending)
+        asked = [(key, Walk(query, _rows_for(limit, self.segments[key]))) for key in keys]
+
+        def open(at: int) -> Iterator[Row]:
+            held = self.segments[keys[at]]
+            answers.of(asked[at], asked[at:])
+            return (
+                row
+                for row in _walk(*asked[at], answers)
+                if (name, row.record.id) not in held.dead and (type(row.record), row.record.id) not in hidden
+            )
+
+        return [Source(bounds[key], partial(open, at)) for at, key in enumerate(keys)]
+
+    def count(self, query: Query, hidden: Hidden, answers: Answers, enough: int | None) -> int:
+        """How many records a query finds here; beyond `enough` it does not matter."""
+        if isinstance(query, TaskList) and query == TaskList(
+            tenant=query.tenant, at=query.at, status=query.status
+        ):
+            return self._count_tasks(query, hidden, answers)
+        if archived_order(query) is None:
+            return 0
+        number = 0
+        name = _name(query)
+        segments = [held for held, _ in self._asked(query)]
+        asked: list[Asked] = [(held.key, Matching(query)) for held in segments]
+        for at, held in enumerate(segments):
+            if enough is not None and number >= enough:
+                break
+            found: Fingerprints = answers.of(asked[at], asked[at:])
+            back = [id for of_type, id in hidden if TABLES[of_type].name == name and held.may_have(name, id)]
+            number += len(found) - sum(id in found for id in (*held.dead_of(name), *back))
+        return number
+
+    def _count_tasks(self, query: TaskList, hidden: Hidden, answers: Answers) -> int:
+        """From the summaries, less what has died since."""
+
+        def number_of(labels: Mapping[str, int]) -> int:
+            if query.status is not None:
+                return labels.get(f"{query.tenant}/{query.status}", 0)
+            return sum(number for label, number in labels.items() if label.rpartition("/")[0] == query.tenant)
+
+        counted = [held for held in self.segments.values() if number_of(held.segment.counts)]
+        lost = together(answers, (partial(self._label_dead, held, answers) for held in counted))
+        back = Counter(_label(row) for row in hidden.values() if isinstance(row.record, Task))
+        return (
+            sum(number_of(held.segment.counts) for held in counted)
+            - sum(map(number_of, lost))
+            - number_of(back)
+        )
+
+    def _label_dead(self, held: Held, answers: Answers) -> Counter[str]:
+        """What the dead tasks of a segment counted as. Each is looked up once in the life of a node."""
+        unknown = [id for id in held.dead_of("task") if id not in held.labels]
+        rows = together(answers, (partial(answers.of, (held.key, RowOf(Task, id))) for id in unknown))
+        held.labels.update(
+            (id, "" if row is None else _label(row)) for id, row in zip(unknown, rows, strict=True)
+        )
+        return Counter(held.labels.values())
+
+    def _asked(self, query: Query) -> Iterator[tuple[Held, Span]]:
+        """The segments that may have an answer, and over which times in the query's order."""
+        order = archived_order(query)
+        name = _name(query)
         for held in self.segments.values():
-            span = held.segment.spans.get(f"{name}.{order.field}")
+            span = None if order is None else held.segment.spans.get(f"{name}.{order.field}")
             if span is not None and held.may_answer(name, query) and not _misses(span, query):
-                yield Source(
-                    span.last if order.descending else span.first,
-                    lambda held=held: self._walk(held, query),  # type: ignore[misc]  # bound per segment
-                )
+                yield held, span
 
-    def count(self, tenant: str, status: str | None) -> int:
-        """How many tasks, of this status if one is given."""
-        return sum(
-            number
-            for held in self.segments.values()
-            for label, number in self._counts(held).items()
-            if label == f"{tenant}/{status}" or (status is None and label.rpartition("/")[0] == tenant)
-        )
 
-    def all(self, type: type[Record]) -> Iterator[Row]:
-        for held in list(self.segments.values()):
-            if TABLES[type].name in held.ids:
-                yield from self._load(held).rows(type)
+def _name(query: Query) -> str:
+    return TABLES[RECORD_OF[type(query)]].name
 
-    def in_segment(self, key: str, type: type[Record]) -> list[Row]:
-        """What is left in one segment, if it is still there."""
-        held = self.segments.get(key)
-        return [] if held is None or TABLES[type].name not in held.ids else self._load(held).rows(type)
 
-    def _counts(self, held: Held) -> Counter[str]:
-        if not held.dead:
-            return Counter(held.segment.counts)
-        if held.counts is None:
-            tasks = [row.record for row in self._load(held).rows(Task)]
-            held.counts = Counter(f"{task.tenant}/{task.status}" for task in tasks if isinstance(task, Task))
-        return held.counts
+def _label(row: Row) -> str:
+    return f"{row.record.tenant}/{getattr(row.record, 'status', '')}"
 
-    def _walk(self, held: Held, query: Query) -> Iterator[tuple[Record, State]]:
-        state = self._load(held)
-        return ((record, state) for record in walk(state, query))
 
-    def _load(self, held: Held) -> State:
-        key = held.segment.key
-        state = self._loaded.get(key)
-        if state is None:
-            state = self._loaded[key] = self._read(held)
-            if len(self._loaded) > _LOADED:
-                self._loaded.popitem(last=False)
-        self._loaded.move_to_end(key)
-        return state
+def _rows_for(limit: int, held: Held) -> int:
+    """How many to ask for, so that enough are alive; one of few numbers, for it is asked in each run."""
+    rows = max(limit, 1)
+    while rows < limit + len(held.dead):
+        rows *= 2
+    return rows
 
-    def _read(self, held: Held) -> State:
-        for _ in range(READS - 1):
-            with suppress(Corrupt):
-                return self._read_once(held)
-        return self._read_once(held)
 
-    def _read_once(self, held: Held) -> State:
-        key = held.segment.key
-        place = f"{self._bucket.name}/{key}"
-        body = self._bucket.get(key)
-        if body is None:
-            raise Unavailable(f"{place} is gone: this node is behind; repeat", key=key)
-        put = parse(
-            place, lambda: msgspec.json.decode(gzip.decompress(body), type=dict[str, list[msgspec.Raw]])
-        )
-        rows = rows_in(place, put)
-        alive = [row for row in rows if (TABLES[type(row.record)].name, row.record.id) not in held.dead]
-        state = State()
-        state.apply(Changes(alive, []))
-        return state
+def _walk(key: str, first: Walk, answers: Answers) -> Iterator[Row]:
+    """What a segment has; more of it if that is not enough."""
+    seen, asked = 0, first
+    while True:
+        rows: list[Row] = answers.of((key, asked))
+        yield from rows[seen:]
+        if len(rows) < asked.limit:
+            return
+        seen, asked = len(rows), Walk(first.query, 2 * asked.limit)
 
 
 def pack_segment(rows: list[Row]) -> bytes:
@@ -244,17 +281,17 @@ def _misses(span: Span, query: Query) -> bool:
     return False
 
 
-def merged(sources: list[Source], order: Order) -> Iterator[tuple[Record, State]]:
+def merged(sources: list[Source], order: Order) -> Iterator[Row]:
     """All that the sources have, in order; a source is opened when its bound is reached."""
     choose: Callable[..., Any] = max if order.descending else min
     live = [source for source in sources if source.bound is None]
     bounded = [source for source in sources if source.bound is not None]
     waiting = live + sorted(bounded, key=lambda source: source.bound or _NEVER, reverse=order.descending)
-    heads: list[tuple[tuple[Any, str], tuple[Record, State], Iterator[tuple[Record, State]]]] = []
+    heads: list[tuple[tuple[Any, str], Row, Iterator[Row]]] = []
 
-    def advance(walking: Iterator[tuple[Record, State]]) -> None:
+    def advance(walking: Iterator[Row]) -> None:
         for found in walking:
-            heads.append(((getattr(found[0], order.field), found[0].id), found, walking))
+            heads.append(((getattr(found.record, order.field), found.record.id), found, walking))
             return
 
     while waiting or heads:

@@ -20,6 +20,7 @@ from .groups import Job
 from .objects_clock import Mark, Stopwatch
 from .objects_entry import Header, encode
 from .objects_log import Log, Place
+from .objects_questions import Away
 from .objects_replica import ObjectsTx, Replica, Trial
 from .objects_segment import Segment
 from .state import Row
@@ -128,6 +129,8 @@ class Committer:
         """Nothing was written: was the state that answered current when they asked, or need it not have been?"""
         if current_at is not None and current_at.steady > began.steady:
             return True
+        if all(isinstance(job.error, Away) for job in jobs):
+            return True  # it is asked again
         at_leisure = all(hasattr(job.work, "at_leisure") and job.error is None for job in jobs)
         return at_leisure and self._log.is_fresh(current_at)
 

@@ -1,15 +1,17 @@
 """What a node holds of the bucket: the live state, the archive, and how far in the log they are.
 
-`lock` guards all of it, and is never held while the bucket is written. A group of works runs on a `Trial`: each
-work sees the writes of those before it, and all of them are taken back before the lock is let go, so nobody
-else sees what is not committed. `apply` is how every entry arrives, one's own and others', in the order of the
-log: the same everywhere.
+`lock` guards all of it, and is never held while the bucket is read or written: what a work needs of the archive, and
+does not have among its `Answers`, is fetched after its run (`objects_questions`). A group of works runs on a `Trial`:
+each work sees the writes of those before it, and all of them are taken back before the lock is let go, so nobody else
+sees what is not committed. `apply` is how every entry arrives, one's own and others', in the order of the log: the same
+everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from threading import RLock
 from typing import Any, TypeVar, cast
@@ -19,28 +21,29 @@ from ..domain.model import Record
 from .base import BufferedTx
 from .codec import RECORD_OF, TABLES
 from .finders import tally, walk
-from .objects_archive import Archive, Source, archived_order, merged
-from .objects_bucket import Bucket
+from .objects_archive import Archive, Hidden, Source, archived_order, merged
 from .objects_entry import TYPES
+from .objects_questions import Answers, together
 from .objects_segment import Segment
-from .queries import Query, TaskList
+from .queries import Query
 from .state import Changes, Row, State
 
 __all__ = ["ObjectsTx", "Replica", "Trial"]
 
 R = TypeVar("R", bound=Record)
 
+_SOME = 1000
+
 
 class Replica:
     """The state after entry `number`."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self) -> None:
         self.lock = RLock()
         self.live = State()
-        self.archive = Archive(bucket)
+        self.archive = Archive()
         self.number = 0
-        self.hidden: set[tuple[type[Record], str]] = set()
-        """Archived records that the works of a trial have written."""
+        self.hidden: Hidden = {}
 
     def reset(
         self,
@@ -57,35 +60,28 @@ class Replica:
         self.archive.dropped.update(dropped)
         self.number = number
 
-    def row(self, type: type[Record], id: str) -> Row | None:
+    def row(self, type: type[Record], id: str, answers: Answers) -> Row | None:
         row = self.live.row(type, id)
-        return self.archive.row(type, id) if row is None and (type, id) not in self.hidden else row
+        return self.archive.row(type, id, answers) if row is None and (type, id) not in self.hidden else row
 
-    def get(self, type: type[R], id: str) -> R | None:
-        row = self.row(type, id)
+    def get(self, type: type[R], id: str, answers: Answers) -> R | None:
+        row = self.row(type, id, answers)
         return None if row is None else cast("R", TABLES[type].decode(row.body))
 
-    def find(self, query: Query, limit: int) -> list[Record]:
-        found = list(islice(self._walk(query), limit))
-        return [cast("Record", state.get(type(record), record.id)) for record, state in found]
+    def find(self, query: Query, limit: int, answers: Answers) -> list[Record]:
+        decode = TABLES[RECORD_OF[type(query)]].decode
+        return [decode(row.body) for row in islice(self._walk(query, limit, answers), limit)]
 
-    def count(self, query: Query, at_most: int | None = None) -> int:
-        if isinstance(query, TaskList) and query == TaskList(
-            tenant=query.tenant, at=query.at, status=query.status
-        ):
-            number = sum(1 for _ in islice(walk(self.live, query), at_most))
-            number += self.archive.count(query.tenant, query.status)
-            return number if at_most is None else min(number, at_most)
-        return sum(1 for _ in islice(self._walk(query), at_most))
+    def count(self, query: Query, answers: Answers, at_most: int | None = None) -> int:
+        number = sum(1 for _ in islice(walk(self.live, query), at_most))
+        if at_most is None:
+            return number + self.archive.count(query, self.hidden, answers, None)
+        if number < at_most:
+            number += self.archive.count(query, self.hidden, answers, at_most - number)
+        return min(number, at_most)
 
-    def tally(self, query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
-        return tally((record for record, _ in self._walk(query)), query, by)
-
-    def all(self, type: type[Record]) -> list[Record]:
-        """Every record of a type, by id."""
-        bodies = {row.record.id: row.body for row in self.archive.all(type)}
-        bodies.update({row.record.id: row.body for row in self.live.rows(type)})
-        return [TABLES[type].decode(body) for _, body in sorted(bodies.items())]
+    def tally(self, query: Query, by: Sequence[str], answers: Answers) -> dict[tuple[str, ...], int]:
+        return tally((row.record for row in self._walk(query, _SOME, answers)), query, by)
 
     def apply(
         self,
@@ -110,17 +106,13 @@ class Replica:
             self.archive.add(segment)
         self.number = number
 
-    def _walk(self, query: Query) -> Iterator[tuple[Record, State]]:
-        live = ((record, self.live) for record in walk(self.live, query))
+    def _walk(self, query: Query, limit: int, answers: Answers) -> Iterator[Row]:
+        live = (cast("Row", self.live.row(type(record), record.id)) for record in walk(self.live, query))
         order = archived_order(query)
         if order is None or not self.archive.segments:
             return live
-        name = TABLES[RECORD_OF[type(query)]].name
-        sources = [Source(None, lambda: live), *self.archive.sources(name, query, order)]
-        return (
-            (record, state)
-            for record, state in merged(sources, order)
-            if state is self.live or (type(record), record.id) not in self.hidden
+        return merged(
+            [Source(None, lambda: live), *self.archive.sources(query, limit, self.hidden, answers)], order
         )
 
 
@@ -130,28 +122,34 @@ class ObjectsTx(BufferedTx):
     def __init__(self, replica: Replica, now: datetime, *, writable: bool = True) -> None:
         super().__init__(now, writable=writable)
         self._replica = replica
+        self.answers = Answers(now)
         self.moved: tuple[Segment, list[Row]] | None = None
+
+    def go_on_with(self, answers: Answers) -> None:
+        """What an earlier run of the work was told, and when that was."""
+        self.answers = answers
+        self.now = answers.now or self.now
 
     async def get(self, type: type[R], id: str, /) -> R | None:
         self.reading()
-        return self._replica.get(type, id)
+        return self._replica.get(type, id, self.answers)
 
     async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
         self.reading()
-        found = (self._replica.get(type, wanted) for wanted in set(ids))
-        return {record.id: record for record in found if record is not None}
+        asks = (partial(self._replica.get, type, wanted, self.answers) for wanted in set(ids))
+        return {record.id: record for record in together(self.answers, asks) if record is not None}
 
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
-        return self._replica.find(query, limit)
+        return self._replica.find(query, limit, self.answers)
 
     async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()
-        return self._replica.count(query, at_most)
+        return self._replica.count(query, self.answers, at_most)
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
-        return self._replica.tally(query, by)
+        return self._replica.tally(query, by, self.answers)
 
     def move(self, segment: Segment, rows: list[Row]) -> None:
         """These records are in that segment now."""
@@ -195,15 +193,19 @@ class Trial:
 
     def _thaw(self, tx: ObjectsTx) -> None:
         """Archived records that are written again come back, so that they are checked like any other."""
-        for writes in (tx.puts, tx.deletes):
-            for of_type, records in writes.items():
-                for id in records:
-                    if self._replica.live.row(of_type, id) is None:
-                        row = self._replica.row(of_type, id)
-                        if row is not None:
-                            self._do(Changes([row], []))
-                            self._before[of_type, id] = row
-                            self._replica.hidden.add((of_type, id))
+        away = [
+            (of_type, id)
+            for writes in (tx.puts, tx.deletes)
+            for of_type, records in writes.items()
+            for id in records
+            if self._replica.live.row(of_type, id) is None
+        ]
+        asks = (partial(self._replica.row, of_type, id, tx.answers) for of_type, id in away)
+        for row in together(tx.answers, asks):
+            if row is not None:
+                of_type, id = type(row.record), row.record.id
+                self._do(Changes([row], []))
+                self._before[of_type, id] = self._replica.hidden[of_type, id] = row
 
     def _move(self, segment: Segment, rows: list[Row]) -> None:
         live = self._replica.live

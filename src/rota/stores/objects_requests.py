@@ -31,6 +31,7 @@ REPEATING: dict[str, Any] = {
     "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=5), "base": 2},
 }
 ONCE: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(0)}
+_REMEMBERED = 10_000
 _DATE_TIMEOUT = timedelta(seconds=10)
 
 
@@ -81,29 +82,56 @@ class MemoryRequests(ObstoreRequests):
 
 
 class FolderRequests(ObstoreRequests):
-    """A folder of one machine: what was created is on the disk before it counts."""
+    """A folder of one machine. What was written is on the disk before it counts: the text, then its name, and the names
+    of the folders it is in. So an entry of the log never speaks of a segment that a power cut has taken."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        missing = [each for each in (self._folder, *self._folder.parents) if not each.exists()]
         files = LocalStore(str(folder), mkdir=True)
-        super().__init__(folder.absolute().as_uri(), files, files)
-        self._folder = folder
+        for each in missing:
+            _sync(each.parent)
+        super().__init__(self._folder.as_uri(), files, files)
+        self._synced: set[Path] = set()
 
     def create(self, key: str, body: bytes) -> None:
+        try:
+            self._write(key, body, os.link)
+        except FileExistsError as error:
+            raise obstore.exceptions.AlreadyExistsError(str(error)) from error
+
+    def put(self, key: str, body: bytes) -> None:
+        self._write(key, body, os.replace)
+
+    def _write(self, key: str, body: bytes, name: Callable[[Path, Path], None]) -> None:
         """On the disk first, then under its name: whatever cuts this short, nobody finds half of it."""
         path = self._folder / key
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._make(path.parent)
         half = path.with_name(f"{path.name}#{os.getpid()}{get_ident()}")  # a name that lists leave out
         try:
             with half.open("wb") as file:
                 file.write(body)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(half, path)
-        except FileExistsError as error:
-            raise obstore.exceptions.AlreadyExistsError(str(error)) from error
+            name(half, path)
         finally:
             half.unlink(missing_ok=True)
         _sync(path.parent)
+
+    def _make(self, home: Path) -> None:
+        """A folder for keys. One that is there may be another's, who has not come to sync it yet."""
+        if home in self._synced and home.is_dir():
+            return
+        home.mkdir(parents=True, exist_ok=True)
+        for folder in (home, *home.parents):
+            if folder == self._folder:
+                break
+            _sync(folder.parent)
+        with suppress(PermissionError):  # what lies above is not ours, and need not be readable
+            _sync(self._folder.parent)
+        if len(self._synced) >= _REMEMBERED:
+            self._synced.clear()
+        self._synced.add(home)
 
     def delete(self, keys: list[str]) -> None:
         for key in keys:

@@ -50,6 +50,9 @@ class Fingerprints:
         hashes = sorted({_hash(text) for text in texts})
         return pack(f">{len(hashes)}Q", *hashes)
 
+    def __len__(self) -> int:
+        return len(self._hashes)
+
     def __contains__(self, text: str) -> bool:
         wanted = _hash(text)
         at = bisect_left(self._hashes, wanted)

@@ -23,6 +23,7 @@ from .objects_log import Log
 from .objects_removal import Removal
 from .objects_replica import Replica
 from .objects_segment import Segment, made_at, segment_key, summarize
+from .objects_shelf import Shelf
 from .objects_snapshot import Archived, Snapshot, encode_snapshot
 from .objects_tuning import Tuning
 from .objects_view_keeper import ViewKeeper
@@ -47,6 +48,7 @@ class Upkeep:
         self,
         bucket: Bucket,
         replica: Replica,
+        shelf: Shelf,
         log: Log,
         now: Callable[[], datetime],
         tuning: Tuning,
@@ -60,7 +62,7 @@ class Upkeep:
         self._log = log
         self._now = now
         self._tuning = tuning
-        self._views = ViewKeeper(bucket, replica, watch, tuning, log.catch_up)
+        self._views = ViewKeeper(bucket, replica, shelf, watch, tuning, log.catch_up)
         self._removal = Removal(bucket, replica, log, tuning, now, refresh)
         self._transact = transact
         self._node = node
@@ -78,6 +80,8 @@ class Upkeep:
 
     def committed(self, commit: Committed) -> None:
         """Called in the writer thread."""
+        if self._views.enabled:
+            self._views.note(commit)
         is_due = self._is_snapshot_due(commit.number)
         if self._loop is not None and (is_due or self._views.enabled):
             self._commits.append(commit)

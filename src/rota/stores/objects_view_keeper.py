@@ -3,7 +3,7 @@
 A node writes the views of its own commits. If it dies before that, or somebody deletes a view, the janitor's next
 comparison puts it right: it lists what is there (the only LIST of a running node, so it is made once after a start,
 then once a day, and after a failure) and writes what is missing or not what it should be. What belongs to no record is
-removed.
+removed. When a schedule is purged, whoever did it removes its views, too, and does not wait for that.
 
 Several nodes write one view, and a PUT has no order. So a node looks at the log before it writes views, and again after
 it: if a record has changed meanwhile, the view that it wrote may have come over a newer one, and it writes it again.
@@ -12,25 +12,33 @@ Only a node that stops between the two leaves an old view behind, for the compar
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import md5
 
 from ..domain.errors import StoreError, Unavailable
 from ..domain.model import Record, Run, Schedule, Task
+from .codec import TABLES
 from .finders import walk
 from .objects_bucket import Bucket, Written
 from .objects_clock import Mark, Stopwatch
 from .objects_commit import Committed
+from .objects_errands import ask
+from .objects_questions import Answers, together
 from .objects_replica import Replica
+from .objects_shelf import Shelf
 from .objects_tuning import Tuning
 from .objects_views import HOMES, View, views_of
-from .queries import ScheduleByKey
+from .queries import RunList, ScheduleByKey
 
 __all__ = ["ViewKeeper"]
 
 _AT_ONCE = 8
+_REMOVED_AT_ONCE = 1000
 _ROUNDS = 8
+_REMEMBERED = 1000
 
 
 class ViewKeeper:
@@ -40,25 +48,43 @@ class ViewKeeper:
         self,
         bucket: Bucket,
         replica: Replica,
+        shelf: Shelf,
         watch: Stopwatch,
         tuning: Tuning,
         catch_up: Callable[[], object],
     ) -> None:
         self._bucket = bucket
         self._replica = replica
+        self._shelf = shelf
         self._watch = watch
         self._tuning = tuning
         self._catch_up = catch_up
         self._compared_at: Mark | None = None
+        self._owners: OrderedDict[str, Schedule] = OrderedDict()
+        """Whose runs were deleted lately: when their views are to go, the schedule may be gone, too."""
+
         self.enabled = tuning.views != "off"
+
+    def note(self, commit: Committed) -> None:
+        """Called in the writer thread, when the commit has just been applied."""
+        gone = {each.id: each for each in commit.deletes if isinstance(each, Schedule)}
+        with self._replica.lock:
+            for id in {each.schedule_id for each in commit.deletes if isinstance(each, Run)}:
+                owner = gone.get(id) or self._schedule(id)
+                if owner is not None:
+                    self._owners[id] = owner
+                    self._owners.move_to_end(id)
+            while len(self._owners) > _REMEMBERED:
+                self._owners.popitem(last=False)
 
     def follow(self, commits: list[Committed]) -> None:
         """Write the views of what these commits changed."""
-        changed = {(type(row.record), row.record.id): row.record for each in commits for row in each.puts}
         gone = {(type(record), record.id): record for each in commits for record in each.deletes}
-        records = [record for record in (changed | gone).values() if self._has_view(record)]
+        changed = {(type(row.record), row.record.id): row.record for each in commits for row in each.puts}
+        put = [record for key, record in changed.items() if key not in gone and self._has_view(record)]
         try:
-            self._write(records)
+            self._write(put, _AT_ONCE)
+            self._write([record for record in gone.values() if self._has_view(record)], _REMOVED_AT_ONCE)
         except StoreError:
             self._compared_at = None  # the next comparison makes up for it
             raise
@@ -70,28 +96,25 @@ class ViewKeeper:
             written = {key: about for home in HOMES for key, about in self._bucket.written(home)}
             self._catch_up()  # behind the list: what others have written a view of is known here
             for records in self._differences(written):
-                self._write(records)
+                self._write(records, _AT_ONCE)
             self._put({key: None for key in written if key.endswith(".json")})
             self._compared_at = began
 
-    def _write(self, records: list[Record]) -> None:
+    def _write(self, records: list[Record], at_once: int) -> None:
         """The views of these records, until they are those of the newest state that can be seen."""
         wrote: dict[str, int] = {}
         for _ in range(_ROUNDS if records else 0):
             self._catch_up()
-            if not self._write_once(records, wrote):
+            if not self._write_once(records, at_once, wrote):
                 return
         if records:
             raise Unavailable("views change faster than they can be written")
 
-    def _write_once(self, records: list[Record], wrote: dict[str, int]) -> bool:
+    def _write_once(self, records: list[Record], at_once: int, wrote: dict[str, int]) -> bool:
         """Those that differ from what we wrote before; whether there were any."""
         any_differ = False
-        for start in range(0, len(records), _AT_ONCE):  # each as it is when its turn comes
-            with self._replica.lock:
-                views = dict(
-                    view for record in records[start : start + _AT_ONCE] for view in self._now(record)
-                )
+        for start in range(0, len(records), at_once):  # each as it is when its turn comes
+            views = ask(self._replica, self._shelf, partial(self._views, records[start : start + at_once]))
             views = {key: text for key, text in views.items() if wrote.get(key) != hash(text)}
             self._put(views)
             wrote.update({key: hash(text) for key, text in views.items()})
@@ -133,12 +156,12 @@ class ViewKeeper:
         for each in (Schedule, Run, Task) if self._of_tasks else (Schedule, Run):
             with self._replica.lock:
                 rows = self._replica.live.rows(each)
-                segments = list(self._replica.archive.segments)
+                segments = list(self._replica.archive.segments.values())
             yield [row.record for row in rows]
-            for key in segments:
-                with self._replica.lock:
-                    rows = self._replica.archive.in_segment(key, each)
-                yield [row.record for row in rows]
+            for held in segments:
+                if (name := TABLES[each].name) in held.ids:
+                    rows = self._shelf.load(held.key).rows(each)
+                    yield [row.record for row in rows if (name, row.record.id) not in held.dead]
 
     def _has_view(self, record: Record) -> bool:
         return isinstance(record, Schedule | Run) or (self._of_tasks and isinstance(record, Task))
@@ -147,21 +170,42 @@ class ViewKeeper:
     def _of_tasks(self) -> bool:
         return self._tuning.views == "tasks"
 
-    def _now(self, record: Record) -> list[View]:
+    def _views(self, records: list[Record], answers: Answers) -> dict[str, bytes | None]:
+        found = together(answers, (partial(self._now, record, answers) for record in records))
+        return dict(view for views in found for view in views)
+
+    def _now(self, record: Record, answers: Answers) -> list[View]:
         """From the state as it is now: a later commit may have changed the record again, or moved it."""
-        row = self._replica.row(type(record), record.id)
-        schedule = None
-        if isinstance(record, Schedule) and (
-            row is None or getattr(row.record, "deleted_at", None) is not None
-        ):
-            living = walk(self._replica.live, ScheduleByKey(tenant=record.tenant, key=record.key))
-            for holder in living:  # another has the key now, and with it the view
-                return list(views_of(holder, None, gone=False, tasks=self._of_tasks))
-        if isinstance(record, Run):
-            owner = self._replica.live.row(Schedule, record.schedule_id)
-            schedule = owner.record if owner is not None and isinstance(owner.record, Schedule) else None
+        row = self._replica.row(type(record), record.id, answers)
         now = record if row is None else row.record
-        return list(views_of(now, schedule, gone=row is None, tasks=self._of_tasks))
+        if isinstance(now, Run):
+            return self._history_now(now, answers, gone=row is None)
+        if isinstance(now, Schedule) and (row is None or now.deleted_at is not None):
+            for holder in self._of_key(now):  # another has the key now, and with it the view
+                return list(views_of(holder, None, gone=False, tasks=self._of_tasks))
+        return list(views_of(now, None, gone=row is None, tasks=self._of_tasks))
+
+    def _history_now(self, run: Run, answers: Answers, *, gone: bool) -> list[View]:
+        owner = self._schedule(run.schedule_id)
+        gone = gone or owner is None
+        owner = owner or self._owners.get(run.schedule_id)
+        if owner is None:
+            return []
+        others = (*self._of_key(owner), *self._of_key(owner, deleted=True)) if gone else ()
+        for other in others:  # one that has or had the same key may have been expected at the same time
+            at = RunList(schedule_id=other.id, since=run.scheduled_at, until=run.scheduled_at)
+            for found in self._replica.find(at, _AT_ONCE, answers):
+                if isinstance(found, Run) and found.trigger is run.trigger and found.id != run.id:
+                    return list(views_of(found, other, gone=False, tasks=self._of_tasks))
+        return list(views_of(run, owner, gone=gone, tasks=self._of_tasks))
+
+    def _schedule(self, id: str) -> Schedule | None:
+        row = self._replica.live.row(Schedule, id)
+        return row.record if row is not None and isinstance(row.record, Schedule) else None
+
+    def _of_key(self, schedule: Schedule, *, deleted: bool = False) -> Iterator[Schedule]:
+        query = ScheduleByKey(tenant=schedule.tenant, key=schedule.key, deleted=deleted)
+        return (found for found in walk(self._replica.live, query) if isinstance(found, Schedule))
 
     def _put(self, views: Mapping[str, bytes | None]) -> None:
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rota-views") as writers:

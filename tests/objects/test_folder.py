@@ -1,0 +1,132 @@
+"""A folder as the bucket: what is acknowledged is on the disk. Shown by the order of the system's calls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from faulty import Hands
+from msgspec.structs import replace
+
+from records import schedule, task
+from rota.domain.model import TaskStatus
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_bucket import Bucket, Taken
+from rota.stores.objects_requests import FolderRequests
+from stores import EAGER, START, put
+
+Call = tuple[str, str]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """What the process asked of the file system, in order: ("fsync" | "named" | "mkdir", path)."""
+    made: list[Call] = []
+    fsync = os.fsync
+
+    def syncing(opened: int) -> None:
+        fsync(opened)
+        made.append(("fsync", os.readlink(f"/proc/self/fd/{opened}")))
+
+    def noting(name: str, act: str, which: int) -> None:
+        real: Callable[..., Any] = getattr(os, name)
+
+        def noted(*given: Any, **named: Any) -> Any:
+            answer = real(*given, **named)
+            made.append((act, str(given[which])))
+            return answer
+
+        monkeypatch.setattr(os, name, noted)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    noting("link", "named", 1)
+    noting("replace", "named", 1)
+    noting("mkdir", "mkdir", 0)
+    return made
+
+
+def is_durable(calls: list[Call], path: Path) -> bool:
+    """The body was on the disk before it had its name, the name was after it, and so are the folders it is in."""
+    named = max(at for at, call in enumerate(calls) if call == ("named", str(path)))
+    body = any(
+        act == "fsync" and other.startswith(f"{path}#") and at < named
+        for at, (act, other) in enumerate(calls)
+    )
+    home = ("fsync", str(path.parent)) in calls[named:]
+    made = [(at, Path(other)) for at, (act, other) in enumerate(calls) if act == "mkdir"]
+    folders = all(
+        ("fsync", str(folder.parent)) in calls[at:] for at, folder in made if folder in path.parents
+    )
+    return body and home and folders
+
+
+@pytest.mark.parametrize("act", ["create", "put"])
+@pytest.mark.parametrize("key", ["log/000000000001.json", "schedules/a/history/now.json"])
+def test_what_is_acknowledged_is_on_the_disk(tmp_path: Path, calls: list[Call], act: str, key: str) -> None:
+    requests = FolderRequests(tmp_path / "new" / "bucket")
+    assert calls[-2:] == [("fsync", str(tmp_path / "new")), ("fsync", str(tmp_path))]
+    getattr(requests, act)(key, b"text")
+    assert is_durable(calls, tmp_path / "new" / "bucket" / key)
+    assert requests.get(key).body == b"text"
+    assert list(requests.list("", None)) == [key]
+
+
+def test_a_put_takes_the_place_of_what_was_there_and_a_create_does_not(tmp_path: Path) -> None:
+    bucket = Bucket(FolderRequests(tmp_path))
+    bucket.put("snapshot/1.json", b"one")
+    bucket.put("snapshot/1.json", b"two")
+    with pytest.raises(Taken):
+        bucket.create("snapshot/1.json", b"three")
+    assert bucket.get("snapshot/1.json") == b"two"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["1.json"]
+
+
+def test_a_put_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = FolderRequests(tmp_path)
+    requests.put("snapshot/1.json", b"one")
+
+    def full(opened: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        requests.put("snapshot/1.json", b"two")
+    assert requests.get("snapshot/1.json").body == b"one"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["1.json"]
+
+
+def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
+    requests = FolderRequests(tmp_path)
+    requests.put("schedules/a.json", b"1")
+    requests.delete(["schedules/a.json"])
+    (tmp_path / "schedules").rmdir()
+    requests.put("schedules/a.json", b"2")
+    assert requests.get("schedules/a.json").body == b"2"
+
+
+async def test_no_entry_of_the_log_names_what_is_not_on_the_disk(tmp_path: Path, calls: list[Call]) -> None:
+    """Snapshots and segments, before the entry that speaks of them has its name."""
+    store = ObjectsStore(FolderRequests(tmp_path), Hands(START), replace(EAGER, retention=EAGER.window * 100))
+    await store.open()
+    await put(store, schedule("s", key="s"))
+    for number in range(12):
+        await put(store, task(f"t{number}", status=TaskStatus.COMPLETED, completed_at=START))
+        await asyncio.sleep(0.02)
+    await store.close()
+    named = set()
+    for entry in sorted((tmp_path / "log").iterdir()):
+        said = msgspec.json.decode(entry.read_bytes())
+        before = calls[: calls.index(("named", str(entry)))]
+        keys = [said["segment"]["key"]] if "segment" in said else []
+        keys += [f"snapshot/{said['snapshot']:012}.json"] if said.get("snapshot") else []
+        for key in keys:
+            assert is_durable(before, tmp_path / key), (entry.name, key)
+        named.update(key.partition("/")[0] for key in keys)
+        assert is_durable(calls, entry)
+    assert named == {"snapshot", "archive"}
+    assert is_durable(calls, tmp_path / "schedules" / "s.json"), "the views, too"
