@@ -114,6 +114,22 @@ class Context:
 class Execution:
     """One attempt at a task: the handler while it runs, and what the worker must know about it."""
 
+    __slots__ = (
+        "_calling",
+        "_flush",
+        "_in_thread",
+        "_loop",
+        "_on_report",
+        "_running",
+        "error",
+        "handler",
+        "lease",
+        "logs",
+        "progress",
+        "stopping",
+        "task",
+    )
+
     def __init__(
         self,
         task: Task,

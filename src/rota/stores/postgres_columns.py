@@ -142,7 +142,7 @@ class Writer:
             values: Any = next(plain) if column.is_plain else [get(record) for record in ordered]
             varies = not varying or values.count(values[0]) < len(values)
             varying.append(varies)
-            parameters.append(values if varies else values[0])
+            parameters.append(list(values) if varies else values[0])
         return Rows(tuple(varying), parameters, parameters[0])
 
     def compose(self, statement: str, varying: tuple[bool, ...]) -> str:
