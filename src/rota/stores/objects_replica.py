@@ -18,7 +18,7 @@ from ..domain.errors import Conflict
 from ..domain.model import Record
 from .base import BufferedTx
 from .codec import RECORD_OF, TABLES
-from .finders import tally, walk
+from .finders import count, tally, walk
 from .objects_archive import Archive, Source, archived_order, merged
 from .objects_bucket import Bucket
 from .objects_entry import TYPES
@@ -73,9 +73,11 @@ class Replica:
         if isinstance(query, TaskList) and query == TaskList(
             tenant=query.tenant, at=query.at, status=query.status
         ):
-            number = sum(1 for _ in islice(walk(self.live, query), at_most))
+            number = count(self.live, query, at_most)
             number += self.archive.count(query.tenant, query.status)
             return number if at_most is None else min(number, at_most)
+        if archived_order(query) is None:
+            return count(self.live, query, at_most)
         return sum(1 for _ in islice(self._walk(query), at_most))
 
     def tally(self, query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
