@@ -165,8 +165,7 @@ class ScheduleByKey(Query, frozen=True, kw_only=True):
 
 
 class LivingSchedules(Query, frozen=True, kw_only=True):
-    """Schedule: of `tenant`, not deleted. By key. Asked how many there are, which every store counts in an index alone.
-    """
+    """Schedule: of `tenant`, not deleted. By key. Every store counts them in an index alone."""
 
     tenant: str
 
