@@ -3,6 +3,7 @@ database for each contestant."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,22 @@ async def command(own: Server, sql: str) -> None:
         await connection.execute(sql)
     finally:
         await connection.close()
+
+
+def cpu_seconds(own: Server) -> float:
+    """What the server has used of the processors until now, all its processes together. (Linux only.)"""
+    postmaster = (own.folder / "data" / "postmaster.pid").read_text().split()[0]
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if stat.parent.name == postmaster:
+            ticks += sum(map(int, fields[11:15]))  # and of those that have ended
+        elif fields[1] == postmaster:
+            ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def report(figure: str, results: dict[str, Any], aims: dict[str, bool], parent: Path | None) -> None:

@@ -391,6 +391,35 @@ async def test_the_name_of_a_connection_says_which_node_and_role(url: str) -> No
         assert any(name.startswith("rota worker ") and ":" in name for (name,) in names)
 
 
+@pytest.mark.parametrize(
+    ("given", "parts", "shown"),
+    [
+        ("", {}, "rota scheduler-worker-janitor "),
+        ("", {"scheduler": False, "janitor": False}, "rota worker "),
+        ("&role=shop", {}, "rota shop "),
+        ("&application_name=mine", {}, "mine"),
+    ],
+)
+async def test_a_worker_says_what_it_is(url: str, given: str, parts: dict[str, Any], shown: str) -> None:
+    """Although its queue was connected before anyone knew."""
+    others = "datname = current_database() and pid <> pg_backend_pid()"
+    async with rota.connect(url + given) as queue, connected(url) as admin:
+        app = rota.App()
+
+        @app.task("who")
+        async def who() -> list[str]:
+            return [
+                row[0]
+                for row in await admin.fetch(f"select application_name from pg_stat_activity where {others}")
+            ]
+
+        async with working(rota.Worker(queue, app, **parts)):
+            submitted = await queue.submit("who")
+            found = (await queue.wait(submitted.id, PATIENCE)).output
+    assert found
+    assert all(name.startswith(shown) for name in found)
+
+
 async def test_the_pool_is_as_large_as_it_is_said_to_be(url: str) -> None:
     async with opened(url + "&pool=2&application_name=counted") as store, connected(url) as admin:
         await asyncio.gather(
@@ -439,6 +468,9 @@ def test_addresses_that_are_good(address: str) -> None:
         "poll=never",
         "pgbouncer=maybe",
         "statement_timeout=-1",
+        "statement_timeout=0.0001",
+        "lock_timeout=nan",
+        "pool=1.5",
         "color=red",
     ],
 )
@@ -452,6 +484,21 @@ async def test_behind_a_transaction_pooler(server: Server) -> None:
         async with Pooler(Path(folder), server.folder) as pooler:
             await _everything_works_behind(folder)
         assert pooler.switches > 10, "it was not the same connection all the time"
+
+
+async def test_a_pooler_of_which_the_address_says_nothing(server: Server) -> None:
+    with TemporaryDirectory(dir="/tmp") as folder:
+        async with Pooler(Path(folder), server.folder):
+            with pytest.raises(
+                Unavailable, match=r"add pgbouncer=1 to the options of the address \(prepared"
+            ):
+                await _used(f"postgresql://postgres@/postgres?host={quote(folder, safe='')}&schema=unsaid")
+
+
+async def _used(url: str) -> None:
+    async with rota.connect(url) as queue:
+        for _ in range(100):
+            await asyncio.gather(queue.submit("a"), queue.list(), queue.list_schedules(), queue.count())
 
 
 async def test_behind_pgbouncer(server: Server) -> None:

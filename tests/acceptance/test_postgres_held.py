@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
+import pytest
 from test_postgres_fleet import connected, until, working
 
 import rota
@@ -18,6 +19,21 @@ from rota.engine.telemetry import LeaseLost, Signal
 from rota.stores.base import Tx
 from rota.stores.postgres import PostgresStore
 from rota.stores.queries import DueSchedules
+from rota.surfaces.cli.doctor import examine
+
+
+@pytest.mark.parametrize(
+    ("table", "failing"),
+    [("task", "state"), ("schedule", "state"), ("step", "writable"), ("migration", "store")],
+)
+async def test_the_doctor_answers_although_someone_holds_a_table(table: str, failing: str) -> None:
+    url = new_database(statement_timeout="0.5")
+    async with connected(url) as holder, holder.transaction():
+        await holder.execute(f"lock table rota.{table} in access exclusive mode")
+        findings = await examine(PostgresStore.from_url(url, SystemClock()), "default")
+    [found] = [finding for finding in findings if not finding.ok]
+    assert found.check == failing
+    assert found.advice.startswith("someone else holds it up")
 
 
 async def test_a_row_that_someone_holds_costs_no_lease_and_holds_up_no_other() -> None:

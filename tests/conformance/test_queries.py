@@ -43,6 +43,7 @@ from rota.stores.queries import (
     EventList,
     FinishedTasks,
     LiveTasks,
+    LivingSchedules,
     LostLeases,
     OldEvents,
     OldReceipts,
@@ -216,6 +217,9 @@ SENTENCES: dict[type[Query], Sentence] = {
         lambda s: (s.created_at, s.id),
         newest=True,
     ),
+    LivingSchedules: Sentence(
+        Schedule, lambda q, s: s.tenant == q.tenant and s.deleted_at is None, lambda s: s.key
+    ),
     ScheduleList: Sentence(Schedule, listed_schedule, lambda s: (s.created_at, s.id), newest=True),
     RunList: Sentence(
         Run,
@@ -344,6 +348,8 @@ def questions(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (OutdatedZones(zone_data=zone) for zone in (*ZONES, "1999z"))
     elif kind is TaskList:
         yield from task_lists()
+    elif kind is LivingSchedules:
+        yield from (LivingSchedules(tenant=tenant) for tenant in (*TENANTS, "nobody"))
     elif kind is ScheduleList:
         yield from schedule_lists()
     elif kind is ScheduleByKey:

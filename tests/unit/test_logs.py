@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import rota
-from rota.domain.errors import Invalid
-from rota.engine.logged import FIELDS
+from rota.domain.errors import Invalid, Unavailable
+from rota.engine.logged import FIELDS, log_signals
+from rota.engine.telemetry import LoopFailed
 from rota.surfaces.cli import roles
 from rota.surfaces.logs import LEVELS, configure_logs, logging_to, without_secrets
 from worlds import MINUTE, SECOND, STORES, World, play
@@ -147,6 +148,16 @@ def test_what_a_handler_logs_names_its_task(tmp_path: Path, stream: io.StringIO,
 
     with logging_to("info", stream):
         play(scenario, STORES["memory"], tmp_path)
+
+
+def test_an_outage_is_a_sentence_and_a_defect_is_a_traceback(stream: io.StringIO) -> None:
+    with logging_to("info", stream):
+        for error in (Unavailable("the database is away"), ZeroDivisionError("oops")):
+            log_signals(LoopFailed("worker", error, SECOND))
+    away, defect = documents(stream)
+    assert away["message"] == "worker: the database is away; trying again in 1.0 s"
+    assert "exception" not in away
+    assert "ZeroDivisionError" in defect["exception"]
 
 
 def test_inputs_and_results_are_not_logged(tmp_path: Path, stream: io.StringIO) -> None:

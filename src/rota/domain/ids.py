@@ -16,8 +16,11 @@ _ELSEWHERE = ~(0xC000 << 48 | 0xF000 << 64)
 
 def derived_id(*parts: str | datetime) -> str:
     """The same id for the same parts, everywhere and always: doing it twice is doing it once."""
-    words = (part.astimezone(UTC).isoformat() if isinstance(part, datetime) else part for part in parts)
-    return _uuid5("\x1f".join(words))
+    return _uuid5("\x1f".join([part if isinstance(part, str) else _iso(part) for part in parts]))
+
+
+def _iso(at: datetime) -> str:
+    return (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat()
 
 
 def _uuid5(name: str) -> str:

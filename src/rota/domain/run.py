@@ -56,6 +56,20 @@ def start(
     actor: str,
 ) -> tuple[Run, Task | None]:
     """A run and the task that it starts; or a failed run and no task, if the target cannot work."""
+    task = problem = None
+    try:
+        asked = replace(
+            _submission(schedule, stored),
+            schedule_id=schedule.id,
+            run_id=id,
+            scheduled_at=scheduled_at,
+            schedule_at=min(
+                scheduled_at, now
+            ),  # so that of several that fire together the oldest comes first
+        )
+        task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
+    except Invalid as refused:
+        problem = str(refused)
     run = Run(
         id=id,
         tenant=schedule.tenant,
@@ -63,24 +77,14 @@ def start(
         scheduled_at=scheduled_at,
         trigger=trigger,
         target_type=target_type(schedule.target),
+        target_id=None if task is None else task.id,
         started_at=now,
         created_at=now,
         actor=actor,
     )
-    try:
-        asked = replace(
-            _submission(schedule, stored),
-            schedule_id=schedule.id,
-            run_id=run.id,
-            scheduled_at=scheduled_at,
-            schedule_at=min(
-                scheduled_at, now
-            ),  # so that of several that fire together the oldest comes first
-        )
-        task = admit(derived_id("task", run.id), asked, schedule.tenant, now, limits, actor)
-    except Invalid as problem:
+    if task is None:
         return _failed(run, str(problem), now), None
-    return follow(replace(run, target_id=task.id), task), task
+    return (run if task.status is TaskStatus.PENDING else follow(run, task)), task
 
 
 def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:

@@ -220,10 +220,11 @@ class _Due:
         ):  # a tick that is on time need not look: nothing fires so soon again
             return self.first
         schedule = self.schedule
-        last = recurrence.latest(
-            schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at
-        )
-        return last or self.first
+        bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+        following = recurrence.next_after(schedule.timing, self.first, **bounds)
+        if following is None or following > until:  # most often: asked from the end it would take longer
+            return self.first
+        return recurrence.latest(schedule.timing, self.first, until, **bounds) or self.first
 
     def _between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         if after < self.first <= until:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from ..domain.errors import Unavailable
 from ..domain.model import Run, RunStatus, Schedule, Task, TaskStatus
 from .telemetry import (
     ClockJumped,
@@ -143,8 +144,10 @@ def _loop_blocked(signal: LoopBlocked) -> None:
 
 
 def _loop_failed(signal: LoopFailed) -> None:
+    """A store that is away is an event, not a defect: the sentence says it all, and an outage has many of them."""
     error, again_in = signal.error, signal.again_in.total_seconds()
-    log.error("%s: %s; trying again in %.1f s", signal.role, error, again_in, exc_info=error)
+    trace = None if isinstance(error, Unavailable) else error
+    log.error("%s: %s; trying again in %.1f s", signal.role, error, again_in, exc_info=trace)
 
 
 def _hook_failed(signal: HookFailed) -> None:

@@ -36,6 +36,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 SHUTDOWN = timedelta(seconds=30)
 LULL = timedelta(milliseconds=20)
 EARLY = timedelta(milliseconds=2)
+ROLES = ("scheduler", "worker", "janitor")
 
 
 class Deaf:
@@ -103,7 +104,15 @@ class Node:
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT."""
         with _signals(self._signalled, enabled=handle_signals):
+            await self._take_role()
             await self._run()
+
+    async def _take_role(self) -> None:
+        """Where a server shows who is connected, it is to show what we are."""
+        take = getattr(self.queue.store, "take_role", None)
+        if take is not None:
+            mine = {name for name, *_ in self._roles()}
+            await take("-".join(name for name in ROLES if name in mine))
 
     async def run_once(self) -> timedelta:
         """One pass of every role; the shortest delay that any of them returned."""
@@ -254,6 +263,7 @@ class Worker(Node):
         try:
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
             with guarded_loop(), _signals(self._signalled, enabled=handle_signals):
+                await self._take_role()
                 await self._declare_schedules()
                 async with self._kept():
                     await self._run()

@@ -68,7 +68,7 @@ class ObservedStore:
         return await self._store.snapshot()
 
     def __getattr__(self, name: str) -> Any:
-        """What only some stores have: `join`, `tidy`, `prove`."""
+        """What only some stores have: `join`, `tidy`, `prove`, `take_role`."""
         return getattr(self._store, name)
 
     async def _timed(self, operation: str, answer: Awaitable[T]) -> T:

@@ -1,8 +1,8 @@
 """The queries of `base.py`, answered from a `State`: for each a walk over an index, in its order, with its
 filter.
 
-This is the reference: other stores must give the same answers. `find` cuts the walk at the limit, `count` and
-`tally` run to its end, so they agree.
+This is the reference: other stores must give the same answers. `find` and `count` cut the walk at their
+limit, `tally` runs to its end, so they agree.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import merge
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, TypeVar
 
 from ..domain.model import (
@@ -39,6 +39,7 @@ from .queries import (
     EventList,
     FinishedTasks,
     LiveTasks,
+    LivingSchedules,
     LostLeases,
     OldEvents,
     OldReceipts,
@@ -60,7 +61,7 @@ from .queries import (
 )
 from .state import State
 
-__all__ = ["tally", "walk"]
+__all__ = ["count", "tally", "walk"]
 
 R = TypeVar("R", bound=Record)
 
@@ -68,6 +69,14 @@ R = TypeVar("R", bound=Record)
 def walk(state: State, query: Query) -> Iterator[Record]:
     """Every record that the query finds, in its order (as the indexes see them: not to be handed out)."""
     return _WALKS[type(query)](state, query)
+
+
+def count(state: State, query: Query, at_most: int | None) -> int:
+    """How many the walk would find; or `at_most`, if there are more."""
+    if isinstance(query, LivingSchedules):
+        number = len(state.index["living_key"].groups.get((query.tenant,), ()))
+        return number if at_most is None else min(number, at_most)
+    return sum(1 for _ in islice(walk(state, query), at_most))
 
 
 def tally(found: Iterable[Record], query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
@@ -204,8 +213,13 @@ def _outdated_zones(state: State, query: OutdatedZones) -> Iterator[Schedule]:
 
 
 def _by_key(state: State, query: ScheduleByKey) -> Iterator[Schedule]:
-    index = state.index["deleted_key" if query.deleted else "living_key"]
-    return _records(state, Schedule, index.descending((query.tenant, query.key)))
+    if query.deleted:
+        return _records(state, Schedule, state.index["deleted_key"].descending((query.tenant, query.key)))
+    return _records(state, Schedule, state.with_key(query.tenant, query.key))
+
+
+def _living(state: State, query: LivingSchedules) -> Iterator[Schedule]:
+    return _records(state, Schedule, state.index["living_key"].ascending((query.tenant,)))
 
 
 def _schedule_list(state: State, query: ScheduleList) -> Iterator[Schedule]:
@@ -287,6 +301,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     EventList: _event_list,
     FinishedTasks: _finished,
     LiveTasks: _live_tasks,
+    LivingSchedules: _living,
     LostLeases: _lost_leases,
     OldEvents: _old_events,
     OldReceipts: _old_receipts,

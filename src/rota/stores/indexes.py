@@ -49,6 +49,9 @@ class SortedEntries:
     def __bool__(self) -> bool:
         return bool(self._chunks)
 
+    def __len__(self) -> int:
+        return sum(map(len, self._chunks))
+
     def add(self, entry: Entry) -> None:
         if not self._chunks:
             self._chunks.append([entry])
@@ -182,16 +185,14 @@ def _zone(schedule: Schedule) -> Place | None:
     return (schedule.zone_data,), (schedule.id,)
 
 
-def _key(schedule: Schedule) -> Place:
-    return (schedule.tenant, schedule.key), (schedule.created_at, schedule.id)
-
-
 def _living_key(schedule: Schedule) -> Place | None:
-    return _key(schedule) if schedule.deleted_at is None else None
+    return None if schedule.deleted_at is not None else ((schedule.tenant,), (schedule.key, schedule.id))
 
 
 def _deleted_key(schedule: Schedule) -> Place | None:
-    return None if schedule.deleted_at is None else _key(schedule)
+    if schedule.deleted_at is None:
+        return None
+    return (schedule.tenant, schedule.key), (schedule.created_at, schedule.id)
 
 
 def _run(run: Run) -> Place:

@@ -18,7 +18,7 @@ from ..domain.errors import Unavailable
 from ..domain.model import Record
 from .base import RECORD_TYPES, BufferedTx, Clock, Store, Work
 from .codec import TABLES
-from .finders import tally, walk
+from .finders import count, tally, walk
 from .queries import Query
 from .state import State
 from .waiting import Waiters
@@ -53,7 +53,7 @@ class MemoryTx(BufferedTx):
 
     async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()
-        return sum(1 for _ in islice(walk(self._state, query), at_most))
+        return count(self._state, query, at_most)
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()

@@ -20,7 +20,7 @@ from ..domain.errors import Conflict
 from ..domain.model import Record
 from .base import BufferedTx
 from .codec import RECORD_OF, TABLES
-from .finders import tally, walk
+from .finders import count, tally, walk
 from .objects_archive import Archive, Hidden, Source, archived_order, merged
 from .objects_entry import TYPES
 from .objects_questions import Answers, together
@@ -73,7 +73,7 @@ class Replica:
         return [decode(row.body) for row in islice(self._walk(query, limit, answers), limit)]
 
     def count(self, query: Query, answers: Answers, at_most: int | None = None) -> int:
-        number = sum(1 for _ in islice(walk(self.live, query), at_most))
+        number = count(self.live, query, at_most)
         if at_most is None:
             return number + self.archive.count(query, self.hidden, answers, None)
         if number < at_most:

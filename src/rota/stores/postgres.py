@@ -57,6 +57,11 @@ class PostgresStore:
     def url(self) -> str:
         return self.address.shown
 
+    @property
+    def schema(self) -> str:
+        """Where in the database the tables are."""
+        return self.address.schema
+
     async def open(self, *, migrate: bool = True) -> None:
         if self._opened is not None:
             return
@@ -106,6 +111,12 @@ class PostgresStore:
         opened = self._use()
         await opened.check_time()
         return await run_inside(connection, work, self.address, self.statements, opened.new_tx)
+
+    async def take_role(self, role: str) -> None:
+        """From here on connections say so in `pg_stat_activity`, unless the address says something else."""
+        self.address = self.address.in_role(role)
+        if self._opened is not None:
+            await self._opened.take(self.address)
 
     async def wait(self, until: datetime | None) -> None:
         opened = self._use()
@@ -179,6 +190,13 @@ class _Opened:
             await asyncio.wait_for(self._pool.close(), 10)
         except FAILURES:
             self._pool.terminate()
+
+    async def take(self, address: Address) -> None:
+        """Another name for this node: connections that have the old one are replaced as they are used next."""
+        if address.name_of_this_node != self._address.name_of_this_node:
+            self._address = self.listener.address = address
+            self._pool.set_connect_args(**address.connect_options())
+            await self._pool.expire_connections()
 
     def _heard(self) -> None:
         """Somebody else has committed something: most likely a task, so that there is something to lock."""

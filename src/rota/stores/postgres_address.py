@@ -74,7 +74,7 @@ class Address(NamedTuple):
     connect_timeout: timedelta = timedelta(seconds=10)
     poll: timedelta | None = None
     pgbouncer: bool = False
-    role: str = "client"
+    role: str | None = None
     application_name: str | None = None
 
     @classmethod
@@ -96,7 +96,9 @@ class Address(NamedTuple):
                 known = ", ".join(_OURS)
                 raise Invalid("store", f"the address has an unknown option {name!r}", f"there are {known}")
         dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(driver), ""))
-        return cls(dsn=dsn, shown=_censored(dsn), place=_place(parts.netloc, parts.path, driver), **ours)
+        named = [("schema", ours["schema"])] if "schema" in ours else []
+        whole = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(driver + named), ""))
+        return cls(dsn=dsn, shown=_censored(whole), place=_place(parts.netloc, parts.path, driver), **ours)
 
     @property
     def channel(self) -> str:
@@ -110,7 +112,13 @@ class Address(NamedTuple):
     @property
     def name_of_this_node(self) -> str:
         """What pg_stat_activity shows: which node, in which role."""
-        return (self.application_name or f"rota {self.role} {socket.gethostname()}:{os.getpid()}")[:63]
+        return (
+            self.application_name or f"rota {self.role or 'client'} {socket.gethostname()}:{os.getpid()}"
+        )[:63]
+
+    def in_role(self, role: str) -> Address:
+        """With this role, unless it has one."""
+        return self if self.role is not None else self._replace(role=role)
 
     def connect_options(self) -> dict[str, Any]:
         """For `asyncpg.connect` and `create_pool`. A pooler knows no session, so there it is left as it is."""
@@ -148,12 +156,12 @@ class Address(NamedTuple):
 
 
 def _milliseconds(length: timedelta) -> str:
-    return str(round(length.total_seconds() * 1000))
+    return str(max(1, round(length.total_seconds() * 1000)))
 
 
 def _seconds(value: str) -> timedelta:
     seconds = float(value)
-    if not 0 < seconds < 1e6:
+    if not 0.001 <= seconds <= 1_000_000:  # to the server 0 means that there is no limit
         raise ValueError
     return timedelta(seconds=seconds)
 
@@ -180,16 +188,17 @@ def _printable(value: str) -> str:
     return value
 
 
+_SECONDS = "it is a number of seconds from 0.001 to 1,000,000"
 _OURS: dict[str, tuple[Callable[[str], Any], str]] = {
     "schema": (
         _schema,
         "it is a name of small letters, digits and _, of up to 40 characters, and no word of SQL",
     ),
     "pool": (_pool, "it is a number of connections from 1 to 1000"),
-    "statement_timeout": (_seconds, "it is a number of seconds"),
-    "lock_timeout": (_seconds, "it is a number of seconds"),
-    "connect_timeout": (_seconds, "it is a number of seconds"),
-    "poll": (_seconds, "it is a number of seconds"),
+    "statement_timeout": (_seconds, _SECONDS),
+    "lock_timeout": (_seconds, _SECONDS),
+    "connect_timeout": (_seconds, _SECONDS),
+    "poll": (_seconds, _SECONDS),
     "pgbouncer": (_flag, "it is 1 or 0"),
     "role": (_printable, "it is a word for people who look at pg_stat_activity"),
     "application_name": (_printable, "it is a text of up to 63 characters"),

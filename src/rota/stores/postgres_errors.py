@@ -1,8 +1,8 @@
 """What PostgreSQL and the network say, in the words of the contract: Conflict, Unavailable or Corrupt.
 
 Every sentence names the place and what was being done. `Unavailable` from a commit means that its outcome is
-unknown; everything before it was rolled back by the server, which to the caller is the same: repeat with the
-same ids.
+unknown, unless the server itself refused it; everything before it was rolled back by the server, which to the caller
+is the same: repeat with the same ids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import asyncpg
 
 from ..domain.errors import Conflict, Corrupt, StoreError, Unavailable
 
-__all__ = ["FAILURES", "Blocked", "in_words", "is_lost", "translated"]
+__all__ = ["COMMITTING", "FAILURES", "Blocked", "in_words", "is_lost", "translated"]
+
+COMMITTING = "committing"
+"""What is being done when the outcome may be unknown."""
 
 _CHANGED = "RT001"
 _BLOCKED = "55P03"
@@ -25,7 +28,10 @@ _RETRIED = {
     "40001": "it crossed with another transaction",
     "40P01": "it and another transaction waited for each other",
 }
+_POOLER = "there is a transaction pooler in between, it seems: add pgbouncer=1 to the options of the address"
 _REASONS = {
+    "26000": _POOLER,
+    "42P05": _POOLER,
     "25006": "it is read-only for now (a standby, perhaps before it takes over)",
     "25P03": "the transaction was idle for too long",
     "28000": "it does not let us in",
@@ -43,6 +49,9 @@ _REASONS = {
     "57P03": "it is starting up or shutting down",
 }
 _CORRUPT = ("XX001", "XX002")
+_UNDECIDED = ("08", "57P", "40003")
+"""Beginnings of what a server says that ends in the middle: a commit may have been done just before."""
+_UNKNOWN = " (whether it was done is unknown)"
 FAILURES = (
     asyncpg.PostgresError,
     OSError,
@@ -70,15 +79,22 @@ def in_words(error: BaseException, place: str, doing: str) -> StoreError:
     """The contract's error for what went wrong at `place` while `doing` something."""
     if isinstance(error, asyncpg.PostgresError):
         state = str(error.sqlstate)
+        if doing == COMMITTING:
+            doing += _UNKNOWN if state.startswith(_UNDECIDED) else " (nothing was written)"
         if state in _RETRIED:
             return Conflict(f"{_RETRIED[state]} ({error})")
         if state in _CORRUPT:
             return Corrupt(f"PostgreSQL ({place}) cannot read what it stored, while {doing}: {error}")
         reason = _REASONS.get(state)
-        said = f"{reason} ({error})" if reason else f"it said: {error}"
+        if "startup parameter" in str(error):
+            reason = _POOLER
+        [words, *_] = str(error).splitlines() or [repr(error)]  # the hints that follow are about the driver
+        said = f"{reason} ({words})" if reason else f"it said: {words}"
         message = f"PostgreSQL ({place}) could not be used while {doing}: {said}"
         is_busy = state == _BLOCKED
         return (Blocked if is_busy else Unavailable)(message, is_busy=is_busy, place=place)
+    if doing == COMMITTING:
+        doing += _UNKNOWN
     said = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
     return Unavailable(f"PostgreSQL ({place}) cannot be reached while {doing}: {said}", place=place)
 

@@ -19,12 +19,10 @@ from typing import Any
 from ..domain.errors import Conflict, StoreError
 from ..domain.model import Record
 from .postgres_columns import WRITERS, Rows, Writer
-from .postgres_errors import FAILURES, in_words, is_lost
+from .postgres_errors import COMMITTING, FAILURES, in_words, is_lost
 from .postgres_queries import Statement, Statements
 
 __all__ = ["Line", "Puts", "TooManyQuestions"]
-
-_COMMITTING = "committing (whether it was done is unknown)"
 
 Puts = dict[type[Record], dict[str, Record]]
 
@@ -113,7 +111,7 @@ class Line:
         if last and not self.is_open and not self._eager and alone is not None:
             rows = writes[0][2]
             announced = (self._channel, self._sender) if self._has_news else (None, None)
-            with self._heard(_COMMITTING):
+            with self._heard(COMMITTING):
                 await self._connection.execute(alone, *rows.parameters, *announced)
             return
         if writes:
@@ -134,7 +132,7 @@ class Line:
             return
         name = "notify_and_commit" if self._has_written and self._has_news else "commit"
         text = self._statements.plain[name].sql
-        with self._heard(_COMMITTING if self._has_written else "ending a transaction"):
+        with self._heard(COMMITTING if self._has_written else "ending a transaction"):
             await self._connection.execute(
                 text.replace("{channel}", self._channel).replace("{sender}", self._sender)
             )

@@ -38,7 +38,7 @@ class Listener:
     def __init__(
         self, address: Address, statements: Statements, sender: str, changed: Callable[[], None], ask: Ask
     ) -> None:
-        self._address = address
+        self.address = address
         self._statements = statements
         self._sender = sender
         self._changed = changed
@@ -62,7 +62,7 @@ class Listener:
         delay = _SHORTEST
         while True:
             try:
-                await (self._poll() if self._address.pgbouncer else self._listen())
+                await (self._poll() if self.address.pgbouncer else self._listen())
             except (*FAILURES, StoreError):
                 pass  # whoever uses the store meets the same trouble, and says so
             if self.is_listening.is_set():
@@ -74,11 +74,11 @@ class Listener:
 
     async def _listen(self) -> None:
         """Until the connection is lost."""
-        connection = await asyncpg.connect(**self._address.connect_options())
+        connection = await asyncpg.connect(**self.address.connect_options())
         try:
             closed = asyncio.Event()
             connection.add_termination_listener(lambda _: closed.set())
-            await connection.add_listener(self._address.channel, self._heard)
+            await connection.add_listener(self.address.channel, self._heard)
             look = self._statements.plain["look"].sql
             seen = await connection.fetchval(look)
             self._began()

@@ -20,6 +20,7 @@ __all__ = [
     "EventQuery",
     "FinishedTasks",
     "LiveTasks",
+    "LivingSchedules",
     "LostLeases",
     "OldEvents",
     "OldReceipts",
@@ -163,6 +164,12 @@ class ScheduleByKey(Query, frozen=True, kw_only=True):
     deleted: bool = False
 
 
+class LivingSchedules(Query, frozen=True, kw_only=True):
+    """Schedule: of `tenant`, not deleted. By key. Every store counts them in an index alone."""
+
+    tenant: str
+
+
 class ScheduleList(Query, frozen=True, kw_only=True):
     """Schedule: of `tenant` (None: any), matching every filter given; `kind` is the target's kind, `template_id` the
     target's template, `tag` one of the target's tags, `text` a part of key or description, any letter case.
@@ -260,7 +267,7 @@ TaskQuery = (
     | EndedTasks
     | ReturnedTasks
 )
-ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | ScheduleList
+ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | LivingSchedules | ScheduleList
 RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
 

@@ -12,13 +12,14 @@ values that cannot be mutated; every answer is decoded anew, so nobody shares a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ..domain.errors import Conflict
 from ..domain.model import Record, Schedule
 from .base import RECORD_TYPES
 from .codec import TABLES, Table
-from .indexes import INDEXES, Index
+from .indexes import INDEXES, Entry, Index
 
 __all__ = ["Changes", "Row", "State", "Writes"]
 
@@ -59,6 +60,11 @@ class State:
     def peek(self, type: type[R], id: str) -> R:
         """The record as the indexes see it: for filters, never handed out."""
         return cast("R", self._rows[type][id].record)
+
+    def with_key(self, tenant: str, key: str) -> Iterator[Entry]:
+        """The entry of the living schedule that has this key, if there is one."""
+        entries = self.index["living_key"].ascending((tenant,), (key,))
+        return takewhile(lambda entry: entry[0] == key, entries)
 
     def all(self, type: type[R]) -> list[R]:
         """Every record of a type, by id."""
@@ -154,13 +160,13 @@ class _Keys:
 
     def take(self, schedule: Schedule) -> None:
         key = (schedule.tenant, schedule.key)
-        holder = self._holders[key] if key in self._holders else next(self._stored(key), None)
+        holder = self._holders[key] if key in self._holders else next(self._stored(*key), None)
         if holder is not None:
             raise Conflict(f"schedule key {schedule.key!r} is taken", id=schedule.id)
         self._holders[key] = schedule.id
 
-    def _stored(self, key: tuple[str, str]) -> Iterator[str]:
-        return (entry[-1] for entry in self._state.index["living_key"].ascending(key))
+    def _stored(self, tenant: str, key: str) -> Iterator[str]:
+        return (entry[-1] for entry in self._state.with_key(tenant, key))
 
 
 def _name(record: Record) -> str:

@@ -23,7 +23,7 @@ from ...domain.model import (
     Tenant,
 )
 from ...stores.base import Tx
-from ...stores.queries import ScheduleByKey, ScheduleList, TaskList
+from ...stores.queries import LivingSchedules, ScheduleByKey, TaskList
 
 __all__ = [
     "Endings",
@@ -64,7 +64,7 @@ async def check_room_for_tasks(tx: Tx, tenant: str, limits: Limits, wanted: int 
 
 
 async def check_room_for_schedule(tx: Tx, tenant: str, limits: Limits) -> None:
-    living = ScheduleList(tenant=tenant)
+    living = LivingSchedules(tenant=tenant)
     if await tx.count(living, at_most=limits.schedules) >= limits.schedules:
         raise tenants.limit_reached(tenant, "schedules", limits.schedules)
 

@@ -399,6 +399,11 @@ select {what} from {schema}.schedule
 where deleted_at is not null and tenant = :tenant::text and key = :key::text
 order by created_at desc, id desc limit :limit::bigint {lock}
 
+-- name: living_schedules
+select {what} from {schema}.schedule
+where deleted_at is null and tenant = :tenant::text
+order by key limit :limit::bigint {lock}
+
 -- Comparing the tenant with the rest keeps the planner from the index over all tenants, whose order is the same.
 -- name: schedule_list
 select {what} from {schema}.schedule

@@ -249,6 +249,11 @@ select {what} from schedule indexed by schedule_deleted_key
 where deleted_at is not null and tenant = :tenant and key = :key
 order by created_at desc, id desc limit :limit
 
+-- name: living_schedules
+select {what} from schedule indexed by schedule_living_key
+where deleted_at is null and tenant = :tenant
+order by key limit :limit
+
 -- name: schedule_list
 select {what} from schedule indexed by schedule_created
 where tenant = :tenant and (created_at, id) < (:after_at, :after_id)

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from ...domain.errors import Corrupt, Invalid, RotaError
+from ...domain.errors import Corrupt, Invalid, RotaError, Unavailable
 from ...engine.checks import Health, broken_records, check_health, leave_mark, remove_mark
 from ...engine.clock import SystemClock
 from ...engine.ids import new_id
-from ...stores.base import Store
+from ...stores.base import Store, impatient
 from ..durations import short
 
 __all__ = ["Finding", "examine"]
 
 SKEW = timedelta(seconds=1)
 
+_HELD = "someone else holds it up, it seems: a long transaction, a lock, a migration; look who is connected"
 _REPAIR = (
     "nothing is changed by rota here, since only you know which copy is right. 1. Stop all nodes. 2. Keep a copy of"
     " the object {key}. 3. If the bucket keeps versions, restore the one that can be read. 4. If a newer rota wrote"
@@ -73,7 +74,7 @@ async def _open(store: Store, *, repair: bool) -> list[Finding]:
         ):  # a careless service: what else is missing?
             return [Finding("store", False, str(problem)), *await _conditions(store)]
         advice = "check the address (`rota config` says where it comes from) and the rights to it"
-        return [Finding("store", False, str(problem), advice)]
+        return [Finding("store", False, str(problem), _HELD if _is_held(problem) else advice)]
     return [Finding("store", True, f"{store.url} answers"), Finding("schema", True, "current")]
 
 
@@ -91,10 +92,11 @@ async def _conditions(store: Store) -> list[Finding]:
 
 async def _writable(store: Store) -> Finding:
     try:
-        mark = await store.transact(leave_mark(new_id()))
-        await store.transact(remove_mark(mark))
+        mark = await store.transact(impatient(leave_mark(new_id())))
+        await store.transact(impatient(remove_mark(mark)))
     except RotaError as problem:
-        return Finding("writable", False, str(problem), "check the rights to it and the room on its disk")
+        advice = "check the rights to it and the room on its disk"
+        return Finding("writable", False, str(problem), _HELD if _is_held(problem) else advice)
     return Finding("writable", True, "a write and its removal were committed")
 
 
@@ -122,7 +124,13 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
             findings.append(_broken(broken_records(await store.snapshot())))
     except Corrupt as problem:
         findings.append(_unreadable(problem, repair=repair))
+    except Unavailable as problem:
+        findings.append(Finding("state", False, str(problem), _HELD))
     return findings
+
+
+def _is_held(problem: RotaError) -> bool:
+    return isinstance(problem, Unavailable) and problem.is_busy
 
 
 def _unreadable(problem: Corrupt, *, repair: bool) -> Finding:
