@@ -165,7 +165,8 @@ class ScheduleByKey(Query, frozen=True, kw_only=True):
 
 
 class LivingSchedules(Query, frozen=True, kw_only=True):
-    """Schedule: of `tenant`, not deleted. By key. Every store counts them in an index alone."""
+    """Schedule: of `tenant`, not deleted. By key. Every store counts them in an index alone; of works that count them
+    and write, one commits before the next one counts."""
 
     tenant: str
 
