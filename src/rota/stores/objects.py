@@ -27,7 +27,7 @@ from ..domain.model import Record
 from .base import RECORD_TYPES, Clock, Store, Work
 from .codec import TABLES
 from .groups import Groups
-from .objects_address import address_options, requests_for
+from .objects_address import Address
 from .objects_bucket import Bucket, Requests
 from .objects_clock import ServiceClock, Stopwatch
 from .objects_commit import Committed, Committer
@@ -57,7 +57,8 @@ class ObjectsStore:
 
     @classmethod
     def from_url(cls, url: str, clock: Clock) -> ObjectsStore:
-        return cls(requests_for(url), clock, Tuning(views=address_options(url).get("views", "on")))
+        address = Address.parse(url)
+        return cls(address.requests(), clock, Tuning(views=address.views))
 
     @property
     def url(self) -> str:

@@ -20,13 +20,14 @@ from obstore import exceptions as obs
 
 from ..domain.errors import StoreError, Unavailable
 
-__all__ = ["Bucket", "Denied", "Found", "Requests", "Taken", "Written"]
+__all__ = ["Bucket", "Denied", "Found", "Requests", "Taken", "Written", "first_line"]
 
 
 _METADATA = "169.254.169.254"
 """Where machines of Amazon and Azure learn who they are. It is asked when nothing else says so."""
 
 _DENIED = ("status code: 401", "status code: 403")
+_MISSING = "status code: 404"
 
 
 class Found(NamedTuple):
@@ -138,9 +139,9 @@ class Bucket:
         try:
             yield
         except (obs.AlreadyExistsError, obs.PreconditionError) as error:
-            raise Taken(f"{place} is taken: {_first_line(error)}", key=key) from error
+            raise Taken(f"{place} is taken: {first_line(error)}", key=key) from error
         except (obs.PermissionDeniedError, obs.UnauthenticatedError) as error:
-            raise Denied(f"cannot {act} {place}: access denied ({_first_line(error)})", key=key) from error
+            raise Denied(f"cannot {act} {place}: access denied ({first_line(error)})", key=key) from error
         except obs.BaseError as error:
             if _METADATA in str(error):
                 raise Denied(
@@ -148,18 +149,18 @@ class Bucket:
                     key=key,
                 ) from error
             if any(code in str(error) for code in _DENIED):  # a list has no exception of its own for it
-                raise Denied(
-                    f"cannot {act} {place}: access denied ({_first_line(error)})", key=key
-                ) from error
-            raise Unavailable(f"cannot {act} {place}: {_first_line(error)}", key=key) from error
+                raise Denied(f"cannot {act} {place}: access denied ({first_line(error)})", key=key) from error
+            if act == "list" and _MISSING in str(error):  # an empty list is no error
+                raise Unavailable(f"cannot list {place}: there is no such bucket", key=key) from error
+            raise Unavailable(f"cannot {act} {place}: {first_line(error)}", key=key) from error
         except FileNotFoundError as error:
             if act == "read":
                 raise
             raise Unavailable(f"cannot {act} {place}: there is no such bucket", key=key) from error
         except OSError as error:
-            raise Unavailable(f"cannot {act} {place}: {_first_line(error)}", key=key) from error
+            raise Unavailable(f"cannot {act} {place}: {first_line(error)}", key=key) from error
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """obstore adds pages of debugging after the first line, and what the service said as XML."""
     return str(error).partition("\n")[0].partition(": <?xml")[0][:300]

@@ -83,5 +83,9 @@ def _address(store: str | None, bucket: str | None) -> str | None:
         return store
     if store is not None:
         raise Invalid("bucket", "a store was given, too", "give one of them")
+    if not isinstance(bucket, str):
+        raise Invalid(
+            "bucket", f"{bucket!r:.60} is not a name", "write my-queue, or an address such as s3://my-queue"
+        )
     is_address = "://" in bucket or bucket.startswith("memory-bucket:")
     return bucket if is_address else f"s3://{bucket}"

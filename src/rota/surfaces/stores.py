@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from ..domain.errors import Invalid
 from ..engine.clock import SteadyClock
 from ..stores.base import Store
 from . import settings
 
-__all__ = ["in_role", "make_store", "open_store"]
+__all__ = ["in_role", "make_store", "open_store", "shown"]
 
 _ACCEPTED = (
     "accepted are sqlite:///file.db (sqlite:////absolute/file.db), postgresql://user@host/database,"
@@ -40,7 +42,18 @@ def make_store(address: str, clock: SteadyClock) -> Store:
         return _postgres(address, clock)
     if scheme in _BUCKETS:
         return _bucket(address, clock)
-    raise Invalid("store", f"{address!r:.60} has an unknown scheme", _ACCEPTED)
+    raise Invalid("store", f"{shown(address)!r:.60} has an unknown scheme", _ACCEPTED)
+
+
+def shown(address: str) -> str:
+    """An address without what may be a secret in it: passwords (Amazon's have slashes), and options so named."""
+    place, mark, options = address.partition("?")
+    place = re.sub(r"(://[^/@:]*):.*@", r"\1:***@", place)
+    options = re.sub(
+        r"((?:^|&)[^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*", r"\1***", options, flags=re.IGNORECASE
+    )
+    options = re.sub(r"((?:^|&)endpoint=)[^&]*(?:@|%40)", r"\1***@", options)
+    return place + mark + options
 
 
 def in_role(address: str, role: str) -> str:
