@@ -102,6 +102,24 @@ async def test_nodes_see_each_other() -> None:
     await two.close()
 
 
+async def test_many_who_read_at_once_share_a_request_and_each_sees_what_was_committed_before() -> None:
+    requests = FaultyRequests(MemoryRequests("read by many"), lambda number, kind: time.sleep(0.002))
+    one = ObjectsStore(MemoryRequests("read by many"), SystemClock(), PLAIN)
+    two = ObjectsStore(requests, SystemClock(), PLAIN)
+    await one.open()
+    await two.open()
+    seen = 0
+    for number in range(20):
+        await put(one, task(f"t{number}"))
+        before = len(requests.made)
+        found = await asyncio.gather(*(get(two, Task, f"t{number}") for _ in range(50)))
+        assert None not in found
+        seen += len(requests.made) - before
+    assert seen < 20 * 20
+    await one.close()
+    await two.close()
+
+
 async def test_four_nodes_on_one_counter_lose_nothing_and_none_starves() -> None:
     def distant(number: int, kind: str) -> None:
         time.sleep(0.003)

@@ -29,7 +29,7 @@ from .codec import TABLES
 from .groups import Groups
 from .objects_address import Address
 from .objects_bucket import Bucket, Requests
-from .objects_clock import ServiceClock, Stopwatch
+from .objects_clock import Mark, ServiceClock, Stopwatch
 from .objects_commit import Committed, Committer
 from .objects_log import Log
 from .objects_polling import Poller
@@ -175,8 +175,10 @@ class _Opened:
         self._reader.shutdown()
 
     async def read(self, work: Work[T]) -> T:
+        asked = self._watch.mark()
+
         def reading() -> T:
-            self._catch_up()
+            self._catch_up_since(asked)
             with self.replica.lock:
                 return drive(work, ObjectsTx(self.replica, self.time.now(), writable=False))
 
@@ -203,6 +205,12 @@ class _Opened:
     def _catch_up(self) -> bool:
         self.time.refresh()
         return self.log.catch_up()
+
+    def _catch_up_since(self, asked: Mark) -> None:
+        """Those who ask while others are being answered share what these have seen, if it was seen after they asked."""
+        current_at = self.log.current_at
+        if current_at is None or current_at.steady <= asked.steady:
+            self._catch_up()
 
     def _look(self, interval: timedelta) -> bool:
         """For the poller: nothing is asked if the answer is known from something else."""
