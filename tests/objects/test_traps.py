@@ -264,6 +264,17 @@ async def test_who_may_only_read_can_open_and_one_failure_does_not_keep_out() ->
         await store.close()
 
 
+async def test_who_may_not_remove_anything_can_open_and_is_told_what_holds() -> None:
+    requests = FaultyRequests(
+        MemoryRequests(), lambda number, kind: Fault.DENIED if kind == "delete" else None
+    )
+    store = ObjectsStore(requests, SystemClock())
+    await store.open()
+    await put(store, task("a"))
+    assert all(proof.holds for proof in await store.prove())
+    await store.close()
+
+
 def test_proofs_leave_nothing_behind() -> None:
     requests: Any = MemoryRequests()
     prove(Bucket(requests))

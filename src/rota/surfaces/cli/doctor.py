@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from ...domain.errors import Corrupt, Invalid, RotaError
+from ...domain.errors import Corrupt, Invalid, RotaError, StoreError
 from ...engine.checks import Health, broken_records, check_health, leave_mark, remove_mark
 from ...engine.clock import SystemClock
 from ...engine.ids import new_id
@@ -23,8 +23,9 @@ _REPAIR = (
     " the object {key}. 3. If the bucket keeps versions, restore the one that can be read. 4. If a newer rota wrote"
     " it, upgrade. 5. If it is a snapshot and an older one is there, delete it: nodes start from the older one and the"
     " log, and nothing is lost. 6. If it is an entry of the log and nothing else helps, delete it, every later entry"
-    " and every later snapshot: the store is then as it was before them, and what they held is lost. 7. Run"
-    " `rota doctor --deep`"
+    " and every later snapshot: the store is then as it was before them, and what they held is lost. 7. If it is a"
+    " segment of the archive and nothing else helps, put an empty one there (`echo '{{}}' | gzip`): what was in it had"
+    " ended long ago, and is lost; nothing else is. 8. Run `rota doctor --deep`"
 )
 
 
@@ -122,6 +123,8 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
             findings.append(_broken(broken_records(await store.snapshot())))
     except Corrupt as problem:
         findings.append(_unreadable(problem, repair=repair))
+    except StoreError as problem:
+        findings.append(Finding("records", False, str(problem), "check the rights to it, and run this again"))
     return findings
 
 
