@@ -126,7 +126,7 @@ def _spawn(folder: str, ports: dict[str, int]) -> subprocess.Popen[bytes]:
 
 
 def _free_ports(attempt: int) -> dict[str, int]:
-    """SeaweedFS uses port + 10000 too, for each of its servers. All are below those that the system gives to clients."""
+    """SeaweedFS uses port + 10000 too, for each of its servers. All are below those that clients are given."""
     names = ["s3.port", "master.port", "volume.port", "filer.port", "admin.port"]
     ports: dict[str, int] = {}
     candidate = 10_000 + ((os.getpid() + 101 * attempt) * 37) % 12_000
