@@ -20,7 +20,7 @@ from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import Address, requests_for
+from rota.stores.objects_address import requests_for
 from rota.stores.objects_requests import ServiceRequests
 from rota.surfaces.stores import make_store, shown
 from stores import get, put
@@ -261,7 +261,13 @@ async def test_a_bucket_is_a_name_or_an_address() -> None:
     for bucket in (5, b"my-queue", ["my-queue"]):
         with pytest.raises(Invalid, match=r"bucket: .* is not a name; write my-queue"):
             await product.connect(bucket=bucket)
-    assert Address.parse("s3://my-queue/").name == "s3://my-queue"
+    with pytest.raises(Invalid, match="bucket: it is the address of something else; write my-queue"):
+        await product.connect(bucket="sqlite:///rota.db")
+    with pytest.raises(Invalid, match="the address names no bucket"):
+        await product.connect(bucket="")
+    name = uuid.uuid4().hex
+    async with product.connect(bucket=f"{s3_server.BUCKET}/{name}?endpoint={s3_server.endpoint()}") as queue:
+        assert queue.store.url == f"s3://{s3_server.BUCKET}/{name}"
 
 
 async def test_a_bucket_that_is_not_there_is_called_so() -> None:

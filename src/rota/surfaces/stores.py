@@ -9,13 +9,13 @@ from ..engine.clock import SteadyClock
 from ..stores.base import Store
 from . import settings
 
-__all__ = ["in_role", "make_store", "open_store", "shown"]
+__all__ = ["BUCKETS", "in_role", "make_store", "open_store", "shown"]
 
 _ACCEPTED = (
     "accepted are sqlite:///file.db (sqlite:////absolute/file.db), postgresql://user@host/database,"
     " s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, file:///folder and memory:"
 )
-_BUCKETS = ("s3", "gs", "az", "file", "memory-bucket")
+BUCKETS = ("s3", "gs", "az", "file", "memory-bucket")
 
 
 async def open_store(address: str | None, clock: SteadyClock) -> Store:
@@ -40,7 +40,7 @@ def make_store(address: str, clock: SteadyClock) -> Store:
         return SqliteStore.from_url(address, clock)
     if scheme in ("postgresql", "postgres"):
         return _postgres(address, clock)
-    if scheme in _BUCKETS:
+    if scheme in BUCKETS:
         return _bucket(address, clock)
     raise Invalid("store", f"{shown(address)!r:.60} has an unknown scheme", _ACCEPTED)
 
