@@ -106,7 +106,11 @@ class Address(NamedTuple):
         except Invalid:
             raise
         except (obs.BaseError, ValueError, TypeError) as error:
-            raise Invalid("store", f"{self.name} cannot be used: {first_line(error)}") from error
+            raise Invalid(
+                "store",
+                f"{self.name} cannot be used: {first_line(error)}",
+                "check the options, and the credentials in the environment",
+            ) from error
 
 
 def requests_for(address: str) -> Requests:
