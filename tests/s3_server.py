@@ -95,8 +95,8 @@ def _shared() -> Iterator[dict[str, Any]]:
 
 def _start() -> dict[str, Any]:
     folder = tempfile.mkdtemp(prefix="rota-s3-")
-    for _ in range(5):
-        ports = _free_ports()
+    for attempt in range(5):
+        ports = _free_ports(attempt)
         process = _spawn(folder, ports)
         if _is_ready(process, ports["s3.port"]):
             _children.append(process)  # lives longer than this test, maybe than this process
@@ -125,11 +125,11 @@ def _spawn(folder: str, ports: dict[str, int]) -> subprocess.Popen[bytes]:
         )
 
 
-def _free_ports() -> dict[str, int]:
-    """SeaweedFS uses port + 10000 too, for each of its servers."""
+def _free_ports(attempt: int) -> dict[str, int]:
+    """SeaweedFS uses port + 10000 too, for each of its servers. All are below those that clients are given."""
     names = ["s3.port", "master.port", "volume.port", "filer.port", "admin.port"]
     ports: dict[str, int] = {}
-    candidate = 20_000 + (os.getpid() * 37) % 20_000
+    candidate = 10_000 + ((os.getpid() + 101 * attempt) * 37) % 12_000
     while len(ports) < len(names):
         candidate += 1
         if all(_is_free(port) for port in (candidate, candidate + 10_000)):
@@ -139,7 +139,11 @@ def _free_ports() -> dict[str, int]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) != 0
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _is_ready(process: subprocess.Popen[bytes], port: int) -> bool:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import s3_server
 from command_line import bare_folder, document, rota
+from rota import Queue
+from rota.domain.errors import Unavailable
+from rota.engine.clock import SystemClock
+from rota.stores.objects import ObjectsStore
 from rota.stores.objects_address import requests_for
+from rota.stores.objects_bucket import Bucket
+from rota.stores.objects_tuning import Tuning
 
 
 @pytest.fixture
@@ -69,3 +78,45 @@ def test_a_bucket_that_is_not_there_is_said_in_one_sentence(
     )
     assert "s3://no-such-bucket-here/x" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+async def test_the_doctor_says_what_can_be_done_about_a_segment_that_cannot_be_read(address: str) -> None:
+    """And it works: what was in the segment is lost, and everything else goes on."""
+    tuning = Tuning(
+        archive_after=timedelta(0),
+        archive_at_least=4,
+        snapshot_every=4,
+        views="off",
+        views_every=timedelta(0),
+    )
+    store = ObjectsStore(requests_for(address), SystemClock(), tuning)
+    await store.open()
+    queue = Queue(store)
+    ended = [await queue.cancel(task.id) for task in await queue.submit_many([("old", None)] * 4)]
+    async with asyncio.timeout(30):
+        while not store.bucket.list("archive/"):
+            await queue.submit("new")
+    await store.close()
+    [segment, *_] = Bucket(requests_for(address)).list("archive/")
+    requests_for(address).put(segment, b"this is no segment")
+    found = await asyncio.to_thread(document, "doctor --deep --repair", code=1)
+    assert f"{segment} cannot be read" in found[-1]["found"]
+    assert "`echo '{}' | gzip`" in found[-1]["advice"]
+    requests_for(address).put(segment, gzip.compress(b"{}\n"))
+    assert all(finding["ok"] for finding in await asyncio.to_thread(document, "doctor --deep"))
+    listed = await asyncio.to_thread(document, "list --limit 1000")
+    left = {task["id"] for task in listed["tasks"]}
+    assert left
+    assert not left & {task.id for task in ended}
+
+
+def test_the_doctor_ends_with_what_it_found_when_the_service_fails_meanwhile(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(self: ObjectsStore, work: object) -> None:
+        raise Unavailable("cannot read s3://somewhere: 503")
+
+    monkeypatch.setattr(ObjectsStore, "read", fails)
+    *others, last = document("doctor", code=1)
+    assert all(finding["ok"] for finding in others)
+    assert (last["check"], last["found"]) == ("records", "cannot read s3://somewhere: 503")

@@ -24,7 +24,7 @@ from rota.surfaces.cli.doctor import examine
 
 @pytest.mark.parametrize(
     ("table", "failing"),
-    [("task", "state"), ("schedule", "state"), ("step", "writable"), ("migration", "store")],
+    [("task", "records"), ("schedule", "records"), ("step", "writable"), ("migration", "store")],
 )
 async def test_the_doctor_answers_although_someone_holds_a_table(table: str, failing: str) -> None:
     url = new_database(statement_timeout="0.5")
@@ -33,7 +33,7 @@ async def test_the_doctor_answers_although_someone_holds_a_table(table: str, fai
         findings = await examine(PostgresStore.from_url(url, SystemClock()), "default")
     [found] = [finding for finding in findings if not finding.ok]
     assert found.check == failing
-    assert found.advice.startswith("someone else holds it up")
+    assert "someone else holds it up" in found.advice
 
 
 async def test_a_row_that_someone_holds_costs_no_lease_and_holds_up_no_other() -> None:

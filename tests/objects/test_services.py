@@ -90,7 +90,7 @@ def test_wrong_credentials_are_said_in_one_sentence(monkeypatch: pytest.MonkeyPa
     bare_folder(monkeypatch, tmp_path)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not the secret")
     result = rota(["submit", "-t", "work", "--store", address], code=1)
-    assert "access denied" in result.stderr
+    assert "access denied (403 Forbidden SignatureDoesNotMatch to GET " in result.stderr
     assert address.partition("?")[0] in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 

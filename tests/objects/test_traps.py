@@ -100,6 +100,35 @@ async def test_a_service_that_denies_is_named_with_bucket_and_key() -> None:
         await store.close()
 
 
+@pytest.mark.parametrize("status", ["409", "412"])
+def test_only_a_conditional_write_can_find_something_taken(status: str) -> None:
+    """What a service says of a conflict to any other request is a failure like others, and the store says so."""
+    with proxied(s3_server.endpoint(), lambda method, path, before: status) as proxy:
+        bucket = Bucket(requests_for(through(proxy, "conflict")))
+        with pytest.raises(Taken, match=f"s3://rota-test/conflict/a is taken: {status} .* to PUT"):
+            bucket.create("a", b"")
+        for words, request in (
+            ("read", lambda: bucket.get("a")),
+            ("put", lambda: bucket.put("a", b"")),
+            ("list", lambda: bucket.list("a")),
+            ("delete", lambda: bucket.delete(["a"])),
+        ):
+            with pytest.raises(Unavailable, match=f"cannot {words} s3://rota-test/conflict/a: {status} "):
+                request()
+
+
+def test_what_the_service_says_is_told_in_one_short_sentence() -> None:
+    """By its own name for it, with what was asked of whom, and how often."""
+    with proxied(s3_server.endpoint(), lambda method, path, before: "503") as proxy:
+        bucket = Bucket(requests_for(through(proxy, "slow")))
+        with pytest.raises(Unavailable) as failed:
+            bucket.list("log/")
+    assert str(failed.value) == (
+        "cannot list s3://rota-test/slow/log/: 503 Service Unavailable Injected"
+        f" to GET {proxy.endpoint}/rota-test, after 5 retries"
+    )
+
+
 def test_a_replacement_needs_the_etag_and_nothing_else() -> None:
     """4. `version: None` beside the ETag raises in obstore."""
     requests = MemoryRequests()
@@ -233,6 +262,17 @@ async def test_who_may_only_read_can_open_and_one_failure_does_not_keep_out() ->
         await store.open()
         assert await get(store, Task, "a") is not None
         await store.close()
+
+
+async def test_who_may_not_remove_anything_can_open_and_is_told_what_holds() -> None:
+    requests = FaultyRequests(
+        MemoryRequests(), lambda number, kind: Fault.DENIED if kind == "delete" else None
+    )
+    store = ObjectsStore(requests, SystemClock())
+    await store.open()
+    await put(store, task("a"))
+    assert all(proof.holds for proof in await store.prove())
+    await store.close()
 
 
 def test_proofs_leave_nothing_behind() -> None:

@@ -29,9 +29,9 @@ from ..domain.model import Record
 from .base import RECORD_TYPES, Clock, Store, Work
 from .codec import TABLES
 from .groups import Groups
-from .objects_address import address_options, requests_for
+from .objects_address import Address
 from .objects_bucket import Bucket, Requests
-from .objects_clock import ServiceClock, Stopwatch
+from .objects_clock import Mark, ServiceClock, Stopwatch
 from .objects_commit import Committed, Committer
 from .objects_entry import TYPES
 from .objects_errands import Errands
@@ -63,7 +63,8 @@ class ObjectsStore:
 
     @classmethod
     def from_url(cls, url: str, clock: Clock) -> ObjectsStore:
-        return cls(requests_for(url), clock, Tuning(views=address_options(url).get("views", "on")))
+        address = Address.parse(url)
+        return cls(address.requests(), clock, Tuning(views=address.views))
 
     @property
     def url(self) -> str:
@@ -188,13 +189,10 @@ class _Opened:
         return await self.errands.run(work, self.groups.run)
 
     async def read(self, work: Work[T]) -> T:
-        has_looked = False
+        asked = self._watch.mark()
 
         def reading(work: Work[T]) -> T:
-            nonlocal has_looked
-            if not has_looked:  # in a later run it is as current as it was then, at least
-                self._catch_up()
-                has_looked = True
+            self._catch_up_since(asked)  # in a later run it is as current as it was then, at least
             with self.replica.lock:
                 return drive(work, ObjectsTx(self.replica, self.time.now(), writable=False))
 
@@ -236,6 +234,12 @@ class _Opened:
     def _catch_up(self) -> bool:
         self.time.refresh()
         return self.log.catch_up()
+
+    def _catch_up_since(self, asked: Mark) -> None:
+        """Those who ask while others are being answered share what these have seen, if it was seen after they asked."""
+        current_at = self.log.current_at
+        if current_at is None or current_at.steady <= asked.steady:
+            self._catch_up()
 
     def _look(self, interval: timedelta) -> bool:
         """For the poller: nothing is asked if the answer is known from something else."""

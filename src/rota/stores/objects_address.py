@@ -1,26 +1,28 @@
 """From an address to the requests of its bucket: `s3://bucket/prefix?endpoint=…&region=…`, `gs://bucket/prefix`,
 `az://container/prefix?account=…`, `file:///folder`, `memory-bucket:name`.
 
-Credentials never stand in an address. They come the usual ways: from the environment, from the machine's role,
-and from the profiles of boto3 or google-auth where those are installed.
+Everything that can be wrong with an address is said here, before any request: what the client library would take for
+another place, or fall over. Credentials never stand in an address, and one that holds some is not repeated.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from obstore import exceptions as obs
+
 from ..domain.errors import Invalid
-from .objects_bucket import Requests
+from .objects_bucket import Requests, first_line
+from .objects_client import MAKERS
 from .objects_requests import FolderRequests, MemoryRequests, ServiceRequests
 
-__all__ = ["SCHEMES", "address_options", "requests_for"]
-
-SCHEMES = ("s3", "gs", "az", "file", "memory-bucket")
+__all__ = ["Address", "requests_for"]
 
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "s3": ("endpoint", "region", "timeout", "views"),
@@ -29,106 +31,187 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "file": ("views",),
     "memory-bucket": ("views",),
 }
+_VALUES = {
+    "account": (re.compile(r"[a-z0-9]{3,24}"), "3 to 24 small letters and digits"),
+    "region": (re.compile(r"[\w.-]+", re.ASCII), "a name such as us-east-1"),
+    "views": (re.compile(r"on|off|tasks"), "on, off or tasks"),
+}
+_NAMES = {
+    "s3": (
+        re.compile(r"(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9](?:[a-z0-9-]|\.(?!\.)){1,61}[a-z0-9]"),
+        "3 to 63 small letters, digits, hyphens and single dots, with a letter or digit at both ends",
+    ),
+    "gs": (
+        re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"),
+        "3 to 222 small letters, digits, hyphens, underscores and dots, with a letter or digit at both ends",
+    ),
+    "az": (
+        re.compile(r"\$root|[a-z0-9](?:[a-z0-9]|-(?!-)){1,61}[a-z0-9]"),
+        "3 to 63 small letters, digits and single hyphens, with a letter or digit at both ends",
+    ),
+}
+_BARE_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_PREFIX = 512
+"""In bytes. Keys have at most 1,024, and names of schedules stand in the longest of ours."""
+
 _TIMEOUT = timedelta(seconds=30)
+_SHORTEST, _LONGEST = timedelta(seconds=0.1), timedelta(hours=1)
 
 
-def address_options(address: str) -> dict[str, str]:
-    parts = urlsplit(address)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    for name in options:
-        if name not in _OPTIONS[parts.scheme]:
-            known = ", ".join(_OPTIONS[parts.scheme])
-            raise Invalid("store", f"the address has an unknown option {name!r}", f"accepted are {known}")
-    return options
+class Address(NamedTuple):
+    """An address in which nothing is wrong."""
+
+    scheme: str
+    bucket: str
+    path: str
+    """Decoded: the prefix, the folder, or the name of a bucket in memory."""
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, address: str) -> Address:
+        parts = _split(address)
+        path = _decoded(parts.path)
+        options = _options(parts)
+        if parts.scheme == "memory-bucket":
+            if parts.netloc:
+                raise Invalid("store", "a bucket in memory has no //", "write memory-bucket:name")
+            return cls(parts.scheme, "", path, options)
+        if parts.scheme == "file":
+            return cls(parts.scheme, "", _folder(parts.netloc, path), options)
+        return cls(parts.scheme, _bucket(parts), _prefix(parts.scheme, path), options)
+
+    @property
+    def views(self) -> str:
+        return self.options.get("views", "on")
+
+    @property
+    def name(self) -> str:
+        """The place as people know it: without options, and written in one way only."""
+        prefix = re.sub(r"[%#? ]", lambda odd: f"%{ord(odd[0]):02X}", self.path)
+        return f"{self.scheme}://{self.bucket}" + (f"/{prefix}" if prefix else "")
+
+    def requests(self) -> Requests:
+        """Nothing is sent yet."""
+        if self.scheme == "memory-bucket":
+            return MemoryRequests(self.path)
+        if self.scheme == "file":
+            return _folder_requests(Path(self.path))
+        make = MAKERS[self.scheme]
+        prefix, timeout = self.path or None, _timeout(self.options)
+        try:
+            return ServiceRequests(
+                self.name, lambda retry: make(self.bucket, prefix, self.options, timeout, retry)
+            )
+        except Invalid:
+            raise
+        except (obs.BaseError, ValueError, TypeError) as error:
+            raise Invalid(
+                "store",
+                f"{self.name} cannot be used: {first_line(error)}",
+                "check the options, and the credentials in the environment",
+            ) from error
 
 
 def requests_for(address: str) -> Requests:
-    parts = urlsplit(address)
-    options = address_options(address)
-    if parts.scheme == "memory-bucket":
-        return MemoryRequests(parts.path)
-    if parts.scheme == "file":
-        return _folder(parts)
-    if not parts.netloc or parts.username is not None:
-        raise Invalid("store", f"{address!r:.60} names no bucket", f"write {parts.scheme}://bucket/prefix")
-    name = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-    make = {"s3": _s3, "gs": _gs, "az": _az}[parts.scheme]
-    return ServiceRequests(name, lambda retry: make(parts, options, retry))
+    return Address.parse(address).requests()
 
 
-def _folder(parts: SplitResult) -> Requests:
-    path = unquote(parts.path)
-    if parts.netloc or not path.strip("/"):
-        raise Invalid("store", f"{parts.geturl()!r:.60} names no folder", "write file:///absolute/folder")
-    return FolderRequests(Path(path))
-
-
-def _client(options: Mapping[str, str]) -> Any:
+def _split(address: str) -> SplitResult:
+    if _CONTROL.search(address):
+        raise Invalid("store", "the address has a control character", "leave it out")
+    if "#" in address:  # all behind it would be lost, options too
+        raise Invalid("store", "the address has a '#'", "write %23 where it belongs to a name")
     try:
-        timeout = timedelta(seconds=float(options.get("timeout", _TIMEOUT.total_seconds())))
+        return urlsplit(address)
     except ValueError:
-        raise Invalid("store", f"timeout is {options['timeout']!r}", "it is a number of seconds") from None
-    is_plain = options.get("endpoint", "").startswith("http://")
-    return {"timeout": timeout, "connect_timeout": timedelta(seconds=5), "allow_http": is_plain}
+        raise Invalid("store", "the address cannot be read", "write it as s3://bucket/prefix") from None
 
 
-def _s3(parts: SplitResult, options: Mapping[str, str], retry: Any) -> Any:
-    from obstore.store import S3Store
-
-    chosen: dict[str, Any] = {name: options[name] for name in ("endpoint", "region") if name in options}
-    if "endpoint" in options:
-        chosen.setdefault("region", os.environ.get("AWS_REGION", "us-east-1"))
-        chosen["virtual_hosted_style_request"] = False
-    provider = _profile() if "AWS_ACCESS_KEY_ID" not in os.environ else None
-    if provider is not None:
-        chosen["credential_provider"] = provider
-    return S3Store(
-        parts.netloc, prefix=_prefix(parts), client_options=_client(options), retry_config=retry, **chosen
-    )
-
-
-def _profile() -> Any:
-    """The profiles in ~/.aws, which boto3 knows how to read."""
-    if "AWS_PROFILE" not in os.environ and not (Path.home() / ".aws" / "credentials").exists():
-        return None
-    try:
-        from obstore.auth.boto3 import Boto3CredentialProvider
-    except ImportError:
-        return None
-    return Boto3CredentialProvider()
-
-
-def _gs(parts: SplitResult, options: Mapping[str, str], retry: Any) -> Any:
-    from obstore.store import GCSStore
-
-    chosen: dict[str, Any] = {}
-    if not {"GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY"} & set(os.environ):
-        chosen["credential_provider"] = _google()
-    return GCSStore(
-        parts.netloc, prefix=_prefix(parts), client_options=_client(options), retry_config=retry, **chosen
-    )
-
-
-def _google() -> Any:
-    """Never obstore's own way, which asks an address that exists only inside Google and waits for it."""
-    try:
-        from obstore.auth.google import GoogleCredentialProvider
-    except ImportError:
+def _decoded(path: str) -> str:
+    if _BARE_PERCENT.search(path):
         raise Invalid(
-            "store", "Google's credentials need google-auth", "install it, or set GOOGLE_SERVICE_ACCOUNT"
-        ) from None
-    return GoogleCredentialProvider()
+            "store", "the address has a '%' that two hexadecimal digits do not follow", "write it as %25"
+        )
+    try:
+        decoded = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise Invalid("store", "what is written with % in the address is no UTF-8", "write it so") from None
+    if _CONTROL.search(decoded):
+        raise Invalid("store", "the address has a control character", "leave it out")
+    return decoded
 
 
-def _az(parts: SplitResult, options: Mapping[str, str], retry: Any) -> Any:
-    from obstore.store import AzureStore
+def _options(parts: SplitResult) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in _OPTIONS[parts.scheme]:
+            known = ", ".join(_OPTIONS[parts.scheme])
+            raise Invalid("store", f"the address has an unknown option {name!r:.40}", f"accepted are {known}")
+        if name in options:
+            raise Invalid("store", f"the address has the option {name!r} twice", "give it once")
+        if name in _VALUES and not _VALUES[name][0].fullmatch(value):
+            raise Invalid("store", f"{name} is {value!r:.40}", f"accepted is {_VALUES[name][1]}")
+        options[name] = value
+    _timeout(options)
+    return options
 
-    names = {"account": "account_name", "endpoint": "endpoint"}
-    chosen: dict[str, Any] = {names[name]: value for name, value in options.items() if name in names}
-    return AzureStore(
-        parts.netloc, prefix=_prefix(parts), client_options=_client(options), retry_config=retry, **chosen
-    )
+
+def _timeout(options: Mapping[str, str]) -> timedelta:
+    text = options.get("timeout")
+    if text is None:
+        return _TIMEOUT
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not _SHORTEST.total_seconds() <= seconds <= _LONGEST.total_seconds():  # so it is if it is no number
+        raise Invalid("store", f"timeout is {text!r:.40}", "accepted is a number of seconds from 0.1 to 3600")
+    return timedelta(seconds=seconds)
 
 
-def _prefix(parts: SplitResult) -> str | None:
-    return unquote(parts.path).strip("/") or None
+def _bucket(parts: SplitResult) -> str:
+    what = "container" if parts.scheme == "az" else "bucket"
+    if "@" in parts.netloc or ":" in parts.netloc:
+        raise Invalid(
+            "store",
+            f"the address has more than a name where the {what} is (it is not repeated here: it may be a secret)",
+            f"write {parts.scheme}://{what}/prefix; credentials come from the environment",
+        )
+    if not parts.netloc:
+        raise Invalid("store", f"the address names no {what}", f"write {parts.scheme}://{what}/prefix")
+    allowed, in_words = _NAMES[parts.scheme]
+    if not allowed.fullmatch(parts.netloc):
+        raise Invalid("store", f"{parts.netloc!r:.80} is no name of a {what}", f"accepted are {in_words}")
+    return parts.netloc
+
+
+def _prefix(scheme: str, path: str) -> str:
+    """One slash at the end is a habit of many."""
+    prefix = path.removeprefix("/").removesuffix("/")
+    if any(part in ("", ".", "..") for part in prefix.split("/")) and prefix:
+        raise Invalid(
+            "store", f"the prefix {prefix!r:.80} has a part that is empty, '.' or '..'", "leave it out"
+        )
+    if "\\" in prefix:  # written, and never listed
+        raise Invalid("store", f"the prefix {prefix!r:.80} has a backslash", f"write {scheme}://bucket/a/b")
+    if (size := len(prefix.encode())) > _LONGEST_PREFIX:
+        raise Invalid("store", f"the prefix has {size:,} bytes", f"accepted are {_LONGEST_PREFIX}")
+    return prefix
+
+
+def _folder(host: str, path: str) -> str:
+    if host or not path.startswith("/") or not path.strip("/"):
+        raise Invalid("store", "the address names no folder", "write file:///absolute/folder")
+    return os.path.realpath("/" + path.lstrip("/"))
+
+
+def _folder_requests(folder: Path) -> Requests:
+    try:
+        return FolderRequests(folder)
+    except OSError as error:
+        raise Invalid(
+            "store",
+            f"the folder {folder} cannot be used: {first_line(error)}",
+            "name one that can be written",
+        ) from error

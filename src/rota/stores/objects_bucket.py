@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -20,13 +21,21 @@ from obstore import exceptions as obs
 
 from ..domain.errors import StoreError, Unavailable
 
-__all__ = ["Bucket", "Denied", "Found", "Requests", "Taken", "Written"]
+__all__ = ["Bucket", "Denied", "Found", "Requests", "Taken", "Written", "first_line"]
 
 
 _METADATA = "169.254.169.254"
 """Where machines of Amazon and Azure learn who they are. It is asked when nothing else says so."""
 
 _DENIED = ("status code: 401", "status code: 403")
+_MISSING = "status code: 404"
+_CONDITIONAL = "write"
+_ANSWERED = "Server returned non-2xx status code: "
+_MADE = re.compile(
+    r"Error performing (?P<method>[A-Z]+) (?P<url>[^ ?]+)\S* in \S+?"
+    r"(?:, after (?P<retries>\d+) retries.*?)? +- (?P<what>.+)"
+)
+_NAMED = re.compile(r"<Code>(\w+)</Code>")
 
 
 class Found(NamedTuple):
@@ -98,16 +107,16 @@ class Bucket:
             return None
 
     def create(self, key: str, body: bytes) -> None:
-        with self._in_words("write", key):
+        with self._in_words(_CONDITIONAL, key):
             self._requests.create(key, body)
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
         """Write where an object with this etag is."""
-        with self._in_words("write", key):
+        with self._in_words(_CONDITIONAL, key):
             self._requests.replace(key, body, etag)
 
     def put(self, key: str, body: bytes) -> None:
-        with self._in_words("write", key):
+        with self._in_words("put", key):
             self._requests.put(key, body)
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -138,9 +147,11 @@ class Bucket:
         try:
             yield
         except (obs.AlreadyExistsError, obs.PreconditionError) as error:
-            raise Taken(f"{place} is taken: {_first_line(error)}", key=key) from error
+            if act != _CONDITIONAL:
+                raise Unavailable(f"cannot {act} {place}: {first_line(error)}", key=key) from error
+            raise Taken(f"{place} is taken: {first_line(error)}", key=key) from error
         except (obs.PermissionDeniedError, obs.UnauthenticatedError) as error:
-            raise Denied(f"cannot {act} {place}: access denied ({_first_line(error)})", key=key) from error
+            raise Denied(f"cannot {act} {place}: access denied ({first_line(error)})", key=key) from error
         except obs.BaseError as error:
             if _METADATA in str(error):
                 raise Denied(
@@ -148,18 +159,26 @@ class Bucket:
                     key=key,
                 ) from error
             if any(code in str(error) for code in _DENIED):  # a list has no exception of its own for it
-                raise Denied(
-                    f"cannot {act} {place}: access denied ({_first_line(error)})", key=key
-                ) from error
-            raise Unavailable(f"cannot {act} {place}: {_first_line(error)}", key=key) from error
+                raise Denied(f"cannot {act} {place}: access denied ({first_line(error)})", key=key) from error
+            if act == "list" and _MISSING in str(error):  # an empty list is no error
+                raise Unavailable(f"cannot list {place}: there is no such bucket", key=key) from error
+            raise Unavailable(f"cannot {act} {place}: {first_line(error)}", key=key) from error
         except FileNotFoundError as error:
             if act == "read":
                 raise
             raise Unavailable(f"cannot {act} {place}: there is no such bucket", key=key) from error
         except OSError as error:
-            raise Unavailable(f"cannot {act} {place}: {_first_line(error)}", key=key) from error
+            raise Unavailable(f"cannot {act} {place}: {first_line(error)}", key=key) from error
 
 
-def _first_line(error: BaseException) -> str:
-    """obstore adds pages of debugging after the first line, and what the service said as XML."""
-    return str(error).partition("\n")[0].partition(": <?xml")[0][:300]
+def first_line(error: BaseException) -> str:
+    """What happened, where obstore says around it in many words that something did, and adds pages of debugging. Of
+    what the service says in XML, the name that it gives to it."""
+    text = str(error)
+    line = text.partition("\n")[0].partition(": <")[0]
+    made, named = _MADE.search(line), _NAMED.search(text)
+    if made is not None:
+        what = made["what"].removeprefix(_ANSWERED) + (f" {named[1]}" if named else "")
+        after = f", after {made['retries']} retries" if made["retries"] else ""
+        line = f"{what} to {made['method']} {made['url']}{after}"
+    return line[:300]

@@ -6,6 +6,7 @@ for conditional writes.
 
 from __future__ import annotations
 
+import http.client
 import os
 import urllib.error
 import urllib.request
@@ -166,6 +167,8 @@ class ServiceRequests(ObstoreRequests):
         except urllib.error.HTTPError as error:  # "not found" has a date, too
             said = error.headers["Date"]
             error.close()
+        except http.client.HTTPException:  # something on the way speaks another language
+            return None
         try:
             return None if said is None else parsedate_to_datetime(said).astimezone(UTC)
         except ValueError:  # something on the way says it, and not in words of HTTP

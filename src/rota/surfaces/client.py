@@ -11,12 +11,14 @@ from ..domain.tenants import check_tenant
 from ..engine.clock import SteadyClock, SystemClock
 from .calls import Page, check_actor
 from .schedule_calls import ScheduleCalls
-from .stores import open_store
+from .stores import BUCKETS, open_store
 from .task_calls import TaskCalls
 from .template_calls import TemplateCalls
 from .tenant_calls import TenantCalls
 
 __all__ = ["Page", "Queue", "connect"]
+
+_A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
 class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls):
@@ -83,5 +85,11 @@ def _address(store: str | None, bucket: str | None) -> str | None:
         return store
     if store is not None:
         raise Invalid("bucket", "a store was given, too", "give one of them")
-    is_address = "://" in bucket or bucket.startswith("memory-bucket:")
-    return bucket if is_address else f"s3://{bucket}"
+    if not isinstance(bucket, str):
+        raise Invalid("bucket", f"{bucket!r:.60} is not a name", _A_BUCKET)
+    place = bucket.partition("?")[0]  # an endpoint behind it is an address, too
+    if "://" not in place and not place.startswith("memory-bucket:"):
+        return f"s3://{bucket}"
+    if place.partition(":")[0] not in BUCKETS:
+        raise Invalid("bucket", "it is the address of something else", _A_BUCKET)
+    return bucket

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from ..domain.errors import Invalid
 from ..engine.clock import SteadyClock
 from ..stores.base import Store
 from . import settings
 
-__all__ = ["in_role", "make_store", "open_store"]
+__all__ = ["BUCKETS", "in_role", "make_store", "open_store", "shown"]
 
 _ACCEPTED = (
     "accepted are sqlite:///file.db (sqlite:////absolute/file.db), postgresql://user@host/database,"
     " s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, file:///folder and memory:"
 )
-_BUCKETS = ("s3", "gs", "az", "file", "memory-bucket")
+BUCKETS = ("s3", "gs", "az", "file", "memory-bucket")
 
 
 async def open_store(address: str | None, clock: SteadyClock) -> Store:
@@ -38,9 +40,20 @@ def make_store(address: str, clock: SteadyClock) -> Store:
         return SqliteStore.from_url(address, clock)
     if scheme in ("postgresql", "postgres"):
         return _postgres(address, clock)
-    if scheme in _BUCKETS:
+    if scheme in BUCKETS:
         return _bucket(address, clock)
-    raise Invalid("store", f"{address!r:.60} has an unknown scheme", _ACCEPTED)
+    raise Invalid("store", f"{shown(address)!r:.60} has an unknown scheme", _ACCEPTED)
+
+
+def shown(address: str) -> str:
+    """An address without what may be a secret in it: passwords (Amazon's have slashes), and options so named."""
+    place, mark, options = address.partition("?")
+    place = re.sub(r"(://[^/@:]*):.*@", r"\1:***@", place)
+    options = re.sub(
+        r"((?:^|&)[^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*", r"\1***", options, flags=re.IGNORECASE
+    )
+    options = re.sub(r"((?:^|&)endpoint=)[^&]*(?:@|%40)", r"\1***@", options)
+    return place + mark + options
 
 
 def in_role(address: str, role: str) -> str:

@@ -2,7 +2,7 @@
 
 ROLE is `worker` (tasks and housekeeping) or `scheduler`. Handlers append lines to LOG: a line is one write with
 O_APPEND, so lines of many processes never mix. With `die=before` or `die=after` the process kills itself with
-SIGKILL around its first commit that fires something."""
+SIGKILL around its first commit that fires something. With `window=SECONDS`, a bucket's log is cut every few moments."""
 
 from __future__ import annotations
 
@@ -75,8 +75,16 @@ class Dying:
         return answer
 
 
+def connect() -> Any:
+    if "window" not in OPTIONS:
+        return rota.connect(STORE)
+    from hasty import hasty_queue
+
+    return hasty_queue(STORE, float(OPTIONS["window"]))
+
+
 async def main() -> None:
-    async with rota.connect(STORE) as queue:
+    async with connect() as queue:
         if "die" in OPTIONS:
             queue.store = Dying(queue.store, OPTIONS["die"])
         node: rota.Node

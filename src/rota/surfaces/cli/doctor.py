@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from ...domain.errors import Corrupt, Invalid, RotaError, Unavailable
+from ...domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailable
 from ...engine.checks import Health, broken_records, check_health, leave_mark, remove_mark
 from ...engine.clock import SystemClock
 from ...engine.ids import new_id
@@ -24,8 +24,9 @@ _REPAIR = (
     " the object {key}. 3. If the bucket keeps versions, restore the one that can be read. 4. If a newer rota wrote"
     " it, upgrade. 5. If it is a snapshot and an older one is there, delete it: nodes start from the older one and the"
     " log, and nothing is lost. 6. If it is an entry of the log and nothing else helps, delete it, every later entry"
-    " and every later snapshot: the store is then as it was before them, and what they held is lost. 7. Run"
-    " `rota doctor --deep`"
+    " and every later snapshot: the store is then as it was before them, and what they held is lost. 7. If it is a"
+    " segment of the archive and nothing else helps, put an empty one there (`echo '{{}}' | gzip`): what was in it had"
+    " ended long ago, and is lost; nothing else is. 8. Run `rota doctor --deep`"
 )
 
 
@@ -124,8 +125,9 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
             findings.append(_broken(broken_records(await store.snapshot())))
     except Corrupt as problem:
         findings.append(_unreadable(problem, repair=repair))
-    except Unavailable as problem:
-        findings.append(Finding("state", False, str(problem), _HELD))
+    except StoreError as problem:
+        advice = "check the rights to it, and whether someone else holds it up: a long transaction, a lock, a migration"
+        findings.append(Finding("records", False, str(problem), _HELD if _is_held(problem) else advice))
     return findings
 
 

@@ -136,15 +136,10 @@ def _shown(value: Any) -> Any:
     from datetime import timedelta
 
     from ..durations import short
+    from ..stores import shown
 
     if isinstance(value, timedelta):
         return short(value)
     if isinstance(value, tuple):
         return list(value)
-    return _without_password(value) if isinstance(value, str) else value
-
-
-def _without_password(text: str) -> str:
-    import re
-
-    return re.sub(r"(://[^/@:]*):[^@/]*@", r"\1:***@", text)
+    return shown(value) if isinstance(value, str) else value
