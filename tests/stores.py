@@ -49,6 +49,14 @@ if "ROTA_TEST_AZURE" in os.environ:  # az://container?account=…&endpoint=…, 
 
     STORES["azure"] = _azure
 
+ADDRESSES: dict[str, Callable[[Path], str]] = {
+    "sqlite": lambda folder: f"sqlite:///{folder / 'rota.db'}",
+    "postgres": lambda folder: new_database(),
+    "s3": lambda folder: s3_server.url(),
+    "folder": lambda folder: (folder / "bucket").as_uri(),
+}
+"""Where processes find a store that they share: one that nobody has used."""
+
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
