@@ -43,8 +43,12 @@ EVERY_STORE: dict[str, Callable[[Path, LoopClock], Store]] = {
 }
 """Days of virtual time have many rounds, and each asks a real server: the differential suite runs on all of these, the
 simulations only with ROTA_TEST_SIMULATION=all (five minutes)."""
-if os.environ.get("ROTA_TEST_SIMULATION") == "all":
+THOROUGH = os.environ.get("ROTA_TEST_SIMULATION") == "all"
+if THOROUGH:
     STORES = EVERY_STORE
+STATE_EVERY = 1 if THOROUGH else 5
+"""After how many steps the differential suites compare all that stores hold. A difference stays, so it is found a few
+steps late; to read everything after each step would be most of their time."""
 
 
 class World:

@@ -78,7 +78,7 @@ def test_many_faults_by_seed(seed: int, store: str, tmp_path: Path) -> None:
         return chance.choice(list(Fault)) if chance.random() < 0.125 and number < 300 else None
 
     async def many(world: World) -> None:
-        nodes = await scenario(world, [plan, plan, plan], minutes=10, quiet=10, watch=Watch())
+        nodes = await scenario(world, [plan, plan, plan], minutes=10, quiet=5, watch=Watch())
         assert sum(node.lives for node in nodes) > 3, "no node died: the seed proves nothing"
 
     play(many, STORES[store], tmp_path)
