@@ -93,6 +93,33 @@ class World:
         return await self.queue.create_schedule(key, **{"task_type": "work", **options})
 
 
+class Crowd:
+    """Has a handler that takes its time, and knows how many of it ran at once."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._now = 0
+        self.most = 0
+
+    async def handle(self) -> None:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(self._seconds)
+        self._now -= 1
+
+
+def raising(problem: BaseException, *, is_async: bool) -> Callable[[], Any]:
+    """A handler that does nothing else."""
+
+    def bad() -> None:
+        raise problem
+
+    async def bad_async() -> None:
+        raise problem
+
+    return bad_async if is_async else bad
+
+
 Scenario = Callable[[World], Awaitable[None]]
 
 
