@@ -14,8 +14,8 @@ $(READY): pyproject.toml
 run: $(READY)  ## a schedule that fires before your eyes
 	$(BIN)/rota up --demo
 
-test: $(READY)  ## the whole suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: $(READY)  ## the whole suite; more processes than a small machine has cores, since half of the time tests wait
+	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 bench: $(READY)  ## every figure of docs/performance.md, one line of JSON each; wants a machine that is otherwise idle
 	@for figure in submit drain burst lateness idle next_times; do $(BIN)/python bench/$$figure.py || exit 1; done

@@ -31,6 +31,11 @@ def runner() -> Iterator[asyncio.Runner]:
     assert not {thread for thread in threads if not thread.name.startswith("asyncio")}, "threads were left"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest begin first, so that nobody waits for one that began last."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an `async def` test, on the loop of its `runner` if it has one."""

@@ -11,15 +11,12 @@ from typing import Any
 
 import httpx
 
-from postgres_server import new_database
+import stores
 from rota import App
 from served import Served, serving
 
 _numbers = count(1)
-ADDRESSES: dict[str, Callable[[Path], str]] = {
-    "sqlite": lambda folder: f"sqlite:///{folder}/rota.db",
-    "postgres": lambda folder: new_database(),
-}
+ADDRESSES = {name: stores.ADDRESSES[name] for name in ("sqlite", "postgres")}
 
 
 def example_app() -> App:
@@ -54,10 +51,12 @@ def example_app() -> App:
 
 
 class Shop:
-    """The servers of this process, started when first asked for."""
+    """The servers of this process for one app, started when first asked for."""
 
-    def __init__(self, folder: Callable[[str], Path]) -> None:
+    def __init__(self, folder: Callable[[str], Path], make_app: Callable[[], App], **options: Any) -> None:
         self._folder = folder
+        self._make_app = make_app
+        self._options = options
         self._servers: dict[tuple[str, bool], Served] = {}
         self._stack = ExitStack()
 
@@ -65,7 +64,9 @@ class Shop:
         known = self._servers.get((store, engine))
         if known is None:
             address = ADDRESSES[store](self._folder(store))
-            known = self._stack.enter_context(serving(address, example_app(), engine=engine, rate=100_000))
+            known = self._stack.enter_context(
+                serving(address, self._make_app(), engine=engine, **self._options)
+            )
             self._servers[store, engine] = known
         return known
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+
+import apsw
 
 import s3_server
 from postgres_server import new_database
@@ -48,6 +51,25 @@ if "ROTA_TEST_AZURE" in os.environ:  # az://container?account=…&endpoint=…, 
         return ObjectsStore.from_url(s3_server.under(os.environ["ROTA_TEST_AZURE"]), clock)
 
     STORES["azure"] = _azure
+
+ADDRESSES: dict[str, Callable[[Path], str]] = {
+    "sqlite": lambda folder: f"sqlite:///{folder / 'rota.db'}",
+    "postgres": lambda folder: new_database(),
+    "s3": lambda folder: s3_server.url(),
+    "folder": lambda folder: (folder / "bucket").as_uri(),
+}
+"""Where processes find a store that they share: one that nobody has used."""
+
+
+def connections_in(folder: Path) -> list[apsw.Connection]:
+    """Those that a test left open. A server that other tests of this process share has its own, elsewhere."""
+    found = []
+    for each in apsw.connections():
+        with suppress(apsw.ThreadingViolationError, apsw.ConnectionClosedError):  # busy: it is that server's
+            if Path(each.filename).is_relative_to(folder):
+                found.append(each)
+    return found
+
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

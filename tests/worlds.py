@@ -43,8 +43,12 @@ EVERY_STORE: dict[str, Callable[[Path, LoopClock], Store]] = {
 }
 """Days of virtual time have many rounds, and each asks a real server: the differential suite runs on all of these, the
 simulations only with ROTA_TEST_SIMULATION=all (five minutes)."""
-if os.environ.get("ROTA_TEST_SIMULATION") == "all":
+THOROUGH = os.environ.get("ROTA_TEST_SIMULATION") == "all"
+if THOROUGH:
     STORES = EVERY_STORE
+STATE_EVERY = 1 if THOROUGH else 5
+"""After how many steps the differential suites compare all that stores hold. A difference stays, so it is found a few
+steps late; to read everything after each step would be most of their time."""
 
 
 class World:
@@ -87,6 +91,33 @@ class World:
 
     async def schedule(self, key: str = "s", **options: Any) -> Schedule:
         return await self.queue.create_schedule(key, **{"task_type": "work", **options})
+
+
+class Crowd:
+    """Has a handler that takes its time, and knows how many of it ran at once."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._now = 0
+        self.most = 0
+
+    async def handle(self) -> None:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(self._seconds)
+        self._now -= 1
+
+
+def raising(problem: BaseException, *, is_async: bool) -> Callable[[], Any]:
+    """A handler that does nothing else."""
+
+    def bad() -> None:
+        raise problem
+
+    async def bad_async() -> None:
+        raise problem
+
+    return bad_async if is_async else bad
 
 
 Scenario = Callable[[World], Awaitable[None]]

@@ -1,68 +1,135 @@
-"""The Python examples of the user's documents 000, 002 and 003, as they are printed, on a SQLite file and on
-PostgreSQL."""
+"""The Python examples of the user's documents 000, 002 and 003, as they are printed, on every store; and what people
+find in a bucket afterwards."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+import asyncio
+import uuid
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 import rota
 import rota.sync
-from command_line import STORES
-from postgres_server import new_database
 from rota import PermanentError, RescheduleError, TaskStatus
+from rota.stores.objects_address import requests_for
+from rota.stores.objects_bucket import Bucket
+from rota.surfaces.stores import make_store
+from stores import ADDRESSES
+
+BUCKETS = {
+    "s3": ADDRESSES["s3"],
+    "folder": ADDRESSES["folder"],
+    "memory bucket": lambda folder: f"memory-bucket:{uuid.uuid4().hex}",
+}
+DATABASES = ["sqlite", "postgres"]
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return new_database() if request.param == "postgres" else f"sqlite:///{tmp_path / 'my-queue.db'}"
+@pytest.fixture(params=BUCKETS)
+def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """As in `connect(bucket="my-queue")`."""
+    return BUCKETS[request.param](tmp_path)
 
 
-@asynccontextmanager
-async def connected(store: str) -> AsyncIterator[rota.Queue]:
-    queue = await rota.connect(store)
-    async with queue:
-        yield queue
+@pytest.fixture(params=[*DATABASES, *BUCKETS])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """What is said to `connect`."""
+    name = request.param
+    return {"bucket": BUCKETS[name](tmp_path)} if name in BUCKETS else {"store": ADDRESSES[name](tmp_path)}
 
 
-async def test_document_000(store: str) -> None:
-    async with connected(store) as queue:
-        # One-shot: run in 1 hour
-        task = await queue.submit(
-            "send_reminder", {"user_id": "123"}, schedule_at=datetime.now() + timedelta(hours=1)
-        )
-        assert task.available_at > await queue.now()
-        assert task.available_at.tzinfo is not None
-        # One-shot: run at specific time
-        task = await queue.submit(
-            "generate_report", {"report_type": "daily"}, schedule_at=datetime(2026, 1, 28, 9, 0, 0)
-        )
-        assert task.available_at == datetime(2026, 1, 28, 9, 0, 0).astimezone()
-        # Recurring: create a schedule
-        schedule = await queue.create_schedule(
-            schedule_id="daily-report",
-            task_type="generate_report",
-            input={"report_type": "daily"},
-            cron="0 9 * * *",
-        )
-        assert (schedule.schedule_id, schedule.enabled) == ("daily-report", True)
-        # List schedules
-        schedules = await queue.list_schedules()
-        assert [found.key for found in schedules] == ["daily-report"]
-        # Pause/resume
-        await queue.pause_schedule("daily-report")
-        await queue.resume_schedule("daily-report")
-        # Delete
-        await queue.delete_schedule("daily-report")
-        assert await queue.list_schedules() == []
+def read(bucket: str, key: str) -> Any:
+    body = Bucket(requests_for(bucket)).get(key)
+    return None if body is None else msgspec.json.decode(body)
 
 
-async def test_document_003(store: str) -> None:
-    async with connected(store) as queue:
+async def test_document_000(place: dict[str, str]) -> None:
+    queue = await rota.connect(**place)
+    # One-shot: run in 1 hour
+    task = await queue.submit(
+        "send_reminder", {"user_id": "123"}, schedule_at=datetime.now() + timedelta(hours=1)
+    )
+    assert task.available_at > await queue.now()
+    assert task.available_at.tzinfo is not None
+    # One-shot: run at specific time
+    task = await queue.submit(
+        "generate_report", {"report_type": "daily"}, schedule_at=datetime(2026, 1, 28, 9, 0, 0)
+    )
+    assert task.available_at == datetime(2026, 1, 28, 9, 0, 0).astimezone()
+    # Recurring: create a schedule
+    schedule = await queue.create_schedule(
+        schedule_id="daily-report",
+        task_type="generate_report",
+        input={"report_type": "daily"},
+        cron="0 9 * * *",
+    )
+    assert (schedule.schedule_id, schedule.enabled) == ("daily-report", True)
+    # List schedules
+    schedules = await queue.list_schedules()
+    assert [found.key for found in schedules] == ["daily-report"]
+    # Pause/resume
+    await queue.pause_schedule("daily-report")
+    await queue.resume_schedule("daily-report")
+    await queue.trigger_schedule("daily-report")
+    await queue.close()
+    if "bucket" in place:  # All state is JSON in S3
+        definition = read(place["bucket"], "schedules/daily-report.json")
+        assert definition.items() >= DAILY_REPORT.items()
+        assert {"created_at", "updated_at"} <= set(definition)
+    queue = await rota.connect(**place)
+    # Delete
+    await queue.delete_schedule("daily-report")
+    assert await queue.list_schedules() == []
+    await queue.close()
+    if "bucket" in place:
+        assert read(place["bucket"], "schedules/daily-report.json") is None
+
+
+DAILY_REPORT = {
+    "id": "daily-report",
+    "task_type": "generate_report",
+    "input": {"report_type": "daily"},
+    "cron": "0 9 * * *",
+    "enabled": True,
+}
+
+
+async def test_the_last_run_and_the_history_of_document_000(bucket: str) -> None:
+    async with rota.connect(bucket=bucket) as queue:
+        worker = rota.Worker(queue)
+
+        @worker.task("generate_report")
+        async def report(input: object) -> str:
+            return "done"
+
+        await queue.create_schedule("daily-report", task_type="generate_report", interval=1, max_runs=1)
+        async with asyncio.timeout(30):
+            running = asyncio.create_task(worker.run(handle_signals=False))
+            while (await queue.get_schedule("daily-report")).status != "completed":
+                await queue.store.wait(await queue.now() + timedelta(seconds=1))
+            [row] = [run for run in await queue.runs("daily-report") if run.target_id is not None]
+            await queue.wait(row.target_id)
+            worker.stop()
+            await running
+    last = read(bucket, "schedules/daily-report/last_run.json")
+    assert list(last) == ["schedule_id", "last_run_at", "last_task_id", "next_run_at"]
+    assert (last["schedule_id"], last["last_task_id"], last["next_run_at"]) == (
+        "daily-report",
+        row.target_id,
+        None,
+    )
+    wanted = row.scheduled_at.astimezone(UTC).strftime("/%Y-%m-%dT%H-%M-%S")
+    kept_rows = Bucket(requests_for(bucket)).list("schedules/daily-report/history/")
+    [key] = [name for name in kept_rows if wanted in name]
+    kept = read(bucket, key)
+    assert (kept["status"], kept["task_id"], kept["trigger"]) == ("completed", row.target_id, "scheduled")
+
+
+async def test_document_003(place: dict[str, str]) -> None:
+    async with rota.connect(**place) as queue:
         # Submit with absolute expiration
         task = await queue.submit(
             "send_reminder", {"user_id": "123"}, expires_at=datetime(2026, 1, 28, 17, 0, 0)
@@ -85,10 +152,18 @@ async def test_document_003(store: str) -> None:
         assert (marked.status, marked.task_type) == (TaskStatus.Expired, "quick_task")
         many = await queue.submit_many([("quick_task", {}), ("quick_task", {})], ttl_seconds=60)
         assert all(task.expires_at for task in many)
+        # Scheduling + Expiration
+        both = await queue.submit(
+            "meeting_reminder",
+            {},
+            schedule_at=datetime(2026, 1, 28, 17, 0),  # Run at 5pm
+            expires_at=datetime(2026, 1, 28, 18, 0),  # Expire at 6pm
+        )
+        assert both.expires_at - both.available_at == timedelta(hours=1)
 
 
-async def test_the_handlers_of_document_003(store: str) -> None:
-    async with connected(store) as queue:
+async def test_the_handlers_of_document_003(place: dict[str, str]) -> None:
+    async with rota.connect(**place) as queue:
         worker = rota.Worker(queue, scheduler=False, janitor=False)
 
         @worker.task("process")
@@ -118,8 +193,8 @@ async def test_the_handlers_of_document_003(store: str) -> None:
         assert moved.expires_at - extended.expires_at == timedelta(minutes=2)
 
 
-async def test_the_rules_of_document_002(store: str) -> None:
-    async with connected(store) as queue:
+async def test_the_rules_of_document_002(place: dict[str, str]) -> None:
+    async with rota.connect(**place) as queue:
         rules = {
             "five-minutes": rota.RecurrenceRule(frequency=rota.Frequency.MINUTELY, interval=5),
             "nine": rota.RecurrenceRule(frequency="daily", starts_at="2025-01-01 09:00:00"),
@@ -137,8 +212,8 @@ async def test_the_rules_of_document_002(store: str) -> None:
         assert weekdays == {"Mon", "Fri"}
 
 
-def test_the_same_without_await(store: str) -> None:
-    with rota.sync.connect(store) as queue:
+def test_the_same_without_await(place: dict[str, str]) -> None:
+    with rota.sync.connect(**place) as queue:
         task = queue.submit("send_reminder", {"user_id": "123"}, ttl=timedelta(hours=2))
         assert queue.get(task.id).status == "pending"
         queue.create_schedule("daily", task_type="report", cron="0 9 * * *")
@@ -147,3 +222,20 @@ def test_the_same_without_await(store: str) -> None:
         assert queue.cancel(task.id).status == "cancelled"
         assert queue.run_due() == []
     queue.close()
+
+
+def test_a_bucket_is_short_for_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    assert make_store("s3://my-queue", rota.engine.clock.SystemClock()).url == "s3://my-queue"
+    opened: list[str] = []
+
+    async def remember(address: str, clock: object) -> Any:
+        opened.append(address)
+        raise rota.Unavailable("enough")
+
+    monkeypatch.setattr("rota.surfaces.client.open_store", remember)
+    with pytest.raises(rota.Unavailable):
+        rota.sync.connect(bucket="my-queue")
+    assert opened == ["s3://my-queue"]
+    with pytest.raises(rota.Invalid, match="one of them"):
+        rota.sync.connect("memory:", bucket="my-queue")

@@ -26,7 +26,7 @@ from rota.stores import sqlite_file
 from rota.stores.base import Tx
 from rota.stores.queries import ReadyTasks
 from rota.stores.sqlite import SqliteStore
-from stores import TestClock, find, get, put
+from stores import TestClock, connections_in, find, get, put
 
 CHILD = """
 import asyncio, os, resource, sys
@@ -138,7 +138,7 @@ def store(path: Path, runner: asyncio.Runner) -> Iterator[SqliteStore]:
     runner.run(store.open())
     yield store
     runner.run(store.close())
-    assert not apsw.connections()
+    assert not connections_in(path.parent)
 
 
 @pytest.fixture

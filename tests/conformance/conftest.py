@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from rota.stores.base import Store
-from stores import STORES, TestClock
+from stores import STORES, TestClock, connections_in
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def store(
     runner.run(store.open())
     yield store
     runner.run(store.close())
-    assert not apsw.connections(), "connections were left open"
+    assert not connections_in(tmp_path), "connections were left open"
 
 
 _collected: dict[str, set[str]] = {}

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from http_world import ADDRESSES, Shop, Tenant
+from http_world import ADDRESSES, Shop, Tenant, example_app
 from served import Served
 
 
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    shop = Shop(lambda name: tmp_path_factory.mktemp(name))
+    shop = Shop(tmp_path_factory.mktemp, example_app, rate=100_000)
     yield shop
     shop.close()
 

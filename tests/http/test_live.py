@@ -16,14 +16,13 @@ import pytest
 import uvicorn
 
 import rota
-from http_world import ADDRESSES
 from rota.engine.clock import SystemClock
 from rota.engine.notices import cursor
 from rota.stores.base import Store
 from rota.surfaces.http import create_app, hub, live
 from rota.surfaces.stores import make_store
 from served import _Quiet
-from stores import STORES
+from stores import ADDRESSES, STORES
 
 WITHIN = 30
 KINDS = ["memory", "sqlite", "postgres", "folder"]
@@ -489,7 +488,7 @@ def test_the_store_is_away_when_one_wants_to_listen(on_one: Play) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "folder"])
 def test_what_another_node_does_is_heard(kind: str, tmp_path: Path, runner: asyncio.Runner) -> None:
-    address = ADDRESSES[kind](tmp_path) if kind in ADDRESSES else f"file://{tmp_path}/bucket"
+    address = ADDRESSES[kind](tmp_path)
 
     async def main() -> None:
         there = make_store(address, SystemClock())

@@ -23,6 +23,7 @@ STREAMS = r"/events$|\$stream$"
     ("store", "phases"), [("sqlite", "examples,coverage"), ("postgres", "examples,fuzzing")]
 )
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_a_live_server_answers_as_documented(store: str, phases: str, tmp_path: Path) -> None:
     with serving(ADDRESSES[store](tmp_path), example_app(), rate=1_000_000) as served:
         key = served.key("*", "admin", "fuzz")

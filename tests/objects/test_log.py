@@ -317,9 +317,11 @@ class Sleeper:
 
     async def meanwhile(self) -> None:
         for part in range(3):
+            known = keys(self.bucket, "snapshot/")[-1:]
             for _ in range(20):
                 await add_one(self.awake)
                 await asyncio.sleep(0.001)
+            await until(lambda known=known: keys(self.bucket, "snapshot/")[-1:] > known)
             self.awake_clock.at = START + (part + 1) / 3 * self.hours * HOUR
         if self.hours > 3:
             await self._removed()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from worlds import SECOND, START, World
+from worlds import SECOND, START, Crowd, World
 
 
 async def test_what_fires_starts_at_that_time(world: World) -> None:
@@ -18,20 +16,12 @@ async def test_what_fires_starts_at_that_time(world: World) -> None:
 
 
 async def test_a_burst_never_fills_more_than_the_slots(world: World) -> None:
-    running = most = 0
-
-    @world.app.task("work")
-    async def work() -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.1)
-        running -= 1
-
+    crowd = Crowd(seconds=0.1)
+    world.app.task("work")(crowd.handle)
     for number in range(10):
         await world.schedule(f"s{number}", interval=1, overlap_policy="allow", max_runs=2)
     async with world.running(concurrency=3):
         await world.at(10 * SECOND)
-    assert most == 3
+    assert crowd.most == 3
     assert {task.status for task in await world.tasks()} == {"completed"}
     assert len(await world.tasks()) == 20

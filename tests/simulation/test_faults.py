@@ -17,8 +17,8 @@ from worlds import STORES, World, play
 CALLS = 40
 
 
-async def scenario(world: World, plans: list[Plan], minutes: int, watch: Watch) -> list[Node]:
-    """Some nodes with faults, some schedules and tasks, for some minutes, and then ten quiet ones."""
+async def scenario(world: World, plans: list[Plan], minutes: int, quiet: int, watch: Watch) -> list[Node]:
+    """Some nodes with faults, some schedules and tasks, for some minutes, and then some quiet ones."""
     world.app.task("work", max_retries=20)(watch.handler(seconds=5))
     await world.schedule("each-minute", cron="* * * * *", overlap_policy="allow")
     await world.schedule("catching-up", interval=45, missed_run_policy="catch_up", overlap_policy="allow")
@@ -28,7 +28,7 @@ async def scenario(world: World, plans: list[Plan], minutes: int, watch: Watch) 
     running = [asyncio.create_task(node.run(stop)) for node in faulty]
     await world.at(timedelta(minutes=minutes))
     late = await world.queue.submit("work", {"n": "late"})
-    await world.at(timedelta(minutes=minutes + 10))
+    await world.at(timedelta(minutes=minutes + quiet))
     stop.set()
     await asyncio.gather(*running)
     await check(world, watch, [*(task.id for task in tasks), late.id])
@@ -60,7 +60,7 @@ def test_one_fault_at_every_call(fault: Fault, tmp_path: Path) -> None:
 
         async def one(world: World, call: int = call) -> None:
             watch = Watch()
-            (node,) = await scenario(world, [once(fault, call)], minutes=2, watch=watch)
+            (node,) = await scenario(world, [once(fault, call)], minutes=2, quiet=3, watch=watch)
             assert node.calls >= call, "the scenario is shorter than the plan: the fault never struck"
             if fault is Fault.BEFORE:
                 assert all(count == 1 for count in watch.starts.values()), "run twice without need"
@@ -78,7 +78,7 @@ def test_many_faults_by_seed(seed: int, store: str, tmp_path: Path) -> None:
         return chance.choice(list(Fault)) if chance.random() < 0.125 and number < 300 else None
 
     async def many(world: World) -> None:
-        nodes = await scenario(world, [plan, plan, plan], minutes=10, watch=Watch())
+        nodes = await scenario(world, [plan, plan, plan], minutes=10, quiet=5, watch=Watch())
         assert sum(node.lives for node in nodes) > 3, "no node died: the seed proves nothing"
 
     play(many, STORES[store], tmp_path)

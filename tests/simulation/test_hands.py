@@ -7,25 +7,17 @@ from collections import Counter
 from typing import Any
 
 from rota.stores.base import Work
-from worlds import World
+from worlds import Crowd, World
 
 
 async def test_both_hands_together_fill_the_slots_and_no_more(world: World) -> None:
-    running = most = 0
-
-    @world.app.task("work")
-    async def work() -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.1)
-        running -= 1
-
+    crowd = Crowd(seconds=0.1)
+    world.app.task("work")(crowd.handle)
     tasks = await world.queue.submit_many([("work", None)] * 700)
     async with world.running(concurrency=250):
         for task in tasks:
             await world.queue.wait(task.id)
-    assert most == 250
+    assert crowd.most == 250
     assert Counter(task.status for task in await world.tasks()) == {"completed": 700}
     assert {task.attempt for task in await world.tasks()} == {1}
 

@@ -13,7 +13,7 @@ import pytest
 
 import rota
 from rota import TaskStatus
-from worlds import HOUR, MINUTE, SECOND, START, World
+from worlds import HOUR, MINUTE, SECOND, START, World, raising
 
 
 class Weird(BaseException):
@@ -155,13 +155,7 @@ async def test_an_exit_in_a_task_of_the_handler_ends_the_handler_only(world: Wor
 async def test_whatever_is_raised_is_stored_with_its_traceback(
     world: World, problem: BaseException, is_async: bool
 ) -> None:
-    def bad() -> None:
-        raise problem
-
-    async def bad_async() -> None:
-        raise problem
-
-    world.app.task("bad", max_retries=0)(bad_async if is_async else bad)
+    world.app.task("bad", max_retries=0)(raising(problem, is_async=is_async))
     task = await world.queue.submit("bad")
     async with world.running():
         done = await world.queue.wait(task.id)

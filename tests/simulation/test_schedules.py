@@ -41,11 +41,12 @@ async def test_create_recurring_schedule(world: World) -> None:
     assert (schedule.missed_run_policy, schedule.overlap_policy) == ("skip", "skip")
 
 
+@pytest.mark.start(datetime(2026, 1, 1, 13, 30, tzinfo=UTC))
 async def test_schedule_fires_at_correct_time(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 9 * * *", timezone="America/New_York")
-    async with world.running():
-        await world.at(40 * HOUR)
+    async with world.running(janitor=False):
+        await world.at(datetime(2026, 1, 2, 14, 30, tzinfo=UTC))
     assert starts == [datetime(2026, 1, day, 14, tzinfo=UTC) for day in (1, 2)]
 
 
@@ -88,16 +89,16 @@ async def test_schedule_creates_task(world: World) -> None:
 
 async def test_pause_resume_schedule(world: World) -> None:
     starts = handle(world)
-    await world.schedule(cron="0 * * * *")
+    await world.schedule(cron="*/10 * * * *")
     async with world.running():
-        await world.at(1.5 * HOUR)
+        await world.at(15 * MINUTE)
         paused = await world.queue.pause_schedule("s", "deploy")
         assert (paused.status, paused.pause_note, paused.next_run_at) == ("paused", "deploy", None)
-        await world.at(5.5 * HOUR)
+        await world.at(55 * MINUTE)
         resumed = await world.queue.resume_schedule("s")
-        assert resumed.next_run_at == START + 6 * HOUR
-        await world.at(6.5 * HOUR)
-    assert starts == [START + HOUR, START + 6 * HOUR]
+        assert resumed.next_run_at == START + HOUR
+        await world.at(65 * MINUTE)
+    assert starts == [START + 10 * MINUTE, START + HOUR]
     assert len(await world.ledger("s")) == 2
 
 
@@ -174,10 +175,10 @@ async def test_overlap_policy_allow(world: World) -> None:
 
 
 async def test_overlap_policy_cancel_previous(world: World) -> None:
-    handle(world, seconds=3600)
+    handle(world, seconds=900)
     await world.schedule(cron="*/10 * * * *", overlap_policy=rota.OverlapPolicy.CANCEL_PREVIOUS, max_runs=3)
     async with world.running():
-        await world.at(3 * HOUR)
+        await world.at(HOUR)
     rows = await world.ledger("s")
     assert [row.status for row in rows] == ["cancelled", "cancelled", "completed"]
     statuses = [(await world.queue.get(row.target_id or "")).status for row in rows]
@@ -326,32 +327,32 @@ async def test_an_expired_target_fails_its_run(world: World) -> None:
 
 async def test_jitter_delays_but_keeps_the_nominal_time(world: World) -> None:
     starts = handle(world)
-    schedule = await world.schedule(cron="0 * * * *", jitter=600)
+    schedule = await world.schedule(cron="*/10 * * * *", jitter=300)
     async with world.running():
-        await world.at(5.5 * HOUR)
+        await world.at(56 * MINUTE)
     rows = await world.ledger("s")
-    assert [row.scheduled_at for row in rows] == [START + n * HOUR for n in range(1, 6)]
+    assert [row.scheduled_at for row in rows] == [START + n * 10 * MINUTE for n in range(1, 6)]
     delays = [start - row.scheduled_at for start, row in zip(starts, rows, strict=True)]
-    assert all(timedelta(0) <= delay < timedelta(seconds=600) for delay in delays)
+    assert all(timedelta(0) <= delay < timedelta(seconds=300) for delay in delays)
     assert len(set(delays)) > 1
-    assert schedule.next_run_at == START + HOUR
+    assert schedule.next_run_at == START + 10 * MINUTE
 
 
 @pytest.mark.start(datetime(2026, 3, 8, 6, tzinfo=UTC))
 async def test_daylight_saving_skips_and_doubles_nothing(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 2 * * *", timezone="America/New_York")
-    async with world.running():
+    async with world.running(janitor=False):
         await world.at(datetime(2026, 3, 9, 8, tzinfo=UTC))
     assert starts == [datetime(2026, 3, 8, 7, tzinfo=UTC), datetime(2026, 3, 9, 6, tzinfo=UTC)]
 
 
 async def test_max_runs_and_end_at_complete_a_schedule_with_the_reason(world: World) -> None:
     starts = handle(world)
-    await world.schedule("few", cron="0 * * * *", max_runs=2)
-    await world.schedule("short", cron="0 * * * *", end_at=START + 3 * HOUR)
+    await world.schedule("few", cron="*/10 * * * *", max_runs=2)
+    await world.schedule("short", cron="*/10 * * * *", end_at=START + 30 * MINUTE)
     async with world.running():
-        await world.at(10 * HOUR)
+        await world.at(HOUR)
     few, short = await world.queue.get_schedule("few"), await world.queue.get_schedule("short")
     assert (few.status, few.run_count) == ("completed", 2)
     assert "max_runs" in (few.completed_reason or "")
@@ -415,13 +416,13 @@ async def test_an_edit_never_runs_anything_by_itself(world: World) -> None:
 
 
 async def test_why_answers_in_words(world: World) -> None:
-    handle(world, seconds=90 * 60)
-    await world.schedule(cron="0 * * * *")
+    handle(world, seconds=15 * 60)
+    await world.schedule(cron="*/10 * * * *")
     async with world.running():
-        await world.at(3.5 * HOUR)
-    ran = await world.queue.why("s", START + HOUR)
-    skipped = await world.queue.why("s", START + 2 * HOUR)
-    odd = await world.queue.why("s", START + 90 * MINUTE)
+        await world.at(35 * MINUTE)
+    ran = await world.queue.why("s", START + 10 * MINUTE)
+    skipped = await world.queue.why("s", START + 20 * MINUTE)
+    odd = await world.queue.why("s", START + 15 * MINUTE)
     assert (ran.status, skipped.status, odd.status) == ("completed", "skipped", "not_expected")
     assert "overlap" in skipped or "still running" in skipped
 

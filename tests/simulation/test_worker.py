@@ -12,7 +12,7 @@ import pytest
 import rota
 from rota import TaskStatus
 from rota.engine.telemetry import LeaseLost, TaskStarted
-from worlds import MINUTE, SECOND, START, World
+from worlds import MINUTE, SECOND, START, Crowd, World, raising
 
 
 async def test_a_task_runs_and_its_result_is_stored(world: World) -> None:
@@ -244,21 +244,13 @@ async def test_only_its_queues_and_kinds_are_claimed(world: World) -> None:
 
 
 async def test_the_concurrency_limit_holds(world: World) -> None:
-    now, most = 0, 0
-
-    @world.app.task("count")
-    async def count() -> None:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(1)
-        now -= 1
-
-    tasks = await world.queue.submit_many([("count", None)] * 20)
+    crowd = Crowd(seconds=1)
+    world.app.task("work")(crowd.handle)
+    tasks = await world.queue.submit_many([("work", None)] * 20)
     async with world.running(concurrency=3):
         for task in tasks:
             await world.queue.wait(task.id)
-    assert most == 3
+    assert crowd.most == 3
 
 
 async def test_a_delayed_task_starts_when_it_is_available(world: World) -> None:
@@ -516,13 +508,7 @@ class Unprintable(Exception):
 async def test_no_exception_of_a_handler_ends_the_worker(
     world: World, problem: BaseException, is_async: bool
 ) -> None:
-    def bad() -> None:
-        raise problem
-
-    async def bad_async() -> None:
-        raise problem
-
-    world.app.task("bad", max_retries=0)(bad_async if is_async else bad)
+    world.app.task("bad", max_retries=0)(raising(problem, is_async=is_async))
     world.app.task("good")(lambda: "fine")
     async with world.running():
         failed = await world.queue.wait((await world.queue.submit("bad")).id)

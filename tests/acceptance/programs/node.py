@@ -46,10 +46,18 @@ async def hang(context: rota.Context) -> str:
     return "done"
 
 
-@app.task("block")
-async def block(input: dict[str, float], context: rota.Context) -> None:
+@app.task("await-file")
+async def await_file(input: dict[str, str], context: rota.Context) -> str:
     say("start", context.task.id, os.getpid())
-    time.sleep(input["seconds"])  # noqa: ASYNC251  this is the fault that the test is about
+    while not os.path.exists(input["path"]):
+        await asyncio.sleep(0.01)
+    return "done"
+
+
+@app.task("block")
+async def block(input: dict[str, str], context: rota.Context) -> None:
+    while not os.path.exists(input["path"]):
+        time.sleep(0.01)  # noqa: ASYNC251  this is the fault that the test is about
 
 
 class Dying:

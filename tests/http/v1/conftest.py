@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from http_world import ADDRESSES
+from http_world import ADDRESSES, Shop
 from served import Served, serving
 from v1_world import Api, Clock, document_app
 
-Servers = Callable[[str, bool], Served]
-
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    known: dict[tuple[str, bool], Served] = {}
-    with ExitStack() as stack:
-
-        def server(store: str, engine: bool) -> Served:
-            if (store, engine) not in known:
-                address = ADDRESSES[store](tmp_path_factory.mktemp(f"v1-{store}"))
-                known[store, engine] = stack.enter_context(serving(address, document_app(), engine=engine))
-            return known[store, engine]
-
-        yield server
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    shop = Shop(tmp_path_factory.mktemp, document_app)
+    yield shop
+    shop.close()
 
 
 @pytest.fixture(params=ADDRESSES)
-def api(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Api]:
+def api(request: pytest.FixtureRequest, shop: Shop) -> Iterator[Api]:
     """With the engine in it."""
-    api = Api(servers(request.param, True))
+    api = Api(shop.server(request.param, engine=True))
     yield api
     api.close()
 
 
 @pytest.fixture(params=ADDRESSES)
-def still(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Api]:
+def still(request: pytest.FixtureRequest, shop: Shop) -> Iterator[Api]:
     """Without an engine: nothing happens by itself."""
-    api = Api(servers(request.param, False))
+    api = Api(shop.server(request.param, engine=False))
     yield api
     api.close()
 

@@ -15,6 +15,7 @@ connection closes: closing at once would reset it, and the answer would be lost 
 from __future__ import annotations
 
 import asyncio
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -119,7 +120,7 @@ def _unheard(data: bytes) -> None:
     """Nothing is said after parting."""
 
 
-class Bounds(Base):
+class Bounds(Base, metaclass=ABCMeta):
     """The bounds, on top of one of uvicorn's protocols, which tells where in a request the client is."""
 
     transport: Any  # a Parting
@@ -134,17 +135,23 @@ class Bounds(Base):
         self._last_word: Problem | None = None
         self._batch = 0
 
-    # What a subclass knows
+    # What the parser of a subclass knows
 
+    @abstractmethod
     def _is_in_head(self) -> bool:
-        raise NotImplementedError
+        """Whether a head has begun and not ended."""
 
+    @abstractmethod
     def _is_in_body(self) -> bool:
-        raise NotImplementedError
+        """Whether a head has ended, and its body has not."""
 
+    @abstractmethod
     def _running(self) -> Any:
         """The request that is being answered, if any."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def _forget_last(self) -> None:
+        """The last request was not complete, and has not been started."""
 
     # Uvicorn's protocol
 
@@ -273,9 +280,6 @@ class Bounds(Base):
             if self._is_in_body():
                 self._forget_last()
             self.flow.pause_reading()
-
-    def _forget_last(self) -> None:
-        """The last request was not complete, and has not been started."""
 
     def _refuse(self, problem: Problem | None) -> None:
         if problem is not None:

@@ -25,3 +25,6 @@ class BoundedH11(Bounds, H11Protocol):  # type: ignore[misc]  # to the type chec
 
     def _running(self) -> Any:
         return None if self.cycle is None or self.cycle.response_complete else self.cycle
+
+    def _forget_last(self) -> None:
+        """There is none that waits: h11 reads no request before the one before it is answered."""
