@@ -536,19 +536,3 @@ async def _runs(queue: rota.Queue, key: str) -> list[Any]:
         while not (rows := list(await queue.runs(key))):
             await queue.store.wait(await queue.now() + timedelta(seconds=1))
     return rows
-
-
-async def test_the_limit_of_schedules_is_exact_however_many_are_created_at_once(url: str) -> None:
-    async with rota.connect(url) as first, rota.connect(url) as second:
-        await first.set_limits("default", schedules=50)
-        creating = [
-            queue.create_schedule(f"{name}{n}", task_type="a", interval=3600)
-            for name, queue in (("a", first), ("b", second))
-            for n in range(400)
-        ]
-        answers = await asyncio.gather(*creating, return_exceptions=True)
-        refused = [each for each in answers if isinstance(each, Exception)]
-        assert {getattr(each, "code", each) for each in refused} == {"limit_reached"}
-        assert len(answers) - len(refused) == await first.count_schedules() == 50
-        await first.delete_schedule((await first.list_schedules(limit=1))[0].key)
-        await first.create_schedule("again", task_type="a", interval=3600)

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from ..domain.model import LIVE, Record, Schedule, Task, TaskStatus
+from ..domain.model import LIVE, Record, Task, TaskStatus
 from .base import BufferedTx
 from .codec import RECORD_OF, TABLES
 from .postgres_columns import WRITERS, text_of
 from .postgres_line import Line, Puts
 from .postgres_queries import MANY_PENDING, Statements, statement_name, values_of
-from .queries import LivingSchedules, Query, TaskList
+from .queries import Query, TaskList
 from .reading import readable
 
 __all__ = ["PostgresTx", "Unwritten", "everything"]
@@ -35,8 +35,6 @@ class Unwritten:
         self._deletes: Puts = {}
         self._has_news = False
         self.anything = False
-        self.living: dict[str, int] = {}
-        """How many living schedules a tenant has, where that was counted: many that are created together count once."""
 
     async def get(self, statement: str, of_type: type[Record], id: str) -> str | bytes | None:
         """The body of a record: as it was written here, or as it was read before, or from the database."""
@@ -60,17 +58,7 @@ class Unwritten:
                 self.anything = True
                 for id in records:
                     self._read.pop((of_type, id), None)
-        self._keep_count(tx)
         self._has_news = self._has_news or _is_news(tx)
-
-    def _keep_count(self, tx: BufferedTx) -> None:
-        for record in tx.puts.get(Schedule, {}).values():
-            if record.version == 1 and record.tenant in self.living:
-                self.living[record.tenant] += cast("Schedule", record).deleted_at is None
-            else:
-                self.living.pop(record.tenant, None)
-        for record in tx.deletes.get(Schedule, {}).values():
-            self.living.pop(record.tenant, None)
 
     def _holds(self, of_type: type[Record], records: dict[str, Record]) -> bool:
         held = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
@@ -147,19 +135,10 @@ class PostgresTx(BufferedTx):
 
     async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()
-        living = self._unwritten.living
-        if isinstance(query, LivingSchedules) and query.tenant in living:
-            return living[query.tenant] if at_most is None else min(living[query.tenant], at_most)
-        if isinstance(query, LivingSchedules) and self._writable:
-            await self._line.begin()
-            lock = self._statements.plain["lock_living_schedules"]
-            await self._line.fetch(lock.sql, lock.args(values_of(query, None)))
         await self._unwritten.flush_for(RECORD_OF[type(query)])
         statement = self._statements.count[statement_name(query)]
         [number] = await self._line.fetch(statement.sql, statement.args(values_of(query, at_most)))
         assert isinstance(number, int)
-        if isinstance(query, LivingSchedules) and (at_most is None or number < at_most):
-            living[query.tenant] = number
         return number
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:

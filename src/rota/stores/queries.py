@@ -165,8 +165,7 @@ class ScheduleByKey(Query, frozen=True, kw_only=True):
 
 
 class LivingSchedules(Query, frozen=True, kw_only=True):
-    """Schedule: of `tenant`, not deleted. By key. Every store counts them in an index alone; of works that count them
-    and write, one commits before the next one counts."""
+    """Schedule: of `tenant`, not deleted. By key. Every store counts them in an index alone."""
 
     tenant: str
 

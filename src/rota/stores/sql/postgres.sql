@@ -404,10 +404,6 @@ select {what} from {schema}.schedule
 where deleted_at is null and tenant = :tenant::text
 order by key limit :limit::bigint {lock}
 
--- Before they are counted by a work that may add one: so that the next one counts what this one adds.
--- name: lock_living_schedules
-select pg_advisory_xact_lock(hashtextextended('{schema}.schedule ' || :tenant::text, 0))
-
 -- Comparing the tenant with the rest keeps the planner from the index over all tenants, whose order is the same.
 -- name: schedule_list
 select {what} from {schema}.schedule
