@@ -22,7 +22,7 @@ from rota.domain.errors import Corrupt, Refused, StoreError, Unavailable
 from rota.domain.model import Event, Record, Run, Task, TaskStatus
 from rota.domain.submission import Submission
 from rota.domain.task import Completed, Defaults
-from rota.engine import commands
+from rota.engine import commands, queries
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import Tx, at_leisure
 from rota.stores.codec import TABLES
@@ -500,16 +500,18 @@ async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
         await asyncio.wait_for(store.close(), 20)
 
 
-async def test_a_store_that_is_closed_answers_first_who_waits_for_the_archive() -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["in its first run", "while it waits"])
+@pytest.mark.parametrize("how", ["read", "transact"])
+async def test_a_store_that_is_closed_answers_first_who_asks_the_archive(how: str, late: bool) -> None:
     store, requests = await opened()
     with gate(requests) as held:
-        slow = asyncio.create_task(store.transact(commands.replay_task("default", "t0003", "me")))
-        await held.reached()
+        slow = asyncio.create_task(getattr(store, how)(queries.one_task("default", "t0003")))
+        await (held.reached() if late else asyncio.sleep(0))
         closing = asyncio.create_task(store.close())
         await asyncio.sleep(0)
         held.open.set()
         await asyncio.wait_for(closing, 20)
-        assert (await slow).status is TaskStatus.PENDING
+        assert (await slow).id == "t0003"
 
 
 async def test_the_time_of_a_work_does_not_move_while_it_waits_for_the_archive() -> None:

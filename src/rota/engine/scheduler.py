@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from ..domain.model import ScheduleStatus
-from ..stores.base import Store, at_leisure
+from ..stores.base import Store, at_leisure, side_by_side
 from .clock import sleep
 from .commands import Tick, fire_due, refresh_zones
 from .loops import Backoff
@@ -50,6 +50,7 @@ class Scheduler:
         self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
         self._zones_checked = False
         self._next_at: datetime | None = None
+        self._is_behind = False
 
     async def run_once(self) -> timedelta:
         """One tick. At once again if it fired anything; else when the next schedule is due."""
@@ -60,6 +61,7 @@ class Scheduler:
         tick = await self._tick_beside()
         if not tick.is_held_up:
             self._held_up.reset()
+        self._is_behind = len(tick.schedules) == self._batch
         if tick.schedules:
             return NOW
         self.jumped = False
@@ -76,7 +78,11 @@ class Scheduler:
             await sleep(NOW)
 
     async def _tick_beside(self) -> Tick:
-        if self.beside is None or self._next_at is None or await self._store.now() < self._next_at:
+        """With a claim in the same commit if this is the moment; but not batch after batch, where each would only wait
+        for the other."""
+        if self.beside is None or self._next_at is None or self._is_behind:
+            return await self._tick_now()
+        if await self._store.now() < self._next_at:
             return await self._tick_now()
         tick, _ = await asyncio.gather(self._tick_now(), self.beside(), return_exceptions=True)
         if isinstance(tick, BaseException):
@@ -85,7 +91,8 @@ class Scheduler:
 
     async def _tick_now(self) -> Tick:
         """Reported at once: what it fired is told before what a worker then starts."""
-        tick = await self._store.transact(at_leisure(fire_due(self._batch, jumped=self.jumped)))
+        work = at_leisure(fire_due(self._batch, jumped=self.jumped))
+        tick = await self._store.transact(side_by_side(work, "scheduler") if self._is_behind else work)
         self._report(tick)
         return tick
 

@@ -213,7 +213,7 @@ class TaskWorker:
 
     async def _next_at(self, ask: Claim, at: datetime) -> datetime | None:
         """Asked when the handlers have been started: they need not wait for it."""
-        return await self._queue.store.read(next_to_claim(ask, at))
+        return await self._queue.store.transact(at_leisure(next_to_claim(ask, at)))
 
     def _other(self, hand: Hand) -> Hand:
         return self.second if hand is self.first and self.second.is_there else self.first

@@ -3,7 +3,8 @@
 **Works.** Every write is `await store.transact(work)`. `work(tx)` is an `async def` that reads, then puts;
 it may be run again after a conflict, and may share its commit with other works, so it does nothing else: no
 I/O, no waiting on anything but `tx`, no ids or times of its own making. Ids are made before; the time is
-`tx.now`.
+`tx.now`. (All that it may remember is that it was run before: the first run may take for granted what versions and ids
+will disprove, and later ones look.)
 
 **Reads come first.** After the first `put`, `delete` or `emit` a work may not read: what it wrote is
 buffered and flushed when the work ends, one statement per table, so a read could not see it. All stores

@@ -47,14 +47,10 @@ class Errands:
 
     async def run(self, work: Work[T], once: Callable[[Work[T]], Awaitable[T]]) -> T:
         """The work's answer. `once` runs it on the replica as it is."""
-        try:
-            return await once(work)
-        except Away as away:
-            lacking = away
         self._under_way += 1
         self._idle.clear()
         try:
-            return await self._run(work, once, lacking)
+            return await self._run(work, once)
         finally:
             self._under_way -= 1
             if not self._under_way:
@@ -67,14 +63,16 @@ class Errands:
     def close(self) -> None:
         self._threads.close(wait=True)
 
-    async def _run(self, work: Work[T], once: Callable[[Work[T]], Awaitable[T]], away: Away) -> T:
-        knowing = away.answers.given_to(work)
+    async def _run(self, work: Work[T], once: Callable[[Work[T]], Awaitable[T]]) -> T:
+        lacking: Away | None = None
         for _ in range(_ROUNDS):
-            await self._fetch(away)
             try:
-                return await once(knowing)
-            except Away as more:
-                away = more
+                return await once(work)
+            except Away as away:
+                if lacking is None:
+                    work = away.answers.given_to(work)
+                lacking = away
+            await self._fetch(lacking)
         raise Unavailable(
             f"what a work asks of the archive of {self._name} changes faster than it can be read; nothing was written"
         )

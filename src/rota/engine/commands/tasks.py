@@ -141,7 +141,7 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
 
 
 def next_to_claim(ask: Claim, after: datetime) -> Work[datetime | None]:
-    """When the next task will be available to whoever claimed what was ready at `after`. To be read."""
+    """When the next task will be available to whoever claimed what was ready at `after`."""
     kinds = tuple(sorted(ask.kinds))
 
     async def work(tx: Tx) -> datetime | None:

@@ -1,0 +1,48 @@
+"""What a task costs in requests, where it is submitted in the worker's process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from faulty import FaultyRequests
+
+import rota
+from rota.engine.clock import SystemClock
+from rota.engine.telemetry import Signal, TaskMoved
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_requests import MemoryRequests
+
+TASKS = 20
+
+
+async def test_a_task_costs_three_log_entries_and_next_to_no_look_at_the_log() -> None:
+    """It is submitted, claimed and settled. Nobody looks at the log for what he has written himself."""
+    requests = FaultyRequests(MemoryRequests())
+    store = ObjectsStore(requests, SystemClock())
+    await store.open()
+    queue = rota.Queue(store)
+    settled: asyncio.Queue[Signal] = asyncio.Queue()
+    worker = rota.Worker(
+        queue,
+        observers=[lambda signal: settled.put_nowait(signal) if isinstance(signal, TaskMoved) else None],
+    )
+
+    @worker.task("echo")
+    async def echo(input: int) -> int:
+        return input
+
+    running = asyncio.create_task(worker.run(handle_signals=False))
+    await queue.submit("echo", 0)
+    await settled.get()
+    begun = len(requests.made)
+    for number in range(TASKS):
+        await queue.submit("echo", number)
+        await settled.get()
+    made = Counter(kind for kind, key in requests.made[begun:] if key.startswith("log/"))
+    worker.stop()
+    await running
+    await store.close()
+    assert made["create"] == 3 * TASKS
+    assert made["get"] < TASKS
+    assert made["list"] == 0
