@@ -1,4 +1,4 @@
-"""The janitor: returns tasks of dead workers, marks expiries, and forgets what has been kept long enough."""
+"""The janitor: returns tasks of dead workers, and marks expiries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..domain.errors import Unavailable
 from ..stores.base import Store, Tx, at_leisure
 from ..stores.queries import LostLeases
 from .clock import SteadyClock
-from .commands import Retention, forget_old, sweep
+from .commands import sweep
 from .leases import LEASE
 from .loops import Backoff
 from .telemetry import Observer, TaskMoved
@@ -20,7 +20,6 @@ __all__ = ["Janitor"]
 BATCH = 500
 LOOK_AGAIN = timedelta(seconds=10)
 HOLD_OFF = timedelta(seconds=10)
-FORGET_EVERY = timedelta(minutes=10)
 KNOCK_EVERY = timedelta(seconds=1)
 AFTER_OUTAGE = max(LEASE, Backoff.LONGEST + timedelta(seconds=10))
 HELD_UP_AT_MOST = timedelta(seconds=1)
@@ -41,18 +40,16 @@ class Janitor:
         clock: SteadyClock,
         observe: Observer,
         *,
-        retention: Retention | None = None,
         look_for_jumps: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._observe = observe
-        self._retention = retention or Retention()
         self._look_for_jumps = look_for_jumps
         self._after_outage = AFTER_OUTAGE
         self.saw_outage = False
         self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
-        self._forget_at = self._sweep_at = clock.monotonic()
+        self._sweep_at = clock.monotonic()
 
     def hold_off(self, length: timedelta = HOLD_OFF) -> None:
         self._sweep_at = max(self._sweep_at, self._clock.monotonic() + length.total_seconds())
@@ -82,11 +79,6 @@ class Janitor:
         return await self._sweep()
 
     async def _sweep(self) -> timedelta:
-        if self._clock.monotonic() >= self._forget_at:
-            if await self._store.transact(forget_old(self._retention, BATCH)):
-                return NOW
-            await self._tidy()
-            self._forget_at = self._clock.monotonic() + FORGET_EVERY.total_seconds()
         swept = await self._store.transact(at_leisure(sweep(BATCH)))
         for task in (*swept.returned, *swept.expired):
             self._observe(TaskMoved(task))
@@ -98,12 +90,6 @@ class Janitor:
         if swept.next_in is None or swept.next_in <= KNOCK_EVERY:
             return swept.next_in or LOOK_AGAIN
         return min(max(swept.next_in / 2, KNOCK_EVERY), LOOK_AGAIN)
-
-    async def _tidy(self) -> None:
-        """Some stores have more to keep in order than records: a bucket has its views."""
-        tidy = getattr(self._store, "tidy", None)
-        if tidy is not None:
-            await tidy()
 
 
 async def _knock(tx: Tx) -> None:

@@ -18,6 +18,7 @@ from .app import App, Hook
 from .clock import SystemClock, sleep, wait_for_any
 from .commands import Retention
 from .executor import StopReason
+from .forgetter import Forgetter
 from .guard import guarded_loop
 from .ids import new_id
 from .janitor import Janitor
@@ -37,6 +38,7 @@ SHUTDOWN = timedelta(seconds=30)
 LULL = timedelta(milliseconds=20)
 EARLY = timedelta(milliseconds=2)
 ROLES = ("scheduler", "worker", "janitor")
+FORGETTER = "forgetter"
 
 
 class Deaf:
@@ -81,13 +83,13 @@ class Node:
         look = self.jump_watch.look
         self.scheduler: Scheduler | None = None
         self.janitor: Janitor | None = None
+        self.forgetter: Forgetter | None = None
         if scheduler:
             early = EARLY if in_real_time else timedelta(0)  # virtual timers are exact
             self.scheduler = Scheduler(queue.store, self.observe, look_for_jumps=look, early=early)
         if janitor:
-            self.janitor = Janitor(
-                queue.store, queue.clock, self.observe, retention=retention, look_for_jumps=look
-            )
+            self.janitor = Janitor(queue.store, queue.clock, self.observe, look_for_jumps=look)
+            self.forgetter = Forgetter(queue.store, retention or Retention())
         self._stop = asyncio.Event()
         self._tick_now = asyncio.Event()
         self._returned = Return()
@@ -116,7 +118,8 @@ class Node:
 
     async def run_once(self) -> timedelta:
         """One pass of every role; the shortest delay that any of them returned."""
-        roles: list[Role] = [role for role in (self.scheduler, self.janitor) if role is not None]
+        all_roles = (self.scheduler, self.janitor, self.forgetter)
+        roles: list[Role] = [role for role in all_roles if role is not None]
         delays = [await role.run_once() for role in roles]
         return min((delay for delay in delays if delay is not None), default=timedelta(0))
 
@@ -132,13 +135,18 @@ class Node:
             yield "scheduler", self.scheduler, Unhurried(self.queue.store), self._tick_now
         if self.janitor is not None:
             yield "janitor", self.janitor, deaf, None
+        if self.forgetter is not None:
+            yield FORGETTER, self.forgetter, deaf, None
 
     async def _keep(
         self, name: str, role: Role, hints: Hints, wake: asyncio.Event | None, stop: asyncio.Event
     ) -> None:
         def failed(error: BaseException, again_in: timedelta) -> None:
-            if self.janitor is not None and isinstance(error, Unavailable) and not error.is_busy:
-                self.janitor.saw_outage = True  # whichever role met it
+            is_outage = isinstance(error, Unavailable) and not error.is_busy and name != FORGETTER
+            if self.janitor is not None and is_outage:
+                self.janitor.saw_outage = (
+                    True  # whichever role met it; a part of an archive may be away by itself
+                )
             self.observe(LoopFailed(name, error, again_in))
 
         await keep_running(
