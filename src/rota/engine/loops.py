@@ -31,11 +31,12 @@ from typing import Any, Protocol
 
 from . import clock
 
-__all__ = ["Backoff", "Hints", "OnError", "Return", "Role", "keep_running"]
+__all__ = ["Backoff", "Deaf", "Hints", "OnError", "Return", "Role", "Unhurried", "keep_running"]
 
 OnError = Callable[[BaseException, timedelta], None]
 
 _NOW = timedelta(0)
+LULL = timedelta(milliseconds=20)
 
 
 class Role(Protocol):
@@ -50,6 +51,25 @@ class Hints(Protocol):
     """The part of a store that tells when something may have changed since the call."""
 
     async def wait(self, until: datetime | None) -> None: ...
+
+
+class Deaf:
+    """For roles that follow only their own delay."""
+
+    async def wait(self, until: datetime | None) -> None:
+        await asyncio.Event().wait()
+
+
+class Unhurried:
+    """For roles that are punctual by their own plan: a hint reaches them a little later, and many commits in a row are
+    one hint. Without it, the scheduler would look for due schedules after every commit of a busy worker."""
+
+    def __init__(self, hints: Hints) -> None:
+        self._hints = hints
+
+    async def wait(self, until: datetime | None) -> None:
+        await self._hints.wait(until)
+        await clock.sleep(LULL)
 
 
 class Backoff:

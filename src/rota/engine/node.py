@@ -9,13 +9,13 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_duration, check_number, check_queue
 from .app import App, Hook
-from .clock import SystemClock, sleep, wait_for_any
+from .clock import SystemClock, wait_for_any
 from .commands import Retention
 from .executor import StopReason
 from .forgetter import Forgetter
@@ -24,7 +24,7 @@ from .ids import new_id
 from .janitor import Janitor
 from .leases import LEASE, QueueLike
 from .logged import log_signals
-from .loops import Backoff, Hints, Return, Role, keep_running
+from .loops import Backoff, Deaf, Hints, Return, Role, Unhurried, keep_running
 from .scheduler import Scheduler
 from .telemetry import LoopFailed, Observer, fan_out
 from .watch import EVERY as BEAT
@@ -35,29 +35,8 @@ __all__ = ["Node", "Worker", "worker_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHUTDOWN = timedelta(seconds=30)
-LULL = timedelta(milliseconds=20)
 EARLY = timedelta(milliseconds=2)
 ROLES = ("scheduler", "worker", "janitor")
-FORGETTER = "forgetter"
-
-
-class Deaf:
-    """For roles that follow only their own delay."""
-
-    async def wait(self, until: datetime | None) -> None:
-        await asyncio.Event().wait()
-
-
-class Unhurried:
-    """For roles that are punctual by their own plan: a hint reaches them a little later, and many commits in a row are
-    one hint. Without it, the scheduler would look for due schedules after every commit of a busy worker."""
-
-    def __init__(self, hints: Hints) -> None:
-        self._hints = hints
-
-    async def wait(self, until: datetime | None) -> None:
-        await self._hints.wait(until)
-        await sleep(LULL)
 
 
 class Node:
@@ -136,13 +115,13 @@ class Node:
         if self.janitor is not None:
             yield "janitor", self.janitor, deaf, None
         if self.forgetter is not None:
-            yield FORGETTER, self.forgetter, deaf, None
+            yield "forgetter", self.forgetter, deaf, None
 
     async def _keep(
         self, name: str, role: Role, hints: Hints, wake: asyncio.Event | None, stop: asyncio.Event
     ) -> None:
         def failed(error: BaseException, again_in: timedelta) -> None:
-            is_outage = isinstance(error, Unavailable) and not error.is_busy and name != FORGETTER
+            is_outage = isinstance(error, Unavailable) and not error.is_busy and role is not self.forgetter
             if self.janitor is not None and is_outage:
                 self.janitor.saw_outage = (
                     True  # whichever role met it; a part of an archive may be away by itself

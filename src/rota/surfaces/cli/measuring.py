@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ...engine.loops import keep_running
-from ...engine.node import Deaf
+from ...engine.loops import Deaf, keep_running
 from ...engine.observed import ObservedStore
 from ...engine.telemetry import LoopFailed, Observer, Signal
 from ..client import Queue
