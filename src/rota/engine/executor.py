@@ -123,6 +123,7 @@ class Execution:
         "_running",
         "error",
         "handler",
+        "is_renewing",
         "lease",
         "logs",
         "progress",
@@ -141,6 +142,7 @@ class Execution:
         self.task = task
         self.handler = handler
         self.lease: timedelta | None = None
+        self.is_renewing = False  # what it reported is on its way with its lease
         self.stopping: StopReason | None = None
         self.progress: Any = None
         self.logs: tuple[LogLine, ...] = ()

@@ -8,7 +8,7 @@ report (progress, logs) goes along, and is otherwise written a second after the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from math import isqrt
 from typing import Protocol, TypeVar
@@ -49,9 +49,15 @@ class Leases:
     """The leases of what is `running`. `wake` is set whenever a round would have something to do."""
 
     def __init__(
-        self, queue: QueueLike, running: Collection[Execution], lease: timedelta, observe: Observer
+        self,
+        queue: QueueLike,
+        running: Collection[Execution],
+        lease: timedelta,
+        observe: Observer,
+        renewed: Callable[[], None],
     ) -> None:
         self.wake = asyncio.Event()
+        self._renewed = renewed
         self._queue = queue
         self._running = running
         self._lease = lease
@@ -129,16 +135,23 @@ class Leases:
             Renewal(task=execution.task, lease=lease or self._lease, progress=progress, logs=logs)
             for execution, (lease, progress, logs) in zip(due, reports, strict=True)
         ]
+        for execution in due:
+            execution.is_renewing = True
         try:
             answers = await self._queue.store.transact(apart(impatient(renew_leases(renewals))))
         except BaseException:
             for execution, taken in zip(due, reports, strict=True):
                 execution.put_back(taken)
             raise
+        finally:
+            for execution in due:
+                execution.is_renewing = False
+            self._renewed()
         for execution, answer in zip(due, answers, strict=True):
             if isinstance(answer, Refused):
-                execution.stop(StopReason.LEASE_LOST)
-                self._observe(LeaseLost(execution.task))
+                if self._holds(execution):  # else its result will be refused, too
+                    execution.stop(StopReason.LEASE_LOST)
+                    self._observe(LeaseLost(execution.task))
             else:
                 execution.task = answer
                 if answer.cancel_requested:

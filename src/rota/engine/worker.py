@@ -20,8 +20,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..domain.errors import Refused, Unavailable
-from ..domain.model import Task
-from ..domain.task import Completed, Failed, Outcome
+from ..domain.model import Task, TaskStatus
+from ..domain.task import Failed, Outcome
 from ..stores.base import at_leisure, impatient, side_by_side
 from ..stores.threads import Threads
 from .app import App
@@ -109,7 +109,7 @@ class TaskWorker:
         self._new_id = new_id
         self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
         self._running: dict[Execution, None] = {}  # a set that keeps its order
-        self.leases = Leases(queue, self._running, lease, observe)
+        self.leases = Leases(queue, self._running, lease, observe, self._renewed)
         self._asked_for = 0  # slots kept for claims under way
         self._stuck: list[Execution] = []
         self._ended: dict[Execution, Outcome] = {}
@@ -132,10 +132,12 @@ class TaskWorker:
         return self._delay(None if next_at is None else next_at - await self._queue.store.now())
 
     async def help_once(self) -> timedelta | None:
-        """What the second hand does: settle and claim. It plans nothing."""
-        if self._ended or self._free():
-            await _all(self._settle(self.second), self._claim(self.second))
-        return timedelta(0) if self._ended else None
+        """What the second hand does: settle and claim."""
+        if self._to_settle() or self._free():
+            _, claimed = await _all(self._settle(self.second), self._claim(self.second))
+            if claimed is not None:
+                self.wake.set()  # there was less than asked for: the first plans when to look again
+        return timedelta(0) if self._to_settle() else None
 
     async def settle_late(self) -> timedelta | None:
         """One try for each result that is held up; how long until the next."""
@@ -223,13 +225,24 @@ class TaskWorker:
             if execution.task.id in ids:
                 execution.stop(StopReason.CANCEL)
 
+    def _to_settle(self) -> list[tuple[Execution, Outcome]]:
+        """A renewal that is under way comes first: what it carries belongs to the result."""
+        return [ended for ended in self._ended.items() if not ended[0].is_renewing]
+
+    def _renewed(self) -> None:
+        if self._ended:
+            self.wake.set()
+
     async def _settle(self, hand: Hand) -> None:
-        ended = list(self._ended.items())
-        batch, rest = ended[:SETTLED_AT_ONCE], ended[SETTLED_AT_ONCE:]
+        batch = self._to_settle()[:SETTLED_AT_ONCE]
         if not batch:
             return
         self._settling.update(batch)  # from here on they are this hand's
-        self._ended = dict(rest)
+        if len(batch) == len(self._ended):
+            self._ended = {}
+        else:
+            for execution, _ in batch:
+                del self._ended[execution]
         try:
             await self._settle_all(batch, hand)
         finally:
@@ -318,8 +331,8 @@ class TaskWorker:
             self._call_hooks("on_error", execution.task, answer)
             return
         self._observe(TaskMoved(answer))
-        if isinstance(outcome, Completed):
-            self._call_hooks("on_success", answer, outcome.output)
+        if answer.status is TaskStatus.COMPLETED:
+            self._call_hooks("on_success", answer, answer.output)
         elif isinstance(outcome, Failed):
             self._call_hooks("on_error", answer, execution.error)
 
@@ -334,7 +347,7 @@ class TaskWorker:
         self.wake.set()
 
     def _delay(self, next_in: timedelta | None) -> timedelta:
-        if self._ended:
+        if self._to_settle():
             return timedelta(0)
         return max(LOOK_AGAIN if next_in is None else min(next_in, LOOK_AGAIN), timedelta(0))
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ...domain import task as life
 from ...domain.errors import Refused
@@ -191,10 +192,10 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         held = [result.task if trusted else stored.get(result.task.id) for result in results]
         trusted = False
         answers = [_settled(task, result, tx.now) for task, result in zip(held, results, strict=True)]
-        settled = [answer for answer in answers if isinstance(answer, Task)]
+        settled = [each for each in answers if isinstance(each, Task) and each is not stored.get(each.id)]
         endings = await Endings.of(tx, settled)
         by_id = {task.id: task for task in endings.put(tx, settled, "worker")}
-        return [by_id[answer.id] if isinstance(answer, Task) else answer for answer in answers]
+        return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
 
     return work
 
@@ -203,16 +204,29 @@ def _settled(task: Task | None, result: Result, now: datetime) -> Task | Refused
     if task is None:
         return Refused("lease_lost", task=result.task.id)
     try:
-        return life.settle(
-            task,
-            result.outcome,
-            lease_id=result.task.lease_id or "",
-            now=now,
-            progress=result.progress,
-            logs=result.logs,
-        )
+        return _ended_by(result, task, now)
     except Refused as refused:
-        return refused
+        return task if _is_stored(result, task) else refused
+
+
+def _ended_by(result: Result, task: Task, now: datetime) -> Task:
+    return life.settle(
+        task,
+        result.outcome,
+        lease_id=result.task.lease_id or "",
+        now=now,
+        progress=result.progress,
+        logs=result.logs,
+    )
+
+
+def _is_stored(result: Result, task: Task) -> bool:
+    """Whether this very result was written before, and only the answer to that was lost."""
+    try:
+        written = _ended_by(result, result.task, task.updated_at)
+    except Refused:
+        return False
+    return replace(written, version=task.version) == task
 
 
 def cancel_task(tenant: str, id: str, actor: str, reason: str) -> Work[Task]:
