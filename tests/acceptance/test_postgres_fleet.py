@@ -130,6 +130,32 @@ async def test_claims_leave_out_what_others_hold(url: str) -> None:
         assert await store.transact(claim) == ["t0", "t1"]
 
 
+@pytest.mark.parametrize(
+    ("limit", "found"), [(1, ["l0"]), (3, ["h4", "l0", "m0"]), (9, ["h4", "l0", "m0", "m1"])]
+)
+async def test_claims_find_what_lies_behind_all_that_others_hold(
+    url: str, limit: int, found: list[str]
+) -> None:
+    """However many of the best are held, in whichever lane: what is free is found."""
+    async with opened(url) as store, connected(url) as other:
+        await put(
+            store,
+            *(task(f"h{n}", priority=200) for n in range(5)),
+            *(task(f"m{n}", priority=100, kind="other") for n in range(2)),
+            task("l0", priority=100),
+        )
+
+        async def claim(tx: Tx) -> list[str]:
+            held = await tx.find(ReadyTasks(at=tx.now), limit, lock=True)
+            return sorted(each.id for each in held)
+
+        free = "h4" if limit > 1 else "none"
+        async with other.transaction():
+            await other.execute("select 1 from rota.task where priority = 200 and id <> $1 for update", free)
+            assert await store.transact(claim) == found
+        assert await store.transact(claim) == sorted(["h0", "h1", "h2", "h3", "h4", "l0", "m0", "m1"][:limit])
+
+
 async def test_two_that_wait_for_each_other_are_sorted_out(url: str) -> None:
     """A deadlock ends one of the two; the store runs its work again."""
     async with opened(url) as store, connected(url) as other, connected(url) as watch:

@@ -145,6 +145,8 @@ async def test_plans(filled: bool, generic: bool) -> None:
         for query, index, lock in PLANS:
             name = statement_name(query)
             statement = (STATEMENTS.locked if lock else STATEMENTS.find)[name]
+            if lock and isinstance(query, ReadyTasks):
+                statement = STATEMENTS.plain["hold_ready_tasks"]
             plan, used = await explained(connection, statement, values_of(query, 50), generic)
             assert index in used, f"{name}\n{plan}"
             assert "Seq Scan" not in plan, f"{name}\n{plan}"

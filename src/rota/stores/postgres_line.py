@@ -11,7 +11,7 @@ so that idle nodes begin no transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,7 @@ from ..domain.errors import Conflict, StoreError
 from ..domain.model import Record
 from .postgres_columns import WRITERS, Rows, Writer
 from .postgres_errors import COMMITTING, FAILURES, in_words, is_lost
-from .postgres_queries import Statement, Statements
+from .postgres_queries import Statements
 
 __all__ = ["Line", "Puts", "TooManyQuestions"]
 
@@ -80,14 +80,19 @@ class Line:
             rows: list[Any] = await self._connection.fetch(sql, *args)
             return rows
 
-    async def fetch_locked(self, name: str, free: Statement, locked: Statement, args: list[Any]) -> list[Any]:
-        """As `fetch`, and the rows are held until the commit."""
+    async def fetch_locked(
+        self,
+        name: str,
+        look: Callable[[], Awaitable[list[Any]]],
+        hold: Callable[[], Awaitable[list[Any]]],
+    ) -> list[Any]:
+        """What `hold` fetches, in a transaction; `look` fetches the same and holds nothing."""
         if not self.is_open and not self._eager and name in self._lookahead:
-            if not await self.fetch(free.sql, args):
+            if not await look():
                 return []
             self._lookahead.discard(name)
         await self.begin()
-        found = await self.fetch(locked.sql, args)
+        found = await hold()
         if not found:
             self._lookahead.add(name)
         return found

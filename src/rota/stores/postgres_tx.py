@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from ..domain.model import LIVE, Record, Task, TaskStatus
@@ -17,7 +18,7 @@ from .codec import RECORD_OF, TABLES
 from .postgres_columns import WRITERS, text_of
 from .postgres_line import Line, Puts
 from .postgres_queries import MANY_PENDING, Statements, statement_name, values_of
-from .queries import Query, TaskList
+from .queries import Query, ReadyTasks, TaskList
 from .reading import readable
 
 __all__ = ["PostgresTx", "Unwritten", "everything"]
@@ -127,11 +128,28 @@ class PostgresTx(BufferedTx):
 
         async def bodies(limit: int) -> list[str]:
             args = free.args(values_of(query, limit))
-            if lock and self._writable:
-                return await self._line.fetch_locked(name, free, self._statements.locked[name], args)
-            return await self._line.fetch(free.sql, args)
+            look = partial(self._line.fetch, free.sql, args)
+            if not lock or not self._writable:
+                return await look()
+            if isinstance(query, ReadyTasks):
+                hold = partial(self._hold_ready_tasks, query, limit)
+            else:
+                hold = partial(self._line.fetch, self._statements.locked[name].sql, args)
+            return await self._line.fetch_locked(name, look, hold)
 
         return await readable(query, limit, bodies, self.unreadable)
+
+    async def _hold_ready_tasks(self, query: ReadyTasks, limit: int) -> list[str]:
+        """As many as there are, up to the limit, however many in front of them others hold."""
+        statement = self._statements.plain["hold_ready_tasks"]
+        asked = limit
+        while True:
+            *held, (_, best) = await self._line.fetch_rows(
+                statement.sql, *statement.args(values_of(query, asked))
+            )
+            if len(held) >= limit or best < asked:
+                return [body for body, _ in held[:limit]]
+            asked *= 2  # others hold some of the best: look behind those
 
     async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
         self.reading()

@@ -30,6 +30,6 @@ def _without_comments(text: str) -> str:
 
 
 def _include(body: str, parts: dict[str, str]) -> str:
-    for name, part in parts.items():
+    for name, part in reversed(parts.items()):  # a part may include those before it
         body = body.replace(f"{{{name}}}", part)
     return body

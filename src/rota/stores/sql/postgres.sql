@@ -206,8 +206,7 @@ task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind an
   and (task.expires_at is null or task.expires_at > :after::timestamptz)
   and (:tenant::text is null or task.tenant = :tenant::text)
 
--- name: ready_tasks
-with recursive {lanes},
+-- name: part shares
 best as (
   select lane.*
   from open_lane as lane
@@ -223,13 +222,32 @@ share as (
   union all
   select queue, kind, priority, :limit::bigint from open_lane where (select count(*) from open_lane) = 1
 )
+
+-- name: ready_tasks
+with recursive {lanes}, {shares}
 select {what}
 from share as lane
 cross join lateral (
   select task.available_at, task.id, task.body from {schema}.task where {ready}
-  order by task.available_at, task.id limit lane.most {lock}
+  order by task.available_at, task.id limit lane.most
 ) as found
 order by lane.priority desc, found.available_at, found.id
+
+-- The same, held; and in a last row how many were the best of several lanes. Who gets fewer than that knows that others
+-- hold some of them, and that there may be more behind those.
+-- name: hold_ready_tasks
+with recursive {lanes}, {shares}
+select held.body::text, null::bigint from (
+  select found.body
+  from share as lane
+  cross join lateral (
+    select task.available_at, task.id, task.body from {schema}.task where {ready}
+    order by task.available_at, task.id limit lane.most for update skip locked
+  ) as found
+  order by lane.priority desc, found.available_at, found.id
+) as held
+union all
+select null, count(*) from best
 
 -- name: upcoming_tasks
 with recursive {lanes}
