@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from ..domain.errors import Unavailable
@@ -134,7 +135,8 @@ def _result_lost(signal: ResultLost) -> None:
 
 
 def _clock_jumped(signal: ClockJumped) -> None:
-    log.warning("the clock jumped by %s; missed runs follow their policy", signal.by)
+    way = "forward" if signal.by > timedelta(0) else "back"
+    log.warning("the clock jumped %s by %s; missed runs follow their policy", way, abs(signal.by))
 
 
 def _loop_blocked(signal: LoopBlocked) -> None:

@@ -89,7 +89,8 @@ def in_words(error: BaseException, place: str, doing: str) -> StoreError:
         if "startup parameter" in str(error):
             reason = _POOLER
         [words, *_] = str(error).splitlines() or [repr(error)]  # the hints that follow are about the driver
-        said = f"{reason} ({words})" if reason else f"it said: {words}"
+        who_says = "" if isinstance(error, asyncpg.PostgresConnectionError) else "it said: "
+        said = f"{reason} ({words})" if reason else f"{who_says}{words}"
         message = f"PostgreSQL ({place}) could not be used while {doing}: {said}"
         is_busy = state == _BLOCKED
         return (Blocked if is_busy else Unavailable)(message, is_busy=is_busy, place=place)
