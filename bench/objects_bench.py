@@ -19,7 +19,7 @@ from urllib.parse import quote
 import rota
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import requests_for
+from rota.stores.objects_address import Address
 from rota.stores.objects_bucket import Found, Requests, Written
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_tuning import Tuning
@@ -38,7 +38,7 @@ def bucket(name: str) -> Requests:
     if address is None:
         return MemoryRequests(name)
     base, _, options = address.partition("?")
-    return requests_for(f"{base}/{RUN}/{quote(name)}?{options}")
+    return Address.parse(f"{base}/{RUN}/{quote(name)}?{options}").requests()
 
 
 class Distant:

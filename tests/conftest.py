@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from loops import tidy_runner
 
 # The same examples every time, and no judgement by the clock: machines are shared and noisy.
 settings.register_profile(
@@ -20,15 +21,9 @@ settings.load_profile("rota")
 
 @pytest.fixture
 def runner() -> Iterator[asyncio.Runner]:
-    """The event loop of one test. At the end nothing may be left on it."""
-    before = set(threading.enumerate())
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
+    """The event loop of one test."""
+    with tidy_runner() as runner:
         yield runner
-        left = asyncio.all_tasks(loop)
-        assert not left, f"tasks were left: {left}"
-    threads = set(threading.enumerate()) - before
-    assert not {thread for thread in threads if not thread.name.startswith("asyncio")}, "threads were left"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

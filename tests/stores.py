@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -69,6 +69,16 @@ def connections_in(folder: Path) -> list[apsw.Connection]:
             if Path(each.filename).is_relative_to(folder):
                 found.append(each)
     return found
+
+
+@contextmanager
+def opened_store(name: str, folder: Path, clock: Clock, runner: asyncio.Runner) -> Iterator[Store]:
+    """Open and empty; it must leave nothing behind."""
+    store = STORES[name](folder, clock)
+    runner.run(store.open())
+    yield store
+    runner.run(store.close())
+    assert not connections_in(folder), "connections were left open"
 
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -15,7 +15,7 @@ from rota import Queue
 from rota.domain.errors import Unavailable
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import requests_for
+from rota.stores.objects_address import Address
 from rota.stores.objects_bucket import Bucket
 from rota.stores.objects_tuning import Tuning
 
@@ -40,7 +40,7 @@ def test_the_commands_of_document_000(address: str) -> None:
     rota("schedule pause daily-report")
     rota("schedule resume daily-report")
     rota("schedule trigger daily-report")
-    assert requests_for(address).get("schedules/daily-report.json").body.startswith(b"{\n  ")
+    assert Address.parse(address).requests().get("schedules/daily-report.json").body.startswith(b"{\n  ")
     rota("schedule delete daily-report --yes")
 
 
@@ -59,7 +59,7 @@ def test_the_doctor_proves_the_bucket(address: str) -> None:
 
 def test_the_doctor_says_what_can_be_done_about_an_entry_that_cannot_be_read(address: str) -> None:
     rota("submit -t work")
-    requests_for(address).put("log/000000000002.json", b"{ not an entry")
+    Address.parse(address).requests().put("log/000000000002.json", b"{ not an entry")
     [_, found] = document("doctor", code=1)
     assert found["found"].startswith(f"{address.partition('?')[0]}/log/000000000002.json cannot be read")
     assert "--repair" in found["advice"]
@@ -89,7 +89,7 @@ async def test_the_doctor_says_what_can_be_done_about_a_segment_that_cannot_be_r
         views="off",
         views_every=timedelta(0),
     )
-    store = ObjectsStore(requests_for(address), SystemClock(), tuning)
+    store = ObjectsStore(Address.parse(address).requests(), SystemClock(), tuning)
     await store.open()
     queue = Queue(store)
     ended = [await queue.cancel(task.id) for task in await queue.submit_many([("old", None)] * 4)]
@@ -97,12 +97,12 @@ async def test_the_doctor_says_what_can_be_done_about_a_segment_that_cannot_be_r
         while not store.bucket.list("archive/"):
             await queue.submit("new")
     await store.close()
-    [segment, *_] = Bucket(requests_for(address)).list("archive/")
-    requests_for(address).put(segment, b"this is no segment")
+    [segment, *_] = Bucket(Address.parse(address).requests()).list("archive/")
+    Address.parse(address).requests().put(segment, b"this is no segment")
     found = await asyncio.to_thread(document, "doctor --deep --repair", code=1)
     assert f"{segment} cannot be read" in found[-1]["found"]
     assert "`echo '{}' | gzip`" in found[-1]["advice"]
-    requests_for(address).put(segment, gzip.compress(b"{}\n"))
+    Address.parse(address).requests().put(segment, gzip.compress(b"{}\n"))
     assert all(finding["ok"] for finding in await asyncio.to_thread(document, "doctor --deep"))
     listed = await asyncio.to_thread(document, "list --limit 1000")
     left = {task["id"] for task in listed["tasks"]}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.stores.base import Store
-from stores import STORES, TestClock, connections_in
+from stores import STORES, TestClock, opened_store
 
 
 @pytest.fixture
@@ -22,11 +22,8 @@ def clock(runner: asyncio.Runner) -> TestClock:
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: TestClock, runner: asyncio.Runner
 ) -> Iterator[Store]:
-    store = STORES[request.param](tmp_path, clock)
-    runner.run(store.open())
-    yield store
-    runner.run(store.close())
-    assert not connections_in(tmp_path), "connections were left open"
+    with opened_store(request.param, tmp_path, clock, runner) as store:
+        yield store
 
 
 _collected: dict[str, set[str]] = {}

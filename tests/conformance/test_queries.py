@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from loops import tidy_runner
 from records import FIXED, KINDS, QUEUES, SCHEDULES, TAGS, TENANTS, WORKERS, ZONES, population
 from rota.domain.model import (
     LIVE,
@@ -62,7 +63,7 @@ from rota.stores.queries import (
     TenantList,
     UpcomingTasks,
 )
-from stores import START, put, reading
+from stores import START, STORES, TestClock, opened_store, put, reading
 
 TIMES = [START + timedelta(minutes=m) for m in (-9, -5, -1, 0, 3, 9)]
 EVERYTHING = 10**6
@@ -366,23 +367,48 @@ def questions(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (EventList(tenant=t, subject_id=s) for t, s in product(TENANTS, some(*SCHEDULES, "s9")))
 
 
-@pytest.fixture
-def records() -> list[Record]:
-    return population(seed=7, size=150)
-
-
-@pytest.fixture
-def filled(store: Store, runner: asyncio.Runner, records: list[Record]) -> dict[str, Record]:
-    """The store with the population in it; the records as stored."""
-    stored = runner.run(put(store, *records))
+def fill(store: Store, runner: asyncio.Runner) -> dict[str, Record]:
+    stored = runner.run(put(store, *population(seed=7, size=150)))
     return {each.id: each for each in stored}
 
 
-async def test_every_query(store: Store, filled: dict[str, Record]) -> None:
-    records = list(filled.values())
-    for kind in SENTENCES:
-        hits = await reading(store, lambda tx, kind=kind: right_answers(tx, kind, records))
-        assert hits, f"no question found any {kind.__name__}: the test shows nothing"
+@pytest.fixture
+def filled(store: Store, runner: asyncio.Runner) -> dict[str, Record]:
+    """The store with the population in it; the records as stored."""
+    return fill(store, runner)
+
+
+class TestEveryQuery:
+    """Nothing is written here, so a store is filled once for all kinds of query; each kind fails by itself."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def runner(cls) -> Iterator[asyncio.Runner]:
+        with tidy_runner() as runner:
+            yield runner
+
+    @pytest.fixture(scope="class", params=STORES)
+    @classmethod
+    def store(
+        cls,
+        request: pytest.FixtureRequest,
+        tmp_path_factory: pytest.TempPathFactory,
+        runner: asyncio.Runner,
+    ) -> Iterator[Store]:
+        clock = TestClock(runner.get_loop())
+        with opened_store(request.param, tmp_path_factory.mktemp("store"), clock, runner) as store:
+            yield store
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def filled(cls, store: Store, runner: asyncio.Runner) -> dict[str, Record]:
+        return fill(store, runner)
+
+    @pytest.mark.parametrize("kind", SENTENCES, ids=lambda kind: kind.__name__)
+    async def test_query(self, store: Store, filled: dict[str, Record], kind: type[Query]) -> None:
+        records = list(filled.values())
+        hits = await reading(store, lambda tx: right_answers(tx, kind, records))
+        assert hits, "no question found anything: the test shows nothing"
 
 
 async def right_answers(tx: Any, kind: type[Query], records: list[Record]) -> int:

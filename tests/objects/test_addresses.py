@@ -6,7 +6,10 @@ import http.client
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import quote
 
@@ -20,7 +23,7 @@ from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import requests_for
+from rota.stores.objects_address import Address
 from rota.stores.objects_requests import ServiceRequests
 from rota.surfaces.stores import make_store, shown
 from stores import get, put
@@ -57,11 +60,23 @@ WRONG = [
     ("s3://[bucket", "the address cannot be read"),
     ("az://", "the address names no container; write az://container/prefix"),
     *(
-        (f"s3://{name}/prefix", f"{name!r} is no name of a bucket; accepted are 3 to 63 small letters")
-        for name in ("ab", "My-Queue", "my_queue", "a..b", "-abc", "abc-", "192.168.1.1", "x" * 64, "bücket", "a b")
+        (f"s3://{name}/prefix", f"{name!r} is no name of a bucket; accepted are 3 to 255 letters, digits, dots")
+        for name in ("ab", "..", "192.168.1.1", "bücket", "a b", "a%20b", "a$b")
+    ),
+    ("s3://" + "x" * 256, f"{'x' * 256!r:.80} is no name of a bucket; accepted are 3 to 255 letters"),
+    *(
+        (
+            f"s3://{name}?endpoint=http://h",
+            f"{name!r:.80} is no name of a bucket; accepted are 1 to 255 letters, digits, dots, hyphens",
+        )
+        for name in (".", "..", "bücket", "a b", "%2e%2e", "a%20b", "a|b", "x" * 256)
     ),
     ("gs://My-Queue", "'My-Queue' is no name of a bucket; accepted are 3 to 222"),
-    ("az://a--b", "'a--b' is no name of a container; accepted are 3 to 63"),
+    *(
+        (f"az://{name}", f"{name!r} is no name of a container; accepted are 3 to 63 small letters")
+        for name in ("a--b", "My-Queue", "my_queue", "$other", "$web2")
+    ),
+    ("az://..?endpoint=http://h", "'..' is no name of a container; accepted are 1 to 255"),
     *(
         (f"s3://bucket?timeout={text}", f"timeout is {text!r}; accepted is a number of seconds from 0.1 to 3600")
         for text in ("0", "-1", "nan", "inf", "1e999", "1e300", "1e-9", "", "soon")
@@ -96,6 +111,73 @@ def test_what_is_wrong_with_an_address_is_said_in_a_sentence(address: str, sente
     assert str(refused.value).startswith(f"store: {sentence}")
 
 
+REAL = [
+    *(f"s3://{name}" for name in ("my-queue", "my_bucket", "My_Bucket", "a..b", "-abc", "_abc-", "x" * 255)),
+    *(f"s3://{name}?endpoint=http://h" for name in ("a", "My_Bucket", "192.168.1.1", "...", "x" * 255)),
+    *(f"az://{name}" for name in ("$web", "$root", "$logs", "my-queue")),
+    *(f"az://{name}?endpoint=http://h" for name in ("$web", "My_Container")),
+    "gs://my_queue.example",
+]
+
+
+@pytest.mark.parametrize("address", REAL, ids=[address[:40] for address in REAL])
+def test_names_that_buckets_have_are_accepted(address: str) -> None:
+    """By Amazon's rule of today and that of old; whatever the client library gets right, of a service with another."""
+    parsed = Address.parse(address)
+    assert parsed.name == address.partition("?")[0]
+
+
+@pytest.mark.parametrize("variable", ENDPOINTS)
+def test_a_service_named_by_the_environment_has_names_of_its_own(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Invalid, match="3 to 255"):
+        Address.parse("s3://ab")
+    monkeypatch.setenv(variable, "http://h")
+    assert Address.parse("s3://ab").bucket == "ab"
+
+
+@contextmanager
+def listener() -> Iterator[tuple[str, list[str]]]:
+    """A service that has nothing; its address, and what it was asked for."""
+    asked: list[str] = []
+
+    class Empty(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *about: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
+        serving = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+@pytest.mark.parametrize("name", ["a", "My_Bucket", "-a..b-", "192.168.1.1", "...", "$web"])
+@pytest.mark.parametrize("scheme", ["s3", "az"])
+def test_the_client_library_asks_for_the_bucket_of_that_name(
+    scheme: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "YWJj")
+    with listener() as (endpoint, paths):
+        account = "account=acc&" if scheme == "az" else ""
+        requests = Address.parse(f"{scheme}://{name}/p?{account}endpoint={endpoint}").requests()
+        with pytest.raises(FileNotFoundError):
+            requests.get("k")
+    assert set(paths) == {f"/{name}/p/k"}
+
+
 @pytest.mark.parametrize(
     "address",
     [
@@ -105,6 +187,9 @@ def test_what_is_wrong_with_an_address_is_said_in_a_sentence(address: str, sente
         f"s3://bucket?secret_access_key={SECRET}",
         f"S3://AKIA:{SECRET}@bucket",
         f"mysql://user:{SECRET}@host/database",
+        f"mysql://user:what?{SECRET}@host/database",
+        f"mysql://user:what?key=a@{SECRET}@host/database",
+        f"mysql://host:3306/database?password=a@{SECRET}",
         f"mysql://host?password={SECRET}",
         f"az://account:{SECRET}@container",
     ],
@@ -123,6 +208,10 @@ def test_a_secret_in_an_address_is_refused_and_never_repeated(
 def test_what_may_be_a_secret_is_left_out_of_what_is_shown() -> None:
     assert shown(f"s3://AKIA:{SECRET}@bucket/x") == "s3://AKIA:***@bucket/x"
     assert shown("s3://bucket/a@b?region=x") == "s3://bucket/a@b?region=x"
+    assert shown("postgresql://u:p?ss@host/db") == "postgresql://u:***@host/db"
+    assert shown("postgresql://u:p?s/s@h/d?token=a&pool=8") == "postgresql://u:***@h/d?token=***&pool=8"
+    assert shown("postgresql://h:5432/d?password=a@b&pool=8") == "postgresql://h:***&pool=8"
+    assert shown("s3://b/x?endpoint=https://u:p@h&views=off") == "s3://b/x?endpoint=***@h&views=off"
     assert shown(f"postgresql://u@h/d?password={SECRET}&pool=8") == "postgresql://u@h/d?password=***&pool=8"
 
 
@@ -132,10 +221,10 @@ def test_the_variable_of_an_endpoint_is_checked_like_the_option(
 ) -> None:
     monkeypatch.setenv(variable, "localhost:9000")
     with pytest.raises(Invalid, match=f"{variable} is no address of a service; write https://host"):
-        requests_for("s3://bucket")
+        Address.parse("s3://bucket").requests()
     monkeypatch.setenv(variable, f"https://user:{SECRET}@host")
     with pytest.raises(Invalid, match=f"{variable} holds a user's name or a password") as refused:
-        requests_for("s3://bucket")
+        Address.parse("s3://bucket").requests()
     assert "FEMI" not in str(refused.value)
 
 
@@ -156,7 +245,7 @@ def test_the_endpoint_of_the_address_wins_over_that_of_the_environment(
 ) -> None:
     address = s3_server.url(timeout="1")
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    assert list(requests_for(address).list("log/", None)) == []
+    assert list(Address.parse(address).requests().list("log/", None)) == []
 
 
 ODD = {
@@ -184,7 +273,7 @@ async def test_what_is_odd_and_legal_works_on_the_real_server(prefix: str, name:
     first = ObjectsStore.from_url(server, SystemClock())
     assert first.url.endswith(f"/{base[:12]}/{name}")
     await _survives(first, ObjectsStore.from_url(server, SystemClock()))
-    assert list(requests_for(server).list("log/", None)) == ["log/000000000001.json"]
+    assert list(Address.parse(server).requests().list("log/", None)) == ["log/000000000001.json"]
 
 
 @pytest.mark.parametrize(
@@ -211,10 +300,10 @@ def test_a_folder_has_one_name_whatever_way_leads_to_it(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     ways = ("real", "link", "link/../real", "./real/", "/real")
-    names = {requests_for(f"file://{tmp_path}/{way}").name for way in ways}
+    names = {Address.parse(f"file://{tmp_path}/{way}").requests().name for way in ways}
     assert names == {(tmp_path / "real").as_uri()}
     with pytest.raises(Invalid, match="loop cannot be used"):
-        requests_for(f"file://{tmp_path}/loop")
+        Address.parse(f"file://{tmp_path}/loop").requests()
 
 
 def test_what_is_no_folder_is_called_so(tmp_path: Path) -> None:
@@ -223,7 +312,7 @@ def test_what_is_no_folder_is_called_so(tmp_path: Path) -> None:
         with pytest.raises(
             Invalid, match=f"the folder {tmp_path}/{path} cannot be used: .*name one that can be"
         ):
-            requests_for(f"file://{tmp_path}/{path}")
+            Address.parse(f"file://{tmp_path}/{path}").requests()
 
 
 @pytest.mark.parametrize(
@@ -253,7 +342,7 @@ def test_what_the_client_library_lacks_is_said_in_a_sentence_too(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(Invalid, match=sentence) as refused:
-        requests_for(address)
+        Address.parse(address).requests()
     assert "FEMI" not in str(refused.value)
 
 
@@ -285,7 +374,7 @@ async def test_a_service_that_says_the_time_in_no_words_of_http_does_not_stop_a_
 
     address = s3_server.url(views="off")
     monkeypatch.setattr("urllib.request.urlopen", answer)
-    requests = requests_for(address)
+    requests = Address.parse(address).requests()
     assert isinstance(requests, ServiceRequests)
     assert requests.date() is None
     store = ObjectsStore.from_url(address, SystemClock())

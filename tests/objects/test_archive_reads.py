@@ -73,11 +73,6 @@ def segments(store: ObjectsStore) -> list[str]:
     return list(store._opened.replica.archive.segments)
 
 
-def forget_segments(store: ObjectsStore) -> None:
-    assert store._opened is not None
-    store._opened.shelf.clear()
-
-
 async def archived(store: ObjectsStore, records: list[Record], batch: int = 20) -> None:
     """Put them, and wait until nothing of them that has ended is live."""
     for start in range(0, len(records), batch):
@@ -95,7 +90,6 @@ async def opened(
     store = ObjectsStore(requests, Hands(START), tuning)
     await store.open()
     await archived(store, [ended(number) for number in range(tasks)])
-    forget_segments(store)
     return store, requests
 
 
@@ -203,7 +197,6 @@ async def test_an_idempotency_key_is_remembered_by_the_archive() -> None:
     [first] = await store.transact(commands.submit_tasks([("a", asked)], "default", "me"))
     await archived(store, [replace(first, status=TaskStatus.COMPLETED, completed_at=START)])
     await archived(store, [ended(number) for number in range(40)])
-    forget_segments(store)
     assert store._opened is not None
     assert store._opened.replica.live.row(Task, first.id) is None
     [again] = await store.transact(commands.submit_tasks([("b", asked)], "default", "me"))
@@ -435,7 +428,7 @@ async def test_many_who_want_the_same_segment_read_it_once() -> None:
 
 async def test_only_some_segments_are_read_at_a_time() -> None:
     """By one who lists, and by all together."""
-    tuning = replace(BATCHES, archive_at_least=2, archive_at_most=2)
+    tuning = replace(BATCHES, archive_at_least=2, archive_at_most=2, archive_in_memory=0)
     store, requests = await opened(tuning, tasks=100)
     lock, now, most = threading.Lock(), [0], [0]
     inner = requests.get
@@ -456,7 +449,6 @@ async def test_only_some_segments_are_read_at_a_time() -> None:
     requests.get = counted  # type: ignore[method-assign]
     assert len(await store.read(listing([]))) == 100
     assert most[0] <= 4
-    forget_segments(store)
     kinds = [
         replace(EVERYTHING, kind="other"),
         RunList(schedule_id="s1"),

@@ -26,7 +26,7 @@ from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Schedule, Task
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import requests_for
+from rota.stores.objects_address import Address
 from rota.stores.objects_bucket import Bucket
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_tuning import Tuning
@@ -112,7 +112,7 @@ async def test_prefixes_and_names_with_odd_characters(prefix: str) -> None:
     assert [(await get(second, Schedule, f"s{number}")).key for number in range(len(keys))] == keys
     await second.tidy()
     await second.close()
-    assert len(list(requests_for(address).list("schedules/", None))) == len(keys)
+    assert len(list(Address.parse(address).requests().list("schedules/", None))) == len(keys)
 
 
 def test_missing_credentials_are_called_so() -> None:

@@ -21,7 +21,7 @@ from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import requests_for
+from rota.stores.objects_address import Address
 from rota.stores.objects_bucket import Bucket, Taken
 from rota.stores.objects_proof import check_create, prove
 from rota.stores.objects_requests import FolderRequests, MemoryRequests
@@ -104,7 +104,7 @@ async def test_a_service_that_denies_is_named_with_bucket_and_key() -> None:
 def test_only_a_conditional_write_can_find_something_taken(status: str) -> None:
     """What a service says of a conflict to any other request is a failure like others, and the store says so."""
     with proxied(s3_server.endpoint(), lambda method, path, before: status) as proxy:
-        bucket = Bucket(requests_for(through(proxy, "conflict")))
+        bucket = Bucket(Address.parse(through(proxy, "conflict")).requests())
         with pytest.raises(Taken, match=f"s3://rota-test/conflict/a is taken: {status} .* to PUT"):
             bucket.create("a", b"")
         for words, request in (
@@ -120,7 +120,7 @@ def test_only_a_conditional_write_can_find_something_taken(status: str) -> None:
 def test_what_the_service_says_is_told_in_one_short_sentence() -> None:
     """By its own name for it, with what was asked of whom, and how often."""
     with proxied(s3_server.endpoint(), lambda method, path, before: "503") as proxy:
-        bucket = Bucket(requests_for(through(proxy, "slow")))
+        bucket = Bucket(Address.parse(through(proxy, "slow")).requests())
         with pytest.raises(Unavailable) as failed:
             bucket.list("log/")
     assert str(failed.value) == (
@@ -184,7 +184,7 @@ def test_google_is_never_asked_without_a_provider(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setitem(__import__("sys").modules, "obstore.auth.google", None)
     with pytest.raises(Invalid, match="google-auth"):
-        requests_for("gs://bucket/prefix")
+        Address.parse("gs://bucket/prefix").requests()
 
 
 class Careless(FaultyRequests):
@@ -198,7 +198,9 @@ class Careless(FaultyRequests):
 
 
 def test_the_doctor_proves_the_real_server() -> None:
-    assert [(proof.behaviour, proof.holds) for proof in prove(Bucket(requests_for(s3_server.url())))] == [
+    assert [
+        (proof.behaviour, proof.holds) for proof in prove(Bucket(Address.parse(s3_server.url()).requests()))
+    ] == [
         ("create race", True),
         ("compare-and-set race", True),
         ("read after write", True),

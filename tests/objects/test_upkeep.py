@@ -22,7 +22,7 @@ from rota.domain.model import RunStatus, TaskStatus
 from rota.engine import commands
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import requests_for
+from rota.stores.objects_address import Address
 from rota.stores.objects_clock import ServiceClock
 from rota.stores.objects_polling import Poller
 from rota.stores.objects_requests import MemoryRequests
@@ -97,7 +97,7 @@ def test_credentials_that_cannot_sign_have_the_time_of_an_object(monkeypatch: py
     def cannot(*given: object) -> None:
         raise NotImplementedError
 
-    requests = requests_for(s3_server.url())
+    requests = Address.parse(s3_server.url()).requests()
     signed = requests.date()
     monkeypatch.setattr("obstore.sign", cannot)
     written = requests.date()
@@ -116,7 +116,7 @@ def test_a_date_that_is_none_leaves_the_clock_alone(monkeypatch: pytest.MonkeyPa
         def __exit__(self, *about: object) -> None: ...
 
     monkeypatch.setattr("urllib.request.urlopen", lambda *given, **named: Answer())
-    assert requests_for(s3_server.url()).date() is None
+    assert Address.parse(s3_server.url()).requests().date() is None
 
 
 async def test_nodes_whose_clocks_are_wrong_agree_with_the_real_server() -> None:

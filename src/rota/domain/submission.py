@@ -56,8 +56,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(Submission, frozen=True, kw_only=True):
-    """A submission of which all but its input is in stored form: what `check_submission` gives, and another with the
-    same fields but its input."""
+    """A submission of which all but its input is in stored form: what `check_submission` gives. `input`, `trace`
+    and `is_workflow` may be replaced in it, nothing else: the rest is not looked at again."""
 
 
 _CHECKS: tuple[tuple[str, Callable[[object], Any]], ...] = (

@@ -102,7 +102,7 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         queue=asked.queue,
         priority=asked.priority,
         input=check_input(asked.input, limits),
-        metadata=check_metadata(asked.metadata),
+        metadata=check_metadata(asked.metadata),  # also copies what the tasks of one `submit_many` share
         tags=asked.tags,
         created_at=now,
         available_at=asked.schedule_at or now,

@@ -19,10 +19,10 @@ from obstore import exceptions as obs
 
 from ..domain.errors import Invalid
 from .objects_bucket import Requests, first_line
-from .objects_client import MAKERS
+from .objects_client import MAKERS, has_endpoint
 from .objects_requests import FolderRequests, MemoryRequests, ServiceRequests
 
-__all__ = ["Address", "requests_for"]
+__all__ = ["Address"]
 
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "s3": ("endpoint", "region", "timeout", "views"),
@@ -38,18 +38,27 @@ _VALUES = {
 }
 _NAMES = {
     "s3": (
-        re.compile(r"(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9](?:[a-z0-9-]|\.(?!\.)){1,61}[a-z0-9]"),
-        "3 to 63 small letters, digits, hyphens and single dots, with a letter or digit at both ends",
+        re.compile(r"(?!\d+\.\d+\.\d+\.\d+$)[A-Za-z0-9._-]{3,255}"),
+        "3 to 255 letters, digits, dots, hyphens and underscores, and no address of a machine",
     ),
     "gs": (
         re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"),
         "3 to 222 small letters, digits, hyphens, underscores and dots, with a letter or digit at both ends",
     ),
     "az": (
-        re.compile(r"\$root|[a-z0-9](?:[a-z0-9]|-(?!-)){1,61}[a-z0-9]"),
-        "3 to 63 small letters, digits and single hyphens, with a letter or digit at both ends",
+        re.compile(r"\$(?:root|web|logs)|[a-z0-9](?:[a-z0-9]|-(?!-)){1,61}[a-z0-9]"),
+        "3 to 63 small letters, digits and single hyphens, with a letter or digit at both ends; $root, $web, $logs",
     ),
 }
+"""What each provider's own service may have: Amazon's not only by today's rule but by that of old buckets, too."""
+
+_NAMES_ELSEWHERE = (
+    re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._$-]{1,255}"),
+    "1 to 255 letters, digits, dots, hyphens and underscores",
+)
+"""Services have their own rules. The client library takes '.' and '..' for another place, and it falls over most other
+characters."""
+
 _BARE_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_PREFIX = 512
@@ -79,7 +88,7 @@ class Address(NamedTuple):
             return cls(parts.scheme, "", path, options)
         if parts.scheme == "file":
             return cls(parts.scheme, "", _folder(parts.netloc, path), options)
-        return cls(parts.scheme, _bucket(parts), _prefix(parts.scheme, path), options)
+        return cls(parts.scheme, _bucket(parts, options), _prefix(parts.scheme, path), options)
 
     @property
     def views(self) -> str:
@@ -111,10 +120,6 @@ class Address(NamedTuple):
                 f"{self.name} cannot be used: {first_line(error)}",
                 "check the options, and the credentials in the environment",
             ) from error
-
-
-def requests_for(address: str) -> Requests:
-    return Address.parse(address).requests()
 
 
 def _split(address: str) -> SplitResult:
@@ -170,7 +175,7 @@ def _timeout(options: Mapping[str, str]) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def _bucket(parts: SplitResult) -> str:
+def _bucket(parts: SplitResult, options: Mapping[str, str]) -> str:
     what = "container" if parts.scheme == "az" else "bucket"
     if "@" in parts.netloc or ":" in parts.netloc:
         raise Invalid(
@@ -180,7 +185,8 @@ def _bucket(parts: SplitResult) -> str:
         )
     if not parts.netloc:
         raise Invalid("store", f"the address names no {what}", f"write {parts.scheme}://{what}/prefix")
-    allowed, in_words = _NAMES[parts.scheme]
+    elsewhere = has_endpoint(parts.scheme, options)
+    allowed, in_words = _NAMES_ELSEWHERE if elsewhere else _NAMES[parts.scheme]
     if not allowed.fullmatch(parts.netloc):
         raise Invalid("store", f"{parts.netloc!r:.80} is no name of a {what}", f"accepted are {in_words}")
     return parts.netloc

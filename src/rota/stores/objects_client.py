@@ -18,10 +18,15 @@ from urllib.parse import urlsplit
 
 from ..domain.errors import Invalid
 
-__all__ = ["MAKERS"]
+__all__ = ["MAKERS", "has_endpoint"]
 
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 _HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+", re.ASCII)
+_VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+"""By scheme: what names an endpoint where the address names none, the first that is set."""
 
 
 def _client(timeout: timedelta, endpoint: str | None) -> Any:
@@ -35,7 +40,7 @@ def _client(timeout: timedelta, endpoint: str | None) -> Any:
 def _s3(bucket: str, prefix: str | None, options: Mapping[str, str], timeout: timedelta, retry: Any) -> Any:
     from obstore.store import S3Store
 
-    endpoint = _endpoint(options, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    endpoint = _endpoint("s3", options)
     chosen: dict[str, Any] = {"region": options["region"]} if "region" in options else {}
     if endpoint is not None:
         chosen["endpoint"] = chosen["aws_endpoint_url_s3"] = endpoint  # else the variable would win
@@ -95,7 +100,7 @@ def _google() -> Any:
 def _az(bucket: str, prefix: str | None, options: Mapping[str, str], timeout: timedelta, retry: Any) -> Any:
     from obstore.store import AzureStore
 
-    endpoint = _endpoint(options, "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    endpoint = _endpoint("az", options)
     chosen: dict[str, Any] = {} if endpoint is None else {"endpoint": endpoint}
     if "account" in options:
         chosen["account_name"] = options["account"]
@@ -108,11 +113,15 @@ def _az(bucket: str, prefix: str | None, options: Mapping[str, str], timeout: ti
     )
 
 
-def _endpoint(options: Mapping[str, str], *variables: str) -> str | None:
-    """The one in the address, or else of the first of these variables that is set."""
+def has_endpoint(scheme: str, options: Mapping[str, str]) -> bool:
+    """Whether it is another service than the scheme's own."""
+    return "endpoint" in options or any(os.environ.get(name) for name in _VARIABLES.get(scheme, ()))
+
+
+def _endpoint(scheme: str, options: Mapping[str, str]) -> str | None:
     if "endpoint" in options:
         return _checked("endpoint", options["endpoint"])
-    for name in variables:
+    for name in _VARIABLES[scheme]:
         if os.environ.get(name):
             return _checked(name, os.environ[name])
     return None

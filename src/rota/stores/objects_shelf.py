@@ -59,11 +59,6 @@ class Shelf:
                 mine = self._reading[key] = Future[State]()
         return self._read_for_all(key, mine) if reading is None else reading.result()
 
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._size = 0
-
     def _read_for_all(self, key: str, mine: Future[State]) -> State:
         try:
             found = self._read(key)

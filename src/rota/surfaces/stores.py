@@ -16,6 +16,9 @@ _ACCEPTED = (
     " s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, file:///folder and memory:"
 )
 BUCKETS = ("s3", "gs", "az", "file", "memory-bucket")
+_USER = re.compile(r"://[^/@:]*:(?=.*@)", re.DOTALL)
+_SECRET = re.compile(r"([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
+_SERVICE = re.compile(r"([?&]endpoint=)[^&]*(?:@|%40)")
 
 
 async def open_store(address: str | None, clock: SteadyClock) -> Store:
@@ -46,14 +49,21 @@ def make_store(address: str, clock: SteadyClock) -> Store:
 
 
 def shown(address: str) -> str:
-    """An address without what may be a secret in it: passwords (Amazon's have slashes), and options so named."""
-    place, mark, options = address.partition("?")
-    place = re.sub(r"(://[^/@:]*):.*@", r"\1:***@", place)
-    options = re.sub(
-        r"((?:^|&)[^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*", r"\1***", options, flags=re.IGNORECASE
-    )
-    options = re.sub(r"((?:^|&)endpoint=)[^&]*(?:@|%40)", r"\1***@", options)
-    return place + mark + options
+    """An address without what may be a secret in it: passwords, and options so named."""
+    return _SERVICE.sub(r"\1***@", _SECRET.sub(r"\1***", _without_password(address)))
+
+
+def _without_password(address: str) -> str:
+    """Without all up to the last `@`: a password may hold slashes (Amazon's do), a `?`, and an `@`. One `@` may be part
+    of an option that is a secret; then that ends where the option does."""
+    user = _USER.search(address)
+    if user is None:
+        return address
+    end = address.rindex("@")
+    for option in _SECRET.finditer(address):
+        if option.end(1) <= end < option.end():
+            end = option.end()
+    return f"{address[: user.end()]}***{address[end:]}"
 
 
 def in_role(address: str, role: str) -> str:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import rota
 from rota.engine.clock import SystemClock
 from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import requests_for
+from rota.stores.objects_address import Address
 from rota.stores.objects_tuning import Tuning
 
 
@@ -24,7 +24,7 @@ async def hasty_queue(address: str, window: float) -> AsyncIterator[rota.Queue]:
         archive_at_most=60,
         views_every=timedelta(milliseconds=200),
     )
-    store = ObjectsStore(requests_for(address), SystemClock(), tuning)
+    store = ObjectsStore(Address.parse(address).requests(), SystemClock(), tuning)
     await store.open()
     try:
         yield rota.Queue(store)

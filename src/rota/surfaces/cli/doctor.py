@@ -18,7 +18,7 @@ __all__ = ["Finding", "examine"]
 
 SKEW = timedelta(seconds=1)
 
-_HELD = "someone else holds it up, it seems: a long transaction, a lock, a migration; look who is connected"
+_HELD = "look who is connected: someone else holds it up, it seems (a long transaction, a lock, a migration)"
 _REPAIR = (
     "nothing is changed by rota here, since only you know which copy is right. 1. Stop all nodes. 2. Keep a copy of"
     " the object {key}. 3. If the bucket keeps versions, restore the one that can be read. 4. If a newer rota wrote"
@@ -126,7 +126,7 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
     except Corrupt as problem:
         findings.append(_unreadable(problem, repair=repair))
     except StoreError as problem:
-        advice = "check the rights to it, and whether someone else holds it up: a long transaction, a lock, a migration"
+        advice = f"check the rights to it, or {_HELD}"
         findings.append(Finding("records", False, str(problem), _HELD if _is_held(problem) else advice))
     return findings
 
