@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from rota.stores.objects_polling import Poller
 from rota.stores.objects_requests import FolderRequests, MemoryRequests
 from rota.stores.objects_tuning import Tuning
 from rota.stores.objects_views import views_of
+from rota.surfaces.cli.doctor import examine
 from stores import START, put
 
 SECOND = timedelta(seconds=1)
@@ -655,3 +657,102 @@ async def test_in_a_folder_nothing_is_left_of_a_schedule_that_was_purged(tmp_pat
     await store.close()
     assert [each.name for each in (tmp_path / "schedules").iterdir()] == []
     assert (tmp_path / "log").is_dir()
+
+
+def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "rota" and each.levelno == level]
+
+
+@pytest.mark.parametrize(
+    ("kind", "prefix", "act", "consequence"),
+    [
+        ("put", "snapshot/", "put", "the log grows"),
+        ("put", "archive/", "put", "what has ended stays in memory"),
+        ("put", "schedules/", "put", "views are missing or old"),
+        ("delete", "log/", "delete", "what nobody needs any more stays"),
+    ],
+)
+async def test_housekeeping_that_is_refused_is_said_once_and_again_when_it_works(
+    kind: str, prefix: str, act: str, consequence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rota")
+    requests = FaultyRequests(MemoryRequests())
+    requests.plan = refusing(requests, kind, prefix)
+    clock = Hands(START)
+    often = {"snapshot_every": 4, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
+    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0), **often))
+    await store.open()
+
+    async def busy(*numbers: int) -> None:
+        for number in numbers:
+            ended = {"status": TaskStatus.COMPLETED, "completed_at": clock.at}
+            await put(store, schedule(key=f"s{number}"), task(**ended))
+            clock.at += timedelta(minutes=10)
+            clock.steady += 600
+            await asyncio.sleep(0.01)
+            await store.tidy()
+
+    await busy(*range(60))
+    assert sum(made[0] == kind and made[1].startswith(prefix) for made in requests.made) > 1
+    [warning] = said(caplog, logging.WARNING)
+    assert warning.startswith(f"housekeeping of memory-bucket:: cannot {act} memory-bucket:/{prefix}")
+    assert "access denied (injected: 403)" in warning
+    assert f"Until it works, {consequence}" in warning
+    assert said(caplog, logging.INFO) == []
+    requests.plan = never
+    clock.at += timedelta(days=1)
+    await busy(*range(60, 90))
+    await store.close()
+    assert len(said(caplog, logging.WARNING)) == 1
+    [info] = said(caplog, logging.INFO)
+    assert info.endswith("works again")
+
+
+async def test_the_doctor_notices_that_no_snapshots_are_written() -> None:
+    inner = MemoryRequests()
+    requests = FaultyRequests(inner)
+    requests.plan = refusing(requests, "put", "snapshot/")
+    tuning = Tuning(views_every=timedelta(0), snapshot_every=8)
+    store = ObjectsStore(requests, SystemClock(), tuning)
+    await store.open()
+    for number in range(30):
+        await put(store, task(f"t{number}"))
+        if number == 7:
+            assert (await store.prove_upkeep())[1] == ("log length", True, "8 entries")
+    await store.close()
+    found = {
+        each.check: each for each in await examine(ObjectsStore(requests, SystemClock(), tuning), "default")
+    }
+    assert not found["log length"].ok
+    assert found["log length"].found.startswith("30 entries, where there should be one after about 8")
+    assert "under snapshot/, archive/ and schedules/" in found["log length"].advice
+    assert not found["housekeeping"].ok
+    assert "access denied" in found["housekeeping"].found
+    requests.plan = never
+    store = ObjectsStore(requests, SystemClock(), tuning)
+    await store.open()
+    for number in range(30, 50):
+        await put(store, task(f"t{number}"))
+    await store.close()
+    before = sorted(inner.list("", None))
+    store = ObjectsStore(requests, SystemClock(), tuning)
+    await store.open()
+    assert [proof.holds for proof in await store.prove_upkeep()] == [True, True]
+    assert sorted(inner.list("", None)) == before, "the doctor leaves nothing behind"
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", ["put", "delete"])
+@pytest.mark.parametrize("prefix", ["snapshot/", "archive/", "schedules/", "tasks/", "log/"])
+async def test_the_doctor_proves_the_rights_that_housekeeping_needs(kind: str, prefix: str) -> None:
+    requests = FaultyRequests(MemoryRequests())
+    store = ObjectsStore(requests, Hands(START), Tuning(views="tasks"))
+    await store.open()
+    requests.plan = refusing(requests, kind, prefix)
+    rights, _ = await store.prove_upkeep()
+    await store.close()
+    if (kind, prefix) == ("put", "log/"):  # that is for everybody's work
+        assert rights.holds
+    else:
+        assert not rights.holds
+        assert f"cannot {kind} memory-bucket:/{prefix}" in rights.found

@@ -97,7 +97,7 @@ class ViewKeeper:
                 self._owners.popitem(last=False)
 
     def follow(self, commits: list[Committed]) -> bool:
-        """Write the views of what these commits changed; whether there were any."""
+        """Write the views of what these commits changed; whether there were any, and none is owed from before."""
         gone = {(type(record), record.id): record for each in commits for record in each.deletes}
         changed = {(type(row.record), row.record.id): row.record for each in commits for row in each.puts}
         put = [record for key, record in changed.items() if key not in gone and self._has_view(record)]
@@ -110,7 +110,7 @@ class ViewKeeper:
         except StoreError:
             self._is_behind = True  # the next comparison makes up for it
             raise
-        return bool(put or removed)
+        return bool(put or removed) and not self._is_behind
 
     def compare(self) -> bool:
         """Write the views that are missing or old, remove those that are left over; whether it was time to."""
