@@ -1,9 +1,10 @@
 """The log: `log/{number}.json`, each entry written only where nothing is. Whoever writes entry N has decided
 what happens after N-1; everybody else reads it.
 
-**Reading.** `catch_up` reads the next entries until there is none. After a few it lists what there is and reads
-in parallel. Whoever lists notices an entry that is missing before others: nothing of ours removes that, so it is
-said (`Corrupt`), and neither the end is taken to be there nor anything written there.
+**Reading.** `catch_up` reads the next entries until there is none. After a few it reads ahead, twice as many at once
+each time. Only who starts, or is far behind, lists what there is: a list costs as much as a dozen reads. Whoever lists or
+reads ahead may notice an entry that is missing before others: nothing of ours removes that, so it is said (`Corrupt`),
+as long as it is missing, and neither the end is taken to be there nor anything written there.
 
 **Writing.** `append` says whether entry N is ours. The number is the arbiter: whatever the service answered, what
 stands at N is what happened. So an answer that is no clear success is settled by reading N: with our commit id,
@@ -29,8 +30,8 @@ both are read at once, and the place's mark decides. Decision 21 has the argumen
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -50,6 +51,7 @@ __all__ = ["Log", "Pauses", "Place"]
 
 _ONE_BY_ONE = 8
 _PARALLEL = 16
+_FAR = 256
 _LOADS = 3
 _POLL, _COMMIT = "poll", "commit"
 
@@ -109,6 +111,8 @@ class Log:
         self._sleep = sleep
         self._placed_at: Mark | None = None
         self._current_at: Mark | None = None
+        self._hole = (0, "")
+        """The number of an entry that is missing, and which one is there all the same."""
         self.snapshots: dict[int, datetime] = {}
         """Snapshots that are known to exist, and since when that is known."""
         self.snapshot = 0
@@ -165,24 +169,63 @@ class Log:
 
     def _follow(self, is_worth: Callable[[int], bool], occasion: str) -> bool:
         """To the end of the log; False: we were away for too long to tell where it is."""
-        read = 0
+        read, unlisted, at_once = 0, 0, 1
         while self.trusts(place := self.place()):
             if not is_worth(read):
                 return True
             asked = self._watch.mark()
-            entry = self.read(place.number + 1)
-            if not self.trusts(place):
+            found = self._read_some(place, at_once)
+            if found is None:
                 break
             if occasion:
-                self.guess.saw(occasion, read, entry is not None)
-            if entry is None:
-                self._confirm(place.number, asked)
+                self._learn_odds(occasion, read, found, at_once)
+            if found < at_once:
+                self._confirm(place.number + found, asked)
                 return True
-            self._arrived(entry)
-            read += 1
-            if read % _ONE_BY_ONE == 0:
+            read, unlisted = read + found, unlisted + found
+            at_once = 1 if read < _ONE_BY_ONE else min(2 * at_once, _PARALLEL)
+            if unlisted >= _FAR:
                 self._read_many()
+                unlisted, at_once = 0, 1
         return False
+
+    def _read_some(self, place: Place, at_once: int) -> int | None:
+        """How many of so many entries behind a place there were: fewer mean that the log ends there. None: it took so
+        long that nobody knows. (All answers are judged by the place: what holds behind it holds behind later ones.)"""
+        found = 0
+        entries = self._read_ahead(place, at_once) if at_once > 1 else self._read_next(place)
+        for entry in entries:
+            if not self.trusts(place):
+                return None
+            self._arrived(entry)
+            found += 1
+        return found if self.trusts(place) else None
+
+    def _read_next(self, place: Place) -> Iterator[Entry]:
+        number = place.number + 1
+        entry = self._again(place, *self._hole) if number == self._hole[0] else self.read(number)
+        if entry is not None:
+            yield entry
+
+    def _read_ahead(self, place: Place, at_once: int) -> Iterator[Entry]:
+        """Those that are there, up to the first that is not."""
+        numbers = range(place.number + 1, place.number + 1 + at_once)
+        with ThreadPoolExecutor(at_once, thread_name_prefix="rota-log") as readers:
+            answers = {number: readers.submit(self.read, number) for number in numbers}
+        for number, answer in answers.items():
+            entry = answer.result()
+            later = [other for other in numbers if other > number and _is_there(answers[other])]
+            if entry is None and later:
+                entry = self._again(place, number, entry_key(later[-1]))
+            if entry is None:
+                return
+            yield entry
+
+    def _learn_odds(self, occasion: str, read: int, found: int, at_once: int) -> None:
+        for more in range(found):
+            self.guess.saw(occasion, read + more, True)
+        if found < at_once:
+            self.guess.saw(occasion, read + found, False)
 
     def _is_current(self) -> bool:
         at = self._current_at
@@ -192,6 +235,8 @@ class Log:
         """Whether the entry behind `place` is ours; then the replica is to apply it. The place is the one from which
         the entry was made, and not where other threads have brought the replica meanwhile."""
         number = place.number + 1
+        if number == self._hole[0]:
+            self._again(place, *self._hole)
         asked = self._watch.mark()
         pauses = self.pauses()
         while True:
@@ -318,12 +363,21 @@ class Log:
         """`number` comes behind the entries that were listed in a row: if there are later ones, it must be there, too,
         at least now (a list may be older at its beginning than at its end)."""
         later = [key for key in keys if key > entry_key(number) and numbered([key])]
-        if later and self.read(number) is None and self.trusts(place):
+        if later:
+            self._again(place, number, later[-1])
+
+    def _again(self, place: Place, number: int, later: str) -> Entry | None:
+        """An entry that was not there, although a later one was: it came after we had asked, or it was taken away.
+        None: we were away for too long to tell."""
+        entry = self.read(number)
+        if entry is None and self.trusts(place):
+            self._hole = number, later
             raise Corrupt(
-                f"{self._bucket.name}/{entry_key(number)} is missing, although {later[-1]} is there; rota"
+                f"{self._bucket.name}/{entry_key(number)} is missing, although {later} is there; rota"
                 " removes nothing there, so somebody did, or a lifecycle rule",
                 key=entry_key(number),
             )
+        return entry
 
     def _load(self) -> None:
         """From the newest snapshot, if it is ahead of us, and what the log has behind it. If it is not, nothing that
@@ -354,3 +408,9 @@ class Log:
             if pauses.exhausted:
                 raise Unavailable(f"{self._bucket.name}/{key} is listed and cannot be found", key=key)
             pauses.take()
+
+
+def _is_there(answer: Future[Entry | None]) -> bool:
+    """Also if it cannot be read: then it is said when its turn comes."""
+    problem = answer.exception()
+    return isinstance(problem, Corrupt) if problem is not None else answer.result() is not None
