@@ -718,13 +718,15 @@ async def test_the_doctor_notices_that_no_snapshots_are_written() -> None:
     for number in range(30):
         await put(store, task(f"t{number}"))
         if number == 7:
-            assert (await store.prove_upkeep())[1] == ("log length", True, "8 entries")
+            assert (await store.prove_upkeep())[1] == ("log length", True, "8 entries and no snapshot")
     await store.close()
     found = {
         each.check: each for each in await examine(ObjectsStore(requests, SystemClock(), tuning), "default")
     }
     assert not found["log length"].ok
-    assert found["log length"].found.startswith("30 entries, where there should be one after about 8")
+    assert found["log length"].found.startswith(
+        "30 entries and no snapshot, where there should be one after about 8"
+    )
     assert "under snapshot/, archive/ and schedules/" in found["log length"].advice
     assert not found["housekeeping"].ok
     assert "access denied" in found["housekeeping"].found

@@ -2,9 +2,9 @@
 what happens after N-1; everybody else reads it.
 
 **Reading.** `catch_up` reads the next entries until there is none. After a few it reads ahead, twice as many at once
-each time. Only who starts, or is far behind, lists what there is: a list costs as much as a dozen reads. Whoever lists or
-reads ahead may notice an entry that is missing before others: nothing of ours removes that, so it is said (`Corrupt`),
-as long as it is missing, and neither the end is taken to be there nor anything written there.
+each time. Only who starts, or is far behind, lists what there is: a list costs as much as a dozen reads. Whoever lists
+or reads ahead may notice an entry that is missing before others: nothing of ours removes that, so it is said
+(`Corrupt`), as long as it is missing, and neither the end is taken to be there nor anything written there.
 
 **Writing.** `append` says whether entry N is ours. The number is the arbiter: whatever the service answered, what
 stands at N is what happened. So an answer that is no clear success is settled by reading N: with our commit id,

@@ -182,6 +182,14 @@ class ServiceRequests(ObstoreRequests):
     def __init__(self, name: str, make: Callable[[dict[str, Any]], Any]) -> None:
         super().__init__(name, make(REPEATING), make(ONCE))
 
+    def delete(self, keys: list[str]) -> None:
+        try:
+            super().delete(keys)
+        except FileNotFoundError:  # some services say so, and leave open what became of the others
+            for key in keys:
+                with suppress(FileNotFoundError):
+                    super().delete([key])
+
     def date(self) -> datetime | None:
         try:
             url = obstore.sign(self._once, "HEAD", "clock", timedelta(minutes=1))

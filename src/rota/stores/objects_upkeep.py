@@ -109,7 +109,7 @@ class Upkeep:
             entries = self._replica.number - self._log.snapshot
             is_late = self._calls_for_snapshot(entries // 2, self._log.bytes_since_snapshot // 2)
         found = (
-            f"{entries:,} entries since the last snapshot" if self._log.snapshot else f"{entries:,} entries"
+            f"{entries:,} entries {'since the last snapshot' if self._log.snapshot else 'and no snapshot'}"
         )
         if is_late:
             found += (
