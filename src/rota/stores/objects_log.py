@@ -30,20 +30,20 @@ both are read at once, and the place's mark decides. Decision 21 has the argumen
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple
 
-from ..domain.errors import Corrupt, Unavailable
+from ..domain.errors import Unavailable
 from .objects_bucket import Bucket, Denied, Taken
 from .objects_clock import Mark, Stopwatch
-from .objects_entry import READS, TYPES, Entry, decode, entry_key, rows_in
+from .objects_entries import Entries, Place
+from .objects_entry import TYPES, Entry, entry_key, rows_in
 from .objects_guess import Guess
 from .objects_proof import check_create
 from .objects_replica import Replica
-from .objects_snapshot import Restored, newest, number_of, numbered, restore
+from .objects_snapshot import Restored, newest, number_of, restore
 from .objects_tuning import Tuning
 from .objects_turns import Turns
 
@@ -54,14 +54,6 @@ _PARALLEL = 16
 _FAR = 256
 _LOADS = 3
 _POLL, _COMMIT = "poll", "commit"
-
-
-class Place(NamedTuple):
-    """We are behind entry `number`, and at `mark` no snapshot was ahead of it: so nothing behind it was removed then,
-    nor is for `retention`. The next number can be believed in within `window` of the mark, and no longer."""
-
-    number: int
-    mark: Mark | None
 
 
 class Pauses:
@@ -103,6 +95,7 @@ class Log:
         sleep: Callable[[float], object],
     ) -> None:
         self._bucket = bucket
+        self._entries = Entries(bucket, self.trusts)
         self._replica = replica
         self._watch = watch
         self._tuning = tuning
@@ -111,8 +104,6 @@ class Log:
         self._sleep = sleep
         self._placed_at: Mark | None = None
         self._current_at: Mark | None = None
-        self._hole = (0, "")
-        """The number of an entry that is missing, and which one is there all the same."""
         self.snapshots: dict[int, datetime] = {}
         """Snapshots that are known to exist, and since when that is known."""
         self.snapshot = 0
@@ -193,33 +184,12 @@ class Log:
         """How many of so many entries behind a place there were: fewer mean that the log ends there. None: it took so
         long that nobody knows. (All answers are judged by the place: what holds behind it holds behind later ones.)"""
         found = 0
-        entries = self._read_ahead(place, at_once) if at_once > 1 else self._read_next(place)
-        for entry in entries:
+        for entry in self._entries.behind(place, at_once):
             if not self.trusts(place):
                 return None
             self._arrived(entry)
             found += 1
         return found if self.trusts(place) else None
-
-    def _read_next(self, place: Place) -> Iterator[Entry]:
-        number = place.number + 1
-        entry = self._again(place, *self._hole) if number == self._hole[0] else self.read(number)
-        if entry is not None:
-            yield entry
-
-    def _read_ahead(self, place: Place, at_once: int) -> Iterator[Entry]:
-        """Those that are there, up to the first that is not."""
-        numbers = range(place.number + 1, place.number + 1 + at_once)
-        with ThreadPoolExecutor(at_once, thread_name_prefix="rota-log") as readers:
-            answers = {number: readers.submit(self.read, number) for number in numbers}
-        for number, answer in answers.items():
-            entry = answer.result()
-            later = [other for other in numbers if other > number and _is_there(answers[other])]
-            if entry is None and later:
-                entry = self._again(place, number, entry_key(later[-1]))
-            if entry is None:
-                return
-            yield entry
 
     def _learn_odds(self, occasion: str, read: int, found: int, at_once: int) -> None:
         for more in range(found):
@@ -235,8 +205,7 @@ class Log:
         """Whether the entry behind `place` is ours; then the replica is to apply it. The place is the one from which
         the entry was made, and not where other threads have brought the replica meanwhile."""
         number = place.number + 1
-        if number == self._hole[0]:
-            self._again(place, *self._hole)
+        self._entries.check_hole(place)
         asked = self._watch.mark()
         pauses = self.pauses()
         while True:
@@ -271,23 +240,6 @@ class Log:
                 key=entry_key(number),
             )
 
-    def read(self, number: int) -> Entry | None:
-        key = entry_key(number)
-        for _ in range(READS - 1):
-            body = self._bucket.get(key)
-            try:
-                return None if body is None else self._decode(key, body)
-            except Corrupt:
-                continue
-        body = self._bucket.get(key)
-        return None if body is None else self._decode(key, body)
-
-    def _decode(self, key: str, body: bytes) -> Entry:
-        entry = decode(f"{self._bucket.name}/{key}", body)
-        if key != entry_key(entry.number):
-            raise Corrupt(f"{self._bucket.name}/{key} says that it is entry {entry.number}", key=key)
-        return entry
-
     def _try(self, place: Place, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
         """Ours, another's, or None: not there, or nobody knows."""
         try:
@@ -302,7 +254,7 @@ class Log:
 
     def _whose(self, place: Place, commit: str) -> bool | None:
         try:
-            entry = self.read(place.number + 1)
+            entry = self._entries.read(place.number + 1)
         except Unavailable:
             return None
         if entry is None or entry.commit == commit:
@@ -352,32 +304,12 @@ class Log:
         keys = self._bucket.list("log/", entry_key(first))
         numbers = [first + 1 + n for n, key in enumerate(keys) if key == entry_key(first + 1 + n)]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="rota-log") as readers:
-            for entry in readers.map(self.read, numbers):
+            for entry in readers.map(self._entries.read, numbers):
                 if entry is None or not self.trusts(place):  # removed meanwhile: the snapshots will say
                     break
                 self._arrived(entry)
-        self._check_whole(place, first + len(numbers) + 1, keys)
+        self._entries.check_whole(place, first + len(numbers) + 1, keys)
         return bool(keys)
-
-    def _check_whole(self, place: Place, number: int, keys: list[str]) -> None:
-        """`number` comes behind the entries that were listed in a row: if there are later ones, it must be there, too,
-        at least now (a list may be older at its beginning than at its end)."""
-        later = [key for key in keys if key > entry_key(number) and numbered([key])]
-        if later:
-            self._again(place, number, later[-1])
-
-    def _again(self, place: Place, number: int, later: str) -> Entry | None:
-        """An entry that was not there, although a later one was: it came after we had asked, or it was taken away.
-        None: we were away for too long to tell."""
-        entry = self.read(number)
-        if entry is None and self.trusts(place):
-            self._hole = number, later
-            raise Corrupt(
-                f"{self._bucket.name}/{entry_key(number)} is missing, although {later} is there; rota"
-                " removes nothing there, so somebody did, or a lifecycle rule",
-                key=entry_key(number),
-            )
-        return entry
 
     def _load(self) -> None:
         """From the newest snapshot, if it is ahead of us, and what the log has behind it. If it is not, nothing that
@@ -408,9 +340,3 @@ class Log:
             if pauses.exhausted:
                 raise Unavailable(f"{self._bucket.name}/{key} is listed and cannot be found", key=key)
             pauses.take()
-
-
-def _is_there(answer: Future[Entry | None]) -> bool:
-    """Also if it cannot be read: then it is said when its turn comes."""
-    problem = answer.exception()
-    return isinstance(problem, Corrupt) if problem is not None else answer.result() is not None
