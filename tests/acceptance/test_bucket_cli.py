@@ -51,6 +51,8 @@ def test_the_doctor_proves_the_bucket(address: str) -> None:
         "compare-and-set race",
         "read after write",
         "list order",
+        "housekeeping",
+        "log length",
         "clock",
         "writable",
     ):
@@ -102,12 +104,15 @@ async def test_the_doctor_says_what_can_be_done_about_a_segment_that_cannot_be_r
     found = await asyncio.to_thread(document, "doctor --deep --repair", code=1)
     assert f"{segment} cannot be read" in found[-1]["found"]
     assert "`echo '{}' | gzip`" in found[-1]["advice"]
+    assert "counts of tasks go on including it" in found[-1]["advice"]
     Address.parse(address).requests().put(segment, gzip.compress(b"{}\n"))
     assert all(finding["ok"] for finding in await asyncio.to_thread(document, "doctor --deep"))
     listed = await asyncio.to_thread(document, "list --limit 1000")
     left = {task["id"] for task in listed["tasks"]}
     assert left
     assert not left & {task.id for task in ended}
+    cancelled = await asyncio.to_thread(document, "list --status cancelled --limit 1000")
+    assert cancelled["tasks"] == []
 
 
 def test_the_doctor_ends_with_what_it_found_when_the_service_fails_meanwhile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from faulty import Hands
 from msgspec.structs import replace
 
 from records import schedule, task
+from rota.domain.errors import Unavailable
 from rota.domain.model import TaskStatus
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_bucket import Bucket, Taken
@@ -135,3 +137,25 @@ async def test_no_entry_of_the_log_names_what_is_not_on_the_disk(tmp_path: Path,
         assert is_durable(calls, entry)
     assert named == {"snapshot", "archive"}
     assert is_durable(calls, tmp_path / "schedules" / "s.json"), "the views, too"
+
+
+def test_a_folder_that_is_removed_while_others_write_into_it_fails_nobody(tmp_path: Path) -> None:
+    requests = FolderRequests(tmp_path)
+
+    def busy(number: int) -> None:
+        for _ in range(200):
+            requests.put(f"schedules/s/history/{number}.json", b"{}")
+            requests.delete([f"schedules/s/history/{number}.json"])
+
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(busy, range(4)))
+    assert list((tmp_path / "schedules").iterdir()) == []
+
+
+def test_one_that_cannot_be_deleted_keeps_no_other_there(tmp_path: Path) -> None:
+    bucket = Bucket(FolderRequests(tmp_path))
+    bucket.put("schedules/a.json/inside.json", b"{}")
+    bucket.put("schedules/b.json", b"{}")
+    with pytest.raises(Unavailable, match=r"schedules/a\.json"):
+        bucket.delete(["schedules/a.json", "schedules/b.json"])
+    assert bucket.list("") == ["schedules/a.json/inside.json"]

@@ -693,3 +693,114 @@ async def test_what_somebody_else_put_beside_the_log_is_no_entry() -> None:
     store = ObjectsStore(requests, Hands(START), PLAIN)
     await store.open()
     await store.close()
+
+
+async def two_nodes(name: str, behind: int) -> tuple[ObjectsStore, FaultyRequests]:
+    """One is open at entry 2; another has written so many more."""
+    requests = FaultyRequests(MemoryRequests(name))
+    one, two = (ObjectsStore(each, Hands(START), PLAIN) for each in (MemoryRequests(name), requests))
+    await one.open()
+    await add_one(one)
+    await two.open()
+    await add_one(two)
+    for _ in range(behind):
+        await add_one(one)
+    await one.close()
+    requests.made.clear()
+    return two, requests
+
+
+@pytest.mark.parametrize(
+    ("behind", "most"), [(1, 2), (2, 3), (7, 8), (8, 10), (9, 10), (12, 14), (30, 38), (100, 118)]
+)
+async def test_who_follows_the_log_reads_ahead_and_never_lists(behind: int, most: int) -> None:
+    store, requests = await two_nodes(f"ahead {behind}", behind)
+    counter = await get(store, Task, "counter")
+    assert counter is not None
+    assert counter.priority == 2 + behind
+    made = Counter(kind for kind, _ in requests.made if kind != "date")
+    assert set(made) == {"get"}
+    assert made["get"] <= most
+    await store.close()
+
+
+async def test_who_is_far_behind_lists() -> None:
+    store, requests = await two_nodes("far behind", 900)
+    counter = await get(store, Task, "counter")
+    assert counter is not None
+    assert counter.priority == 902
+    made = Counter(kind for kind, _ in requests.made)
+    assert made["list"] == 1
+    assert made["get"] <= 902
+    await store.close()
+
+
+@pytest.mark.parametrize("missing", [11, 14, 29])
+async def test_who_reads_ahead_does_not_take_a_hole_for_the_end(missing: int) -> None:
+    store, requests = await two_nodes(f"hole ahead {missing}", 30)
+    key = f"log/{missing:012}.json"
+    requests.delete([key])
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=f"{key} is missing, although log/0000000000.*.json is there"):
+            await get(store, Task, "counter")
+    with pytest.raises(Corrupt, match=f"{key} is missing"):
+        await add_one(store)
+    assert not [made for made in requests.made if made[0] in ("create", "put")], "into the hole"
+    await store.close()
+
+
+async def test_an_entry_that_comes_while_later_ones_are_read_is_no_hole() -> None:
+    """It was asked for before it was written, and the next one after that."""
+    store, requests = await two_nodes("crossing", 30)
+    inner = requests.get
+    late = {f"log/{number:012}.json" for number in (11, 18, 19, 27)}
+
+    def crossing(key: str) -> Any:
+        if key in late:
+            late.remove(key)
+            raise FileNotFoundError
+        return inner(key)
+
+    requests.get = crossing
+    counter = await get(store, Task, "counter")
+    assert counter is not None
+    assert counter.priority == 32
+    assert not late
+    await store.close()
+
+
+async def test_an_entry_ahead_that_cannot_be_read_is_named_and_what_comes_before_it_counts() -> None:
+    store, requests = await two_nodes("broken ahead", 30)
+    requests.put("log/000000000021.json", b"{")
+    with pytest.raises(Corrupt, match=r"log/000000000021.json"):
+        await get(store, Task, "counter")
+    assert store._opened is not None
+    assert store._opened.replica.number == 20
+    await store.close()
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("number", [12, 17, 20])
+@pytest.mark.parametrize("hours", [1, 6])
+async def test_a_node_that_slept_while_it_read_ahead_is_fenced(
+    after: bool, number: int, hours: float
+) -> None:
+    """Some of what it asked for was answered before the log was removed, and some after."""
+    sleeper = Sleeper(f"ahead {after} {number} {hours}", hours)
+    await sleeper.begin()
+    for _ in range(20):
+        await add_one(sleeper.awake)
+    inner = sleeper.requests._do
+    loop = asyncio.get_running_loop()
+
+    def do(kind: str, key: str, request: Callable[[], Any]) -> Any:
+        if (kind, key) != ("get", f"log/{number:012}.json") or sleeper.slept:
+            return inner(kind, key, request)
+        answer = inner(kind, key, request) if after else None
+        asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
+        return answer if after else inner(kind, key, request)
+
+    sleeper.requests._do = do
+    await add_one(sleeper.store)
+    assert sleeper.slept
+    assert await sleeper.same_everywhere() == 83

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import obstore
 import pytest
 from faulty import Fault, FaultyRequests
 from msgspec.structs import replace
@@ -281,4 +282,21 @@ def test_proofs_leave_nothing_behind() -> None:
     requests: Any = MemoryRequests()
     prove(Bucket(requests))
     check_create(Bucket(requests), is_new=True)
+    assert list(requests.list("", None)) == []
+
+
+def test_what_is_not_there_is_as_good_as_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service may say that it was not there, and stop."""
+    requests = Address.parse(s3_server.url()).requests()
+    delete = obstore.delete
+
+    def strict(store: Any, keys: list[str]) -> None:
+        for key in keys:
+            obstore.head(store, key)  # FileNotFoundError
+            delete(store, [key])
+
+    monkeypatch.setattr("obstore.delete", strict)
+    for key in ("a", "c"):
+        requests.put(key, b"")
+    Bucket(requests).delete(["a", "b", "c", "d"])
     assert list(requests.list("", None)) == []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,9 +27,10 @@ from rota.stores.objects import ObjectsStore
 from rota.stores.objects_address import Address
 from rota.stores.objects_clock import ServiceClock
 from rota.stores.objects_polling import Poller
-from rota.stores.objects_requests import MemoryRequests
+from rota.stores.objects_requests import FolderRequests, MemoryRequests
 from rota.stores.objects_tuning import Tuning
 from rota.stores.objects_views import views_of
+from rota.surfaces.cli.doctor import examine
 from stores import START, put
 
 SECOND = timedelta(seconds=1)
@@ -327,6 +330,8 @@ def test_no_two_keys_share_a_view() -> None:
         "x" * 255,
         "x" * 254 + "y",
         "a.json",
+        "a.JSON",
+        "a~2Ejson",
         "a%20b",
     ]
     keys = [next(iter(views_of(schedule(key=name), None, gone=False, tasks=False)))[0] for name in names]
@@ -505,3 +510,251 @@ async def test_views_that_could_not_be_removed_are_left_to_the_comparison() -> N
     await store.tidy()
     await store.close()
     assert all_views(requests) == []
+
+
+def test_no_folder_of_views_has_the_name_of_a_view() -> None:
+    """Or a file system could not have both."""
+    names = ["a", "a.json", "a.json.json", "A.JSON", "last_run", "x" * 145 + ".json", "x" * 250 + ".json"]
+    keys = {
+        key
+        for name in names
+        for key, _ in views_of(schedule(key=name, last_run_at=START), None, gone=False, tasks=False)
+    }
+    folders = {key.rpartition("/")[0].lower() for key in keys}
+    assert len(keys) == 2 * len(names)
+    assert not folders & {key.lower() for key in keys}
+    assert {"schedules/a.json", "schedules/a~2Ejson.json", "schedules/a~2Ejson/last_run.json"} <= keys
+
+
+async def test_in_a_folder_schedules_a_and_a_json_both_have_their_views(tmp_path: Path) -> None:
+    requests = FolderRequests(tmp_path)
+    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    await store.open()
+    ran = {"last_run_at": START, "last_task_id": "t"}
+    await put(store, schedule("s1", key="a", **ran), schedule("s2", key="a.json", **ran))
+    await store.close()
+    homes = ("schedules/a", "schedules/a~2Ejson")
+    assert all_views(requests) == sorted(
+        f"{home}{end}" for home in homes for end in (".json", "/last_run.json")
+    )
+
+
+def refusing(requests: FaultyRequests, kind: str, part: str) -> Any:
+    """A plan: requests of this kind fail if they are about this."""
+    return lambda number, made: (
+        Fault.DENIED if made == kind and part in requests.made[number - 1][1] else None
+    )
+
+
+async def test_a_view_that_cannot_be_written_keeps_no_other_from_being_written_or_removed() -> None:
+    inner = MemoryRequests()
+    requests = FaultyRequests(inner)
+    requests.plan = refusing(requests, "put", "bad")
+    clock = Hands(START)
+    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0)))
+    await store.open()
+    [gone] = await put(store, schedule("gone", key="gone"))
+    await put(
+        store,
+        replace(gone, deleted_at=START),
+        *(schedule(f"s{n}", key=f"bad{n}" if n < 9 else f"s{n}") for n in range(30)),
+    )
+    await store.close()
+    good = sorted(f"schedules/s{n}.json" for n in range(9, 30))
+    assert all_views(inner) == good
+    inner.delete(good[5:])
+    inner.put("schedules/left-over.json", b"{}")
+    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0)))
+    await store.open()
+    await store.tidy()
+    assert all_views(inner) == good
+    await store.close()
+
+
+async def test_views_that_can_never_be_written_are_compared_ever_more_rarely() -> None:
+    requests = FaultyRequests(MemoryRequests())
+    clock = Hands(START)
+    store = await with_views(requests, clock)
+    requests.plan = refusing(requests, "put", "bad")
+    [bad] = await put(store, schedule("bad", key="bad"))
+    requests.made.clear()
+    for _ in range(24 * 60):
+        await store.tidy()
+        clock.at += timedelta(minutes=1)
+        clock.steady += 60
+    comparisons = requests.made.count(("list", "schedules/"))
+    assert 8 <= comparisons <= 15
+    requests.plan = never
+    clock.at += timedelta(days=1)
+    await store.tidy()
+    assert "schedules/bad.json" in all_views(requests)
+    requests.plan = refusing(requests, "put", "bad")
+    requests.made.clear()
+    await put(store, replace(bad, run_count=1))
+    async with asyncio.timeout(20):
+        while ("put", "schedules/bad.json") not in requests.made:
+            await asyncio.sleep(0.005)
+    requests.plan = never
+    await store.tidy()
+    await store.close()
+    assert view(requests, "schedules/bad.json")["run_count"] == 1, "not at once, once it had worked again"
+
+
+async def test_an_outage_is_no_reason_to_try_every_view() -> None:
+    """Nothing can be written for a while: then it is not this view or that one."""
+    requests = FaultyRequests(MemoryRequests())
+    clock = Hands(START)
+    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0)))
+    await store.open()
+
+    def failing(number: int, kind: str) -> Fault | None:
+        clock.steady += 1
+        clock.at += SECOND
+        return Fault.BEFORE if kind in ("put", "delete") else None
+
+    requests.plan = failing
+    await put(store, *(schedule(f"s{n}", key=f"s{n}") for n in range(500)))
+    await store.close()
+    assert sum(kind == "put" for kind, _ in requests.made) < 50
+
+
+async def test_a_node_leaves_alone_the_views_that_it_was_not_asked_to_keep() -> None:
+    requests = MemoryRequests()
+    store = ObjectsStore(requests, Hands(START), Tuning(views="tasks", views_every=timedelta(0)))
+    await store.open()
+    ended = {"status": TaskStatus.COMPLETED, "completed_at": START}
+    await put(store, task("t", **ended), task("u", tenant="x", **ended), schedule("s", key="s", tenant="x"))
+    await store.close()
+    kept = ["tasks/t.json", "tenants/x/schedules/s.json", "tenants/x/tasks/u.json"]
+    assert all_views(requests) == kept
+    requests.put("tenants/x/schedules/left-over.json", b"{}")
+    requests.put("tasks/left-over.json", b"{}")
+    for views, more in (("on", ["tasks/left-over.json"]), ("tasks", [])):
+        store = ObjectsStore(requests, Hands(START), Tuning(views=views))
+        await store.open()
+        await store.tidy()
+        await store.close()
+        assert all_views(requests) == [*more, *kept]
+
+
+async def test_a_view_that_comes_late_for_a_schedule_that_was_purged_goes_with_the_comparison() -> None:
+    requests = MemoryRequests()
+    store = await with_views(requests, Hands(START))
+    await purge(store, "s1", limit=50)
+    await store.close()
+    requests.put(HISTORY, b"{}")  # another node was about to write it when the schedule went
+    store = ObjectsStore(requests, Hands(START), Tuning())
+    await store.open()
+    await store.tidy()
+    await store.close()
+    assert all_views(requests) == []
+
+
+async def test_in_a_folder_nothing_is_left_of_a_schedule_that_was_purged(tmp_path: Path) -> None:
+    requests = FolderRequests(tmp_path)
+    store = await with_views(requests, Hands(START))
+    await purge(store, "s1", limit=50)
+    await store.close()
+    assert [each.name for each in (tmp_path / "schedules").iterdir()] == []
+    assert (tmp_path / "log").is_dir()
+
+
+def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "rota" and each.levelno == level]
+
+
+@pytest.mark.parametrize(
+    ("kind", "prefix", "act", "consequence"),
+    [
+        ("put", "snapshot/", "put", "the log grows"),
+        ("put", "archive/", "put", "what has ended stays in memory"),
+        ("put", "schedules/", "put", "views are missing or old"),
+        ("delete", "log/", "delete", "what nobody needs any more stays"),
+    ],
+)
+async def test_housekeeping_that_is_refused_is_said_once_and_again_when_it_works(
+    kind: str, prefix: str, act: str, consequence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rota")
+    requests = FaultyRequests(MemoryRequests())
+    requests.plan = refusing(requests, kind, prefix)
+    clock = Hands(START)
+    often = {"snapshot_every": 4, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
+    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0), **often))
+    await store.open()
+
+    async def busy(*numbers: int) -> None:
+        for number in numbers:
+            ended = {"status": TaskStatus.COMPLETED, "completed_at": clock.at}
+            await put(store, schedule(key=f"s{number}"), task(**ended))
+            clock.at += timedelta(minutes=10)
+            clock.steady += 600
+            await asyncio.sleep(0.01)
+            await store.tidy()
+
+    await busy(*range(60))
+    assert sum(made[0] == kind and made[1].startswith(prefix) for made in requests.made) > 1
+    [warning] = said(caplog, logging.WARNING)
+    assert warning.startswith(f"housekeeping of memory-bucket:: cannot {act} memory-bucket:/{prefix}")
+    assert "access denied (injected: 403)" in warning
+    assert f"Until it works, {consequence}" in warning
+    assert said(caplog, logging.INFO) == []
+    requests.plan = never
+    clock.at += timedelta(days=1)
+    await busy(*range(60, 90))
+    await store.close()
+    assert len(said(caplog, logging.WARNING)) == 1
+    [info] = said(caplog, logging.INFO)
+    assert info.endswith("works again")
+
+
+async def test_the_doctor_notices_that_no_snapshots_are_written() -> None:
+    inner = MemoryRequests()
+    requests = FaultyRequests(inner)
+    requests.plan = refusing(requests, "put", "snapshot/")
+    tuning = Tuning(views_every=timedelta(0), snapshot_every=8)
+    store = ObjectsStore(requests, SystemClock(), tuning)
+    await store.open()
+    for number in range(30):
+        await put(store, task(f"t{number}"))
+        if number == 7:
+            assert (await store.prove_upkeep())[1] == ("log length", True, "8 entries and no snapshot")
+    await store.close()
+    found = {
+        each.check: each for each in await examine(ObjectsStore(requests, SystemClock(), tuning), "default")
+    }
+    assert not found["log length"].ok
+    assert found["log length"].found.startswith(
+        "30 entries and no snapshot, where there should be one after about 8"
+    )
+    assert "under snapshot/, archive/ and schedules/" in found["log length"].advice
+    assert not found["housekeeping"].ok
+    assert "access denied" in found["housekeeping"].found
+    requests.plan = never
+    store = ObjectsStore(requests, SystemClock(), tuning)
+    await store.open()
+    for number in range(30, 50):
+        await put(store, task(f"t{number}"))
+    await store.close()
+    before = sorted(inner.list("", None))
+    store = ObjectsStore(requests, SystemClock(), tuning)
+    await store.open()
+    assert [proof.holds for proof in await store.prove_upkeep()] == [True, True]
+    assert sorted(inner.list("", None)) == before, "the doctor leaves nothing behind"
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", ["put", "delete"])
+@pytest.mark.parametrize("prefix", ["snapshot/", "archive/", "schedules/", "tasks/", "log/"])
+async def test_the_doctor_proves_the_rights_that_housekeeping_needs(kind: str, prefix: str) -> None:
+    requests = FaultyRequests(MemoryRequests())
+    store = ObjectsStore(requests, Hands(START), Tuning(views="tasks"))
+    await store.open()
+    requests.plan = refusing(requests, kind, prefix)
+    rights, _ = await store.prove_upkeep()
+    await store.close()
+    if (kind, prefix) == ("put", "log/"):  # that is for everybody's work
+        assert rights.holds
+    else:
+        assert not rights.holds
+        assert f"cannot {kind} memory-bucket:/{prefix}" in rights.found

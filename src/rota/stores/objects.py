@@ -37,7 +37,7 @@ from .objects_entry import TYPES
 from .objects_errands import Errands
 from .objects_log import Log
 from .objects_polling import Poller
-from .objects_proof import Proof, prove
+from .objects_proof import Proof, prove, prove_rights
 from .objects_replica import ObjectsTx, Replica
 from .objects_shelf import Shelf
 from .objects_tuning import Tuning
@@ -114,6 +114,15 @@ class ObjectsStore:
     async def prove(self) -> list[Proof]:
         """Whether the service does what a store needs of it, tried on the live bucket."""
         return await asyncio.get_running_loop().run_in_executor(None, prove, self._bucket)
+
+    async def prove_upkeep(self) -> list[Proof]:
+        """Whether housekeeping is done, and may be done by who asks."""
+        opened = self._use()
+        rights = partial(prove_rights, self._bucket, opened.time.now(), views=self._tuning.views)
+        return [
+            await asyncio.get_running_loop().run_in_executor(None, rights),
+            opened.upkeep.log_length(),
+        ]
 
     async def tidy(self) -> None:
         """What the janitor asks for now and then: the views as they should be, and nothing left over."""

@@ -1,9 +1,10 @@
 """The log: `log/{number}.json`, each entry written only where nothing is. Whoever writes entry N has decided
 what happens after N-1; everybody else reads it.
 
-**Reading.** `catch_up` reads the next entries until there is none. After a few it lists what there is and reads
-in parallel. Whoever lists notices an entry that is missing before others: nothing of ours removes that, so it is
-said (`Corrupt`), and neither the end is taken to be there nor anything written there.
+**Reading.** `catch_up` reads the next entries until there is none. After a few it reads ahead, twice as many at once
+each time. Only who starts, or is far behind, lists what there is: a list costs as much as a dozen reads. Whoever lists
+or reads ahead may notice an entry that is missing before others: nothing of ours removes that, so it is said
+(`Corrupt`), as long as it is missing, and neither the end is taken to be there nor anything written there.
 
 **Writing.** `append` says whether entry N is ours. The number is the arbiter: whatever the service answered, what
 stands at N is what happened. So an answer that is no clear success is settled by reading N: with our commit id,
@@ -33,16 +34,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple
 
-from ..domain.errors import Corrupt, Unavailable
+from ..domain.errors import Unavailable
 from .objects_bucket import Bucket, Denied, Taken
 from .objects_clock import Mark, Stopwatch
-from .objects_entry import READS, TYPES, Entry, decode, entry_key, rows_in
+from .objects_entries import Entries, Place
+from .objects_entry import TYPES, Entry, entry_key, rows_in
 from .objects_guess import Guess
 from .objects_proof import check_create
 from .objects_replica import Replica
-from .objects_snapshot import Restored, newest, number_of, numbered, restore
+from .objects_snapshot import Restored, newest, number_of, restore
 from .objects_tuning import Tuning
 from .objects_turns import Turns
 
@@ -50,16 +51,9 @@ __all__ = ["Log", "Pauses", "Place"]
 
 _ONE_BY_ONE = 8
 _PARALLEL = 16
+_FAR = 256
 _LOADS = 3
 _POLL, _COMMIT = "poll", "commit"
-
-
-class Place(NamedTuple):
-    """We are behind entry `number`, and at `mark` no snapshot was ahead of it: so nothing behind it was removed then,
-    nor is for `retention`. The next number can be believed in within `window` of the mark, and no longer."""
-
-    number: int
-    mark: Mark | None
 
 
 class Pauses:
@@ -101,6 +95,7 @@ class Log:
         sleep: Callable[[float], object],
     ) -> None:
         self._bucket = bucket
+        self._entries = Entries(bucket, self.trusts)
         self._replica = replica
         self._watch = watch
         self._tuning = tuning
@@ -165,24 +160,42 @@ class Log:
 
     def _follow(self, is_worth: Callable[[int], bool], occasion: str) -> bool:
         """To the end of the log; False: we were away for too long to tell where it is."""
-        read = 0
+        read, unlisted, at_once = 0, 0, 1
         while self.trusts(place := self.place()):
             if not is_worth(read):
                 return True
             asked = self._watch.mark()
-            entry = self.read(place.number + 1)
-            if not self.trusts(place):
+            found = self._read_some(place, at_once)
+            if found is None:
                 break
             if occasion:
-                self.guess.saw(occasion, read, entry is not None)
-            if entry is None:
-                self._confirm(place.number, asked)
+                self._learn_odds(occasion, read, found, at_once)
+            if found < at_once:
+                self._confirm(place.number + found, asked)
                 return True
-            self._arrived(entry)
-            read += 1
-            if read % _ONE_BY_ONE == 0:
+            read, unlisted = read + found, unlisted + found
+            at_once = 1 if read < _ONE_BY_ONE else min(2 * at_once, _PARALLEL)
+            if unlisted >= _FAR:
                 self._read_many()
+                unlisted, at_once = 0, 1
         return False
+
+    def _read_some(self, place: Place, at_once: int) -> int | None:
+        """How many of so many entries behind a place there were: fewer mean that the log ends there. None: it took so
+        long that nobody knows. (All answers are judged by the place: what holds behind it holds behind later ones.)"""
+        found = 0
+        for entry in self._entries.behind(place, at_once):
+            if not self.trusts(place):
+                return None
+            self._arrived(entry)
+            found += 1
+        return found if self.trusts(place) else None
+
+    def _learn_odds(self, occasion: str, read: int, found: int, at_once: int) -> None:
+        for more in range(found):
+            self.guess.saw(occasion, read + more, True)
+        if found < at_once:
+            self.guess.saw(occasion, read + found, False)
 
     def _is_current(self) -> bool:
         at = self._current_at
@@ -192,6 +205,7 @@ class Log:
         """Whether the entry behind `place` is ours; then the replica is to apply it. The place is the one from which
         the entry was made, and not where other threads have brought the replica meanwhile."""
         number = place.number + 1
+        self._entries.check_hole(place)
         asked = self._watch.mark()
         pauses = self.pauses()
         while True:
@@ -226,23 +240,6 @@ class Log:
                 key=entry_key(number),
             )
 
-    def read(self, number: int) -> Entry | None:
-        key = entry_key(number)
-        for _ in range(READS - 1):
-            body = self._bucket.get(key)
-            try:
-                return None if body is None else self._decode(key, body)
-            except Corrupt:
-                continue
-        body = self._bucket.get(key)
-        return None if body is None else self._decode(key, body)
-
-    def _decode(self, key: str, body: bytes) -> Entry:
-        entry = decode(f"{self._bucket.name}/{key}", body)
-        if key != entry_key(entry.number):
-            raise Corrupt(f"{self._bucket.name}/{key} says that it is entry {entry.number}", key=key)
-        return entry
-
     def _try(self, place: Place, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
         """Ours, another's, or None: not there, or nobody knows."""
         try:
@@ -257,7 +254,7 @@ class Log:
 
     def _whose(self, place: Place, commit: str) -> bool | None:
         try:
-            entry = self.read(place.number + 1)
+            entry = self._entries.read(place.number + 1)
         except Unavailable:
             return None
         if entry is None or entry.commit == commit:
@@ -307,23 +304,12 @@ class Log:
         keys = self._bucket.list("log/", entry_key(first))
         numbers = [first + 1 + n for n, key in enumerate(keys) if key == entry_key(first + 1 + n)]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="rota-log") as readers:
-            for entry in readers.map(self.read, numbers):
+            for entry in readers.map(self._entries.read, numbers):
                 if entry is None or not self.trusts(place):  # removed meanwhile: the snapshots will say
                     break
                 self._arrived(entry)
-        self._check_whole(place, first + len(numbers) + 1, keys)
+        self._entries.check_whole(place, first + len(numbers) + 1, keys)
         return bool(keys)
-
-    def _check_whole(self, place: Place, number: int, keys: list[str]) -> None:
-        """`number` comes behind the entries that were listed in a row: if there are later ones, it must be there, too,
-        at least now (a list may be older at its beginning than at its end)."""
-        later = [key for key in keys if key > entry_key(number) and numbered([key])]
-        if later and self.read(number) is None and self.trusts(place):
-            raise Corrupt(
-                f"{self._bucket.name}/{entry_key(number)} is missing, although {later[-1]} is there; rota"
-                " removes nothing there, so somebody did, or a lifecycle rule",
-                key=entry_key(number),
-            )
 
     def _load(self) -> None:
         """From the newest snapshot, if it is ahead of us, and what the log has behind it. If it is not, nothing that

@@ -11,12 +11,17 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from typing import NamedTuple
 
 from ..domain.errors import Invalid, StoreError, Unavailable
 from .objects_bucket import Bucket, Denied, Taken
+from .objects_entry import entry_key
+from .objects_segment import segment_key
+from .objects_snapshot import SNAPSHOTS
+from .objects_views import homes
 
-__all__ = ["Proof", "check_create", "prove"]
+__all__ = ["Proof", "check_create", "prove", "prove_rights"]
 
 _WRITERS = 4
 _ROUNDS = 3
@@ -75,6 +80,33 @@ def prove(bucket: Bucket) -> list[Proof]:
     finally:
         with suppress(StoreError):  # what was found is more than what is left behind
             bucket.delete(bucket.list(prefix))
+
+
+def prove_rights(bucket: Bucket, now: datetime, *, views: str) -> Proof:
+    """Whether housekeeping, for which nobody waits, may write and remove where it does. What is written for it is taken
+    for nothing by nodes at work, and removed by them if it should stay behind."""
+    unique = uuid.uuid4().hex
+    tried = [f"{SNAPSHOTS}proof-{unique}", segment_key(now)]
+    if views != "off":
+        tried += [
+            f"{home}~proof-{unique}.json" for home in homes(tasks=views == "tasks") if home != "tenants/"
+        ]
+    problems = [problem for key in tried if (problem := _come_and_go(bucket, key))]
+    try:
+        bucket.delete([entry_key(0)])  # there is none
+    except StoreError as error:
+        problems.append(str(error))
+    found = "; ".join(problems) or "everything can be written and removed"
+    return Proof("housekeeping", not problems, found)
+
+
+def _come_and_go(bucket: Bucket, key: str) -> str | None:
+    try:
+        bucket.put(key, b"")
+        bucket.delete([key])
+    except StoreError as error:
+        return str(error)
+    return None
 
 
 def _tried(behaviour: str, proof: Callable[[], str | None]) -> Proof:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from threading import get_ident
-from typing import Any
+from typing import IO, Any
 
 import obstore
 import obstore.exceptions
@@ -33,6 +33,7 @@ REPEATING: dict[str, Any] = {
 }
 ONCE: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(0)}
 _REMEMBERED = 10_000
+_TRIES = 10
 _DATE_TIMEOUT = timedelta(seconds=10)
 
 
@@ -107,17 +108,26 @@ class FolderRequests(ObstoreRequests):
     def _write(self, key: str, body: bytes, name: Callable[[Path, Path], None]) -> None:
         """On the disk first, then under its name: whatever cuts this short, nobody finds half of it."""
         path = self._folder / key
-        self._make(path.parent)
         half = path.with_name(f"{path.name}#{os.getpid()}{get_ident()}")  # a name that lists leave out
         try:
-            with half.open("wb") as file:
+            with self._begin(half) as file:
                 file.write(body)
                 file.flush()
                 os.fsync(file.fileno())
             name(half, path)
         finally:
             half.unlink(missing_ok=True)
-        _sync(path.parent)
+        with suppress(FileNotFoundError):  # removed already by another, with its folder
+            _sync(path.parent)
+
+    def _begin(self, half: Path) -> IO[bytes]:
+        """In a folder that another may just be removing, since it was empty: then there is a new one."""
+        for _ in range(_TRIES - 1):
+            with suppress(FileNotFoundError, FileExistsError):  # gone while it was looked at
+                self._make(half.parent)
+                return half.open("wb")
+        self._make(half.parent)
+        return half.open("wb")
 
     def _make(self, home: Path) -> None:
         """A folder for keys. One that is there may be another's, who has not come to sync it yet."""
@@ -135,9 +145,26 @@ class FolderRequests(ObstoreRequests):
         self._synced.add(home)
 
     def delete(self, keys: list[str]) -> None:
+        """Each, whatever becomes of the others; and the folders in which nothing is left."""
+        problems: list[Exception] = []
         for key in keys:
-            with suppress(FileNotFoundError):
+            try:
                 super().delete([key])
+            except FileNotFoundError:
+                pass
+            except (OSError, obstore.exceptions.BaseError) as error:
+                problems.append(error)
+            self._clear(self._folder / key)
+        for problem in problems:
+            raise problem
+
+    def _clear(self, path: Path) -> None:
+        """Not those at the top: `log/` and the like are there for good."""
+        with suppress(OSError):  # something is left there
+            for folder in path.parents:
+                if self._folder in (folder, folder.parent):
+                    break
+                folder.rmdir()
 
 
 def _sync(path: Path) -> None:
@@ -154,6 +181,14 @@ class ServiceRequests(ObstoreRequests):
 
     def __init__(self, name: str, make: Callable[[dict[str, Any]], Any]) -> None:
         super().__init__(name, make(REPEATING), make(ONCE))
+
+    def delete(self, keys: list[str]) -> None:
+        try:
+            super().delete(keys)
+        except FileNotFoundError:  # some services say so, and leave open what became of the others
+            for key in keys:
+                with suppress(FileNotFoundError):
+                    super().delete([key])
 
     def date(self) -> datetime | None:
         try:

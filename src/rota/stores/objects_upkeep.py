@@ -1,5 +1,5 @@
 """What happens after commits, in the background and at leisure: views, archive, snapshots, and the removal of
-what no node can need any more. All of it may fail or be cut short at any point: it is done again later."""
+what no node can need any more. All of it may fail or be cut short at any point: it is said, and done again later."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from .objects_bucket import Bucket
 from .objects_clock import Stopwatch
 from .objects_commit import Committed
 from .objects_log import Log
+from .objects_proof import Proof
 from .objects_removal import Removal
 from .objects_replica import Replica
 from .objects_segment import Segment, made_at, segment_key, summarize
 from .objects_shelf import Shelf
 from .objects_snapshot import Archived, Snapshot, encode_snapshot
+from .objects_troubles import Chore, Troubles
 from .objects_tuning import Tuning
 from .objects_view_keeper import ViewKeeper
 from .queries import FinishedTasks, OldEvents, OldRuns, Query
@@ -63,6 +65,7 @@ class Upkeep:
         self._now = now
         self._tuning = tuning
         self._views = ViewKeeper(bucket, replica, shelf, watch, tuning, log.catch_up)
+        self._troubles = Troubles(bucket.name)
         self._removal = Removal(bucket, replica, log, tuning, now, refresh)
         self._transact = transact
         self._node = node
@@ -98,8 +101,21 @@ class Upkeep:
     async def tidy(self) -> None:
         """Compare the views with the records."""
         if self._views.enabled:
-            with suppress(StoreError):  # the janitor has more important things to do
-                await self._in_thread(self._views.compare)
+            await self._try(Chore.VIEWS, self._views.compare)
+
+    def log_length(self) -> Proof:
+        """Whether snapshots are taken: if not, the log is much longer than it should be."""
+        with self._replica.lock:
+            entries = self._replica.number - self._log.snapshot
+            is_late = self._calls_for_snapshot(entries // 2, self._log.bytes_since_snapshot // 2)
+        found = (
+            f"{entries:,} entries {'since the last snapshot' if self._log.snapshot else 'and no snapshot'}"
+        )
+        if is_late:
+            found += (
+                f", where there should be one after about {self._tuning.snapshot_every:,}: no node writes any"
+            )
+        return Proof("log length", not is_late, found)
 
     async def _keep(self) -> None:
         while not self._closing:
@@ -120,8 +136,7 @@ class Upkeep:
     async def _round(self) -> None:
         commits = [self._commits.popleft() for _ in range(len(self._commits))]
         if self._views.enabled:
-            with suppress(StoreError):  # all of it is done again later
-                await self._in_thread(self._views.follow, commits)
+            await self._try(Chore.VIEWS, self._views.follow, commits)
         if any(self._is_snapshot_due(commit.number) for commit in commits):
             with suppress(TimeoutError):
                 async with asyncio.timeout(_FAREWELL.total_seconds() if self._closing else None):
@@ -129,16 +144,36 @@ class Upkeep:
 
     async def _move_on(self) -> None:
         """A snapshot, and what can go because of it."""
-        with suppress(StoreError):
-            while await self._archive() and not self._closing:
-                continue
-        with suppress(StoreError):
-            await self._in_thread(self._snapshot)
+        await self._archive_all()
+        if await self._try(Chore.SNAPSHOT, self._snapshot):
+            await self._try(Chore.REMOVAL, self._remove)
+
+    async def _try(self, chore: Chore, function: Callable[..., bool], *arguments: Any) -> bool:
+        """Whether it was done, as the function says. What is not is left for later: here nobody waits for it."""
+        try:
+            is_done: bool = await self._in_thread(function, *arguments)
+        except StoreError as error:
+            self._troubles.met(chore, error)
+            return False
+        if is_done:
+            self._troubles.over(chore)
+        return is_done
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._keeper, function, *arguments)
 
     # Archive
+
+    async def _archive_all(self) -> None:
+        try:
+            while await self._archive():
+                self._troubles.over(Chore.ARCHIVE)
+                if self._closing:
+                    break
+        except Conflict:  # what was to be moved has changed meanwhile
+            pass
+        except StoreError as error:
+            self._troubles.met(Chore.ARCHIVE, error)
 
     async def _archive(self) -> bool:
         """Move what ended some time ago to a segment, when there is enough of it; whether there was."""
@@ -183,12 +218,16 @@ class Upkeep:
 
     def _is_snapshot_due(self, number: int) -> bool:
         """Every so many entries, unless they are little beside the snapshot that would be written."""
-        entries = number - self._log.snapshot
-        if number % min(_TRIES_EVERY, self._tuning.snapshot_every) or entries < self._tuning.snapshot_every:
+        if number % min(_TRIES_EVERY, self._tuning.snapshot_every):
             return False
-        return entries >= _MOST_ENTRIES or 4 * self._log.bytes_since_snapshot >= self._log.snapshot_bytes
+        return self._calls_for_snapshot(number - self._log.snapshot, self._log.bytes_since_snapshot)
 
-    def _snapshot(self) -> None:
+    def _calls_for_snapshot(self, entries: int, size: int) -> bool:
+        if entries < self._tuning.snapshot_every:
+            return False
+        return entries >= _MOST_ENTRIES or 4 * size >= self._log.snapshot_bytes
+
+    def _snapshot(self) -> bool:
         with self._replica.lock:
             number = self._replica.number
             rows = [row for each in RECORD_TYPES for row in self._replica.live.rows(each)]
@@ -207,4 +246,8 @@ class Upkeep:
         with self._replica.lock:
             self._log.learn(number, 0)
             self._log.snapshot_bytes = len(body)
+        return True
+
+    def _remove(self) -> bool:
         self._removal.remove()
+        return True

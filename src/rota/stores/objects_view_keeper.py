@@ -3,7 +3,11 @@
 A node writes the views of its own commits. If it dies before that, or somebody deletes a view, the janitor's next
 comparison puts it right: it lists what is there (the only LIST of a running node, so it is made once after a start,
 then once a day, and after a failure) and writes what is missing or not what it should be. What belongs to no record is
-removed. When a schedule is purged, whoever did it removes its views, too, and does not wait for that.
+removed. When a schedule is purged, whoever did it removes its views, too, and does not wait for that. Views of a kind
+that this node was not asked to keep (of tasks, without `?views=tasks`) are left alone: another node may have been.
+
+A view that cannot be written keeps no other from being written or removed. It is tried again by comparisons that come
+ever more rarely. Only if nothing can be written for a while is it the service that fails, and all is left for later.
 
 Several nodes write one view, and a PUT has no order. So a node looks at the log before it writes views, and again after
 it: if a record has changed meanwhile, the view that it wrote may have come over a newer one, and it writes it again.
@@ -13,8 +17,9 @@ Only a node that stops between the two leaves an old view behind, for the compar
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from hashlib import md5
 
@@ -30,7 +35,7 @@ from .objects_questions import Answers, together
 from .objects_replica import Replica
 from .objects_shelf import Shelf
 from .objects_tuning import Tuning
-from .objects_views import HOMES, View, views_of
+from .objects_views import View, homes, is_view, views_of
 from .queries import RunList, ScheduleByKey
 
 __all__ = ["ViewKeeper"]
@@ -39,6 +44,12 @@ _AT_ONCE = 8
 _REMOVED_AT_ONCE = 1000
 _ROUNDS = 8
 _REMEMBERED = 1000
+
+_PATIENCE = timedelta(seconds=10)
+"""If no view could be written for so long, the rest is not tried."""
+
+_FIRST_PAUSE = timedelta(minutes=1)
+"""Between the first comparison that failed and the next; then twice as long each time."""
 
 
 class ViewKeeper:
@@ -60,6 +71,14 @@ class ViewKeeper:
         self._tuning = tuning
         self._catch_up = catch_up
         self._compared_at: Mark | None = None
+        self._is_behind = False
+        """Whether there is something to make up for since the last comparison."""
+
+        self._failures = 0
+        """Comparisons in a row that were not complete."""
+
+        self._troubles: list[StoreError] = []
+        self._failing_since: Mark | None = None
         self._owners: OrderedDict[str, Schedule] = OrderedDict()
         """Whose runs were deleted lately: when their views are to go, the schedule may be gone, too."""
 
@@ -77,28 +96,54 @@ class ViewKeeper:
             while len(self._owners) > _REMEMBERED:
                 self._owners.popitem(last=False)
 
-    def follow(self, commits: list[Committed]) -> None:
-        """Write the views of what these commits changed."""
+    def follow(self, commits: list[Committed]) -> bool:
+        """Write the views of what these commits changed; whether there were any, and none is owed from before."""
         gone = {(type(record), record.id): record for each in commits for record in each.deletes}
         changed = {(type(row.record), row.record.id): row.record for each in commits for row in each.puts}
         put = [record for key, record in changed.items() if key not in gone and self._has_view(record)]
+        removed = [record for record in gone.values() if self._has_view(record)]
+        self._troubles.clear()
         try:
             self._write(put, _AT_ONCE)
-            self._write([record for record in gone.values() if self._has_view(record)], _REMOVED_AT_ONCE)
+            self._write(removed, _REMOVED_AT_ONCE)
+            self._complain()
         except StoreError:
-            self._compared_at = None  # the next comparison makes up for it
+            self._is_behind = True  # the next comparison makes up for it
             raise
+        return bool(put or removed) and not self._is_behind
 
-    def compare(self) -> None:
-        """Write the views that are missing or old, remove those that are left over; if it is time."""
-        began = self._watch.mark()
-        if self._compared_at is None or self._watch.since(self._compared_at) >= self._tuning.rebuild_every:
-            written = {key: about for home in HOMES for key, about in self._bucket.written(home)}
-            self._catch_up()  # behind the list: what others have written a view of is known here
-            for records in self._differences(written):
-                self._write(records, _AT_ONCE)
-            self._put({key: None for key in written if key.endswith(".json")})
-            self._compared_at = began
+    def compare(self) -> bool:
+        """Write the views that are missing or old, remove those that are left over; whether it was time to."""
+        if not self._is_time():
+            return False
+        self._compared_at = self._watch.mark()
+        self._troubles.clear()
+        try:
+            self._compare()
+            self._complain()
+        except StoreError:
+            self._is_behind = True
+            self._failures += 1
+            raise
+        self._is_behind = False
+        self._failures = 0
+        return True
+
+    def _is_time(self) -> bool:
+        if self._compared_at is None:
+            return True
+        if self._is_behind and not self._failures:
+            return True
+        pause = _FIRST_PAUSE * 2 ** min(self._failures, 20) / 2 if self._is_behind else timedelta.max
+        return self._watch.since(self._compared_at) >= min(pause, self._tuning.rebuild_every)
+
+    def _compare(self) -> None:
+        found = (each for home in homes(tasks=self._of_tasks) for each in self._bucket.written(home))
+        written = {key: about for key, about in found if is_view(key, tasks=self._of_tasks)}
+        self._catch_up()  # behind the list: what others have written a view of is known here
+        for records in self._differences(written):
+            self._write(records, _AT_ONCE)
+        self._put(dict.fromkeys(written))
 
     def _write(self, records: list[Record], at_once: int) -> None:
         """The views of these records, until they are those of the newest state that can be seen."""
@@ -108,7 +153,7 @@ class ViewKeeper:
             if not self._write_once(records, at_once, wrote):
                 return
         if records:
-            raise Unavailable("views change faster than they can be written")
+            self._troubles.append(Unavailable("views change faster than they can be written"))
 
     def _write_once(self, records: list[Record], at_once: int, wrote: dict[str, int]) -> bool:
         """Those that differ from what we wrote before; whether there were any."""
@@ -116,7 +161,7 @@ class ViewKeeper:
         for start in range(0, len(records), at_once):  # each as it is when its turn comes
             views = ask(self._replica, self._shelf, partial(self._views, records[start : start + at_once]))
             views = {key: text for key, text in views.items() if wrote.get(key) != hash(text)}
-            self._put(views)
+            self._put(views)  # what fails is not tried again in the next round, unless it has changed
             wrote.update({key: hash(text) for key, text in views.items()})
             any_differ = any_differ or bool(views)
         return any_differ
@@ -208,11 +253,38 @@ class ViewKeeper:
         return (found for found in walk(self._replica.live, query) if isinstance(found, Schedule))
 
     def _put(self, views: Mapping[str, bytes | None]) -> None:
+        """Each of them, whatever becomes of the others."""
+        written = [(key, text) for key, text in views.items() if text is not None]
+        removed = [key for key, text in views.items() if text is None]
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rota-views") as writers:
-            texts = ((key, text) for key, text in views.items() if text is not None)
-            for _ in writers.map(lambda view: self._bucket.put(*view), texts):
-                pass
-        self._bucket.delete(key for key, text in views.items() if text is None)
+            self._count(writers.map(lambda view: _problem(lambda: self._bucket.put(*view)), written))
+        batches = (removed[at : at + _REMOVED_AT_ONCE] for at in range(0, len(removed), _REMOVED_AT_ONCE))
+        self._count(_problem(partial(self._bucket.delete, batch)) for batch in batches)
+
+    def _count(self, problems: Iterable[StoreError | None]) -> None:
+        for problem in problems:
+            if problem is None:
+                self._failing_since = None
+                continue
+            self._troubles.append(problem)
+            self._failing_since = self._failing_since or self._watch.mark()
+            if self._watch.since(self._failing_since) >= _PATIENCE:
+                self._complain()
+
+    def _complain(self) -> None:
+        """Of what could not be done, when all else is."""
+        troubles, self._troubles = self._troubles, []
+        self._failing_since = None
+        for trouble in troubles:
+            raise trouble
+
+
+def _problem(request: Callable[[], object]) -> StoreError | None:
+    try:
+        request()
+    except StoreError as error:
+        return error
+    return None
 
 
 def _is_same(written: Written, text: bytes) -> bool:

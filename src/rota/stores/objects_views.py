@@ -6,7 +6,8 @@
     tasks/{id}.json                       a task that has ended, if asked for (`?views=tasks`)
 
 Written after the commit, from the state as it is then; never read. Other tenants' stand under
-`tenants/{tenant}/`. Characters that a key cannot have everywhere are written as `~` and their code.
+`tenants/{tenant}/`. Characters that a key cannot have everywhere are written as `~` and their code. So is the dot of
+a schedule `a.json`: its folder would have the name of the view of `a`, and no file system has both.
 """
 
 from __future__ import annotations
@@ -22,14 +23,26 @@ import msgspec
 from ..domain.model import Record, Run, RunTrigger, Schedule, Task, TemplateTarget
 from ..domain.recurrence import Cron, Interval, Once, RRule
 
-__all__ = ["HOMES", "View", "views_of"]
-
-HOMES = ("schedules/", "tasks/", "tenants/")
+__all__ = ["View", "homes", "is_view", "views_of"]
 
 View = tuple[str, bytes | None]
 """A key and its text; None: nothing should be there."""
 
 _LONGEST = 150
+_ENDING = ".json"
+
+
+def homes(*, tasks: bool) -> tuple[str, ...]:
+    """Where views stand."""
+    return ("schedules/", "tasks/", "tenants/") if tasks else ("schedules/", "tenants/")
+
+
+def is_view(key: str, *, tasks: bool) -> bool:
+    """Whether a key under one of the homes is one of ours to keep; `tasks`: those of tasks, too. Else another node may
+    have been asked to keep them."""
+    parts = key.split("/")
+    kind = parts[2] if parts[0] == "tenants" and len(parts) > 3 else parts[0]
+    return key.endswith(".json") and (kind == "schedules" or (tasks and kind == "tasks"))
 
 
 def views_of(record: Record, schedule: Schedule | None, *, gone: bool, tasks: bool) -> Iterator[View]:
@@ -51,7 +64,10 @@ def _schedule_views(schedule: Schedule, *, gone: bool) -> Iterable[View]:
 
 
 def _home(schedule: Schedule) -> str:
-    return f"{_tenant(schedule)}schedules/{_name(schedule.key)}"
+    name = _name(schedule.key)
+    if name.lower().endswith(_ENDING):
+        name = f"{name[: -len(_ENDING)]}~2E{name[1 - len(_ENDING) :]}"
+    return f"{_tenant(schedule)}schedules/{name}"
 
 
 def _history(schedule: Schedule, run: Run) -> str:

@@ -19,6 +19,10 @@ __all__ = ["Finding", "examine"]
 SKEW = timedelta(seconds=1)
 
 _HELD = "look who is connected: someone else holds it up, it seems (a long transaction, a lock, a migration)"
+_UPKEEP = (
+    "nodes need the rights to write and delete under snapshot/, archive/ and schedules/ (and tasks/, tenants/), and to"
+    " delete under log/; what the service refuses them, they say in their own logs"
+)
 _REPAIR = (
     "nothing is changed by rota here, since only you know which copy is right. 1. Stop all nodes. 2. Keep a copy of"
     " the object {key}. 3. If the bucket keeps versions, restore the one that can be read. 4. If a newer rota wrote"
@@ -26,7 +30,8 @@ _REPAIR = (
     " log, and nothing is lost. 6. If it is an entry of the log and nothing else helps, delete it, every later entry"
     " and every later snapshot: the store is then as it was before them, and what they held is lost. 7. If it is a"
     " segment of the archive and nothing else helps, put an empty one there (`echo '{{}}' | gzip`): what was in it had"
-    " ended long ago, and is lost; nothing else is. 8. Run `rota doctor --deep`"
+    " ended long ago, and is lost; nothing else is, but counts of tasks go on including it, since they are kept beside"
+    " the segment. 8. Run `rota doctor --deep`"
 )
 
 
@@ -48,6 +53,7 @@ async def examine(store: Store, tenant: str, *, deep: bool = False, repair: bool
         return [
             *reachable,
             *await _conditions(store),
+            *await _upkeep(store),
             await _writable(store),
             await _clock(store),
             *await _state(store, tenant, deep=deep, repair=repair),
@@ -87,6 +93,17 @@ async def _conditions(store: Store) -> list[Finding]:
     advice = "this service cannot carry a queue: use one with conditional writes"
     return [
         Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else advice)
+        for proof in await prove()
+    ]
+
+
+async def _upkeep(store: Store) -> list[Finding]:
+    """What a bucket needs for its housekeeping, which fails quietly beside the work."""
+    prove = getattr(store, "prove_upkeep", None)
+    if prove is None:
+        return []
+    return [
+        Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else _UPKEEP)
         for proof in await prove()
     ]
 
