@@ -30,8 +30,9 @@ _TAKEN = 3 / 8
 _MOST_SEGMENTS = 2**16 - 1
 """Numbers of two bytes, and 0 is none."""
 
+_AT_ONCE = 256
 _STRIPES = 16
-"""Many segments enter a table stripe by stripe: what the processor has at hand is small beside a large table."""
+"""So many segments enter a table together, stripe by stripe: a table is large beside what a processor has at hand."""
 
 
 class Places:
@@ -49,7 +50,7 @@ class Places:
         waiting = list(segments)
         while waiting:
             table = self._table_for(waiting)
-            taken = table.add(waiting)
+            taken = table.add(waiting[:_AT_ONCE])
             self._table_of.update((segment.key, table) for segment in waiting[:taken])
             del waiting[:taken]
 
