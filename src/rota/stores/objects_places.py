@@ -31,7 +31,7 @@ _MOST_SEGMENTS = 2**16 - 1
 """Numbers of two bytes, and 0 is none."""
 
 _AT_ONCE = 256
-_STRIPES = 16
+_STRIPES = 32
 """So many segments enter a table together, stripe by stripe: a table is large beside what a processor has at hand."""
 
 
@@ -108,7 +108,7 @@ class _Table:
             self._numbered.append(segment)
             self.used += _size(segment)
             self.alive += _size(segment)
-            columns += [(number, _first_bits(packed)) for packed in segment.ids.values()]
+            columns += [(number, _homes(packed, self._cut)) for packed in segment.ids.values()]
         self._enter(columns)
         return taken
 
@@ -123,13 +123,12 @@ class _Table:
         return (segment for segment in self._numbered if segment is not None)
 
     def _enter(self, columns: list[tuple[int, array[int]]]) -> None:
-        slots, last, cut = self._slots, len(self._slots) - 1, self._cut
+        slots, last, stripe = self._slots, len(self._slots) - 1, -(-len(self._slots) // _STRIPES)
         begin = [0] * len(columns)
-        for end in range(2**_MOST_BITS // _STRIPES, 2**_MOST_BITS + 1, 2**_MOST_BITS // _STRIPES):
+        for end in range(stripe, len(slots) + stripe, stripe):
             for nth, (number, column) in enumerate(columns):
                 behind = bisect_left(column, end, begin[nth])
-                for first_bits in column[begin[nth] : behind]:
-                    at = first_bits >> cut
+                for at in column[begin[nth] : behind]:
                     while slots[at]:
                         at = (at + 1) & last
                     slots[at] = number
@@ -140,12 +139,12 @@ def _size(segment: Segment) -> int:
     return sum(len(packed) for packed in segment.ids.values()) // 8
 
 
-def _first_bits(packed: bytes) -> array[int]:
-    """The first three bytes of each fingerprint, as numbers, in order."""
+def _homes(packed: bytes, cut: int) -> array[int]:
+    """The slot to which each fingerprint belongs, in order: its first three bytes as a number, less some bits."""
     four = bytearray(len(packed) // 2)
     for nth in range(3):
         four[nth + 1 :: 4] = packed[nth::8]
-    column = array("I", bytes(four))
+    homes = array("I", bytes(four))
     if sys.byteorder == "little":
-        column.byteswap()
-    return column
+        homes.byteswap()
+    return array("I", [home >> cut for home in homes]) if cut else homes
