@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ..domain.model import Record, Task
 from .codec import RECORD_OF, TABLES
 from .objects_entry import lines
+from .objects_places import Places
 from .objects_questions import Answers, Asked, Matching, RowOf, Walk, together
-from .objects_segment import Fingerprints, Segment, Span
+from .objects_segment import Fingerprints, Segment, Span, fingerprint
 from .queries import (
     EndedRuns,
     EndedTasks,
@@ -35,7 +37,7 @@ from .queries import (
 )
 from .state import Row
 
-__all__ = ["Archive", "Hidden", "Order", "Source", "archived_order", "merged", "pack_segment"]
+__all__ = ["Archive", "Hidden", "Order", "Source", "archived_order", "first_rows", "merged", "pack_segment"]
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -88,14 +90,13 @@ class Held:
         self.labels: dict[str, str] = {}
         """What dead tasks counted as, of those that somebody wanted to know it of."""
 
-    def may_have(self, name: str, id: str) -> bool:
-        return name in self.ids and (name, id) not in self.dead and id in self.ids[name]
+    def may_have(self, name: str, id: str, print: bytes) -> bool:
+        return name in self.ids and (name, id) not in self.dead and self.ids[name].has(print)
 
-    def may_answer(self, name: str, query: Query) -> bool:
-        group = _group(query)
+    def may_answer(self, name: str, query: Query, group: bytes | None) -> bool:
         return (
             name in self.ids
-            and (group is None or group in self.groups[name])
+            and (group is None or self.groups[name].has(group))
             and not (
                 isinstance(query, TaskList)
                 and query.status is not None
@@ -112,32 +113,39 @@ class Archive:
 
     def __init__(self) -> None:
         self.segments: dict[str, Held] = {}
+        self._places = Places()
         self.dropped: set[str] = set()
         """Segments of which nothing is left. Their objects can go when no node knows them any more."""
 
     def clear(self) -> None:
         self.segments.clear()
+        self._places = Places()
         self.dropped.clear()
 
-    def add(self, segment: Segment, dead: set[tuple[str, str]] | None = None) -> None:
-        self.segments[segment.key] = Held(segment, dead or set())
+    def add(self, segment: Segment) -> None:
+        self.add_all([(segment, set())])
+
+    def add_all(self, segments: Iterable[tuple[Segment, set[tuple[str, str]]]]) -> None:
+        """Each with what is dead of it."""
+        new = [Held(*each) for each in segments]
+        self.segments.update((held.key, held) for held in new)
+        self._places.add(held.segment for held in new)
 
     def row(self, type: type[Record], id: str, answers: Answers) -> Row | None:
-        name = TABLES[type].name
-        for held in reversed(self.segments.values()):
-            if held.may_have(name, id):
-                row: Row | None = answers.of((held.key, RowOf(type, id)))
-                if row is not None:
-                    return row
+        for held in reversed(self._with(TABLES[type].name, id)):
+            row: Row | None = answers.of((held.key, RowOf(type, id)))
+            if row is not None:
+                return row
         return None
 
     def bury(self, type: type[Record], id: str) -> None:
         """The record was written again or deleted: here it is no more."""
         name = TABLES[type].name
-        for held in [each for each in self.segments.values() if each.may_have(name, id)]:
+        for held in self._with(name, id):
             held.dead.add((name, id))
             if len(held.dead) >= held.size:
                 del self.segments[held.key]
+                self._places.remove(held.key)
                 self.dropped.add(held.key)
 
     def sources(self, query: Query, limit: int, hidden: Hidden, answers: Answers) -> list[Source]:
@@ -175,12 +183,12 @@ class Archive:
         name = _name(query)
         segments = [held for held, _ in self._asked(query)]
         asked: list[Asked] = [(held.key, Matching(query)) for held in segments]
+        back = self._back(name, hidden)
         for at, held in enumerate(segments):
             if enough is not None and number >= enough:
                 break
             found: Fingerprints = answers.of(asked[at], asked[at:])
-            back = [id for of_type, id in hidden if TABLES[of_type].name == name and held.may_have(name, id)]
-            number += len(found) - sum(id in found for id in (*held.dead_of(name), *back))
+            number += len(found) - sum(id in found for id in (*held.dead_of(name), *back.get(held.key, ())))
         return number
 
     def _count_tasks(self, query: TaskList, hidden: Hidden, answers: Answers) -> int:
@@ -209,13 +217,29 @@ class Archive:
         )
         return Counter(held.labels.values())
 
+    def _with(self, name: str, id: str) -> list[Held]:
+        """The segments that may have a record; for one that is not archived hardly ever any."""
+        print = fingerprint(id)
+        found = [self.segments[key] for key in self._places.of(print)]
+        return [held for held in found if held.may_have(name, id, print)]
+
+    def _back(self, name: str, hidden: Hidden) -> dict[str, list[str]]:
+        """Which ids are hidden, by segment."""
+        back: dict[str, list[str]] = {}
+        for id in (id for of_type, id in hidden if TABLES[of_type].name == name):
+            for held in self._with(name, id):
+                back.setdefault(held.key, []).append(id)
+        return back
+
     def _asked(self, query: Query) -> Iterator[tuple[Held, Span]]:
         """The segments that may have an answer, and over which times in the query's order."""
         order = archived_order(query)
         name = _name(query)
+        text = _group(query)
+        group = None if text is None else fingerprint(text)
         for held in self.segments.values():
             span = None if order is None else held.segment.spans.get(f"{name}.{order.field}")
-            if span is not None and held.may_answer(name, query) and not _misses(span, query):
+            if span is not None and held.may_answer(name, query, group) and not _misses(span, query):
                 yield held, span
 
 
@@ -244,6 +268,12 @@ def _walk(key: str, first: Walk, answers: Answers) -> Iterator[Row]:
         if len(rows) < asked.limit:
             return
         seen, asked = len(rows), Walk(first.query, 2 * asked.limit)
+
+
+def first_rows(rows: list[Row], most_bytes: int) -> list[Row]:
+    """As many as their text allows, at least one: whoever wants one of them reads them all."""
+    sizes = accumulate(len(row.body) for row in rows)
+    return rows[: max(1, sum(size <= most_bytes for size in sizes))]
 
 
 def pack_segment(rows: list[Row]) -> bytes:

@@ -55,8 +55,7 @@ class Replica:
         self.live = State()
         self.live.apply(Changes(rows, []))
         self.archive.clear()
-        for segment, dead in segments:
-            self.archive.add(segment, dead)
+        self.archive.add_all(segments)
         self.archive.dropped.update(dropped)
         self.number = number
 

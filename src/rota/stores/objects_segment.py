@@ -8,13 +8,11 @@ here"; only the others load the object.
 from __future__ import annotations
 
 import sys
-from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from hashlib import blake2b
-from struct import pack
 
 import msgspec
 import uuid_utils
@@ -22,7 +20,16 @@ import uuid_utils
 from ..domain.model import Event, Record, Run, Task
 from .codec import micros
 
-__all__ = ["SEGMENTS", "Fingerprints", "Segment", "Span", "made_at", "segment_key", "summarize"]
+__all__ = [
+    "SEGMENTS",
+    "Fingerprints",
+    "Segment",
+    "Span",
+    "fingerprint",
+    "made_at",
+    "segment_key",
+    "summarize",
+]
 
 SEGMENTS = "archive/"
 
@@ -37,30 +44,36 @@ def made_at(key: str) -> int:
     return int(time) if time.isdigit() else sys.maxsize
 
 
+_WIDTH = 8
+
+
 class Fingerprints:
-    """A set of texts, eight bytes each: never says no to a member, hardly ever yes to another."""
+    """A set of texts, eight bytes each, in order: never says no to a member, hardly ever yes to another."""
 
     def __init__(self, packed: bytes) -> None:
-        self._hashes = array("Q", packed)
-        if sys.byteorder == "little":
-            self._hashes.byteswap()
+        self._packed = packed
 
     @staticmethod
     def of(texts: Iterable[str]) -> bytes:
-        hashes = sorted({_hash(text) for text in texts})
-        return pack(f">{len(hashes)}Q", *hashes)
+        return b"".join(sorted({fingerprint(text) for text in texts}))
 
     def __len__(self) -> int:
-        return len(self._hashes)
+        return len(self._packed) // _WIDTH
 
     def __contains__(self, text: str) -> bool:
-        wanted = _hash(text)
-        at = bisect_left(self._hashes, wanted)
-        return at < len(self._hashes) and self._hashes[at] == wanted
+        return self.has(fingerprint(text))
+
+    def has(self, wanted: bytes) -> bool:
+        """The same, of a fingerprint."""
+        at = _WIDTH * bisect_left(range(len(self)), wanted, key=self._nth)
+        return self._packed[at : at + _WIDTH] == wanted
+
+    def _nth(self, number: int) -> bytes:
+        return self._packed[_WIDTH * number : _WIDTH * (number + 1)]
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+def fingerprint(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_WIDTH).digest()
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):

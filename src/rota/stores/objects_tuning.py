@@ -41,6 +41,9 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     archive_after: timedelta = timedelta(minutes=10)
     archive_at_least: int = 1000
     archive_at_most: int = 4000
+    archive_bytes: int = 4 * 2**20
+    """So much text of records makes a segment, however few they are; no more go into one, but for a single record."""
+
     archive_in_memory: int = 16 * 2**20
     """So many bytes of text of its segments stay in memory after they were asked something."""
 

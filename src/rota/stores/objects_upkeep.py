@@ -9,13 +9,14 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from ..domain.errors import Conflict, StoreError
 from .base import RECORD_TYPES, Work
 from .codec import micros
 from .finders import walk
-from .objects_archive import pack_segment
+from .objects_archive import first_rows, pack_segment
 from .objects_bucket import Bucket
 from .objects_clock import Stopwatch
 from .objects_commit import Committed
@@ -75,6 +76,7 @@ class Upkeep:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._awake = asyncio.Event()
         self._closing = False
+        self._was_cut = False
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -198,21 +200,28 @@ class Upkeep:
     def _make_segment(self) -> tuple[Segment, list[Row]] | None:
         before = self._now() - self._tuning.archive_after
         with self._replica.lock:
-            rows = [
+            ended = [
                 row
                 for query in (FinishedTasks(before=before), OldRuns(before=before), OldEvents(before=before))
                 for row in self._ended(query)
             ]
-        if len(rows) < self._tuning.archive_at_least:
+        if not ended or not (self._was_cut or self._is_enough(ended)):
             return None
+        rows = first_rows(ended, self._tuning.archive_bytes)
+        self._was_cut = len(rows) < len(ended)  # then the rest follows, however little it is
         key = segment_key(self._now())
         self._bucket.put(key, pack_segment(rows))
         return summarize(key, (row.record for row in rows)), rows
 
+    def _is_enough(self, rows: list[Row]) -> bool:
+        size = sum(len(row.body) for row in rows)
+        return len(rows) >= self._tuning.archive_at_least or size >= self._tuning.archive_bytes
+
     def _ended(self, query: Query) -> list[Row]:
         live = self._replica.live
-        found = [live.row(type(record), record.id) for record in walk(live, query)]
-        return [row for row in found if row is not None][: self._tuning.archive_at_most]
+        first = islice(walk(live, query), self._tuning.archive_at_most)
+        found = [live.row(type(record), record.id) for record in first]
+        return [row for row in found if row is not None]
 
     # Snapshots
 
