@@ -21,6 +21,7 @@ from rota.stores.base import Tx
 from rota.stores.objects import ObjectsStore
 from rota.stores.objects_requests import FolderRequests
 from rota.stores.objects_tuning import Tuning
+from rota.stores.queries import ScheduleList
 
 SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 BATCH = 250
@@ -72,8 +73,6 @@ async def start(folder: Path) -> None:
     held = most_memory()
 
     async def count(tx: Any) -> int:
-        from rota.stores.base import ScheduleList
-
         return int(await tx.count(ScheduleList(tenant="default")))
 
     found = await store.read(count)
