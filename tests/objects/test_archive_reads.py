@@ -125,7 +125,7 @@ def gate(requests: FaultyRequests) -> Iterator[Gate]:
 def listing(runs: list[int], query: Query = EVERYTHING, limit: int = 1000) -> Callable[[Tx], Any]:
     async def work(tx: Tx) -> list[str]:
         runs.append(1)
-        return [each.id for each in await tx.find(query, limit)]  # type: ignore[call-overload]
+        return [each.id for each in await tx.find(query, limit)]  # type: ignore[call-overload]  # any query
 
     return work
 
@@ -446,7 +446,7 @@ async def test_only_some_segments_are_read_at_a_time() -> None:
             with lock:
                 now[0] -= 1
 
-    requests.get = counted  # type: ignore[method-assign]
+    requests.get = counted  # type: ignore[method-assign]  # the test watches its own requests
     assert len(await store.read(listing([]))) == 100
     assert most[0] <= 4
     kinds = [

@@ -42,14 +42,16 @@ async def test_a_delayed_task_is_on_time_whichever_hand_saw_that_there_was_no_mo
 
 
 class Crossing:
-    """Holds up a renewal until its task's handler has ended, in a store that could take both at once."""
+    """Holds up the first renewal until its task's handler has ended, in a store that could take both at once."""
 
     def __init__(self, world: World) -> None:
         self._transact = world.store.transact
+        self._is_first = True
         self.ended = asyncio.Event()
 
     async def __call__(self, work: Work[Any]) -> Any:
-        if getattr(work, "apart", False):
+        if getattr(work, "apart", False) and self._is_first:
+            self._is_first = False
             await self.ended.wait()
             await asyncio.sleep(0)
             await asyncio.sleep(0.1)
@@ -74,6 +76,26 @@ async def test_what_a_handler_reported_is_kept_though_it_ended_while_that_was_on
     async with world.running(lease=30):
         done = await world.queue.wait(task.id)
     assert (done.output, done.progress, [line.message for line in done.logs]) == ("done", 7, ["one"])
+    assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]
+
+
+async def test_of_two_renewals_that_cross_the_later_one_does_not_let_the_result_pass_the_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crossing = Crossing(world)
+    monkeypatch.setattr(world.store, "transact", crossing)
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        context.log("one")
+        await asyncio.sleep(3)  # it is on its way after one
+        await context.log("two")
+        crossing.ended.set()
+
+    task = await world.queue.submit("work")
+    async with world.running(lease=30):
+        done = await world.queue.wait(task.id)
+    assert sorted(line.message for line in done.logs) == ["one", "two"]
     assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]
 
 

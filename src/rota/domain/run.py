@@ -56,7 +56,7 @@ def start(
     actor: str,
 ) -> tuple[Run, Task | None]:
     """A run and the task that it starts; or a failed run and no task, if the target cannot work."""
-    task = problem = None
+    task, problem = None, ""
     try:
         asked = replace(
             _submission(schedule, stored),
@@ -83,8 +83,8 @@ def start(
         actor=actor,
     )
     if task is None:
-        return _failed(run, str(problem), now), None
-    return (run if task.status is TaskStatus.PENDING else follow(run, task)), task
+        return _failed(run, problem, now), None
+    return follow(run, task), task
 
 
 def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:

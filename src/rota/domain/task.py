@@ -191,9 +191,8 @@ def settle(
         why, output = task.cancel_reason or "", outcome.output if isinstance(outcome, Completed) else None
         return _ended(task, now, TaskStatus.CANCELLED, actor, why, output=output, **released)
     match outcome:
-        case Completed():
-            released |= {"completed_at": now, "output": outcome.output, "error": None}
-            return _moved(task, now, TaskStatus.COMPLETED, actor, **released)
+        case Completed(output):
+            return _ended(task, now, TaskStatus.COMPLETED, actor, output=output, error=None, **released)
         case Failed():
             return _failed(replace(task, **released), outcome, now, actor)
         case Rescheduled():

@@ -123,10 +123,10 @@ class Execution:
         "_running",
         "error",
         "handler",
-        "is_renewing",
         "lease",
         "logs",
         "progress",
+        "renewals",
         "stopping",
         "task",
     )
@@ -142,7 +142,7 @@ class Execution:
         self.task = task
         self.handler = handler
         self.lease: timedelta | None = None
-        self.is_renewing = False  # what it reported is on its way with its lease
+        self.renewals = 0  # under way, each with what was reported until then
         self.stopping: StopReason | None = None
         self.progress: Any = None
         self.logs: tuple[LogLine, ...] = ()

@@ -136,7 +136,7 @@ class Leases:
             for execution, (lease, progress, logs) in zip(due, reports, strict=True)
         ]
         for execution in due:
-            execution.is_renewing = True
+            execution.renewals += 1
         try:
             answers = await self._queue.store.transact(apart(impatient(renew_leases(renewals))))
         except BaseException:
@@ -145,7 +145,7 @@ class Leases:
             raise
         finally:
             for execution in due:
-                execution.is_renewing = False
+                execution.renewals -= 1
             self._renewed()
         for execution, answer in zip(due, answers, strict=True):
             if isinstance(answer, Refused):

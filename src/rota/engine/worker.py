@@ -227,7 +227,7 @@ class TaskWorker:
 
     def _to_settle(self) -> list[tuple[Execution, Outcome]]:
         """A renewal that is under way comes first: what it carries belongs to the result."""
-        return [ended for ended in self._ended.items() if not ended[0].is_renewing]
+        return [ended for ended in self._ended.items() if not ended[0].renewals]
 
     def _renewed(self) -> None:
         if self._ended:
