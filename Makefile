@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test check bench format lint types generated picture clean
+# Tests start hundreds of processes: each reads what the first has compiled, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: run test test-all check bench format lint types generated picture clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -14,8 +17,11 @@ $(READY): pyproject.toml
 run: $(READY)  ## a schedule that fires before your eyes
 	$(BIN)/rota up --demo
 
-test: $(READY)  ## the whole suite; more processes than a small machine has cores, since half of the time tests wait
+test: $(READY)  ## every test; more processes than a small machine has cores, since half of the time tests wait
 	$(BIN)/python -m pytest -n 4 --dist worksteal
+
+test-all: $(READY)  ## every test with every seed and example, and simulations on PostgreSQL too
+	ROTA_TEST_SIMULATION=all $(BIN)/python -m pytest -n 4 --dist worksteal
 
 bench: $(READY)  ## every figure of docs/performance.md, one line of JSON each; wants a machine that is otherwise idle
 	@for figure in submit drain burst lateness idle next_times; do $(BIN)/python bench/$$figure.py || exit 1; done

@@ -11,10 +11,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from loops import tidy_runner
+from worlds import THOROUGH
 
 # The same examples every time, and no judgement by the clock: machines are shared and noisy.
 settings.register_profile(
-    "rota", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "rota",
+    derandomize=True,
+    deadline=None,
+    max_examples=100 if THOROUGH else 30,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("rota")
 

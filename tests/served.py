@@ -31,7 +31,7 @@ class Served:
 
     def client(self, key: str | None = None, **options: Any) -> httpx.Client:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        client = httpx.Client(base_url=self.url, headers=headers, timeout=30, **options)
+        client = httpx.Client(base_url=self.url, headers=headers, timeout=60, **options)
         self._clients.append(client)
         return client
 

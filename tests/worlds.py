@@ -48,11 +48,14 @@ if THOROUGH:
     STORES = EVERY_STORE
 
 
-def state_every(seed: int) -> int:
-    """After how many steps a differential suite compares all that stores hold. To read everything after each step would
-    be most of its time, so only the first seed does. With the others a difference is found a few steps late, and not
-    at all if what a next step writes hides it."""
-    return 1 if THOROUGH or seed == 0 else 5
+def seeds(*, few: int, every: int) -> range:
+    """Of a random test: a few with `make test`, every one with `make test-all`."""
+    return range(every if THOROUGH else few)
+
+
+STATE_EVERY = 1 if THOROUGH else 5
+"""After how many steps a differential suite compares all that stores hold. To read everything after each step would be
+most of its time. A difference is found a few steps late, and not at all if what a next step writes hides it."""
 
 
 class World:

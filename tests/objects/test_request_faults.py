@@ -20,6 +20,7 @@ from rota.stores.objects import ObjectsStore
 from rota.stores.objects_requests import MemoryRequests
 from rota.stores.objects_tuning import Tuning
 from stores import EAGER, START, get
+from worlds import seeds
 
 QUICK = Tuning(
     shortest_pause=timedelta(milliseconds=1),
@@ -155,7 +156,7 @@ async def test_a_service_that_is_away_for_a_while(fault: Fault) -> None:
             break
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(few=6, every=16))
 async def test_many_faults_by_seed_with_snapshots_archive_and_views(seed: int) -> None:
     """Every third request fails in some way, also those of the housekeeping."""
     chance = random.Random(seed)

@@ -19,7 +19,7 @@ from rota.engine.changes import LIMIT, OVERLAP, Ask, Lookout, changes_since
 from rota.engine.notices import Notice, cursor, notices_of, time_of_cursor
 from rota.stores.base import Store, Tx
 from rota.surfaces.cli.tail import Watch
-from worlds import EVERY_STORE, MINUTE, SECOND, START, STORES, World, play
+from worlds import EVERY_STORE, MINUTE, SECOND, START, STORES, World, play, seeds
 
 Told = dict[str, Notice]
 
@@ -104,7 +104,7 @@ async def follow(store: Store, random: Random, stop: asyncio.Event) -> Told:
     return told | {notice.cursor: notice for notice in look.missed.notices}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(few=1, every=2))
 @pytest.mark.parametrize("store", EVERY_STORE)
 def test_everything_is_told_to_those_who_come_and_go(tmp_path: Path, store: str, seed: int) -> None:
     async def scenario(w: World) -> None:
