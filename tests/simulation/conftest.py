@@ -9,9 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from worlds import START, STORES, Scenario, play
+from rota.engine import janitor, scheduler, worker
+from worlds import HOUR, START, STORES, Scenario, play
 
 Play = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenarios of many hours would spend their time on looks that find nothing. What happens in them is due at a time
+    or is hinted at, and is seen without them."""
+    if request.node.get_closest_marker("hours"):
+        for role in (janitor, scheduler, worker):
+            monkeypatch.setattr(role, "LOOK_AGAIN", HOUR)
 
 
 @pytest.fixture(params=STORES)

@@ -42,6 +42,7 @@ async def test_create_recurring_schedule(world: World) -> None:
 
 
 @pytest.mark.start(datetime(2026, 1, 1, 13, 30, tzinfo=UTC))
+@pytest.mark.hours
 async def test_schedule_fires_at_correct_time(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 9 * * *", timezone="America/New_York")
@@ -50,6 +51,7 @@ async def test_schedule_fires_at_correct_time(world: World) -> None:
     assert starts == [datetime(2026, 1, day, 14, tzinfo=UTC) for day in (1, 2)]
 
 
+@pytest.mark.hours
 async def test_schedule_creates_workflow(world: World) -> None:
     @world.app.workflow("report")
     async def report(kind: str) -> str:
@@ -65,6 +67,7 @@ async def test_schedule_creates_workflow(world: World) -> None:
     assert (task.output, task.metadata) == ("annual", {"team": "x"})
 
 
+@pytest.mark.hours
 async def test_schedule_creates_task(world: World) -> None:
     handle(world)
     await world.schedule(
@@ -87,6 +90,7 @@ async def test_schedule_creates_task(world: World) -> None:
     assert (task.schedule_id, task.run_id) == (run.schedule_id, run.id)
 
 
+@pytest.mark.hours
 async def test_pause_resume_schedule(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="*/10 * * * *")
@@ -115,6 +119,7 @@ async def test_trigger_immediately(world: World) -> None:
     assert len(starts) == 1
 
 
+@pytest.mark.hours
 async def test_schedule_run_history(world: World) -> None:
     handle(world, seconds=60)
     await world.schedule(cron="0 * * * *")
@@ -137,6 +142,7 @@ async def test_recurring_schedule_calculates_next_run(world: World) -> None:
     assert schedule.run_count == 1
 
 
+@pytest.mark.hours
 async def test_one_time_schedule_clears_after_execution(world: World) -> None:
     handle(world)
     await world.schedule(run_at=START + HOUR)
@@ -174,6 +180,7 @@ async def test_overlap_policy_allow(world: World) -> None:
     assert {row.status for row in await world.ledger("s")} == {RunStatus.COMPLETED}
 
 
+@pytest.mark.hours
 async def test_overlap_policy_cancel_previous(world: World) -> None:
     handle(world, seconds=900)
     await world.schedule(cron="*/10 * * * *", overlap_policy=rota.OverlapPolicy.CANCEL_PREVIOUS, max_runs=3)
@@ -185,6 +192,7 @@ async def test_overlap_policy_cancel_previous(world: World) -> None:
     assert statuses == ["cancelled", "cancelled", "completed"]
 
 
+@pytest.mark.hours
 async def test_missed_run_policy_skip(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 * * * *")
@@ -197,6 +205,7 @@ async def test_missed_run_policy_skip(world: World) -> None:
     assert rows[3].status is RunStatus.COMPLETED
 
 
+@pytest.mark.hours
 async def test_missed_run_policy_execute_once(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 * * * *", missed_run_policy="execute_once")
@@ -209,6 +218,7 @@ async def test_missed_run_policy_execute_once(world: World) -> None:
     assert (rows[2].trigger, rows[2].scheduled_at) == (RunTrigger.CATCH_UP, START + 3 * HOUR)
 
 
+@pytest.mark.hours
 async def test_missed_run_policy_catch_up(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 * * * *", missed_run_policy="catch_up")
@@ -234,6 +244,7 @@ async def test_a_missed_once_schedule_fires_late_unless_told_otherwise(world: Wo
         assert (await world.queue.get_schedule(key)).status is ScheduleStatus.COMPLETED
 
 
+@pytest.mark.hours
 async def test_concurrent_schedulers_no_duplicate_execution(world: World) -> None:
     starts = handle(world)
     for number in range(20):
@@ -289,6 +300,7 @@ async def test_a_clock_that_goes_back_repeats_nothing(world: World) -> None:
     assert len(starts) == len(rows)
 
 
+@pytest.mark.hours
 async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None:
     handle(world)
     target = rota.TemplateTarget(template_id="nowhere")
@@ -302,6 +314,7 @@ async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None
     assert [row.status for row in await world.ledger("good")] == ["completed"] * 2
 
 
+@pytest.mark.hours
 async def test_a_failed_task_fails_its_run_and_may_pause_its_schedule(world: World) -> None:
     @world.app.task("work", max_retries=0)
     async def work() -> None:
@@ -325,6 +338,7 @@ async def test_an_expired_target_fails_its_run(world: World) -> None:
     assert (row.status, row.reason) == (RunStatus.FAILED, RunReason.EXPIRED)
 
 
+@pytest.mark.hours
 async def test_jitter_delays_but_keeps_the_nominal_time(world: World) -> None:
     starts = handle(world)
     schedule = await world.schedule(cron="*/10 * * * *", jitter=300)
@@ -339,6 +353,7 @@ async def test_jitter_delays_but_keeps_the_nominal_time(world: World) -> None:
 
 
 @pytest.mark.start(datetime(2026, 3, 8, 6, tzinfo=UTC))
+@pytest.mark.hours
 async def test_daylight_saving_skips_and_doubles_nothing(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 2 * * *", timezone="America/New_York")
@@ -347,6 +362,7 @@ async def test_daylight_saving_skips_and_doubles_nothing(world: World) -> None:
     assert starts == [datetime(2026, 3, 8, 7, tzinfo=UTC), datetime(2026, 3, 9, 6, tzinfo=UTC)]
 
 
+@pytest.mark.hours
 async def test_max_runs_and_end_at_complete_a_schedule_with_the_reason(world: World) -> None:
     starts = handle(world)
     await world.schedule("few", cron="*/10 * * * *", max_runs=2)
@@ -404,6 +420,7 @@ async def test_a_stale_version_is_refused(world: World) -> None:
         await world.queue.update_schedule("s", description="b", version=schedule.version)
 
 
+@pytest.mark.hours
 async def test_an_edit_never_runs_anything_by_itself(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 * * * *")
@@ -415,6 +432,7 @@ async def test_an_edit_never_runs_anything_by_itself(world: World) -> None:
     assert starts == [START + 75 * MINUTE]
 
 
+@pytest.mark.hours
 async def test_why_answers_in_words(world: World) -> None:
     handle(world, seconds=15 * 60)
     await world.schedule(cron="*/10 * * * *")
@@ -441,6 +459,7 @@ async def test_preview_gives_local_times_and_dst_flags(world: World) -> None:
     assert times[1].dst is not None
 
 
+@pytest.mark.hours
 async def test_declared_schedules_are_created_and_brought_up_to_date(world: World) -> None:
     starts = handle(world)
     world.app.schedule("hourly", task_type="work", cron="0 * * * *")
