@@ -21,7 +21,7 @@ from rota.engine.notices import cursor
 from rota.stores.base import Store
 from rota.surfaces.http import create_app, hub, live
 from rota.surfaces.stores import make_store
-from served import _Quiet
+from served import NO_CERTIFICATES, _Quiet
 from stores import ADDRESSES, STORES
 
 WITHIN = 30
@@ -96,7 +96,7 @@ class Site:
         self.store = store
         self.url = url
         self.queue = rota.Queue(store, actor="tests")
-        self.http = httpx.AsyncClient(base_url=url, timeout=WITHIN)
+        self.http = httpx.AsyncClient(base_url=url, timeout=WITHIN, verify=NO_CERTIFICATES)
         self.app = rota.App()
 
     @asynccontextmanager
