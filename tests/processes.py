@@ -48,7 +48,7 @@ class Processes:
             if SystemClock().monotonic() > deadline:
                 errors = "\n".join(self.stderr(process) for process in self._started)
                 raise AssertionError(f"never: {what}\n{self.log.read_text()}\n{errors}")
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.03)
 
     async def until_ready(self, count: int = 1) -> None:
         await self.until(lambda: len(self.lines("ready")) == count, "all are up")

@@ -14,14 +14,16 @@ import pytest
 
 from http_world import ADDRESSES, Tenant, example_app
 from served import serving
+from worlds import THOROUGH
 
 LEFT_OUT = "positive_data_acceptance,ignored_auth"
 STREAMS = r"/events$|\$stream$"
+RUNS = {"postgres": "examples,fuzzing"} | ({"sqlite": "examples,coverage"} if THOROUGH else {})
+"""Coverage makes thousands of requests, for every bound of every field; other tests of this folder have the bounds that
+a field is likely to get wrong."""
 
 
-@pytest.mark.parametrize(
-    ("store", "phases"), [("sqlite", "examples,coverage"), ("postgres", "examples,fuzzing")]
-)
+@pytest.mark.parametrize(("store", "phases"), RUNS.items())
 @pytest.mark.timeout(600)
 @pytest.mark.long
 def test_a_live_server_answers_as_documented(store: str, phases: str, tmp_path: Path) -> None:

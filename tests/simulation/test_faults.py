@@ -69,7 +69,7 @@ def test_one_fault_at_every_call(fault: Fault, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("seed", seeds(few=2, every=6))
+@pytest.mark.parametrize("seed", seeds(few=1, every=6))
 def test_many_faults_by_seed(seed: int, store: str, tmp_path: Path) -> None:
     """Three nodes, each of whose calls fails with a probability of one in eight, in any way."""
     chance = random.Random(seed)

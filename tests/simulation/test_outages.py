@@ -12,7 +12,7 @@ import pytest
 
 import rota
 from rota.engine.telemetry import LeaseLost
-from worlds import SECOND, STORES, World, play
+from worlds import SECOND, STORES, World, play, seeds
 
 
 class Outage:
@@ -58,7 +58,7 @@ def test_an_outage_repeats_nothing(lease: float, begin: float, length: float, tm
         assert set(starts.values()) == {1}
         assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]
 
-    for _ in range(5):
+    for _ in seeds(few=1, every=5):
         play(one, STORES["memory"], tmp_path)
 
 
