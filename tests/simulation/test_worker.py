@@ -354,7 +354,7 @@ async def test_a_task_that_kills_its_workers_ends_as_failed(world: World) -> Non
         victim = world.worker(lease=10, scheduler=False, janitor=False, worker_id=f"victim-{number}")
         await victim.tasks.run_once()
         await asyncio.sleep(11)
-        await world.worker(worker_id="janitor").janitor.run_once()
+        await rota.Node(world.queue).run_once()
         victim.tasks.abandon_handlers()
         victim.tasks.close()
     done = await world.queue.get(task.id)

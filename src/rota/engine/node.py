@@ -17,11 +17,11 @@ from ..domain.limits import check_duration, check_number, check_queue
 from .app import App, Hook
 from .clock import SystemClock, wait_for_any
 from .commands import Retention
-from .executor import StopReason
+from .executor import STOP_GRACE, StopReason
 from .forgetter import Forgetter
 from .guard import guarded_loop
 from .ids import new_id
-from .janitor import Janitor
+from .janitor import GRACE, Janitor
 from .leases import LEASE, QueueLike
 from .logged import log_signals
 from .loops import Backoff, Deaf, Hints, Return, Role, Unhurried, keep_running
@@ -97,9 +97,13 @@ class Node:
 
     async def run_once(self) -> timedelta:
         """One pass of every role; the shortest delay that any of them returned."""
-        all_roles = (self.scheduler, self.janitor, self.forgetter)
-        roles: list[Role] = [role for role in all_roles if role is not None]
-        delays = [await role.run_once() for role in roles]
+        delays: list[timedelta | None] = []
+        if self.scheduler is not None:
+            delays.append(await self.scheduler.run_once())
+        if self.janitor is not None:
+            delays.append(await self.janitor.look_twice())
+        if self.forgetter is not None:
+            delays.append(await self.forgetter.run_once())
         return min((delay for delay in delays if delay is not None), default=timedelta(0))
 
     async def _run(self) -> None:
@@ -293,9 +297,9 @@ class Worker(Node):
             await asyncio.gather(*loops, return_exceptions=True)
 
     def _longest_rest(self) -> timedelta:
-        """Who holds leases or results comes back in time for them."""
+        """Who holds leases or results comes back in time for them, and before anyone takes them for lost."""
         longest = super()._longest_rest()
-        return longest if self.tasks.is_idle else min(longest, self._lease / 10)
+        return longest if self.tasks.is_idle else min(longest, self._lease / 10, GRACE / 2)
 
     async def _watch_for_blocks(self) -> None:
         if isinstance(self.queue.clock, SystemClock):  # in virtual time nothing blocks
