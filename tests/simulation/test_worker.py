@@ -12,7 +12,7 @@ import pytest
 import rota
 from rota import TaskStatus
 from rota.engine.telemetry import LeaseLost, TaskStarted
-from worlds import MINUTE, SECOND, START, Crowd, World, raising
+from worlds import MINUTE, SECOND, START, Crowd, World
 
 
 async def test_a_task_runs_and_its_result_is_stored(world: World) -> None:
@@ -485,37 +485,6 @@ async def test_a_worker_of_its_own_registers_handlers_too(world: World) -> None:
 async def test_wrong_concurrency_is_refused(world: World, wrong: object) -> None:
     with pytest.raises(rota.Invalid, match=r"concurrency: .* is not accepted; give a whole number"):
         world.worker(concurrency=wrong)
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("not even this")
-
-
-@pytest.mark.parametrize(
-    "problem",
-    [
-        SystemExit(3),
-        KeyboardInterrupt(),
-        StopIteration(),
-        Unprintable(),
-        ValueError("\ud800"),
-        asyncio.CancelledError(),
-    ],
-    ids=lambda problem: type(problem).__name__,
-)
-@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-async def test_no_exception_of_a_handler_ends_the_worker(
-    world: World, problem: BaseException, is_async: bool
-) -> None:
-    world.app.task("bad", max_retries=0)(raising(problem, is_async=is_async))
-    world.app.task("good")(lambda: "fine")
-    async with world.running():
-        failed = await world.queue.wait((await world.queue.submit("bad")).id)
-        fine = await world.queue.wait((await world.queue.submit("good")).id)
-    assert (failed.status, fine.output) == (TaskStatus.FAILED, "fine")
-    assert failed.error is not None
-    assert failed.error.traceback
 
 
 async def test_a_startup_hook_that_raises_is_a_reason_not_to_start(world: World) -> None:

@@ -235,10 +235,11 @@ class Worker(Node):
     async def run_once(self) -> timedelta:
         """One pass of every role, and then until the tasks claimed in it have ended and are settled."""
         delay = await super().run_once()
-        own = await self.tasks.run_once()
-        if not self.tasks.is_idle:
-            async with self._kept():
-                own = await self._until_idle()
+        with guarded_loop():
+            own = await self.tasks.run_once()
+            if not self.tasks.is_idle:
+                async with self._kept():
+                    own = await self._until_idle()
         return min(delay, own)
 
     async def _until_idle(self) -> timedelta:
