@@ -495,32 +495,6 @@ async def test_a_startup_hook_that_raises_is_a_reason_not_to_start(world: World)
         await world.worker(on_startup=no_database).run(handle_signals=False)
 
 
-async def test_a_worker_that_claims_its_own_lost_task_again_stays_sane(world: World) -> None:
-    gates = [asyncio.Event(), asyncio.Event()]
-
-    @world.app.task("slow")
-    async def slow(context: rota.Context) -> int:
-        await gates[context.attempt - 1].wait()
-        return context.attempt
-
-    task = await world.queue.submit("slow")
-    worker = world.worker(lease=10, scheduler=False)
-    await worker.tasks.run_once()
-    await asyncio.sleep(11)  # without a round, so without a renewal
-    await worker.janitor.run_once()
-    await worker.tasks._claim(worker.tasks.first)
-    gates[0].set()
-    await asyncio.sleep(0.1)
-    await worker.tasks._settle(worker.tasks.first)
-    assert (await world.queue.get(task.id)).status is TaskStatus.RUNNING
-    gates[1].set()
-    await asyncio.sleep(0.1)
-    await worker.tasks._settle(worker.tasks.first)
-    done = await world.queue.get(task.id)
-    assert (done.status, done.output) == (TaskStatus.COMPLETED, 2)
-    worker.tasks.close()
-
-
 async def test_a_timeout_of_the_handlers_own_making_is_a_failure_like_any_other(world: World) -> None:
     @world.app.task("impatient", max_retries=0)
     async def impatient() -> None:

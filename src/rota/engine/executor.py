@@ -1,7 +1,8 @@
 """Runs one handler and turns however it ends into an `Outcome`. No exception of a handler gets past here.
 
 An async handler is awaited on the event loop; a sync one runs in a thread, which cannot be killed: after a
-timeout its result is ignored, but it occupies its slot (`is_stuck`) until the thread ends.
+timeout its result is ignored, but it occupies its slot (`is_stuck`) until the thread ends, and so long its worker
+starts no other attempt at the task.
 """
 
 from __future__ import annotations

@@ -195,6 +195,7 @@ class TaskWorker:
             queues=self._queues,
             tenant=self._tenant,
             is_running=bool(self._running),
+            begun=frozenset(execution.task.id for execution in (*self._running, *self._stuck)),
         )
         self._asked_for += free
         began = self._queue.clock.now()
@@ -334,8 +335,7 @@ class TaskWorker:
     def _report(self, execution: Execution, outcome: Outcome, answer: Task | Refused) -> None:
         if isinstance(answer, Refused):
             self._observe(LeaseLost(execution.task))
-            self._call_hooks("on_error", execution.task, answer)
-            return
+            return  # whoever has the task now calls the hooks
         self._observe(TaskMoved(answer))
         if answer.status is TaskStatus.COMPLETED:
             self._call_hooks("on_success", answer, answer.output)
