@@ -82,8 +82,20 @@ class Context:
 
     @property
     def is_cancellation_requested(self) -> bool:
-        """Someone asked for an end, or the worker is stopping."""
+        """Someone asked for the task to be cancelled."""
+        return self._execution.stopping is StopReason.CANCEL
+
+    @property
+    def is_stopping(self) -> bool:
+        """The attempt is to end: for a cancel, or because the worker stops and waits no longer, its time is up, or its
+        lease is lost."""
         return self._execution.stopping is not None
+
+    def check(self) -> None:
+        """End the attempt here if it is to end: a cancelled task is then cancelled, and one whose worker stops goes
+        back to the queue. It raises `asyncio.CancelledError`, which `except Exception` lets through."""
+        if self.is_stopping:
+            raise asyncio.CancelledError(f"asked to end: {self._execution.stopping}")
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """For sync handlers: run a coroutine, such as `context.queue.submit(…)`, on the worker's loop, and wait."""

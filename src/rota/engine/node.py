@@ -36,6 +36,7 @@ __all__ = ["Node", "Worker", "worker_name"]
 F = TypeVar("F", bound=Callable[..., Any])
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
+LOOK_AGAIN = timedelta(seconds=1)
 ROLES = ("scheduler", "worker", "janitor")
 
 
@@ -314,12 +315,13 @@ class Worker(Node):
             await declare(self.app)
 
     async def _drain(self) -> None:
-        """Let handlers end by themselves, then hand back what still runs, then give up on what will not stop."""
+        """Let handlers end by themselves, then ask what still runs to stop, then hand back what does not."""
         self.tasks.accepting = False
         if not await self._settled_within(self._patience, self._hurry):
             self.tasks.stop_handlers(StopReason.RELEASE)
-            if not await self._settled_within(timedelta(seconds=5), asyncio.Event()):
+            if not await self._settled_within(STOP_GRACE, asyncio.Event()):
                 self.tasks.abandon_handlers()
+                await self._settled_within(STOP_GRACE, asyncio.Event())
 
     async def _settled_within(self, patience: timedelta, cut_short: asyncio.Event) -> bool:
         done = asyncio.Event()
@@ -346,7 +348,7 @@ class Worker(Node):
             self.observe(LoopFailed("worker", error, delay))
         if not self.tasks.is_idle:
             waking = asyncio.create_task(self.tasks.wake.wait())
-            await wait_for_any(waking, at_most=delay)
+            await wait_for_any(waking, at_most=min(delay, LOOK_AGAIN))  # someone may ask for a cancel
             waking.cancel()
 
     def _jumped(self) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..domain.errors import Refused, Unavailable
 from ..domain.model import Task, TaskStatus
-from ..domain.task import Failed, Outcome
+from ..domain.task import Failed, Outcome, Released
 from ..stores.base import at_leisure, impatient, side_by_side
 from ..stores.threads import Threads
 from .app import App
@@ -158,8 +158,11 @@ class TaskWorker:
             execution.stop(reason)
 
     def abandon_handlers(self) -> None:
-        """Stop waiting for handlers that did not end; their tasks come back when their leases run out."""
-        for execution in self._running:
+        """Stop waiting for handlers that did not end: their tasks are to be handed back."""
+        for execution in list(self._running):
+            self._forget(execution)
+            if execution.stopping is not StopReason.LEASE_LOST:
+                self._ended[execution] = Released()
             execution.abandon()
 
     def close(self) -> None:
