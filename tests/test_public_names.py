@@ -61,7 +61,16 @@ def test_submit_takes_the_promised_options() -> None:
 
 
 def test_the_context_has_the_promised_names() -> None:
-    for name in ("task", "attempt", "progress", "log", "extend_lease", "is_cancellation_requested"):
+    for name in (
+        "task",
+        "attempt",
+        "progress",
+        "log",
+        "extend_lease",
+        "is_cancellation_requested",
+        "is_stopping",
+        "check",
+    ):
         assert hasattr(rota.Context, name)
 
 

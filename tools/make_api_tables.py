@@ -42,8 +42,8 @@ TENANT_CALLS = [
     *("create_key", "list_keys", "revoke_key", "events"),
 ]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
-CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested"]
-CONTEXT += ["progress", "log", "extend_lease", "call"]
+CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
+CONTEXT += ["check", "progress", "log", "extend_lease", "call"]
 QUEUE_CALLS = ["now", "for_tenant", "close"]
 SAID_HERE = {
     "get": "One task.",
@@ -61,7 +61,7 @@ SAID_HERE = {
     "on_startup": "Called with the worker before it starts.",
     "on_shutdown": "Called with the worker after it has stopped.",
     "on_success": "Called with the task and its output.",
-    "on_error": "Called with the task and the exception of a failed attempt, or when its lease was lost.",
+    "on_error": "Called with the task and the exception of a failed attempt.",
     "stop": "Ask for a graceful end; `run()` returns when it has come.",
     "queue": "The queue of the task's own tenant.",
     "attempt": "1 for the first attempt.",

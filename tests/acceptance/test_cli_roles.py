@@ -84,7 +84,8 @@ def test_a_worker_with_a_handler_that_never_ends_still_ends(folder: Path) -> Non
     ) as worker:
         worker.until("started   hang")
         assert worker.end(signal.SIGINT) == 0
-    assert document(f"status {task}")["status"] in ("pending", "running")
+    back = document(f"status {task}")
+    assert (back["status"], back["attempt"], back["retries"]) == ("pending", 0, 0)
 
 
 def test_roles_end_with_exit_code_0(folder: Path) -> None:

@@ -115,9 +115,10 @@ async def test_sigterm_finishes_what_runs_and_exits_0(processes: Processes) -> N
         assert (await queue.get(task.id)).status == "completed"
 
 
-async def test_asked_twice_it_hands_back_what_runs_and_exits_0(processes: Processes) -> None:
+@pytest.mark.parametrize("kind", ["hang", "checks"])
+async def test_asked_twice_it_hands_back_what_runs_and_exits_0(processes: Processes, kind: str) -> None:
     async with rota.connect(processes.store) as queue:
-        task = await queue.submit("hang")
+        task = await queue.submit(kind)
         node = processes.start("worker", patience=3600)
         await processes.until(lambda: processes.lines("start"), "the task starts")
         node.send_signal(signal.SIGINT)

@@ -19,6 +19,7 @@ from typing import Any
 import apsw
 import pytest
 
+import rota
 from records import task
 from rota.domain.errors import Corrupt, Invalid, RotaError, Unavailable
 from rota.domain.model import Task
@@ -32,6 +33,7 @@ CHILD = """
 import asyncio, os, resource, sys
 from datetime import UTC, datetime
 sys.path.insert(0, {tests!r})
+import rota
 from records import task
 from stores import put
 from rota.domain.errors import StoreError
@@ -422,3 +424,43 @@ async def test_bad_urls(url: str) -> None:
 async def test_bad_busy_timeout() -> None:
     with pytest.raises(RotaError, match="busy_timeout is 'long'; it is a number of seconds"):
         SqliteStore.from_url("sqlite:///a?busy_timeout=long", TestClock(asyncio.get_running_loop()))
+
+
+@pytest.mark.parametrize("patience", [60, 1.2, 0.3])
+async def test_a_lock_that_outlasts_the_lease_repeats_nothing(tmp_path: Path, patience: float) -> None:
+    """Two workers with their janitors on one file, and someone with a transaction that stays open. Who wants to write a
+    result waits for all of it; or gives up in between, and finds a sweep before it in the queue; or gives up often."""
+    address, app, end, starts = (
+        f"sqlite:///{tmp_path}/rota.db?busy_timeout={patience}",
+        rota.App(),
+        asyncio.Event(),
+        [],
+    )
+
+    @app.task("work", max_retries=0)
+    async def work(context: rota.Context) -> str:
+        starts.append(context.task.id)
+        await end.wait()
+        return "done"
+
+    async with rota.connect(address) as queue, rota.connect(address) as other:
+        workers = [rota.Worker(each, app, lease=1) for each in (queue, other)]
+        running = [asyncio.create_task(worker.run(handle_signals=False)) for worker in workers]
+        tasks = await queue.submit_many([("work", None)] * 8)
+        while len(starts) < len(tasks):
+            await queue.store.wait(await queue.now() + timedelta(milliseconds=20))
+        someone = apsw.Connection(str(tmp_path / "rota.db"))
+        someone.set_busy_timeout(60_000)
+        someone.execute("begin immediate")
+        end.set()  # the results are there, and cannot be written
+        for held in [await queue.get(each.id) for each in tasks]:
+            while held.lease_expires_at + timedelta(seconds=1) > await queue.now():
+                await asyncio.sleep(0.05)
+        someone.execute("rollback")
+        someone.close()
+        done = [await queue.wait(each.id, 60) for each in tasks]
+        for worker in workers:
+            worker.stop()
+        await asyncio.gather(*running)
+    assert {(each.status, each.attempt, each.output) for each in done} == {("completed", 1, "done")}
+    assert sorted(starts) == sorted(each.id for each in tasks)

@@ -285,7 +285,10 @@ def engine_step(chance: random.Random) -> Step:
             ("renew", lambda side: side.renew()),
             ("settle", settle),
             ("settle", settle),
-            ("sweep", lambda side: side.store.transact(commands.sweep(100))),
+            (
+                "sweep",
+                lambda side: side.store.transact(commands.sweep(100, ran_out_by=side.queue.clock.now())),
+            ),
             ("forget", lambda side: side.store.transact(commands.forget_old(retention, 100))),
             ("tick", lambda side: side.queue.run_due()),
             ("tick", lambda side: side.queue.run_due()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -129,25 +128,6 @@ async def test_run_due_tells_a_tenant_nothing_of_another(world: World) -> None:
     await world.at(HOUR)
     assert await world.queue.run_due() == []
     assert len(await other.runs("s")) == 1
-
-
-async def test_an_exit_in_a_task_of_the_handler_ends_the_handler_only(world: World) -> None:
-    async def leave() -> None:
-        sys.exit(4)
-
-    @world.app.task("bad", max_retries=0)
-    async def bad() -> None:
-        await asyncio.gather(leave())
-
-    def hook() -> None:
-        sys.exit(5)
-
-    task = await world.queue.submit("bad")
-    async with world.running(on_error=hook):
-        failed = await world.queue.wait(task.id)
-        again = await world.queue.wait((await world.queue.submit("bad")).id)
-    assert "raised SystemExit" in str(failed.error)
-    assert again.status is TaskStatus.FAILED
 
 
 @pytest.mark.parametrize("problem", [Weird(), GeneratorExit(), TimeoutError("mine")], ids=repr)

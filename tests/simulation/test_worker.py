@@ -12,7 +12,7 @@ import pytest
 import rota
 from rota import TaskStatus
 from rota.engine.telemetry import LeaseLost, TaskStarted
-from worlds import MINUTE, SECOND, START, Crowd, World, raising
+from worlds import MINUTE, SECOND, START, Crowd, World
 
 
 async def test_a_task_runs_and_its_result_is_stored(world: World) -> None:
@@ -357,7 +357,7 @@ async def test_a_task_that_kills_its_workers_ends_as_failed(world: World) -> Non
         victim = world.worker(lease=10, scheduler=False, janitor=False, worker_id=f"victim-{number}")
         await victim.tasks.run_once()
         await asyncio.sleep(11)
-        await world.worker(worker_id="janitor").janitor.run_once()
+        await rota.Node(world.queue).run_once()
         victim.tasks.abandon_handlers()
         victim.tasks.close()
     done = await world.queue.get(task.id)
@@ -490,69 +490,12 @@ async def test_wrong_concurrency_is_refused(world: World, wrong: object) -> None
         world.worker(concurrency=wrong)
 
 
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("not even this")
-
-
-@pytest.mark.parametrize(
-    "problem",
-    [
-        SystemExit(3),
-        KeyboardInterrupt(),
-        StopIteration(),
-        Unprintable(),
-        ValueError("\ud800"),
-        asyncio.CancelledError(),
-    ],
-    ids=lambda problem: type(problem).__name__,
-)
-@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-async def test_no_exception_of_a_handler_ends_the_worker(
-    world: World, problem: BaseException, is_async: bool
-) -> None:
-    world.app.task("bad", max_retries=0)(raising(problem, is_async=is_async))
-    world.app.task("good")(lambda: "fine")
-    async with world.running():
-        failed = await world.queue.wait((await world.queue.submit("bad")).id)
-        fine = await world.queue.wait((await world.queue.submit("good")).id)
-    assert (failed.status, fine.output) == (TaskStatus.FAILED, "fine")
-    assert failed.error is not None
-    assert failed.error.traceback
-
-
 async def test_a_startup_hook_that_raises_is_a_reason_not_to_start(world: World) -> None:
     def no_database() -> None:
         raise ConnectionError("no database")
 
     with pytest.raises(ConnectionError):
         await world.worker(on_startup=no_database).run(handle_signals=False)
-
-
-async def test_a_worker_that_claims_its_own_lost_task_again_stays_sane(world: World) -> None:
-    gates = [asyncio.Event(), asyncio.Event()]
-
-    @world.app.task("slow")
-    async def slow(context: rota.Context) -> int:
-        await gates[context.attempt - 1].wait()
-        return context.attempt
-
-    task = await world.queue.submit("slow")
-    worker = world.worker(lease=10, scheduler=False)
-    await worker.tasks.run_once()
-    await asyncio.sleep(11)  # without a round, so without a renewal
-    await worker.janitor.run_once()
-    await worker.tasks._claim(worker.tasks.first)
-    gates[0].set()
-    await asyncio.sleep(0.1)
-    await worker.tasks._settle(worker.tasks.first)
-    assert (await world.queue.get(task.id)).status is TaskStatus.RUNNING
-    gates[1].set()
-    await asyncio.sleep(0.1)
-    await worker.tasks._settle(worker.tasks.first)
-    done = await world.queue.get(task.id)
-    assert (done.status, done.output) == (TaskStatus.COMPLETED, 2)
-    worker.tasks.close()
 
 
 async def test_a_timeout_of_the_handlers_own_making_is_a_failure_like_any_other(world: World) -> None:

@@ -1,7 +1,8 @@
 """Runs one handler and turns however it ends into an `Outcome`. No exception of a handler gets past here.
 
 An async handler is awaited on the event loop; a sync one runs in a thread, which cannot be killed: after a
-timeout its result is ignored, but it occupies its slot (`is_stuck`) until the thread ends.
+timeout its result is ignored, but it occupies its slot (`is_stuck`) until the thread ends, and so long its worker
+starts no other attempt at the task.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import asyncio
 import contextvars
 import functools
 import inspect
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -24,7 +24,7 @@ from ..stores.threads import Threads
 from . import tracing
 from .app import Handler
 from .clock import wait_for_any
-from .guard import entering_handler
+from .guard import entering_handler, name_of, text_of, traceback_of
 from .telemetry import running_task
 
 __all__ = ["Context", "Execution", "StopReason"]
@@ -36,13 +36,15 @@ MESSAGE_KEPT = 4_000
 OUTPUT_LIMITS = Limits()
 STOP_GRACE = timedelta(seconds=5)
 Reports = tuple[timedelta | None, Any, tuple[LogLine, ...]]
+Ending = tuple[Any, BaseException | None]
 
 
 class StopReason(StrEnum):
-    """Why a handler is being stopped from outside."""
+    """Why a handler is being stopped from outside. Of several, the one further down counts."""
 
-    CANCEL = "cancel"
+    TIMEOUT = "timeout"
     RELEASE = "release"
+    CANCEL = "cancel"
     LEASE_LOST = "lease_lost"
 
 
@@ -80,8 +82,20 @@ class Context:
 
     @property
     def is_cancellation_requested(self) -> bool:
-        """Someone asked for an end, or the worker is stopping."""
+        """Someone asked for the task to be cancelled."""
+        return self._execution.stopping is StopReason.CANCEL
+
+    @property
+    def is_stopping(self) -> bool:
+        """The attempt is to end: for a cancel, or because the worker stops and waits no longer, its time is up, or its
+        lease is lost."""
         return self._execution.stopping is not None
+
+    def check(self) -> None:
+        """End the attempt here if it is to end: a cancelled task is then cancelled, and one whose worker stops goes
+        back to the queue. It raises `asyncio.CancelledError`, which `except Exception` lets through."""
+        if self.is_stopping:
+            raise asyncio.CancelledError(f"asked to end: {self._execution.stopping}")
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """For sync handlers: run a coroutine, such as `context.queue.submit(…)`, on the worker's loop, and wait."""
@@ -95,7 +109,7 @@ class Context:
 
     def log(self, message: object) -> Flush:
         """Add a line to the task's log."""
-        line = LogLine(at=self._now(), attempt=self.attempt, message=_text(message)[:MESSAGE_KEPT])
+        line = LogLine(at=self._now(), attempt=self.attempt, message=text_of(message)[:MESSAGE_KEPT])
         self._execution.logs += (line,)
         return self._reported()
 
@@ -167,10 +181,18 @@ class Execution:
 
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to end. An async one gets a CancelledError; a sync one sees it in its context."""
-        if self.stopping is None:
-            self.stopping = reason
-            if self._running is not None and self.handler.is_async:
-                self._running.cancel()
+        before = self.stopping
+        self.stopping = max(before or reason, reason, key=list(StopReason).index)
+        if before is None and self._running is not None and self.handler.is_async:
+            self._running.cancel()
+
+    def outcome(self) -> Outcome:
+        """When what `start` gave has ended."""
+        assert self._running is not None, "it was started"
+        try:
+            return self._running.result()
+        except BaseException as error:  # a GeneratorExit from something awaited passes all but the outermost
+            return self._failed(error)
 
     def abandon(self) -> None:
         """Stop waiting for a handler that cannot be stopped."""
@@ -183,6 +205,11 @@ class Execution:
         if self._running is None or not self._running.done():
             return False
         return self._in_thread or (self._calling is not None and not self._calling.done())
+
+    def when_unstuck(self, tell: Callable[[], None]) -> None:
+        """Of a thread, whoever owns the threads tells."""
+        if self._calling is not None and not self._calling.done():
+            self._calling.add_done_callback(lambda _: tell())
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
@@ -210,56 +237,71 @@ class Execution:
     async def _outcome(self, context: Context, threads: Threads) -> Outcome:
         running_task.set(self.task)
         timeout = self.task.timeout
+        if timeout is None:  # the usual case, and a timer that never rings is not free
+            ending = await self._ending(context, threads)
+        else:
+            ending = await self._ending_within(timeout, context, threads)
         try:
-            if timeout is None:  # the usual case, and a timer that never rings is not free
-                output = await self._called(context, threads)
-            else:
-                output = await self._called_within(timeout, context, threads)
-            return self._completed(output)
-        except asyncio.CancelledError as error:
-            return self._stopped(error)
-        except RescheduleError as asked:
-            return _rescheduled(asked)
-        except (
-            BaseException
-        ) as error:  # whatever a handler raises, sys.exit() too, ends the handler and no more
+            return self._judged(*ending)
+        except BaseException as error:  # looking at what a handler returned or raised runs its code again
             return self._failed(error)
 
-    async def _called_within(self, limit: timedelta, context: Context, threads: Threads) -> Any:
+    async def _ending_within(self, limit: timedelta, context: Context, threads: Threads) -> Ending:
         """A handler that is over its time is cancelled, and given up if it does not let itself be cancelled."""
-        calling = asyncio.create_task(self._called(context, threads), name=f"rota:{self.task.kind}")
+        calling = asyncio.create_task(self._ending(context, threads), name=f"rota:{self.task.kind}")
         self._calling = calling
         try:
-            if not await wait_for_any(calling, at_most=limit):
-                calling.cancel()
-                await wait_for_any(calling, at_most=STOP_GRACE)
-                raise TimeoutError(f"ran longer than its timeout of {limit.total_seconds():g} s")
-            return calling.result()
-        except asyncio.CancelledError:
-            calling.cancel()
-            await wait_for_any(calling, at_most=STOP_GRACE)
-            raise
-        finally:
-            if calling.done() and not calling.cancelled():
-                calling.exception()  # seen: what a handler raised after its time was up is nobody's
+            if await wait_for_any(calling, at_most=limit):
+                return calling.result()
+        except asyncio.CancelledError as error:
+            await self._cancelled(calling)
+            return calling.result() if calling.done() else (None, error)
+        self.stopping = self.stopping or StopReason.TIMEOUT
+        await self._cancelled(calling)
+        problem = f"ran longer than its timeout of {limit.total_seconds():g} s"
+        if self._in_thread or not calling.done():
+            problem += ", and still runs: this worker starts no other attempt before it has ended"
+        return None, TimeoutError(problem)
+
+    async def _cancelled(self, calling: asyncio.Task[Ending]) -> None:
+        calling.cancel()
+        await wait_for_any(calling, at_most=STOP_GRACE)
+
+    async def _ending(self, context: Context, threads: Threads) -> Ending:
+        """What the handler returned, or what it raised: as a value, since asyncio lets SystemExit and
+        KeyboardInterrupt of a task out of the event loop."""
+        try:
+            return await self._called(context, threads), None
+        except BaseException as error:
+            return None, error
 
     async def _called(self, context: Context, threads: Threads) -> Any:
         args, kwargs = self.handler.arguments(self.task.input, context)
+        entering_handler()
         if self.handler.is_async:
-            entering_handler()
             return await self.handler.function(*args, **kwargs)
         run = contextvars.copy_context().run
         self._in_thread = True
-        result = await threads.call(functools.partial(run, self._call_in_thread, *args, **kwargs))
+        result, error = await threads.call(functools.partial(run, self._call_in_thread, *args, **kwargs))
+        if error is not None:
+            raise error
         return await result if inspect.iscoroutine(result) else result
 
-    def _call_in_thread(self, *args: Any, **kwargs: Any) -> Any:
+    def _call_in_thread(self, *args: Any, **kwargs: Any) -> Ending:
+        """As a value: some exceptions cannot be carried by a future, or end more than the coroutine that awaits it."""
         try:
-            return self.handler.function(*args, **kwargs)
-        except StopIteration as error:  # which a future cannot carry
-            raise RuntimeError("the handler raised StopIteration") from error
+            return self.handler.function(*args, **kwargs), None
+        except BaseException as error:
+            return None, error
         finally:
             self._in_thread = False
+
+    def _judged(self, output: Any, error: BaseException | None) -> Outcome:
+        if error is None:
+            return self._completed(output)
+        if isinstance(error, asyncio.CancelledError):
+            return self._stopped(error)
+        return _rescheduled(error) if isinstance(error, RescheduleError) else self._failed(error)
 
     def _completed(self, output: Any) -> Outcome:
         if output is None:
@@ -279,9 +321,9 @@ class Execution:
     def _failed(self, error: BaseException) -> Failed:
         self.error = error
         failure = Failure(
-            type=type(error).__name__,
-            message=_text(error)[:MESSAGE_KEPT],
-            traceback=_storable("".join(traceback.format_exception(error)))[-TRACEBACK_KEPT:],
+            type=name_of(error),
+            message=text_of(error)[:MESSAGE_KEPT],
+            traceback=traceback_of(error)[-TRACEBACK_KEPT:],
         )
         permanent = isinstance(error, PermanentError)
         delay = None
@@ -294,17 +336,5 @@ def _rescheduled(asked: RescheduleError) -> Rescheduled:
     return Rescheduled(
         delay=timedelta(seconds=max(0.0, asked.delay_seconds)),
         extend_expiration=timedelta(seconds=asked.extend_expiration_seconds),
-        detail=_text(asked)[:MESSAGE_KEPT],
+        detail=text_of(asked)[:MESSAGE_KEPT],
     )
-
-
-def _text(value: object) -> str:
-    """As text that can be stored, whatever its `__str__` does."""
-    try:
-        return _storable(str(value))
-    except Exception:
-        return f"<a {type(value).__name__} that cannot be shown>"
-
-
-def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

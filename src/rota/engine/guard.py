@@ -1,18 +1,23 @@
-"""Keeps `sys.exit()` in a task that a handler started from ending the worker.
+"""Keeps what handlers and hooks raise from ending the worker.
 
-asyncio lets SystemExit and KeyboardInterrupt of any task out of the event loop. A handler's own are caught where it is
-called; those of the tasks that it starts (`asyncio.gather(…)`) are caught here, by a task factory that wraps what is
-started inside a handler and nothing else. There they become an ordinary error, which reaches the handler."""
+**Looking at it.** To show an exception runs its code (`__str__`, its notes), which may raise or even exit: `name_of`,
+`text_of` and `traceback_of` never do.
+
+**Tasks of a handler.** asyncio lets SystemExit and KeyboardInterrupt of any task out of the event loop. A handler's own
+are caught where it is called; those of the tasks that it starts (`asyncio.gather(…)`) are caught here, by a task
+factory that wraps what is started inside a handler and nothing else. There they become an ordinary error, which reaches
+the handler."""
 
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["entering_handler", "guarded_loop"]
+__all__ = ["entering_handler", "guarded_loop", "name_of", "text_of", "traceback_of"]
 
 _inside: ContextVar[bool] = ContextVar("rota_inside_handler", default=False)
 
@@ -50,3 +55,29 @@ async def _contained(coro: Coroutine[Any, Any, Any]) -> Any:
         return await coro
     except (SystemExit, KeyboardInterrupt) as error:
         raise RuntimeError(f"a task that the handler started raised {type(error).__name__}") from error
+
+
+def name_of(value: object) -> str:
+    """The name that its class was given, whatever the class of the class makes of it."""
+    return _storable(type.__dict__["__name__"].__get__(type(value)))
+
+
+def text_of(value: object) -> str:
+    """As text that can be stored."""
+    try:
+        return _storable(str(value))
+    except BaseException:  # it may even exit
+        return f"<a {name_of(value)} that cannot be shown>"
+
+
+def traceback_of(error: BaseException) -> str:
+    """With its causes and notes, if they can be shown."""
+    try:
+        return _storable("".join(traceback.format_exception(error)))
+    except BaseException:  # each of them may do anything
+        frames = traceback.format_tb(error.__traceback__)
+        return _storable("".join([*frames, f"{name_of(error)}: {text_of(error)}"]))
+
+
+def _storable(text: str) -> str:
+    return str.encode(text, "utf-8", "replace").decode()

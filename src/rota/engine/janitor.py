@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 
 from ..domain.errors import Unavailable
 from ..stores.base import Store, Tx, at_leisure
 from ..stores.queries import LostLeases
-from .clock import SteadyClock
+from .clock import SteadyClock, sleep
 from .commands import sweep
+from .commands.upkeep import END_OF_TIME
 from .leases import LEASE
 from .loops import Backoff
 from .telemetry import Observer, TaskMoved
@@ -23,11 +24,17 @@ HOLD_OFF = timedelta(seconds=10)
 KNOCK_EVERY = timedelta(seconds=1)
 AFTER_OUTAGE = max(LEASE, Backoff.LONGEST + timedelta(seconds=10))
 HELD_UP_AT_MOST = timedelta(seconds=1)
+GRACE = timedelta(seconds=2)
+"""How long the holder of a lease that ran out has, from a look on that found the store free."""
 NOW = timedelta(0)
 
 
 class Janitor:
-    """After a jump of the clock leases look older than they are: `hold_off` gives their holders time to renew them.
+    """A lease is lost if it had run out when the janitor looked, and is not renewed for a while after. A lease may run
+    out because the store was locked or slow, or the whole process stood still: then the look waited, too, and when it
+    gets through, whoever holds results or leases gets through as well, before the janitor takes anything.
+
+    After a jump of the clock leases look older than they are: `hold_off` gives their holders time to renew them.
 
     So does an outage of the store: leases ran out because nobody could renew them. Whoever held them tries again within
     the longest backoff, so that for longer than that, and for at least a lease, nothing is taken for lost. The looks
@@ -50,6 +57,9 @@ class Janitor:
         self.saw_outage = False
         self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
         self._sweep_at = clock.monotonic()
+        self._looked: tuple[datetime, float] | None = (
+            None  # a look that found leases run out: as of when, and when
+        )
 
     def hold_off(self, length: timedelta = HOLD_OFF) -> None:
         self._sweep_at = max(self._sweep_at, self._clock.monotonic() + length.total_seconds())
@@ -67,6 +77,14 @@ class Janitor:
             self.saw_outage = self.saw_outage or not error.is_busy
             raise
 
+    async def look_twice(self) -> timedelta:
+        """For who looks only now and then: if leases have run out, their grace is waited for here."""
+        delay = await self.run_once()
+        if self._looked is None:
+            return delay
+        await sleep(GRACE)
+        return await self.run_once()
+
     async def _hold_off_or_sweep(self) -> timedelta:
         if self.saw_outage:
             await self._store.read(_knock)
@@ -79,17 +97,32 @@ class Janitor:
         return await self._sweep()
 
     async def _sweep(self) -> timedelta:
-        swept = await self._store.transact(at_leisure(sweep(BATCH)))
+        ran_out_by, valid_until = self._judgement()
+        swept = await self._store.transact(
+            at_leisure(sweep(BATCH, ran_out_by=ran_out_by, valid_until=valid_until))
+        )
         for task in (*swept.returned, *swept.expired):
             self._observe(TaskMoved(task))
-        if swept.next_in is not None and swept.next_in <= NOW:
-            return self._held_up.next()  # due, and held by someone else
-        self._held_up.reset()
+        if ran_out_by is not None and not swept.returned:
+            self._looked = None
         if swept.returned or swept.expired:
             return NOW
+        if swept.next_in is not None and swept.next_in <= NOW:
+            self._looked = self._looked or (swept.at, self._clock.monotonic())
+            return self._held_up.next()  # in its grace, or held by someone else
+        self._held_up.reset()
         if swept.next_in is None or swept.next_in <= KNOCK_EVERY:
             return swept.next_in or LOOK_AGAIN
         return min(max(swept.next_in / 2, KNOCK_EVERY), LOOK_AGAIN)
+
+    def _judgement(self) -> tuple[datetime | None, datetime]:
+        """Which leases are lost, by when they had run out; and until when that can be said. It cannot if the sweep has
+        to wait for as long as the grace is."""
+        if self._looked is None:
+            return None, END_OF_TIME
+        at, looked = self._looked
+        since = timedelta(seconds=self._clock.monotonic() - looked)
+        return (at, at + since + GRACE) if since >= GRACE else (None, END_OF_TIME)
 
 
 async def _knock(tx: Tx) -> None:

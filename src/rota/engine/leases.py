@@ -17,7 +17,7 @@ from ..domain.errors import Refused, Unavailable
 from ..stores.base import Store, apart, impatient
 from .clock import SteadyClock
 from .commands import Renewal, renew_leases
-from .executor import Execution, StopReason
+from .executor import Execution, Reports, StopReason
 from .telemetry import LeaseLost, Observer
 
 __all__ = ["LEASE", "Leases", "QueueLike", "pieces"]
@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 LEASE = timedelta(seconds=30)
 REPORT_EVERY = timedelta(seconds=1)
+NOTHING: Reports = (None, None, ())
 INSTANT = 1e-6
 """Seconds; a shorter delay would be none, and so a round without end."""
 
@@ -106,11 +107,11 @@ class Leases:
             await self._renew_now([execution])
 
     def _holds(self, execution: Execution) -> bool:
-        return execution in self._running
+        return execution in self._running and execution.stopping is not StopReason.LEASE_LOST
 
     async def _renew_all(self, now: float) -> None:
         try:
-            await self._renew(list(self._running))
+            await self._renew([execution for execution in self._running if self._holds(execution)])
         except BaseException:
             self._renew_at = now  # it is due still
             raise
@@ -122,9 +123,14 @@ class Leases:
         except Unavailable as error:
             if not error.is_busy:
                 raise
-            if len(due) > 1:
+            if len(due) == 1:
+                self._renew_at = min(self._renew_at, self._soon())
+            else:
                 for piece in pieces(due):
                     await self._renew([execution for execution in piece if self._holds(execution)])
+
+    def _soon(self) -> float:
+        return self._queue.clock.monotonic() + self._lease.total_seconds() / 10
 
     async def _renew_now(self, due: Sequence[Execution]) -> None:
         if not due:
@@ -142,6 +148,9 @@ class Leases:
         except BaseException:
             for execution, taken in zip(due, reports, strict=True):
                 execution.put_back(taken)
+                if taken != NOTHING and self._holds(execution):
+                    self._reporting.add(execution)
+            self._report_at = self._queue.clock.monotonic() + REPORT_EVERY.total_seconds()
             raise
         finally:
             for execution in due:

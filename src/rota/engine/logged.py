@@ -12,6 +12,7 @@ from typing import Any
 
 from ..domain.errors import Unavailable
 from ..domain.model import Run, RunStatus, Schedule, Task, TaskStatus
+from .guard import name_of, text_of, traceback_of
 from .telemetry import (
     ClockJumped,
     HookFailed,
@@ -153,7 +154,8 @@ def _loop_failed(signal: LoopFailed) -> None:
 
 
 def _hook_failed(signal: HookFailed) -> None:
-    log.error("the hook %s raised %r", signal.hook, signal.error, exc_info=signal.error)
+    what = f"{name_of(signal.error)}: {text_of(signal.error)}"
+    log.error("the hook %s raised %s\n%s", signal.hook, what, traceback_of(signal.error))
 
 
 _SAY: dict[type[Signal], Callable[[Any], None]] = {

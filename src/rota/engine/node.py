@@ -17,11 +17,11 @@ from ..domain.limits import check_duration, check_number, check_queue
 from .app import App, Hook
 from .clock import SystemClock, wait_for_any
 from .commands import Retention
-from .executor import StopReason
+from .executor import STOP_GRACE, StopReason
 from .forgetter import Forgetter
 from .guard import guarded_loop
 from .ids import new_id
-from .janitor import Janitor
+from .janitor import GRACE, Janitor
 from .leases import LEASE, QueueLike
 from .logged import log_signals
 from .loops import Backoff, Deaf, Hints, Return, Role, Unhurried, keep_running
@@ -36,6 +36,7 @@ __all__ = ["Node", "Worker", "worker_name"]
 F = TypeVar("F", bound=Callable[..., Any])
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
+LOOK_AGAIN = timedelta(seconds=1)
 ROLES = ("scheduler", "worker", "janitor")
 
 
@@ -97,9 +98,13 @@ class Node:
 
     async def run_once(self) -> timedelta:
         """One pass of every role; the shortest delay that any of them returned."""
-        all_roles = (self.scheduler, self.janitor, self.forgetter)
-        roles: list[Role] = [role for role in all_roles if role is not None]
-        delays = [await role.run_once() for role in roles]
+        delays: list[timedelta | None] = []
+        if self.scheduler is not None:
+            delays.append(await self.scheduler.run_once())
+        if self.janitor is not None:
+            delays.append(await self.janitor.look_twice())
+        if self.forgetter is not None:
+            delays.append(await self.forgetter.run_once())
         return min((delay for delay in delays if delay is not None), default=timedelta(0))
 
     async def _run(self) -> None:
@@ -231,10 +236,11 @@ class Worker(Node):
     async def run_once(self) -> timedelta:
         """One pass of every role, and then until the tasks claimed in it have ended and are settled."""
         delay = await super().run_once()
-        own = await self.tasks.run_once()
-        if not self.tasks.is_idle:
-            async with self._kept():
-                own = await self._until_idle()
+        with guarded_loop():
+            own = await self.tasks.run_once()
+            if not self.tasks.is_idle:
+                async with self._kept():
+                    own = await self._until_idle()
         return min(delay, own)
 
     async def _until_idle(self) -> timedelta:
@@ -293,9 +299,9 @@ class Worker(Node):
             await asyncio.gather(*loops, return_exceptions=True)
 
     def _longest_rest(self) -> timedelta:
-        """Who holds leases or results comes back in time for them."""
+        """Who holds leases or results comes back in time for them, and before anyone takes them for lost."""
         longest = super()._longest_rest()
-        return longest if self.tasks.is_idle else min(longest, self._lease / 10)
+        return longest if self.tasks.is_idle else min(longest, self._lease / 10, GRACE / 2)
 
     async def _watch_for_blocks(self) -> None:
         if isinstance(self.queue.clock, SystemClock):  # in virtual time nothing blocks
@@ -309,12 +315,13 @@ class Worker(Node):
             await declare(self.app)
 
     async def _drain(self) -> None:
-        """Let handlers end by themselves, then hand back what still runs, then give up on what will not stop."""
+        """Let handlers end by themselves, then ask what still runs to stop, then hand back what does not."""
         self.tasks.accepting = False
         if not await self._settled_within(self._patience, self._hurry):
             self.tasks.stop_handlers(StopReason.RELEASE)
-            if not await self._settled_within(timedelta(seconds=5), asyncio.Event()):
+            if not await self._settled_within(STOP_GRACE, asyncio.Event()):
                 self.tasks.abandon_handlers()
+                await self._settled_within(STOP_GRACE, asyncio.Event())
 
     async def _settled_within(self, patience: timedelta, cut_short: asyncio.Event) -> bool:
         done = asyncio.Event()
@@ -341,7 +348,7 @@ class Worker(Node):
             self.observe(LoopFailed("worker", error, delay))
         if not self.tasks.is_idle:
             waking = asyncio.create_task(self.tasks.wake.wait())
-            await wait_for_any(waking, at_most=delay)
+            await wait_for_any(waking, at_most=min(delay, LOOK_AGAIN))  # someone may ask for a cancel
             waking.cancel()
 
     def _jumped(self) -> None:

@@ -15,6 +15,7 @@ from datetime import timedelta
 import msgspec
 
 from ..domain.model import Run, Schedule, Task
+from .guard import traceback_of
 
 __all__ = [
     "ClockJumped",
@@ -128,7 +129,7 @@ def fan_out(observers: Iterable[Observer]) -> Observer:
         for listener in listeners:
             try:
                 listener(signal)
-            except Exception:
-                log.exception("an observer failed on %s", type(signal).__name__)
+            except BaseException as error:  # whatever it is, it is the observer's own
+                log.error("an observer failed on %s\n%s", type(signal).__name__, traceback_of(error))
 
     return observe

@@ -21,12 +21,13 @@ from typing import Any
 
 from ..domain.errors import Refused, Unavailable
 from ..domain.model import Task, TaskStatus
-from ..domain.task import Failed, Outcome
+from ..domain.task import Failed, Outcome, Released
 from ..stores.base import at_leisure, impatient, side_by_side
 from ..stores.threads import Threads
 from .app import App
 from .commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settle_tasks
 from .executor import Execution, StopReason
+from .guard import entering_handler
 from .ids import NewId, new_id
 from .leases import LEASE, Leases, QueueLike, pieces
 from .telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
@@ -157,8 +158,11 @@ class TaskWorker:
             execution.stop(reason)
 
     def abandon_handlers(self) -> None:
-        """Stop waiting for handlers that did not end; their tasks come back when their leases run out."""
-        for execution in self._running:
+        """Stop waiting for handlers that did not end: their tasks are to be handed back."""
+        for execution in list(self._running):
+            self._forget(execution)
+            if execution.stopping is not StopReason.LEASE_LOST:
+                self._ended[execution] = Released()
             execution.abandon()
 
     def close(self) -> None:
@@ -194,6 +198,7 @@ class TaskWorker:
             queues=self._queues,
             tenant=self._tenant,
             is_running=bool(self._running),
+            begun=frozenset(execution.task.id for execution in (*self._running, *self._stuck)),
         )
         self._asked_for += free
         began = self._queue.clock.now()
@@ -311,14 +316,19 @@ class TaskWorker:
         return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
 
     def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome], hand: Hand) -> None:
-        del self._running[execution]
-        self.leases.forget(execution)
+        if execution not in self._running:
+            return  # abandoned
+        self._forget(execution)
         if execution.is_stuck:
             self._stuck.append(execution)
-        if done.cancelled() or execution.stopping is StopReason.LEASE_LOST:
-            return  # abandoned, or no longer ours: nothing to write down
-        self._ended[execution] = done.result()
+            execution.when_unstuck(self.wake.set)
+        if not done.cancelled() and execution.stopping is not StopReason.LEASE_LOST:
+            self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
         (hand if self.accepting else self.first).wake.set()
+
+    def _forget(self, execution: Execution) -> None:
+        del self._running[execution]
+        self.leases.forget(execution)
 
     def renew_soon(self) -> None:
         """The clock jumped: leases may look older than they are."""
@@ -328,8 +338,7 @@ class TaskWorker:
     def _report(self, execution: Execution, outcome: Outcome, answer: Task | Refused) -> None:
         if isinstance(answer, Refused):
             self._observe(LeaseLost(execution.task))
-            self._call_hooks("on_error", execution.task, answer)
-            return
+            return  # whoever has the task now calls the hooks
         self._observe(TaskMoved(answer))
         if answer.status is TaskStatus.COMPLETED:
             self._call_hooks("on_success", answer, answer.output)
@@ -338,9 +347,13 @@ class TaskWorker:
 
     def _call_hooks(self, name: str, *args: Any) -> None:
         if self._app.hooks_of(name):
-            calling = asyncio.create_task(run_hooks(self._app, name, args, self._observe))
+            calling = asyncio.create_task(self._run_hooks(name, args))
             self._hooks.add(calling)
             calling.add_done_callback(self._hook_ended)
+
+    async def _run_hooks(self, name: str, args: Sequence[Any]) -> None:
+        entering_handler()
+        await run_hooks(self._app, name, args, self._observe)
 
     def _hook_ended(self, calling: asyncio.Task[None]) -> None:
         self._hooks.discard(calling)
@@ -366,8 +379,15 @@ async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer)
     for hook in app.hooks_of(name):
         try:
             await _call(hook, args)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
             observe(HookFailed(name, error))
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def call_hooks(app: App, name: str, args: Sequence[Any]) -> None:

@@ -46,6 +46,15 @@ async def hang(context: rota.Context) -> str:
     return "done"
 
 
+@app.task("checks")
+def checks(context: rota.Context) -> str:
+    say("start", context.task.id, os.getpid())
+    while context.attempt == 1:
+        context.check()
+        time.sleep(0.01)
+    return "done"
+
+
 @app.task("await-file")
 async def await_file(input: dict[str, str], context: rota.Context) -> str:
     say("start", context.task.id, os.getpid())

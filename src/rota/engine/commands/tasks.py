@@ -40,7 +40,8 @@ __all__ = [
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker asks for. `kinds` maps each kind it can run to that handler's defaults; `is_running` says whether
-    it has tasks already, which may have to be cancelled."""
+    it has tasks already, which may have to be cancelled. What it has `begun` and not ended (a thread goes on after a
+    timeout, a lease was lost) it does not get again: two attempts of one task would run at the same time."""
 
     worker_id: str
     lease_id: str
@@ -50,6 +51,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None = None
     tenant: str | None = None
     is_running: bool = True
+    begun: frozenset[str] = frozenset()
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,10 +121,7 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
 
     async def work(tx: Tx) -> Claimed:
         cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
-        ready: list[Task] = []
-        if ask.limit > 0 and kinds:
-            query = ReadyTasks(at=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
-            ready = await tx.find(query, ask.limit, lock=True)
+        ready = await _ready(tx, ask, kinds) if ask.limit > 0 and kinds else []
         claimed = [
             tx.put(
                 life.claim(
@@ -139,6 +138,15 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
         return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], at=tx.now)
 
     return work
+
+
+async def _ready(tx: Tx, ask: Claim, kinds: tuple[str, ...]) -> list[Task]:
+    query = ReadyTasks(at=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
+    found = await tx.find(query, ask.limit, lock=True)
+    if ask.begun.isdisjoint(task.id for task in found):
+        return found
+    found = await tx.find(query, ask.limit + len(ask.begun), lock=True)
+    return [task for task in found if task.id not in ask.begun][: ask.limit]
 
 
 def next_to_claim(ask: Claim, after: datetime) -> Work[datetime | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -16,6 +16,7 @@ __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
 JANITOR = "janitor"
 RECEIPTS_KEPT = timedelta(hours=24)
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,25 +28,34 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
-    """What one sweep did. If it did nothing: how soon the next record falls due (None: none is known)."""
+    """What one sweep did, and as of when. If it did nothing: how soon the next record falls due (None: none is
+    known)."""
 
+    at: datetime
     returned: list[Task] = []
     expired: list[Task] = []
     next_in: timedelta | None = None
 
 
-def sweep(limit: int) -> Work[Sweep]:
-    """Return tasks whose lease ran out, and mark those that expired."""
+def sweep(
+    limit: int, *, ran_out_by: datetime | None = None, valid_until: datetime = END_OF_TIME
+) -> Work[Sweep]:
+    """Return tasks whose lease ran out by then and was not renewed since (None: return none), and mark those that
+    expired. A sweep whose time comes after `valid_until` returns none: it waited for the store, and so did whoever
+    wanted to renew."""
 
     async def work(tx: Tx) -> Sweep:
-        lost = await tx.find(LostLeases(at=tx.now), limit, lock=True)
+        lost: list[Task] = []
+        if ran_out_by is not None and tx.now <= valid_until:
+            lost = await tx.find(LostLeases(at=min(ran_out_by, tx.now)), limit, lock=True)
         past = await tx.find(PastExpiry(at=tx.now), limit, lock=True)
         if not lost and not past:
-            return Sweep(next_in=await _next_in(tx))
+            return Sweep(at=tx.now, next_in=await _next_in(tx))
         returned = [life.lose(task, tx.now) for task in lost]
         expired = [life.expire(task, tx.now, JANITOR) for task in past]
         endings = await Endings.of(tx, [*returned, *expired])
         return Sweep(
+            at=tx.now,
             returned=endings.put(tx, returned, JANITOR),
             expired=endings.put(tx, expired, JANITOR),
         )

@@ -13,6 +13,7 @@ import click
 
 from ...domain.model import Run, RunReason, RunStatus, Schedule, Task, TaskStatus
 from ...engine.clock import SteadyClock
+from ...engine.guard import name_of, text_of
 from ...engine.telemetry import (
     ClockJumped,
     HookFailed,
@@ -172,7 +173,7 @@ def _trouble(signal: Signal) -> Line | None:
         case LoopFailed(role, error, again_in):
             return _alarm(role, f"{error}; trying again in {short(again_in)}")
         case HookFailed(hook, error):
-            return _alarm(hook, f"this hook raised {error!r}")
+            return _alarm(hook, f"this hook raised {name_of(error)}: {text_of(error)}")
     return None
 
 

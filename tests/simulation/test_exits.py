@@ -1,0 +1,250 @@
+"""Whatever a handler ends in ends the handler and nothing else: its task fails, its neighbours go on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import rota
+from rota import TaskStatus
+from rota.engine.telemetry import HookFailed, LeaseLost
+from worlds import MINUTE, World, raising
+
+
+class Weird(BaseException):
+    pass
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+class Leaving(Exception):
+    """To look at it is to leave."""
+
+    def __str__(self) -> str:
+        sys.exit(7)
+
+    __repr__ = __str__
+
+
+class Interrupting(Weird):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+    __repr__ = __str__
+
+
+class Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]  # what it overrides is an attribute
+        sys.exit(8)
+
+
+class OfNoClass(Exception, metaclass=Nameless):
+    pass
+
+
+class NoTraceback(Exception):
+    def with_traceback(self, traceback: object) -> NoTraceback:
+        sys.exit(9)
+
+    @property
+    def __notes__(self) -> list[str]:
+        sys.exit(10)
+
+
+class Liar(rota.RescheduleError):
+    def __init__(self) -> None:
+        super().__init__(delay_seconds=1)
+        self.delay_seconds = "later"  # type: ignore[assignment]  # a handler's own code may do so
+
+
+class Hasty(rota.RetryableError):
+    def __init__(self) -> None:
+        super().__init__()
+        self.delay_seconds = "soon"  # type: ignore[assignment]  # a handler's own code may do so
+
+
+def problems() -> Iterator[BaseException]:
+    yield from (SystemExit(3), KeyboardInterrupt(), StopIteration(), StopAsyncIteration(), GeneratorExit())
+    yield from (asyncio.CancelledError(), Weird(), MemoryError(), RecursionError(), TimeoutError("mine"))
+    yield from (Unprintable(), Leaving(), Interrupting(), OfNoClass(), NoTraceback(), Liar(), Hasty())
+    yield from (ValueError("\ud800"), ValueError("\0"), SyntaxError("bad", ("file", "one", 2, 3)))
+    yield ExceptionGroup("several", [ValueError(1), Unprintable(), ExceptionGroup("more", [Leaving()])])
+    yield BaseExceptionGroup("several", [SystemExit(4), KeyboardInterrupt(), Weird()])
+
+
+async def run(world: World) -> dict[str, rota.Task]:
+    """One task of every kind that the app has, and how each ended; a neighbour that takes a minute is unharmed."""
+
+    @world.app.task("neighbour")
+    async def neighbour() -> str:
+        await asyncio.sleep(60)
+        return "fine"
+
+    kinds = list(world.app.handlers)
+    tasks = await world.queue.submit_many([(kind, None) for kind in kinds])
+    async with world.running():
+        done = {task.kind: await world.queue.wait(task.id) for task in tasks}
+        assert (await world.queue.wait((await world.queue.submit("neighbour")).id)).output == "fine"
+    assert (done["neighbour"].output, done.pop("neighbour").attempt) == ("fine", 1)
+    assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]
+    return done
+
+
+@pytest.mark.parametrize("limit", [None, MINUTE], ids=["no timeout", "timeout"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "thread"])
+async def test_no_exception_of_a_handler_gets_past_the_executor(
+    world: World, is_async: bool, limit: Any
+) -> None:
+    for number, problem in enumerate(problems()):
+        bad = raising(problem, is_async=is_async)
+        world.app.task(f"{number}-{type.__repr__(type(problem))[8:-2]}", max_retries=0, timeout=limit)(bad)
+    for kind, task in (await run(world)).items():
+        assert (task.status, task.attempt) == (TaskStatus.FAILED, 1), kind
+        assert task.error is not None, kind
+        assert task.error.type, kind
+        assert task.error.traceback, kind
+
+
+class Trap(dict[str, Any]):
+    def __iter__(self) -> Any:
+        sys.exit(11)
+
+    keys = values = items = __iter__
+
+
+class Shy:
+    def __repr__(self) -> str:
+        sys.exit(12)
+
+
+def outputs() -> Iterator[Any]:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    endless: list[Any] = []
+    endless.append(endless)
+    yield from (deep, endless, "\ud800", {"\udfff": 1}, {1: 2}, float("nan"), 2**70, b"bytes", object())
+    yield from (Trap(a=1), Shy(), {"a": Shy()}, {Shy(): 1}, Shy, (n for n in range(3)), "x" * 10_000_000)
+
+
+@pytest.mark.parametrize("limit", [None, MINUTE], ids=["no timeout", "timeout"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "thread"])
+async def test_no_result_of_a_handler_gets_past_the_executor(
+    world: World, is_async: bool, limit: Any
+) -> None:
+    for number, output in enumerate(outputs()):
+        handler = returning(output, is_async=is_async)
+        world.app.task(str(number), max_retries=0, timeout=limit)(handler)
+    for kind, task in (await run(world)).items():
+        assert (task.status, task.attempt) == (TaskStatus.FAILED, 1), (kind, task.output)
+
+
+async def test_what_a_handler_starts_on_the_loop_does_not_get_past_the_executor_either(world: World) -> None:
+    async def leave() -> None:
+        sys.exit(4)
+
+    async def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    @world.app.task("gathers", max_retries=0)
+    async def gathers() -> None:
+        await asyncio.gather(leave())
+
+    @world.app.task("groups", max_retries=0, timeout=60)
+    async def groups() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(interrupt())
+
+    @world.app.task("calls", max_retries=0, timeout=60)
+    def calls(context: rota.Context) -> None:
+        context.call(leave())
+
+    @world.app.task("throws", max_retries=0)
+    async def throws() -> None:
+        await asyncio.to_thread(raising(GeneratorExit(), is_async=False))
+
+    @world.app.task("hands-out", max_retries=0)
+    def hands_out() -> Any:
+        return gathers()
+
+    done = await run(world)
+    assert {kind: str(task.status) for kind, task in done.items()} == dict.fromkeys(done, "failed")
+    assert "raised SystemExit" in str(done["gathers"].error)
+    assert "raised SystemExit" in str(done["calls"].error)
+    assert "raised SystemExit" in str(done["hands-out"].error)
+
+
+async def test_one_pass_contains_what_a_handler_starts_too(world: World) -> None:
+    async def leave() -> None:
+        sys.exit(4)
+
+    @world.app.task("bad", max_retries=0)
+    async def bad() -> None:
+        await asyncio.gather(leave())
+
+    task = await world.queue.submit("bad")
+    worker = world.worker()
+    await worker.run_once()
+    assert (await world.queue.get(task.id)).status is TaskStatus.FAILED
+    worker.tasks.close()
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+async def test_no_exception_of_a_hook_ends_the_worker(world: World, is_async: bool) -> None:
+    hooks = [raising(problem, is_async=is_async) for problem in problems()]
+    for hook in hooks:
+        world.app.on_error(hook)
+        world.app.on_success(hook)
+        world.app.on_shutdown(hook)
+    world.app.task("good")(lambda: "fine")
+    world.app.task("bad", max_retries=0)(raising(ValueError("no"), is_async=True))
+    await run(world)
+    failed = [signal.hook for signal in world.signals if isinstance(signal, HookFailed)]
+    assert {name: failed.count(name) for name in set(failed)} == {
+        "on_success": 3 * len(hooks),
+        "on_error": len(hooks),
+        "on_shutdown": len(hooks),
+    }
+
+
+async def test_what_a_hook_starts_on_the_loop_does_not_end_the_worker(world: World) -> None:
+    async def leave() -> None:
+        sys.exit(4)
+
+    @world.app.on_success
+    async def hook() -> None:
+        await asyncio.gather(leave())
+
+    world.app.task("good")(lambda: "fine")
+    await run(world)
+    assert [signal.hook for signal in world.signals if isinstance(signal, HookFailed)] == ["on_success"] * 3
+
+
+async def test_an_observer_that_exits_harms_nobody(world: World) -> None:
+    def leave(signal: object) -> None:
+        sys.exit(6)
+
+    world.app.task("good")(lambda: "fine")
+    task = await world.queue.submit("good")
+    worker = rota.Worker(world.queue, world.app, observers=[leave])
+    await worker.run_once()
+    assert (await world.queue.get(task.id)).output == "fine"
+    worker.tasks.close()
+
+
+def returning(output: Any, *, is_async: bool) -> Any:
+    async def returned_async() -> Any:
+        return output
+
+    def returned() -> Any:
+        return output
+
+    return returned_async if is_async else returned

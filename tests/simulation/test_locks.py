@@ -1,0 +1,89 @@
+"""The store is locked for longer than a lease, and whoever waits for it gets it in the worst order: nothing that has
+been done is done again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import rota
+from rota.engine.telemetry import LeaseLost
+from rota.stores.base import Work
+from worlds import SECOND, World
+
+
+class Locked:
+    """From `lock` to `release` whoever writes waits. Then sweeps come first, and each has its commit to itself."""
+
+    def __init__(self, world: World) -> None:
+        self._transact = world.store.transact
+        self._waiting: list[tuple[bool, asyncio.Event]] = []
+        self._is_locked = False
+        world.store.transact = self.transact
+
+    def lock(self) -> None:
+        self._is_locked = True
+
+    async def release(self) -> None:
+        self._is_locked = False
+        waiting, self._waiting = self._waiting, []
+        for _, free in sorted(waiting, key=lambda each: not each[0]):
+            free.set()
+            await asyncio.sleep(0.01)
+
+    async def transact(self, work: Work[Any], /) -> Any:
+        if self._is_locked:
+            free = asyncio.Event()
+            self._waiting.append(("sweep" in work.__qualname__, free))
+            await free.wait()
+        return await self._transact(work)
+
+
+@pytest.mark.parametrize(("lease", "length"), [(30, 45), (30, 120), (3, 5), (2, 1.9)])
+async def test_a_lock_that_outlasts_the_lease_repeats_nothing(
+    world: World, lease: float, length: float
+) -> None:
+    locked = Locked(world)
+    starts: Counter[int] = Counter()
+
+    @world.app.task("work")
+    async def work(n: int, seconds: float) -> None:
+        starts[n] += 1
+        await asyncio.sleep(seconds)
+
+    short = [("work", {"n": n, "seconds": 4}) for n in range(8)]
+    await world.queue.submit_many([*short, *(("work", {"n": n, "seconds": 200}) for n in range(8, 12))])
+    async with world.running(lease=lease), world.running(lease=lease, concurrency=6):
+        for begin in (3, 3 + length + 1):  # and once again, a second after the first
+            await world.at(begin * SECOND)
+            locked.lock()
+            await world.at((begin + length) * SECOND)
+            await locked.release()
+        await world.at(400 * SECOND)
+    assert {task.status for task in await world.tasks()} == {"completed"}
+    assert set(starts.values()) == {1}
+    assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]
+
+
+async def test_what_is_really_lost_comes_back_a_little_after_its_lease(world: World) -> None:
+    began: list[Any] = []
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        began.append(world.clock.now())
+        if context.attempt == 1:
+            await asyncio.Event().wait()
+
+    dead = world.worker(lease=30, scheduler=False, janitor=False)
+    await world.queue.submit("work")
+    await dead.tasks.run_once()
+    async with world.running(lease=30):
+        await world.at(60 * SECOND)
+    assert 30 * SECOND <= began[1] - began[0] <= 35 * SECOND
+    [task] = await world.tasks()
+    assert (task.status, task.attempt) == ("completed", 2)
+    dead.tasks.abandon_handlers()
+    dead.tasks.close()

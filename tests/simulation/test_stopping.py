@@ -1,0 +1,155 @@
+"""Asked to stop and asked to cancel are two things: what is stopped goes back to the queue, what is cancelled ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import rota
+from rota import TaskStatus
+from worlds import MINUTE, SECOND, START, World
+
+
+class Looking:
+    """A sync handler that looks now and then whether it is to end."""
+
+    def __init__(self, world: World) -> None:
+        self.started = threading.Event()
+        self.seen: list[tuple[bool, bool]] = []
+        world.app.task("loop", max_retries=0)(self.handle)
+
+    def handle(self, context: rota.Context) -> str:
+        self.started.set()
+        self.seen.append((context.is_stopping, context.is_cancellation_requested))
+        for _ in range(60_000):
+            try:
+                context.check()
+            except BaseException:
+                self.seen.append((context.is_stopping, context.is_cancellation_requested))
+                raise
+            threading.Event().wait(0.001)
+        return "all of it"
+
+
+async def test_a_handler_that_is_stopped_goes_back_to_the_queue(world: World) -> None:
+    looking = Looking(world)
+    task = await world.queue.submit("loop")
+    async with world.running(shutdown_timeout=0):
+        await asyncio.to_thread(looking.started.wait)
+    back = await world.queue.get(task.id)
+    assert (back.status, back.attempt, back.retries, back.error) == (TaskStatus.PENDING, 0, 0, None)
+    assert back.history[-1].detail == "handed back: the worker stopped"
+    assert looking.seen == [(False, False), (True, False)]
+
+
+async def test_a_handler_that_is_cancelled_ends_as_cancelled(world: World) -> None:
+    looking = Looking(world)
+    task = await world.queue.submit("loop")
+    async with world.running():
+        await asyncio.to_thread(looking.started.wait)
+        await world.queue.cancel(task.id, "not needed")
+        done = await world.queue.wait(task.id)
+    assert (done.status, done.output, done.error) == (TaskStatus.CANCELLED, None, None)
+    assert looking.seen == [(False, False), (True, True)]
+
+
+async def test_a_cancel_outweighs_a_stop(world: World) -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    @world.app.task("slow")
+    async def slow(context: rota.Context) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append((context.is_stopping, context.is_cancellation_requested))
+            await asyncio.sleep(3)
+            seen.append((context.is_stopping, context.is_cancellation_requested))
+            context.check()
+        return "completed after all"
+
+    task = await world.queue.submit("slow")
+    async with world.running(shutdown_timeout=0) as worker:
+        await world.at(SECOND)
+        worker.stop()
+        await world.at(2 * SECOND)
+        await world.queue.cancel(task.id)
+    assert (await world.queue.get(task.id)).status is TaskStatus.CANCELLED
+    assert seen == [(True, False), (True, True)]
+
+
+async def test_a_stop_asks_nobody_while_there_is_patience(world: World) -> None:
+    @world.app.task("slow")
+    async def slow(context: rota.Context) -> str:
+        for _ in range(20):
+            context.check()
+            await asyncio.sleep(1)
+        return "all of it"
+
+    task = await world.queue.submit("slow")
+    async with world.running(shutdown_timeout=30):
+        await world.at(SECOND)
+    assert (await world.queue.get(task.id)).output == "all of it"
+
+
+async def test_asked_twice_a_worker_hands_back_at_once(world: World) -> None:
+    @world.app.task("slow")
+    async def slow(context: rota.Context) -> None:
+        while True:
+            context.check()
+            await asyncio.sleep(1)
+
+    task = await world.queue.submit("slow")
+    async with world.running(shutdown_timeout=3600) as worker:
+        await world.at(SECOND)
+        worker._signalled()
+        await world.at(2 * SECOND)
+        worker._signalled()
+    assert (await world.queue.get(task.id)).history[-1].detail == "handed back: the worker stopped"
+    assert world.clock.now() < START + 5 * SECOND
+
+
+@pytest.mark.parametrize("limit", [None, 3600], ids=["no timeout", "timeout"])
+async def test_a_handler_that_does_not_end_is_handed_back_too(world: World, limit: Any) -> None:
+    @world.app.task("stubborn", max_retries=0, timeout=limit)
+    async def stubborn(context: rota.Context) -> None:
+        while world.clock.now() < START + MINUTE:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue
+
+    task = await world.queue.submit("stubborn")
+    async with world.running(shutdown_timeout=0):
+        await world.at(SECOND)
+    assert world.clock.now() <= START + 12 * SECOND
+    back = await world.queue.get(task.id)
+    assert (back.status, back.attempt, back.retries) == (TaskStatus.PENDING, 0, 0)
+    await world.at(2 * MINUTE)  # it ends, and nobody minds
+    assert await world.queue.get(task.id) == back
+
+
+async def test_a_timeout_reaches_a_thread_that_looks() -> None:
+    """In real time: virtual time stands still while a thread works."""
+    app, ended = rota.App(), threading.Event()
+
+    @app.task("loop", max_retries=0, timeout=0.05)
+    def loop(context: rota.Context) -> None:
+        try:
+            while True:
+                context.check()
+                threading.Event().wait(0.001)
+        finally:
+            assert not context.is_cancellation_requested
+            ended.set()
+
+    async with rota.connect("memory:") as queue:
+        worker = rota.Worker(queue, app)
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        done = await queue.wait((await queue.submit("loop")).id, 60)
+        assert await asyncio.to_thread(ended.wait, 60)
+        worker.stop()
+        await running
+    assert (done.status, done.error and done.error.type) == (TaskStatus.FAILED, "TimeoutError")
