@@ -253,15 +253,49 @@ async def test_thousands_missed_are_one_row(world: World) -> None:
     await world.queue.run_due()
     rows = await world.ledger("s")
     assert (rows[0].reason, rows[0].scheduled_at) == (RunReason.MISSED, START + SECOND)
-    assert rows[0].count == 7200 - 61
-    assert rows[0].until == START + (7200 - 61) * SECOND
+    assert rows[0].count == 7200 - 1
+    assert rows[0].until == START + (7200 - 1) * SECOND
     assert sum(row.count for row in rows) == 7200
+
+
+@pytest.mark.parametrize("overlap", ["allow", "skip"])
+async def test_a_restart_causes_no_burst(world: World, overlap: str) -> None:
+    starts = handle(world)
+    await world.schedule(interval=1, overlap_policy=overlap)
+    await world.at(45.5 * SECOND)
+    async with world.running():
+        await asyncio.sleep(0.1)
+    assert starts == [START + 45.5 * SECOND]
+    *missed, last = await world.ledger("s")
+    assert {(row.status, row.reason) for row in missed} == {(RunStatus.SKIPPED, RunReason.MISSED)}
+    assert (last.scheduled_at, last.status) == (START + 45 * SECOND, RunStatus.COMPLETED)
+
+
+async def test_a_jump_is_forgotten_after_its_tick(world: World) -> None:
+    await world.schedule(interval=1, overlap_policy="allow", misfire_grace=60)
+    scheduler = Scheduler(world.queue.store, lambda signal: None)
+    for at in (10, 20):
+        await world.at(at * SECOND)
+        scheduler.jumped = scheduler.jumped or at == 10
+        while await scheduler.run_once() == timedelta(0):
+            pass
+    *missed, latest = (await world.ledger("s"))[:10]
+    assert ({row.reason for row in missed}, latest.reason) == ({RunReason.MISSED}, None)
+    assert {row.reason for row in (await world.ledger("s"))[10:]} == {None}, "a plain delay: each fires"
+
+
+async def test_an_expired_task_that_nobody_swept_is_not_live(world: World) -> None:
+    await world.schedule(cron="* * * * *", ttl=30)
+    for minute in (1, 2):
+        await world.at(minute * MINUTE)
+        await world.queue.run_due()
+    assert [row.reason for row in await world.ledger("s")][1] is None, "nothing is in its way"
 
 
 async def test_a_laptop_that_slept_causes_no_burst(world: World) -> None:
     starts = handle(world)
     world.jumps_looked_for = SECOND
-    await world.schedule(interval=1, overlap_policy="allow")
+    await world.schedule(interval=1, overlap_policy="allow", misfire_grace=60)
     async with world.running():
         await world.at(10 * SECOND)
         world.clock.step(timedelta(seconds=50))  # asleep: the wall moved, timers did not

@@ -113,7 +113,7 @@ def test_what_a_new_schedule_is() -> None:
     assert (schedule.created_by, schedule.updated_by, schedule.created_at) == ("ann", "ann", NOON)
     assert (schedule.key, schedule.schedule_id, schedule.name) == ("report", "report", "report")
     assert (schedule.missed_run_policy, schedule.overlap_policy) == (MissedRunPolicy.SKIP, OverlapPolicy.SKIP)
-    assert schedule.misfire_grace == MINUTE
+    assert schedule.misfire_grace is None, "as long as the distance to the next time, up to a minute"
 
 
 def test_an_interval_is_anchored_where_it_begins() -> None:

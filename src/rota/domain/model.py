@@ -227,7 +227,9 @@ Target = TaskTarget | WorkflowTarget | TemplateTarget
 
 
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
-    """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added."""
+    """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
+    `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
+    time."""
 
     key: str
     description: str = ""
@@ -243,7 +245,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     start_at: datetime | None = None
     end_at: datetime | None = None
     missed_run_policy: MissedRunPolicy = MissedRunPolicy.SKIP
-    misfire_grace: timedelta = timedelta(seconds=60)
+    misfire_grace: timedelta | None = None
     catch_up_window: timedelta = timedelta(days=365)
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
     jitter: timedelta = timedelta(0)

@@ -20,7 +20,6 @@ from datetime import UTC, datetime, timedelta
 from . import recurrence
 from .model import (
     MissedRunPolicy,
-    OverlapPolicy,
     Run,
     RunReason,
     RunStatus,
@@ -28,7 +27,7 @@ from .model import (
     Schedule,
     ScheduleStatus,
 )
-from .schedule import jittered
+from .schedule import LONGEST_GRACE, grace_at, jittered
 
 __all__ = ["Pause", "Why", "explain", "length", "meant"]
 
@@ -128,7 +127,7 @@ class _Story:
             return f"It was triggered by hand{_by(row.actor)}, beside the schedule's own times"
         due = jittered(self.schedule, row.scheduled_at)
         late = started - due
-        if late > self.schedule.misfire_grace:
+        if row.trigger is RunTrigger.CATCH_UP:
             return f"It started {length(late)} late, at {self._when(started)}, to make up for a missed time"
         put_off = f" (with its jitter, due at {self._when(due)})" if due > row.scheduled_at else ""
         punctual = "on time" if late < _SECOND else f"{length(late)} after its time"
@@ -149,8 +148,6 @@ class _Story:
 
     def _skipped(self, row: Run) -> str:
         if row.reason is RunReason.OVERLAP:
-            if self.schedule.overlap_policy is OverlapPolicy.CANCEL_PREVIOUS:
-                return "It was skipped, because a later time was due as well and took its place."
             return "It was skipped, because an earlier run was still going on (overlap_policy is skip)."
         if row.reason is RunReason.CHANGED:
             noticed = self._when(row.created_at)
@@ -164,6 +161,12 @@ class _Story:
         policy = f"{self._missed_policy()}."
         noticed = self._when(row.created_at)
         if row.until is None:
+            late, grace = (
+                row.created_at - jittered(self.schedule, row.scheduled_at),
+                self.schedule.misfire_grace,
+            )
+            if grace is not None and late <= grace:
+                return f"It was missed: at {noticed} a later time was due as well, and only the latest was fired."
             return f"It was missed: no scheduler was there to fire it, until {noticed}; {policy}"
         first, last = self._when(row.scheduled_at), self._when(row.until)
         stretch = f"one of {row.count:,} times from {first} to {last} that were missed together"
@@ -178,13 +181,18 @@ class _Story:
     def _missed_policy(self) -> str:
         match self.schedule.missed_run_policy:
             case MissedRunPolicy.SKIP:
-                grace = length(self.schedule.misfire_grace)
+                grace = self._grace()
                 return f"the missed_run_policy is skip, which gives up what is late by more than {grace}"
             case MissedRunPolicy.EXECUTE_ONCE:
                 return "the missed_run_policy is execute_once, which runs only the latest of the missed times"
             case MissedRunPolicy.CATCH_UP:
                 window = length(self.schedule.catch_up_window)
                 return f"the missed_run_policy is catch_up, which goes back {window} and no further"
+
+    def _grace(self) -> str:
+        grace, is_given = grace_at(self.schedule, self.at), self.schedule.misfire_grace is not None
+        is_shorter = not is_given and grace < LONGEST_GRACE
+        return f"{length(grace)}{', the distance to the next time' if is_shorter else ''}"
 
     # Without a row
 

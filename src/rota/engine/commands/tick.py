@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain import definition, recurrence, run, schedule, task
-from ...domain.model import OverlapPolicy, Run, Schedule, ScheduleStatus, Task, Template, Tenant, TenantStatus
+from ...domain.model import Run, Schedule, ScheduleStatus, Task, Template, Tenant, TenantStatus
 from ...domain.schedule import Decision
 from ...stores.base import Tx, Work
 from ...stores.queries import DueSchedules, LiveTasks, OutdatedZones
@@ -73,7 +73,7 @@ class _Firing:
 
     @classmethod
     async def read(cls, tx: Tx, due: Sequence[Schedule], jumped: bool) -> _Firing:
-        judged = tuple(found.id for found in due if found.overlap_policy is not OverlapPolicy.ALLOW)
+        judged = tuple(found.id for found in due if schedule.minds_overlap(found))
         live: dict[str, list[Task]] = defaultdict(list)
         for found in await tx.find(LiveTasks(schedule_ids=judged), LIVE_AT_MOST) if judged else []:
             if found.schedule_id is not None and found.as_of(tx.now).is_live:
