@@ -9,6 +9,7 @@ import pytest
 
 import rota
 from rota import RunReason, RunStatus, RunTrigger, ScheduleStatus, TaskStatus
+from rota.engine.commands import fire_due
 from rota.engine.scheduler import Scheduler
 from rota.engine.telemetry import ClockJumped
 from rota.stores.base import Store
@@ -564,3 +565,26 @@ async def test_intervals_fire_on_whole_seconds(world: World) -> None:
     await asyncio.sleep(0.123456)
     schedule = await world.schedule(interval=60)
     assert schedule.next_run_at == START + MINUTE
+
+
+async def test_run_due_does_a_bounded_amount_and_says_whether_more_is_due(world: World) -> None:
+    for number in range(3):
+        await world.schedule(f"s{number}", interval=1, missed_run_policy="catch_up")
+    await world.at(2200 * SECOND)
+    runs = await world.queue.run_due()
+    assert runs.is_more_due
+    assert 5_000 <= len(runs) <= 6_100
+    rest = await world.queue.run_due()
+    assert not rest.is_more_due
+    assert len(runs) + len(rest) == 3 * 2200
+    assert not (await world.queue.run_due()).is_more_due
+
+
+async def test_one_tick_writes_a_bounded_number_of_rows(world: World) -> None:
+    """A hundred schedules that each missed ninety times are not one commit."""
+    for number in range(100):
+        await world.schedule(f"s{number}", interval=1)
+    await world.at(90.5 * SECOND)
+    tick = await world.store.transact(fire_due(500))
+    assert len(tick.runs) <= 1_100
+    assert tick.is_more_due

@@ -59,7 +59,11 @@ __all__ = [
     "Tenant",
     "TenantStatus",
     "WorkflowTarget",
+    "is_from_the_future",
 ]
+
+
+_NO_STEP = timedelta(seconds=2)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -387,6 +391,11 @@ class Event(Record, frozen=True, kw_only=True, tag_field="record", tag="event.1"
     detail: str = ""
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+
+
+def is_from_the_future(written_at: datetime, now: datetime) -> bool:
+    """Whether a clock that was ahead wrote it, and was set back since. Two seconds are no step."""
+    return written_at > now + _NO_STEP
 
 
 def _aware(at: datetime) -> datetime:

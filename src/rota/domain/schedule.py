@@ -32,7 +32,7 @@ starts at most a hundred of a schedule, and the next tick goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import islice
@@ -42,6 +42,7 @@ from msgspec.structs import replace
 
 from . import recurrence
 from .model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
+from .recurrence import Interval, RRule
 
 __all__ = [
     "LONGEST_GRACE",
@@ -54,7 +55,9 @@ __all__ = [
     "jittered",
     "minds_overlap",
     "planned",
+    "replanned",
     "turned_away",
+    "without",
 ]
 
 FIRES_PER_DECISION = 100
@@ -154,6 +157,38 @@ def planned(schedule: Schedule, after: datetime) -> Schedule:
         completed_reason=None,
         zone_data=zone_data(schedule),
     )
+
+
+def replanned(schedule: Schedule, now: datetime) -> Schedule:
+    """Planned from now, after the clock was set back: what was planned before counts from a time that has not come.
+
+    What began with a creation in the future begins now. An interval keeps to its grid, so that a time that had its run
+    is known by its id."""
+    timing, ahead = schedule.timing, schedule.created_at - now
+    match timing:
+        case Interval(every, anchor) if (
+            anchor is not None and now < anchor <= schedule.updated_at + _SHORTEST
+        ):
+            timing = replace(timing, anchor=anchor + (now - anchor) // every * every)
+        case RRule() if schedule.start_at is None and ahead > timedelta(0):
+            timing = replace(timing, dtstart=(timing.dtstart - ahead).replace(microsecond=0))
+    return planned(replace(schedule, timing=timing, updated_at=now), now)
+
+
+def without(decision: Decision, had: Collection[datetime], before: Schedule) -> Decision:
+    """The decision about `before`, less the times that had their run already: the clock went back since. They use up no
+    `max_runs`."""
+    fires = tuple(fire for fire in decision.fires if fire.scheduled_at not in had)
+    if len(fires) == len(decision.fires):
+        return decision
+    done = [fire.scheduled_at for fire in decision.fires]
+    done += [skip.until or skip.scheduled_at for skip in decision.skips]
+    moved = replace(
+        decision.schedule,
+        run_count=before.run_count + len(fires),
+        last_run_at=decision.schedule.last_run_at if fires else before.last_run_at,
+    )
+    return replace(decision, schedule=planned(moved, max(done)), fires=fires)
 
 
 def jittered(schedule: Schedule, nominal: datetime) -> datetime:

@@ -18,6 +18,7 @@ from ..domain.model import Run, Schedule, Task
 
 __all__ = [
     "ClockJumped",
+    "ClockSetBack",
     "HookFailed",
     "LeaseLost",
     "LoopBlocked",
@@ -86,6 +87,13 @@ class ClockJumped(Signal, frozen=True):
     """The wall clock moved by this much on its own: a laptop slept, or someone set the clock."""
 
     by: timedelta
+
+
+class ClockSetBack(Signal, frozen=True):
+    """So many schedules and tasks were written by a clock that was ahead; they now count from now."""
+
+    schedules: int
+    tasks: int
 
 
 class ZonesRefreshed(Signal, frozen=True):

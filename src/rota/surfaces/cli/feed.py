@@ -15,6 +15,7 @@ from ...domain.model import Run, RunReason, RunStatus, Schedule, Task, TaskStatu
 from ...engine.clock import SteadyClock
 from ...engine.telemetry import (
     ClockJumped,
+    ClockSetBack,
     HookFailed,
     LeaseLost,
     LoopBlocked,
@@ -162,6 +163,9 @@ def _trouble(signal: Signal) -> Line | None:
             )
         case ResultLost(task, error):
             return _alarm(task.kind, f"the result of {task.id} cannot be stored: {error}", _about(task))
+        case ClockSetBack(schedules, tasks):
+            moved = f"{schedules} schedules are planned anew, {tasks} tasks count from now"
+            return _alarm("clock", f"it was set back: {moved}")
         case ClockJumped(by):
             return _alarm("clock", f"it jumped by {short(by)}; missed runs follow their policy")
         case LoopBlocked(blocked_for, kinds, _):
