@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -588,3 +589,20 @@ async def test_one_tick_writes_a_bounded_number_of_rows(world: World) -> None:
     tick = await world.store.transact(fire_due(500))
     assert len(tick.runs) <= 1_100
     assert tick.is_more_due
+
+
+FAR = [
+    "FREQ=MINUTELY;INTERVAL=23;BYMONTH=1,2,4;BYMINUTE=8,18,19,26,28,32;COUNT=1000000000",
+    "FREQ=DAILY;BYDAY=FR,SA,SU;BYHOUR=0,6,7,8,13;COUNT=10000000",
+    "FREQ=SECONDLY;BYMONTH=3,8;BYDAY=FR,SU;BYMINUTE=15,17;BYSECOND=0,1,9;COUNT=1000000000",
+]
+
+
+@pytest.mark.parametrize("rule", FAR)
+async def test_why_of_a_far_year_is_refused_and_of_twenty_years_quick(world: World, rule: str) -> None:
+    await world.schedule(rrule=rule, timezone="Australia/Lord_Howe", max_runs=10**9)
+    with pytest.raises(rota.Invalid, match=r"at: 9998-.* is more than 20 years ahead; give a time before 20"):
+        await world.queue.why("s", datetime(9998, 12, 30, 12, tzinfo=UTC))
+    began = time.process_time()
+    await world.queue.why("s", START + timedelta(days=20 * 365 - 1))
+    assert time.process_time() - began < 1, "it takes some milliseconds; until the year 9998, seconds"

@@ -116,6 +116,28 @@ def test_what_a_new_schedule_is() -> None:
     assert schedule.misfire_grace is None, "as long as the distance to the next time, up to a minute"
 
 
+@pytest.mark.parametrize("fraction", [0, 1, 500_000, 999_999])
+@pytest.mark.parametrize("every", [SECOND, SECOND * 7, HOUR])
+def test_the_first_time_is_never_sooner_than_one_interval_after_creation(
+    every: timedelta, fraction: int
+) -> None:
+    now = NOON + timedelta(microseconds=fraction)
+    new = definition.create(
+        "s1",
+        "quick",
+        Interval(every),
+        TaskTarget(kind="send"),
+        {},
+        tenant="default",
+        now=now,
+        actor="ann",
+        limits=Limits(),
+    )
+    assert new.next_run_at is not None
+    assert now + every <= new.next_run_at < now + every + SECOND
+    assert new.next_run_at.microsecond == 0
+
+
 def test_an_interval_is_anchored_where_it_begins() -> None:
     assert create(Interval(HOUR)).timing == Interval(HOUR, NOON)
     assert create(Interval(HOUR), start_at=NOON + DAY).timing == Interval(HOUR, NOON + DAY)

@@ -167,7 +167,7 @@ def replanned(schedule: Schedule, now: datetime) -> Schedule:
     timing, ahead = schedule.timing, schedule.created_at - now
     match timing:
         case Interval(every, anchor) if (
-            anchor is not None and now < anchor <= schedule.updated_at + _SHORTEST
+            anchor is not None and now < anchor <= schedule.updated_at + _SHORTEST + every
         ):
             timing = replace(timing, anchor=anchor + (now - anchor) // every * every)
         case RRule() if schedule.start_at is None and ahead > timedelta(0):

@@ -1,5 +1,6 @@
 """What became of an expected time, and why, in plain English: from the schedule, its ledger and its history.
 
+    check_near(schedule, at, now)
     explain(schedule, at, row, now, pauses)
 
 `row` is the row of the ledger that covers `at`, if there is one. `pauses` are the stretches in which the
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from . import recurrence
+from .errors import Invalid
 from .model import (
     MissedRunPolicy,
     Run,
@@ -29,13 +31,14 @@ from .model import (
 )
 from .schedule import LONGEST_GRACE, grace_at, jittered
 
-__all__ = ["Pause", "Why", "explain", "length", "meant"]
+__all__ = ["Pause", "Why", "check_near", "explain", "length", "meant"]
 
 Pause = tuple[datetime, datetime | None, str, str | None]
 
 _TICK = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 _PROMPT = timedelta(seconds=5)
+_FARTHEST = timedelta(days=20 * 365)
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _FIRST, _LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
 _TWICE = "Clocks go back that night, so this local time comes twice"
@@ -76,6 +79,16 @@ def explain(
     if row is not None and (story.occurs or story.at in (row.scheduled_at, row.until)):
         return story.told_by(row)
     return story.told_without_a_row(pauses)
+
+
+def check_near(schedule: Schedule, at: datetime, now: datetime) -> None:
+    """To count the times of a rule until the year 9999 would take seconds, and nobody plans that far."""
+    since = max(now, schedule.next_run_at or now)
+    if at - since > _FARTHEST:
+        problem = f"{at.isoformat()} is more than {_FARTHEST.days // 365} years ahead"
+        raise Invalid(
+            "at", problem, f"give a time before {(since + _FARTHEST).isoformat(timespec='seconds')}"
+        )
 
 
 def meant(schedule: Schedule, at: datetime) -> datetime:
