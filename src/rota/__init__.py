@@ -30,6 +30,7 @@ __all__ = [
     "Corrupt",
     "Cron",
     "DayOfWeek",
+    "DueRuns",
     "Event",
     "Failure",
     "Frequency",

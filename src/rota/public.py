@@ -59,7 +59,7 @@ from .engine.executor import Context
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence
 from .engine.tenant_queries import TenantUse
-from .surfaces.client import Page, Queue, connect
+from .surfaces.client import DueRuns, Page, Queue, connect
 
 __all__ = [
     "ApiKey",
@@ -70,6 +70,7 @@ __all__ = [
     "Corrupt",
     "Cron",
     "DayOfWeek",
+    "DueRuns",
     "Event",
     "Failure",
     "Frequency",

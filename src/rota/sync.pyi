@@ -27,7 +27,7 @@ from rota.engine.queries import Occurrence
 from rota.engine.telemetry import Observer
 from rota.engine.tenant_queries import TenantUse
 from rota.stores.base import Store
-from rota.surfaces.calls import Page
+from rota.surfaces.calls import DueRuns, Page
 
 __all__ = ["Queue", "connect"]
 
@@ -191,8 +191,9 @@ class Queue:
         Options as in `create_schedule`: cron, interval, run_at, rrule, rule, timezone, start_at, end_at, max_runs."""
     def why(self, schedule_id: str, at: datetime) -> Why:
         """What became of an expected time, and why, in words. A naive `at` is on the clock of the schedule's zone."""
-    def run_due(self, *, observe: Observer = ...) -> builtins.list[Run]:
-        """One tick, for those who bring their own cron: fire everything that is due; the rows it wrote."""
+    def run_due(self, *, observe: Observer = ...) -> DueRuns:
+        """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
+        thousand at most: if `is_more_due` is set in what it returns, call it again."""
     def declare_schedules(self, app: App) -> None:
         """Create the schedules that an app declares, and bring those that differ up to date. A suspended tenant's stay
         as they are."""

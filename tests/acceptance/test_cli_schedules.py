@@ -87,6 +87,15 @@ def test_show_tells_it_in_words() -> None:
     assert "It has not run yet." in said
 
 
+def test_a_grace_that_nobody_gave_is_the_distance_to_the_next_time() -> None:
+    rota("schedule create quick -t tick --interval 10s")
+    assert document("schedule show quick")["misfire_grace_seconds"] is None
+    assert "A time missed by more than 10 seconds is skipped" in rota("schedule show quick").stdout
+    assert document("schedule update quick --misfire-grace 60s")["misfire_grace_seconds"] == 60
+    assert "A time missed by more than 1 minute is skipped" in rota("schedule show quick").stdout
+    assert document("schedule update quick --clear misfire-grace")["misfire_grace_seconds"] is None
+
+
 def test_show_has_the_last_runs_as_letters_in_a_pipe() -> None:
     rota(NIGHTLY)
     first, second = (rota("schedule trigger nightly").stdout.strip() for _ in range(2))

@@ -148,6 +148,22 @@ def test_snake_case_is_accepted_and_camel_case_answered(quiet: Tenant) -> None:
     assert (made["missedRunPolicy"], made["misfireGraceSeconds"]) == ("skip", 5)
 
 
+def test_a_grace_that_nobody_gave_is_null(quiet: Tenant) -> None:
+    body = {
+        "name": "graceful",
+        "scheduleType": {"type": "once", "runAt": "2126-01-01T00:00:00Z"},
+        "target": {"type": "task", "taskKind": "echo"},
+    }
+    made = quiet.post("schedules", body)
+    assert made["misfireGraceSeconds"] is None
+    given = quiet.send("PATCH", "schedules/graceful", 200, json={"misfireGraceSeconds": 60})
+    assert given["misfireGraceSeconds"] == 60
+    kept = quiet.send("PATCH", "schedules/graceful", 200, json={"description": "other"})
+    assert kept["misfireGraceSeconds"] == 60, "what is not named is not changed"
+    taken = quiet.send("PATCH", "schedules/graceful", 200, json={"misfireGraceSeconds": None})
+    assert taken["misfireGraceSeconds"] is None
+
+
 def test_an_input_is_kept_as_it_is(quiet: Tenant) -> None:
     """Names inside inputs and metadata are the user's own."""
     given = {"snake_case": {"camelCase": [1, 2.5, None, "ä\u0000\U0001f600"]}, "max_runs": 1}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import rota
 from rota import RunReason, RunStatus, RunTrigger, ScheduleStatus, TaskStatus
+from rota.engine.commands import fire_due
 from rota.engine.scheduler import Scheduler
 from rota.engine.telemetry import ClockJumped
 from rota.stores.base import Store
@@ -264,15 +266,49 @@ async def test_thousands_missed_are_one_row(world: World) -> None:
     await world.queue.run_due()
     rows = await world.ledger("s")
     assert (rows[0].reason, rows[0].scheduled_at) == (RunReason.MISSED, START + SECOND)
-    assert rows[0].count == 7200 - 61
-    assert rows[0].until == START + (7200 - 61) * SECOND
+    assert rows[0].count == 7200 - 1
+    assert rows[0].until == START + (7200 - 1) * SECOND
     assert sum(row.count for row in rows) == 7200
+
+
+@pytest.mark.parametrize("overlap", ["allow", "skip"])
+async def test_a_restart_causes_no_burst(world: World, overlap: str) -> None:
+    starts = handle(world)
+    await world.schedule(interval=1, overlap_policy=overlap)
+    await world.at(45.5 * SECOND)
+    async with world.running():
+        await asyncio.sleep(0.1)
+    assert starts == [START + 45.5 * SECOND]
+    *missed, last = await world.ledger("s")
+    assert {(row.status, row.reason) for row in missed} == {(RunStatus.SKIPPED, RunReason.MISSED)}
+    assert (last.scheduled_at, last.status) == (START + 45 * SECOND, RunStatus.COMPLETED)
+
+
+async def test_a_jump_is_forgotten_after_its_tick(world: World) -> None:
+    await world.schedule(interval=1, overlap_policy="allow", misfire_grace=60)
+    scheduler = Scheduler(world.queue.store, lambda signal: None)
+    for at in (10, 20):
+        await world.at(at * SECOND)
+        scheduler.jumped = scheduler.jumped or at == 10
+        while await scheduler.run_once() == timedelta(0):
+            pass
+    *missed, latest = (await world.ledger("s"))[:10]
+    assert ({row.reason for row in missed}, latest.reason) == ({RunReason.MISSED}, None)
+    assert {row.reason for row in (await world.ledger("s"))[10:]} == {None}, "a plain delay: each fires"
+
+
+async def test_an_expired_task_that_nobody_swept_is_not_live(world: World) -> None:
+    await world.schedule(cron="* * * * *", ttl=30)
+    for minute in (1, 2):
+        await world.at(minute * MINUTE)
+        await world.queue.run_due()
+    assert [row.reason for row in await world.ledger("s")][1] is None, "nothing is in its way"
 
 
 async def test_a_laptop_that_slept_causes_no_burst(world: World) -> None:
     starts = handle(world)
     world.jumps_looked_for = SECOND
-    await world.schedule(interval=1, overlap_policy="allow")
+    await world.schedule(interval=1, overlap_policy="allow", misfire_grace=60)
     async with world.running():
         await world.at(10 * SECOND)
         world.clock.step(timedelta(seconds=50))  # asleep: the wall moved, timers did not
@@ -549,3 +585,43 @@ async def test_intervals_fire_on_whole_seconds(world: World) -> None:
     await asyncio.sleep(0.123456)
     schedule = await world.schedule(interval=60)
     assert schedule.next_run_at == START + MINUTE
+
+
+async def test_run_due_does_a_bounded_amount_and_says_whether_more_is_due(world: World) -> None:
+    for number in range(3):
+        await world.schedule(f"s{number}", interval=1, missed_run_policy="catch_up")
+    await world.at(2200 * SECOND)
+    runs = await world.queue.run_due()
+    assert runs.is_more_due
+    assert 5_000 <= len(runs) <= 6_100
+    rest = await world.queue.run_due()
+    assert not rest.is_more_due
+    assert len(runs) + len(rest) == 3 * 2200
+    assert not (await world.queue.run_due()).is_more_due
+
+
+async def test_one_tick_writes_a_bounded_number_of_rows(world: World) -> None:
+    """A hundred schedules that each missed ninety times are not one commit."""
+    for number in range(100):
+        await world.schedule(f"s{number}", interval=1)
+    await world.at(90.5 * SECOND)
+    tick = await world.store.transact(fire_due(500))
+    assert len(tick.runs) <= 1_100
+    assert tick.is_more_due
+
+
+FAR = [
+    "FREQ=MINUTELY;INTERVAL=23;BYMONTH=1,2,4;BYMINUTE=8,18,19,26,28,32;COUNT=1000000000",
+    "FREQ=DAILY;BYDAY=FR,SA,SU;BYHOUR=0,6,7,8,13;COUNT=10000000",
+    "FREQ=SECONDLY;BYMONTH=3,8;BYDAY=FR,SU;BYMINUTE=15,17;BYSECOND=0,1,9;COUNT=1000000000",
+]
+
+
+@pytest.mark.parametrize("rule", FAR)
+async def test_why_of_a_far_year_is_refused_and_of_twenty_years_quick(world: World, rule: str) -> None:
+    await world.schedule(rrule=rule, timezone="Australia/Lord_Howe", max_runs=10**9)
+    with pytest.raises(rota.Invalid, match=r"at: 9998-.* is more than 20 years ahead; give a time before 20"):
+        await world.queue.why("s", datetime(9998, 12, 30, 12, tzinfo=UTC))
+    began = time.process_time()
+    await world.queue.why("s", START + timedelta(days=20 * 365 - 1))
+    assert time.process_time() - began < 1, "it takes some milliseconds; until the year 9998, seconds"

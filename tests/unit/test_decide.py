@@ -158,12 +158,12 @@ ROUND_NOON = {
     ("execute_once", "allow", 1): ([3], [0, 1, 2], [], False),
     ("execute_once", "cancel_previous", 0): ([3], [0, 1, 2], [], False),
     ("execute_once", "cancel_previous", 1): ([3], [0, 1, 2], [], True),
-    ("catch_up", "skip", 0): ([0, 1, 2], [], [3], False),
-    ("catch_up", "skip", 1): ([0, 1, 2], [], [3], False),
+    ("catch_up", "skip", 0): ([0, 1, 2, 3], [], [], False),
+    ("catch_up", "skip", 1): ([0, 1, 2, 3], [], [], False),
     ("catch_up", "allow", 0): ([0, 1, 2, 3], [], [], False),
     ("catch_up", "allow", 1): ([0, 1, 2, 3], [], [], False),
     ("catch_up", "cancel_previous", 0): ([0, 1, 2, 3], [], [], False),
-    ("catch_up", "cancel_previous", 1): ([0, 1, 2, 3], [], [], True),
+    ("catch_up", "cancel_previous", 1): ([0, 1, 2, 3], [], [], False),
 }
 
 
@@ -212,34 +212,84 @@ def test_all_missed(case: tuple[str, str, int], jumped: bool) -> None:
 
 
 SEVERAL_ON_TIME = {
-    # Three times, all within the grace. policy, overlap, jumped: fires, missed, overlapped
-    ("skip", "allow", False): ([1, 2, 3], [], []),
-    ("skip", "skip", False): ([1], [], [2, 3]),
-    ("skip", "cancel_previous", False): ([3], [], [1, 2]),
-    ("skip", "allow", True): ([3], [1, 2], []),
-    ("skip", "skip", True): ([3], [1, 2], []),
-    ("skip", "cancel_previous", True): ([3], [1, 2], []),
-    ("execute_once", "allow", False): ([1, 2, 3], [], []),
-    ("execute_once", "allow", True): ([3], [1, 2], []),
-    ("catch_up", "allow", False): ([1, 2, 3], [], []),
-    ("catch_up", "allow", True): ([1, 2, 3], [], []),
-    ("catch_up", "skip", False): ([1], [], [2, 3]),
+    # Three times, all within a grace that was given. policy, overlap, jumped: fires, missed
+    ("skip", "allow", False): ([1, 2, 3], []),
+    ("skip", "skip", False): ([3], [1, 2]),
+    ("skip", "cancel_previous", False): ([3], [1, 2]),
+    ("skip", "allow", True): ([3], [1, 2]),
+    ("skip", "skip", True): ([3], [1, 2]),
+    ("skip", "cancel_previous", True): ([3], [1, 2]),
+    ("execute_once", "allow", False): ([1, 2, 3], []),
+    ("execute_once", "skip", False): ([3], [1, 2]),
+    ("execute_once", "allow", True): ([3], [1, 2]),
+    ("catch_up", "allow", False): ([1, 2, 3], []),
+    ("catch_up", "allow", True): ([1, 2, 3], []),
+    ("catch_up", "skip", False): ([1, 2, 3], []),
+    ("catch_up", "cancel_previous", False): ([1, 2, 3], []),
 }
 
 
 @pytest.mark.parametrize("case", SEVERAL_ON_TIME, ids=str)
 def test_several_within_the_grace(case: tuple[str, str, bool]) -> None:
     policy, overlap, jumped = case
-    expected = [[NOON + SECOND * 10 * n for n in numbers] for numbers in SEVERAL_ON_TIME[case]]
-    schedule = created(EVERY_10_S, NOON, missed_run_policy=policy, overlap_policy=overlap)
-    decision = decide(schedule, NOON + SECOND * 35, [], jumped=jumped)
-    assert [
-        fired(decision),
-        skipped(decision, RunReason.MISSED),
-        skipped(decision, RunReason.OVERLAP),
-    ] == expected
+    fires, missed = ([NOON + SECOND * 10 * n for n in numbers] for numbers in SEVERAL_ON_TIME[case])
+    fields = {"missed_run_policy": policy, "overlap_policy": overlap, "misfire_grace": MINUTE}
+    decision = decide(created(EVERY_10_S, NOON, **fields), NOON + SECOND * 35, [], jumped=jumped)
+    assert fired(decision) == fires
+    assert skipped(decision, RunReason.MISSED) == missed
+    assert skipped(decision, RunReason.OVERLAP) == []
     assert decision.schedule.next_run_at == NOON + SECOND * 40
     assert {fire.trigger for fire in decision.fires} == {RunTrigger.SCHEDULED}
+
+
+@pytest.mark.parametrize("overlap", OverlapPolicy)
+@pytest.mark.parametrize("policy", [MissedRunPolicy.SKIP, MissedRunPolicy.EXECUTE_ONCE])
+@pytest.mark.parametrize("every", [1, 10, 44])
+def test_a_restart_fires_the_latest_and_nothing_else(every: int, policy: str, overlap: str) -> None:
+    """The grace that nobody gave ends with the next time: 45 seconds down are no burst."""
+    timing = Interval(SECOND * every)
+    schedule = created(timing, NOON, missed_run_policy=policy, overlap_policy=overlap)
+    decision = decide(schedule, NOON + SECOND * 45 + SECOND / 2, [])
+    *earlier, latest = [NOON + SECOND * n for n in range(every, 46, every)]
+    assert fired(decision) == [latest]
+    assert skipped(decision, RunReason.MISSED) == earlier
+    assert decision.fires[0].trigger is RunTrigger.SCHEDULED, "late by less than its distance to the next"
+
+
+def test_the_next_time_ends_the_grace_that_nobody_gave() -> None:
+    schedule = created(EVERY_10_S, NOON, overlap_policy="allow")
+    just_before = decide(schedule, NOON + SECOND * 20 - timedelta(microseconds=1), [])
+    assert (fired(just_before), just_before.skips) == ([NOON + SECOND * 10], ())
+    at_once = decide(schedule, NOON + SECOND * 20, [])
+    assert fired(at_once) == [NOON + SECOND * 20]
+    assert skipped(at_once, RunReason.MISSED) == [NOON + SECOND * 10]
+
+
+def test_only_the_latest_is_judged_for_overlap() -> None:
+    """The others were missed, whatever is live now: nobody knows whether it was then."""
+    schedule = created(EVERY_10_S, NOON, misfire_grace=MINUTE)
+    decision = decide(schedule, NOON + SECOND * 35, [live_task()])
+    assert skipped(decision, RunReason.OVERLAP) == [NOON + SECOND * 30]
+    assert skipped(decision, RunReason.MISSED) == [NOON + SECOND * 10, NOON + SECOND * 20]
+    assert decision.fires == ()
+
+
+@pytest.mark.parametrize("overlap", OverlapPolicy)
+@pytest.mark.parametrize("live", [0, 1])
+def test_catch_up_gives_every_run_the_one_on_time_included(overlap: str, live: int) -> None:
+    schedule = created(Cron("* * * * *"), NOON, missed_run_policy="catch_up", overlap_policy=overlap)
+    decision = decide(schedule, NOON + MINUTE * 4 + SECOND * 22, [live_task()] * live)
+    assert fired(decision) == [NOON + MINUTE * n for n in (1, 2, 3, 4)]
+    assert [fire.trigger for fire in decision.fires] == ["catch_up"] * 3 + ["scheduled"]
+    assert (decision.skips, decision.cancels) == ((), ())
+
+
+@pytest.mark.parametrize("overlap", OverlapPolicy)
+def test_catch_up_gives_the_run_on_time_also_when_it_comes_in_a_batch_of_its_own(overlap: str) -> None:
+    schedule = created(missed_run_policy="catch_up", overlap_policy=overlap)
+    first, last = ticks(schedule, NOON + HOUR * 100, [live_task()])
+    assert fired(first) == hours(*range(100))
+    assert (fired(last), last.cancels) == (hours(100), ())
 
 
 def test_skipping_for_overlap_does_not_count_as_a_run() -> None:
@@ -332,7 +382,7 @@ def test_catching_up_goes_in_batches_and_loses_nothing() -> None:
     decisions = ticks(schedule, now, [live_task()])
     assert [len(decision.fires) for decision in decisions] == [100, 100, 50]
     assert [at for decision in decisions for at in fired(decision)] == hours(*range(250))
-    assert [decision.cancels for decision in decisions[:-1]] == [(), ()], "catching up does not cancel itself"
+    assert {decision.cancels for decision in decisions} == {()}, "catching up does not cancel itself"
     assert decisions[-1].schedule.run_count == 250
     assert decisions[-1].schedule.next_run_at == NOON + HOUR * 250
 
@@ -341,8 +391,7 @@ def test_what_is_older_than_the_window_is_skipped() -> None:
     schedule = created(missed_run_policy="catch_up", catch_up_window=HOUR * 3)
     decision = decide(schedule, NOON + HOUR * 10, [])
     assert skipped(decision, RunReason.MISSED) == hours(*range(7))
-    assert fired(decision) == hours(7, 8, 9)
-    assert skipped(decision, RunReason.OVERLAP) == hours(10), "what it caught up with is live"
+    assert fired(decision) == hours(7, 8, 9, 10)
 
 
 @pytest.mark.parametrize("late", [timedelta(0), SECOND])
@@ -531,7 +580,7 @@ DOWNTIMES = st.lists(
     overlap=st.sampled_from(list(OverlapPolicy)),
     max_runs=st.one_of(st.none(), st.integers(1, 150)),
     jitter=st.sampled_from([0, 5, 4000]),
-    grace=st.sampled_from([0, 60, 900]),
+    grace=st.sampled_from([None, 0, 60, 900]),
     window=st.sampled_from([0, 3600, 10**7]),
     end=st.one_of(st.none(), st.integers(3600, 10**6)),
 )
@@ -542,7 +591,7 @@ def test_every_expected_time_ends_as_exactly_one_fire_or_skip(
     overlap: OverlapPolicy,
     max_runs: int | None,
     jitter: int,
-    grace: int,
+    grace: int | None,
     window: int,
     end: int | None,
 ) -> None:

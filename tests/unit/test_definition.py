@@ -113,7 +113,29 @@ def test_what_a_new_schedule_is() -> None:
     assert (schedule.created_by, schedule.updated_by, schedule.created_at) == ("ann", "ann", NOON)
     assert (schedule.key, schedule.schedule_id, schedule.name) == ("report", "report", "report")
     assert (schedule.missed_run_policy, schedule.overlap_policy) == (MissedRunPolicy.SKIP, OverlapPolicy.SKIP)
-    assert schedule.misfire_grace == MINUTE
+    assert schedule.misfire_grace is None, "as long as the distance to the next time, up to a minute"
+
+
+@pytest.mark.parametrize("fraction", [0, 1, 500_000, 999_999])
+@pytest.mark.parametrize("every", [SECOND, SECOND * 7, HOUR])
+def test_the_first_time_is_never_sooner_than_one_interval_after_creation(
+    every: timedelta, fraction: int
+) -> None:
+    now = NOON + timedelta(microseconds=fraction)
+    new = definition.create(
+        "s1",
+        "quick",
+        Interval(every),
+        TaskTarget(kind="send"),
+        {},
+        tenant="default",
+        now=now,
+        actor="ann",
+        limits=Limits(),
+    )
+    assert new.next_run_at is not None
+    assert now + every <= new.next_run_at < now + every + SECOND
+    assert new.next_run_at.microsecond == 0
 
 
 def test_an_interval_is_anchored_where_it_begins() -> None:

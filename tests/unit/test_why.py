@@ -191,10 +191,29 @@ def test_why_a_missed_time_was_not_made_up_for(policy: str, text: str) -> None:
     assert why(of, NOON, row(**SKIPPED, reason=RunReason.MISSED)).endswith(f"; {text}")
 
 
-def test_skipped_because_a_later_one_took_its_place() -> None:
-    of = schedule(overlap_policy="cancel_previous")
-    answer = why(of, NOON, row(**SKIPPED, reason=RunReason.OVERLAP))
-    assert answer.endswith("It was skipped, because a later time was due as well and took its place.")
+def test_missed_because_a_later_one_was_due_as_well() -> None:
+    """Within the grace that was given: only the policy that lets one fire is to blame."""
+    of = schedule(Interval(SECOND * 10), misfire_grace=MINUTE)
+    found = row(**SKIPPED, reason=RunReason.MISSED, created_at=NOON + SECOND * 35)
+    assert why(of, NOON, found).endswith(
+        "It was missed: at 2026-01-28 12:00:35 UTC a later time was due as well, and only the latest was fired."
+    )
+
+
+@pytest.mark.parametrize(
+    ("timing", "fields", "grace"),
+    [
+        (HOURLY, {}, "1 minute."),
+        (HOURLY, {"misfire_grace": 5}, "5 seconds."),
+        (Interval(SECOND * 10), {}, "10 seconds, the distance to the next time."),
+        (Interval(SECOND * 10), {"misfire_grace": 5}, "5 seconds."),
+    ],
+    ids=str,
+)
+def test_a_missed_time_says_how_late_is_too_late(timing: Timing, fields: dict[str, Any], grace: str) -> None:
+    found = row(**SKIPPED, reason=RunReason.MISSED, created_at=NOON + DAY)
+    answer = why(schedule(timing, **fields), NOON, found)
+    assert answer.endswith(f"is skip, which gives up what is late by more than {grace}")
 
 
 OUTAGE = row(
@@ -230,7 +249,7 @@ def test_jitter_is_part_of_the_plan() -> None:
     found = row(status=RunStatus.COMPLETED, started_at=due, completed_at=due)
     answer = why(of, NOON, found)
     assert "It started on time (with its jitter, due at 2026-01-28 12:" in answer
-    late = why(of, NOON, replace(found, started_at=due + MINUTE * 2))
+    late = why(of, NOON, replace(found, started_at=due + MINUTE * 2, trigger=RunTrigger.CATCH_UP))
     assert "It started 2 minutes late, at 2026-01-28 12:" in late
 
 

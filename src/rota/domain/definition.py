@@ -204,10 +204,21 @@ def _anchored(timing: Timing, start: datetime | None, now: datetime, old: Timing
         case Interval(every, None):
             if isinstance(old, Interval) and old.every == every:
                 return old
-            return replace(timing, anchor=(start or now).replace(microsecond=0))
+            return replace(timing, anchor=start or _begin(now, every))
         case RRule(rule) if start is None and not (isinstance(old, RRule) and old.rule == rule):
             return begun_after(timing, now)
     return timing
+
+
+def _begin(now: datetime, every: timedelta) -> datetime:
+    """On a whole second, and such that the first time comes no sooner than one interval after now."""
+    whole = now.replace(microsecond=0)
+    if whole == now:
+        return whole
+    try:
+        return whole + timedelta(seconds=1) + every
+    except OverflowError:  # beyond the year 9999: refused soon, since it never fires
+        return whole
 
 
 def _default_policy(timing: Timing) -> MissedRunPolicy:

@@ -192,4 +192,4 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     "start_at": partial(check_time, "start_at"),
     "status": partial(check_choice, "status", enum=ScheduleStatus),
 }
-_CLEARED_BY_NONE = frozenset({"start_at", "end_at", "max_runs", "pause_note"})
+_CLEARED_BY_NONE = frozenset({"start_at", "end_at", "max_runs", "misfire_grace", "pause_note"})

@@ -59,7 +59,11 @@ __all__ = [
     "Tenant",
     "TenantStatus",
     "WorkflowTarget",
+    "is_from_the_future",
 ]
+
+
+_NO_STEP = timedelta(seconds=2)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -227,7 +231,9 @@ Target = TaskTarget | WorkflowTarget | TemplateTarget
 
 
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
-    """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added."""
+    """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
+    `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
+    time."""
 
     key: str
     description: str = ""
@@ -243,7 +249,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     start_at: datetime | None = None
     end_at: datetime | None = None
     missed_run_policy: MissedRunPolicy = MissedRunPolicy.SKIP
-    misfire_grace: timedelta = timedelta(seconds=60)
+    misfire_grace: timedelta | None = None
     catch_up_window: timedelta = timedelta(days=365)
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
     jitter: timedelta = timedelta(0)
@@ -385,6 +391,11 @@ class Event(Record, frozen=True, kw_only=True, tag_field="record", tag="event.1"
     detail: str = ""
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+
+
+def is_from_the_future(written_at: datetime, now: datetime) -> bool:
+    """Whether a clock that was ahead wrote it, and was set back since. Two seconds are no step."""
+    return written_at > now + _NO_STEP
 
 
 def _aware(at: datetime) -> datetime:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from . import template
+from . import recurrence, template
 from .errors import Invalid
 from .ids import derived_id
 from .model import (
@@ -28,7 +28,7 @@ from .model import (
 from .schedule import Skip
 from .task import Submission, admit
 
-__all__ = ["follow", "run_id", "skipped", "start", "target_type"]
+__all__ = ["cut_short", "follow", "run_id", "skipped", "start", "target_type"]
 
 _FOLLOWS = {
     TaskStatus.PENDING: RunStatus.RUNNING,
@@ -102,6 +102,14 @@ def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:
         completed_at=now,
         created_at=now,
     )
+
+
+def cut_short(row: Run, schedule: Schedule, now: datetime) -> Run:
+    """A stretch that was skipped, without its times after now: the clock was set back, and they are still to come."""
+    begin = row.scheduled_at
+    bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+    last = recurrence.latest(schedule.timing, begin, now, **bounds) or begin
+    return replace(row, until=last, count=1 + recurrence.count(schedule.timing, begin, last, **bounds))
 
 
 def follow(run: Run, task: Task) -> Run:

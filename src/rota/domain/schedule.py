@@ -1,9 +1,12 @@
 """What a tick decides: `decide(schedule, now, live)`, pure, the heart of the product.
 
 The due times are `next_run_at` and those that the timing gives after it, up to now. One that is late by more
-than `misfire_grace` is *missed*, and the missed-run policy says what becomes of it. The others fire, unless
-the overlap policy forbids it. Every due time ends as a fire or as a skip; nothing is dropped, and a long
-outage is one row, not thousands. Jitter delays a time without making it late: lateness counts from `due_at`.
+than its grace is *missed*, and the missed-run policy says what becomes of it. The others fire, unless the
+overlap policy forbids it. Every due time ends as a fire or as a skip; nothing is dropped, and a long outage is
+one row, not thousands. Jitter delays a time without making it late: lateness counts from `due_at`.
+
+The grace is `misfire_grace`, kept to the letter. If none was given, it is the shorter of a minute and the
+distance to the next time: of several due times only the latest can be within it.
 
 | case | outcome |
 | --- | --- |
@@ -11,24 +14,25 @@ outage is one row, not thousands. Jitter delays a time without making it late: l
 | missed, policy `skip` | skipped (missed) |
 | missed, policy `execute_once` | the latest due time fires, once; the others are skipped (missed) |
 | missed, policy `catch_up` | each fires, oldest first; those before the window are skipped (missed) |
-| the clock jumped (a laptop slept) | as above; of the times within the grace only the latest fires |
+| several within the grace, overlap `allow` | each fires |
+| several within the grace, overlap `skip` or `cancel_previous` | the latest fires; the others are skipped (missed) |
+| several within the grace, and the clock jumped (a laptop slept) | the latest fires; the others are skipped (missed) |
 | a live target, overlap `skip` | skipped (overlap); does not count as a run |
 | a live target, overlap `allow` | fires beside it |
 | a live target, overlap `cancel_previous` | the live ones are cancelled, then it fires |
-| several to fire, overlap `skip` | the first fires, the others are skipped (overlap) |
-| several to fire, overlap `cancel_previous` | the last fires, the others are skipped (overlap) |
+| policy `catch_up`, whatever is live | each fires, those on time included; nothing is cancelled |
 | the tenant has no room for another pending task | skipped (limit); does not count as a run |
 | the tenant is suspended | skipped (suspended), whatever the policies say |
 | `max_runs` reached, or no time left | the schedule is completed, with the reason |
 | paused, draft, deleted, completed | nothing |
 
-`catch_up` asks for every missed run, so neither the overlap policy nor a clock that jumped takes any of those
-that it makes up for. A tick starts at most a hundred of them, and the next tick goes on from there.
+`catch_up` asks for every run, so neither the overlap policy nor a clock that jumped takes any of them. A tick
+starts at most a hundred of a schedule, and the next tick goes on from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import islice
@@ -38,11 +42,28 @@ from msgspec.structs import replace
 
 from . import recurrence
 from .model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
+from .recurrence import Interval, RRule
 
-__all__ = ["Decision", "Fire", "Skip", "decide", "given_up", "jittered", "planned", "turned_away"]
+__all__ = [
+    "LONGEST_GRACE",
+    "Decision",
+    "Fire",
+    "Skip",
+    "decide",
+    "given_up",
+    "grace_at",
+    "jittered",
+    "minds_overlap",
+    "planned",
+    "replanned",
+    "turned_away",
+    "without",
+]
 
 FIRES_PER_DECISION = 100
 ROWS_PER_OUTAGE = 100
+LONGEST_GRACE = timedelta(seconds=60)
+"""Of a schedule that was given none."""
 _TICK = timedelta(microseconds=1)
 _SHORTEST = timedelta(seconds=1)
 
@@ -84,7 +105,7 @@ def decide(
     most = FIRES_PER_DECISION
     if schedule.max_runs is not None:
         most = min(most, schedule.max_runs - schedule.run_count)
-    fires, overlaps, cancels = _without_overlap(schedule, list(islice(wanted, max(most, 0))), live)
+    fires, overlaps, cancels = _without_overlap(schedule, tuple(islice(wanted, max(most, 0))), live)
     fires, excess = _within(room, fires)
     skips = (*missed, *overlaps, *excess)
     done = [fire.scheduled_at for fire in fires] + [skip.until or skip.scheduled_at for skip in skips]
@@ -95,6 +116,12 @@ def decide(
         updated_at=now,
     )
     return Decision(planned(moved, max(done, default=now)), fires, skips, () if excess else cancels)
+
+
+def minds_overlap(schedule: Schedule) -> bool:
+    """Whether it matters to `decide` what is live: `catch_up` asks for every run."""
+    is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
+    return schedule.overlap_policy is not OverlapPolicy.ALLOW and not is_catching_up
 
 
 def turned_away(schedule: Schedule, now: datetime) -> Decision:
@@ -132,6 +159,38 @@ def planned(schedule: Schedule, after: datetime) -> Schedule:
     )
 
 
+def replanned(schedule: Schedule, now: datetime) -> Schedule:
+    """Planned from now, after the clock was set back: what was planned before counts from a time that has not come.
+
+    What began with a creation in the future begins now. An interval keeps to its grid, so that a time that had its run
+    is known by its id."""
+    timing, ahead = schedule.timing, schedule.created_at - now
+    match timing:
+        case Interval(every, anchor) if (
+            anchor is not None and now < anchor <= schedule.updated_at + _SHORTEST + every
+        ):
+            timing = replace(timing, anchor=anchor + (now - anchor) // every * every)
+        case RRule() if schedule.start_at is None and ahead > timedelta(0):
+            timing = replace(timing, dtstart=(timing.dtstart - ahead).replace(microsecond=0))
+    return planned(replace(schedule, timing=timing, updated_at=now), now)
+
+
+def without(decision: Decision, had: Collection[datetime], before: Schedule) -> Decision:
+    """The decision about `before`, less the times that had their run already: the clock went back since. They use up no
+    `max_runs`."""
+    fires = tuple(fire for fire in decision.fires if fire.scheduled_at not in had)
+    if len(fires) == len(decision.fires):
+        return decision
+    done = [fire.scheduled_at for fire in decision.fires]
+    done += [skip.until or skip.scheduled_at for skip in decision.skips]
+    moved = replace(
+        decision.schedule,
+        run_count=before.run_count + len(fires),
+        last_run_at=decision.schedule.last_run_at if fires else before.last_run_at,
+    )
+    return replace(decision, schedule=planned(moved, max(done)), fires=fires)
+
+
 def jittered(schedule: Schedule, nominal: datetime) -> datetime:
     """The nominal time plus a share of the jitter that is a hash of schedule and time: always the same, and
     always before the next nominal time."""
@@ -141,6 +200,14 @@ def jittered(schedule: Schedule, nominal: datetime) -> datetime:
     room = schedule.jitter if following is None else min(schedule.jitter, following - nominal)
     digest = blake2b(f"{schedule.id}:{nominal.isoformat()}".encode(), digest_size=8).digest()
     return nominal + timedelta(microseconds=int.from_bytes(digest) * (room // _TICK) >> 64)
+
+
+def grace_at(schedule: Schedule, nominal: datetime) -> timedelta:
+    """How late this time may be without being missed."""
+    if schedule.misfire_grace is not None:
+        return schedule.misfire_grace
+    following = schedule.next_occurrence(nominal)
+    return LONGEST_GRACE if following is None else min(LONGEST_GRACE, following - nominal)
 
 
 def zone_data(schedule: Schedule) -> str:
@@ -159,7 +226,7 @@ class _Due:
         self.first = first
         self.before = first - _TICK
         self.last = self._last_due_by(now) or first
-        self.last_missed = self._last_due_by(now - schedule.misfire_grace - _TICK)
+        self.last_missed = self._last_missed(schedule.misfire_grace)
 
     def judged(self, jumped: bool) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
         """(those that are to fire, oldest first; those that were missed)"""
@@ -173,7 +240,7 @@ class _Due:
 
     def _on_time(self, jumped: bool) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
         passed = self.last_missed or self.before
-        if jumped:
+        if jumped or self.schedule.overlap_policy is not OverlapPolicy.ALLOW:
             passed = max(passed, self.last - _TICK)
         return map(Fire, self._between(passed, self.last)), self._missed(passed)
 
@@ -204,6 +271,12 @@ class _Due:
             schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at
         )
         return (Skip(self.first, reason, self._latest(until), 1 + others),)
+
+    def _last_missed(self, grace: timedelta | None) -> datetime | None:
+        if grace is not None:
+            return self._last_due_by(self.now - grace - _TICK)
+        late = self.now - jittered(self.schedule, self.last)
+        return self.last if late > LONGEST_GRACE else self._latest(self.last - _TICK)
 
     def _last_due_by(self, at: datetime) -> datetime | None:
         """The last nominal time whose jittered time is at or before `at`; only one can be still to come."""
@@ -242,23 +315,14 @@ class _Due:
 
 
 def _without_overlap(
-    schedule: Schedule, wanted: Sequence[Fire], live: Sequence[Task]
+    schedule: Schedule, wanted: tuple[Fire, ...], live: Sequence[Task]
 ) -> tuple[tuple[Fire, ...], tuple[Skip, ...], tuple[Task, ...]]:
     """(fires, those skipped for overlap, live tasks to cancel)"""
-    made_up, regular = [], list(wanted)
-    if schedule.missed_run_policy is MissedRunPolicy.CATCH_UP:
-        made_up = [fire for fire in wanted if fire.trigger is RunTrigger.CATCH_UP]
-        regular = [fire for fire in wanted if fire.trigger is not RunTrigger.CATCH_UP]
-    match schedule.overlap_policy:
-        case OverlapPolicy.ALLOW:
-            kept = regular
-        case OverlapPolicy.SKIP:
-            kept = [] if live or made_up else regular[:1]
-        case OverlapPolicy.CANCEL_PREVIOUS:
-            kept = regular[-1:]
-    cancels = live if kept and schedule.overlap_policy is OverlapPolicy.CANCEL_PREVIOUS else ()
-    skips = tuple(Skip(fire.scheduled_at, RunReason.OVERLAP) for fire in regular if fire not in kept)
-    return (*made_up, *kept), skips, tuple(cancels)
+    if not live or not wanted or not minds_overlap(schedule):
+        return wanted, (), ()
+    if schedule.overlap_policy is OverlapPolicy.CANCEL_PREVIOUS:
+        return wanted, (), tuple(live)
+    return (), tuple(Skip(fire.scheduled_at, RunReason.OVERLAP) for fire in wanted), ()
 
 
 def _within(room: int | None, fires: tuple[Fire, ...]) -> tuple[tuple[Fire, ...], tuple[Skip, ...]]:

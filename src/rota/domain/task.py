@@ -38,6 +38,7 @@ __all__ = [
     "admit",
     "archive",
     "backoff",
+    "brought_back",
     "cancel",
     "check_submission",
     "claim",
@@ -51,6 +52,7 @@ __all__ = [
 DEFAULT_MAX_RETRIES = 3
 HISTORY_KEPT = 50
 LOGS_KEPT = 200
+_SET_BACK = "the clock was set back: it counts from now"
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,9 +163,12 @@ def renew(
 ) -> Task:
     """Keep a running task for another while, and store how far it is."""
     _check_held(task, lease_id)
+    until = now + lease
+    if task.lease_expires_at is not None and task.updated_at <= now:  # else a clock that was ahead gave it
+        until = max(until, task.lease_expires_at)  # an extended lease is not cut short
     return replace(
         task,
-        lease_expires_at=max(now + lease, task.lease_expires_at or now),  # an extended lease is not cut short
+        lease_expires_at=until,
         updated_at=now,
         progress=task.progress if progress is None else progress,
         logs=_logged(task, logs),
@@ -277,6 +282,20 @@ def archive(task: Task, now: datetime, actor: str) -> Task:
     if task.is_live:
         raise Refused("cannot_archive", task=task.id, status=task.status)
     return _moved(task, now, TaskStatus.ARCHIVED, actor, f"was {task.status}")
+
+
+def brought_back(task: Task, now: datetime) -> Task:
+    """After the clock was set back: what was written while it was ahead counts from now. A task that waits becomes
+    ready as long after now as it was to wait; one that was submitted for a later time keeps that time. A lease lasts
+    as long as it was given for."""
+    if task.status is TaskStatus.RUNNING and task.lease_expires_at is not None:
+        lease = max(task.lease_expires_at - task.updated_at, timedelta(0))
+        return _moved(task, now, task.status, "scheduler", _SET_BACK, lease_expires_at=now + lease)
+    is_for_later = len(task.history) == 1 and task.created_at < task.available_at
+    if task.status is not TaskStatus.PENDING or is_for_later:
+        return task
+    wait = max(task.available_at - task.updated_at, timedelta(0))
+    return _moved(task, now, task.status, "scheduler", _SET_BACK, available_at=now + wait)
 
 
 def backoff(policy: RetryPolicy, retries: int, salt: str) -> timedelta:

@@ -1,5 +1,6 @@
 """What became of an expected time, and why, in plain English: from the schedule, its ledger and its history.
 
+    check_near(schedule, at, now)
     explain(schedule, at, row, now, pauses)
 
 `row` is the row of the ledger that covers `at`, if there is one. `pauses` are the stretches in which the
@@ -18,9 +19,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from . import recurrence
+from .errors import Invalid
 from .model import (
     MissedRunPolicy,
-    OverlapPolicy,
     Run,
     RunReason,
     RunStatus,
@@ -28,15 +29,16 @@ from .model import (
     Schedule,
     ScheduleStatus,
 )
-from .schedule import jittered
+from .schedule import LONGEST_GRACE, grace_at, jittered
 
-__all__ = ["Pause", "Why", "explain", "length", "meant"]
+__all__ = ["Pause", "Why", "check_near", "explain", "length", "meant"]
 
 Pause = tuple[datetime, datetime | None, str, str | None]
 
 _TICK = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 _PROMPT = timedelta(seconds=5)
+_FARTHEST = timedelta(days=20 * 365)
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _FIRST, _LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
 _TWICE = "Clocks go back that night, so this local time comes twice"
@@ -77,6 +79,16 @@ def explain(
     if row is not None and (story.occurs or story.at in (row.scheduled_at, row.until)):
         return story.told_by(row)
     return story.told_without_a_row(pauses)
+
+
+def check_near(schedule: Schedule, at: datetime, now: datetime) -> None:
+    """To count the times of a rule until the year 9999 would take seconds, and nobody plans that far."""
+    since = max(now, schedule.next_run_at or now)
+    if at - since > _FARTHEST:
+        problem = f"{at.isoformat()} is more than {_FARTHEST.days // 365} years ahead"
+        raise Invalid(
+            "at", problem, f"give a time before {(since + _FARTHEST).isoformat(timespec='seconds')}"
+        )
 
 
 def meant(schedule: Schedule, at: datetime) -> datetime:
@@ -128,7 +140,7 @@ class _Story:
             return f"It was triggered by hand{_by(row.actor)}, beside the schedule's own times"
         due = jittered(self.schedule, row.scheduled_at)
         late = started - due
-        if late > self.schedule.misfire_grace:
+        if row.trigger is RunTrigger.CATCH_UP:
             return f"It started {length(late)} late, at {self._when(started)}, to make up for a missed time"
         put_off = f" (with its jitter, due at {self._when(due)})" if due > row.scheduled_at else ""
         punctual = "on time" if late < _SECOND else f"{length(late)} after its time"
@@ -149,8 +161,6 @@ class _Story:
 
     def _skipped(self, row: Run) -> str:
         if row.reason is RunReason.OVERLAP:
-            if self.schedule.overlap_policy is OverlapPolicy.CANCEL_PREVIOUS:
-                return "It was skipped, because a later time was due as well and took its place."
             return "It was skipped, because an earlier run was still going on (overlap_policy is skip)."
         if row.reason is RunReason.CHANGED:
             noticed = self._when(row.created_at)
@@ -164,6 +174,12 @@ class _Story:
         policy = f"{self._missed_policy()}."
         noticed = self._when(row.created_at)
         if row.until is None:
+            late, grace = (
+                row.created_at - jittered(self.schedule, row.scheduled_at),
+                self.schedule.misfire_grace,
+            )
+            if grace is not None and late <= grace:
+                return f"It was missed: at {noticed} a later time was due as well, and only the latest was fired."
             return f"It was missed: no scheduler was there to fire it, until {noticed}; {policy}"
         first, last = self._when(row.scheduled_at), self._when(row.until)
         stretch = f"one of {row.count:,} times from {first} to {last} that were missed together"
@@ -178,13 +194,18 @@ class _Story:
     def _missed_policy(self) -> str:
         match self.schedule.missed_run_policy:
             case MissedRunPolicy.SKIP:
-                grace = length(self.schedule.misfire_grace)
+                grace = self._grace()
                 return f"the missed_run_policy is skip, which gives up what is late by more than {grace}"
             case MissedRunPolicy.EXECUTE_ONCE:
                 return "the missed_run_policy is execute_once, which runs only the latest of the missed times"
             case MissedRunPolicy.CATCH_UP:
                 window = length(self.schedule.catch_up_window)
                 return f"the missed_run_policy is catch_up, which goes back {window} and no further"
+
+    def _grace(self) -> str:
+        grace, is_given = grace_at(self.schedule, self.at), self.schedule.misfire_grace is not None
+        is_shorter = not is_given and grace < LONGEST_GRACE
+        return f"{length(grace)}{', the distance to the next time' if is_shorter else ''}"
 
     # Without a row
 

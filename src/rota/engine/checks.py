@@ -6,7 +6,7 @@ Each check is a work for `store.read`, and looks only where an index leads, so i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -20,6 +20,7 @@ from ..domain.model import (
     Step,
     Task,
     TaskStatus,
+    is_from_the_future,
 )
 from ..stores.base import Tx, Work
 from ..stores.queries import (
@@ -30,6 +31,7 @@ from ..stores.queries import (
     ReadyTasks,
     ScheduleList,
     TaskList,
+    UpcomingTasks,
 )
 
 __all__ = ["Health", "broken_records", "check_health", "leave_mark", "remove_mark", "tasks_by_id"]
@@ -52,6 +54,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     schedules: Mapping[str, int]
     unknown_tasks: int
     unknown_schedules: int
+    ahead: Sequence[Schedule | Task] = ()
     unreadable: Sequence[str] = ()
 
 
@@ -70,8 +73,11 @@ def check_health(tenant: str) -> Work[Health]:
         }
         all_tasks = await tx.count(TaskList(tenant=tenant, at=tx.now))
         all_schedules = await tx.count(ScheduleList(tenant=tenant))
-        for looked_at in (OpenTasks(), TaskList(tenant=tenant, at=tx.now), ScheduleList(tenant=None)):
-            await tx.find(looked_at, LOOKED_AT)
+        await tx.find(OpenTasks(), LOOKED_AT)
+        newest = await tx.find(TaskList(tenant=tenant, at=tx.now), LOOKED_AT)
+        upcoming = await tx.find(UpcomingTasks(after=tx.now), LOOKED_AT)
+        listed = await tx.find(ScheduleList(tenant=None), LOOKED_AT)
+        read: list[Schedule | Task] = [*listed, *{task.id: task for task in (*newest, *upcoming)}.values()]
         return Health(
             overdue=await tx.find(DueSchedules(at=late), ENOUGH),
             lost=await tx.find(LostLeases(at=late), ENOUGH),
@@ -81,10 +87,15 @@ def check_health(tenant: str) -> Work[Health]:
             schedules=schedules,
             unknown_tasks=all_tasks - sum(tasks.values()),
             unknown_schedules=all_schedules - sum(schedules.values()),
+            ahead=[each for each in read if _is_ahead(each, tx.now)][:ENOUGH],
             unreadable=list(dict.fromkeys(str(problem) for problem in tx.unreadable)),  # by all of the above
         )
 
     return work
+
+
+def _is_ahead(record: Schedule | Task, now: datetime) -> bool:
+    return is_from_the_future(max(record.created_at, record.updated_at), now)
 
 
 def leave_mark(id: str) -> Work[Step]:

@@ -15,6 +15,7 @@ from ..domain.model import Run, RunStatus, Schedule, Task, TaskStatus
 from .guard import name_of, text_of, traceback_of
 from .telemetry import (
     ClockJumped,
+    ClockSetBack,
     HookFailed,
     LeaseLost,
     LoopBlocked,
@@ -135,6 +136,11 @@ def _result_lost(signal: ResultLost) -> None:
     log.error(words, task.kind, task.id, error, exc_info=error, extra=ids_of_task(task))
 
 
+def _clock_set_back(signal: ClockSetBack) -> None:
+    counts = signal.schedules, signal.tasks
+    log.warning("the clock was set back; schedules planned anew: %d, tasks that count from now: %d", *counts)
+
+
 def _clock_jumped(signal: ClockJumped) -> None:
     way = "forward" if signal.by > timedelta(0) else "back"
     log.warning("the clock jumped %s by %s; missed runs follow their policy", way, abs(signal.by))
@@ -167,6 +173,7 @@ _SAY: dict[type[Signal], Callable[[Any], None]] = {
     LeaseLost: _lease_lost,
     ResultLost: _result_lost,
     ClockJumped: _clock_jumped,
+    ClockSetBack: _clock_set_back,
     LoopBlocked: _loop_blocked,
     LoopFailed: _loop_failed,
     HookFailed: _hook_failed,

@@ -11,7 +11,7 @@ import msgspec
 from ..domain import recurrence, run
 from ..domain.errors import NotFound
 from ..domain.model import Event, Run, RunTrigger, Schedule, Task, Tenant, TenantStatus
-from ..domain.why import Why, explain, meant
+from ..domain.why import Why, check_near, explain, meant
 from ..stores.base import Tx, Work
 from ..stores.queries import Cursor, EventList, RunList, ScheduleByKey, ScheduleList, TaskList
 from .commands.shared import find_schedule, find_task
@@ -189,6 +189,7 @@ def why(tenant: str, key: str, at: datetime) -> Work[Why]:
     async def work(tx: Tx) -> Why:
         schedule = await _any_schedule(tx, tenant, key)
         instant = at if at.tzinfo else recurrence.instant(schedule.timing, at)
+        check_near(schedule, instant, tx.now)
         instant = meant(schedule, instant)
         row = await _row_at(tx, schedule, instant)
         pauses = _pauses(await _events(tx, schedule))

@@ -7,16 +7,27 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
 
-from ..domain.model import ScheduleStatus
+from ..domain.model import Run, ScheduleStatus
 from ..stores.base import Store, at_leisure, side_by_side
 from .clock import sleep
-from .commands import Tick, fire_due, refresh_zones
+from .commands import (
+    Tick,
+    bring_back_leases,
+    bring_back_tasks,
+    fire_due,
+    is_anything_due,
+    lies_anything_ahead,
+    refresh_zones,
+    replan_schedules,
+)
 from .loops import Backoff
-from .telemetry import Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
+from .telemetry import ClockSetBack, Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
 
 __all__ = ["Scheduler"]
 
 BATCH = 500
+ROWS_PER_CALL = 5_000
+NO_STEP = timedelta(seconds=2)
 LOOK_AGAIN = timedelta(seconds=30)
 HELD_UP_AT_MOST = timedelta(seconds=1)
 """What someone else holds is most likely being fired by them: look again soon, and less and less often."""
@@ -48,20 +59,25 @@ class Scheduler:
         self._batch = batch
         self._early = early
         self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
-        self._zones_checked = False
+        self._is_prepared = False
+        self._seen_at: datetime | None = None
+        self.rows_written = 0
         self._next_at: datetime | None = None
         self._is_behind = False
 
     async def run_once(self) -> timedelta:
         """One tick. At once again if it fired anything; else when the next schedule is due."""
-        if not self._zones_checked:
-            await self._refresh_zones()
+        if not self._is_prepared:
+            await self._prepare()
         await self._until_due()
         self._look_for_jumps()  # a hint may come before the next look of whoever watches the clock
+        if self.jumped:
+            await self._bring_back()
         tick = await self._tick_beside()
+        await self._compare(tick.at)
         if not tick.is_held_up:
             self._held_up.reset()
-        self._is_behind = len(tick.schedules) == self._batch
+        self._is_behind = tick.is_more_due
         if tick.schedules:
             return NOW
         self.jumped = False
@@ -96,16 +112,48 @@ class Scheduler:
         self._report(tick)
         return tick
 
-    async def tick(self) -> list[Tick]:
-        """Everything that is due now, however many batches it takes."""
-        ticks: list[Tick] = []
-        await self._refresh_zones()
+    async def tick(self) -> tuple[list[Run], bool]:
+        """What is due now, up to about `ROWS_PER_CALL` rows; and whether more is."""
+        runs: list[Run] = []
+        await self._prepare()
         while True:
             tick = await self._store.transact(fire_due(self._batch, jumped=self.jumped))
-            if not tick.schedules:
-                return ticks
             self._report(tick)
-            ticks.append(tick)
+            runs += tick.runs
+            if not tick.schedules:
+                return runs, False
+            if len(runs) >= ROWS_PER_CALL:
+                return runs, await self._store.read(is_anything_due())
+
+    async def _prepare(self) -> None:
+        """What a start has to look after: other zone data than before, a clock that was set back meanwhile."""
+        await self._refresh_zones()
+        if await self._store.read(at_leisure(lies_anything_ahead(self._batch))):
+            await self._bring_back()
+        self._is_prepared = True
+
+    async def _compare(self, at: datetime) -> None:
+        """The store's clock may be another than the one that is watched here."""
+        seen, self._seen_at = self._seen_at, at
+        if seen is not None and at < seen - NO_STEP:
+            await self._bring_back()
+
+    async def _bring_back(self) -> None:
+        """Whatever was written by a clock that was ahead, page by page."""
+        schedules = tasks = 0
+        page, more = await self._store.transact(replan_schedules(None, self._batch))
+        schedules += len(more)
+        while page is not None:
+            page, more = await self._store.transact(replan_schedules(page, self._batch))
+            schedules += len(more)
+        after, moved = await self._store.transact(bring_back_tasks(None, self._batch))
+        tasks += len(moved)
+        while after is not None:
+            after, moved = await self._store.transact(bring_back_tasks(after, self._batch))
+            tasks += len(moved)
+        tasks += len(await self._store.transact(bring_back_leases()))
+        if schedules or tasks:
+            self._observe(ClockSetBack(schedules, tasks))
 
     async def _refresh_zones(self) -> None:
         seen = self._batch
@@ -113,9 +161,9 @@ class Scheduler:
             seen, moved = await self._store.transact(refresh_zones(self._batch))
             for schedule in moved:
                 self._observe(ZonesRefreshed(schedule))
-        self._zones_checked = True
 
     def _report(self, tick: Tick) -> None:
+        self.rows_written += len(tick.runs)
         schedules = {schedule.id: schedule for schedule in tick.schedules}
         tasks = {task.run_id: task for task in tick.tasks}
         for run in tick.runs:

@@ -19,6 +19,7 @@ from .guard import traceback_of
 
 __all__ = [
     "ClockJumped",
+    "ClockSetBack",
     "HookFailed",
     "LeaseLost",
     "LoopBlocked",
@@ -87,6 +88,13 @@ class ClockJumped(Signal, frozen=True):
     """The wall clock moved by this much on its own: a laptop slept, or someone set the clock."""
 
     by: timedelta
+
+
+class ClockSetBack(Signal, frozen=True):
+    """So many schedules and tasks were written by a clock that was ahead; they now count from now."""
+
+    schedules: int
+    tasks: int
 
 
 class ZonesRefreshed(Signal, frozen=True):

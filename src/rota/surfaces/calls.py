@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Generic, TypeVar
 
 from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_number, check_text
+from ..domain.model import Run
 from ..domain.tenants import check_tenant
 from ..engine.clock import SteadyClock, SystemClock, sleep
 from ..engine.ids import NewId, new_id
 from ..stores.base import Store, Work
 from . import options as given
 
-__all__ = ["LIMIT", "MOST", "Calls", "Page", "check_actor", "check_limit", "page_of"]
+__all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
 
 T = TypeVar("T")
 LIMIT = 100
@@ -37,6 +38,14 @@ class Page(list[T], Generic[T]):
         if len(found) == limit:
             page.next_cursor = found[-1].id
         return page
+
+
+class DueRuns(list[Run]):
+    """The rows that one call of `run_due` wrote, and whether more is due (`is_more_due`): then call it again."""
+
+    def __init__(self, runs: Iterable[Run] = (), *, is_more_due: bool = False) -> None:
+        super().__init__(runs)
+        self.is_more_due = is_more_due
 
 
 class Calls:

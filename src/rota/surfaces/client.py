@@ -9,14 +9,14 @@ from typing import Any
 from ..domain.errors import Invalid
 from ..domain.tenants import check_tenant
 from ..engine.clock import SteadyClock, SystemClock
-from .calls import Page, check_actor
+from .calls import DueRuns, Page, check_actor
 from .schedule_calls import ScheduleCalls
 from .stores import BUCKETS, open_store
 from .task_calls import TaskCalls
 from .template_calls import TemplateCalls
 from .tenant_calls import TenantCalls
 
-__all__ = ["Page", "Queue", "connect"]
+__all__ = ["DueRuns", "Page", "Queue", "connect"]
 
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 

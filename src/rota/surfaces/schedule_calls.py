@@ -24,7 +24,7 @@ from ..engine.scheduler import Scheduler
 from ..engine.telemetry import Observer
 from ..stores.queries import Cursor, ScheduleList
 from . import options as given
-from .calls import LIMIT, MOST, Calls, Page, check_limit, page_of
+from .calls import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
 
 __all__ = ["ScheduleCalls"]
 
@@ -162,10 +162,11 @@ class ScheduleCalls(Calls):
             raise Invalid("at", f"{at!r:.60} is not a time", "give a datetime")
         return await self.store.read(queries.why(self.tenant, check_key(schedule_id), at))
 
-    async def run_due(self, *, observe: Observer = log_signals) -> list[Run]:
-        """One tick, for those who bring their own cron: fire everything that is due; the rows it wrote."""
-        ticks = await Scheduler(self.store, observe).tick()
-        return [run for tick in ticks for run in tick.runs if run.tenant == self.tenant]
+    async def run_due(self, *, observe: Observer = log_signals) -> DueRuns:
+        """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
+        thousand at most: if `is_more_due` is set in what it returns, call it again."""
+        runs, is_more_due = await Scheduler(self.store, observe).tick()
+        return DueRuns((run for run in runs if run.tenant == self.tenant), is_more_due=is_more_due)
 
     async def declare_schedules(self, app: App) -> None:
         """Create the schedules that an app declares, and bring those that differ up to date. A suspended tenant's stay

@@ -16,6 +16,7 @@ from .schedules import (
     resume_schedule,
     trigger_schedule,
 )
+from .set_back import bring_back_leases, bring_back_tasks, lies_anything_ahead, replan_schedules
 from .tasks import (
     Claim,
     Claimed,
@@ -35,7 +36,7 @@ from .tasks import (
 )
 from .templates import create_template, delete_template, edit_template, execute_template
 from .tenants import create_tenant, resume_tenant, set_limits, suspend_tenant
-from .tick import Tick, fire_due, refresh_zones
+from .tick import Tick, fire_due, is_anything_due, refresh_zones
 from .upkeep import Retention, Sweep, forget_old, sweep
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
     "Sweep",
     "Tick",
     "archive_task",
+    "bring_back_leases",
+    "bring_back_tasks",
     "cancel_listed",
     "cancel_task",
     "cancel_tasks",
@@ -63,6 +66,8 @@ __all__ = [
     "expire_task",
     "fire_due",
     "forget_old",
+    "is_anything_due",
+    "lies_anything_ahead",
     "new_secret",
     "next_to_claim",
     "once",
@@ -70,6 +75,7 @@ __all__ = [
     "purge_schedule",
     "refresh_zones",
     "renew_leases",
+    "replan_schedules",
     "replay_task",
     "restore_schedule",
     "resume_schedule",

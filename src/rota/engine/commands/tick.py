@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
 
 from ...domain import definition, recurrence, run, schedule, task
-from ...domain.model import OverlapPolicy, Run, Schedule, ScheduleStatus, Task, Template, Tenant, TenantStatus
+from ...domain.model import Run, Schedule, ScheduleStatus, Task, Template, Tenant, TenantStatus
 from ...domain.schedule import Decision
 from ...stores.base import Tx, Work
 from ...stores.queries import DueSchedules, LiveTasks, OutdatedZones
 from .schedules import template_of, templates_of
 from .shared import DEFAULT_LIMITS, Endings, audit, room_for_tasks
 
-__all__ = ["Tick", "fire_due", "refresh_zones"]
+__all__ = ["Tick", "fire_due", "is_anything_due", "refresh_zones"]
 
 LIVE_AT_MOST = 10_000
+ROWS_PER_TICK = 1_000
 SCHEDULER = "scheduler"
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tick did. If it did nothing: when the next schedule is due (None: nothing is planned), and whether
-    some are due already that someone else holds."""
+    """What one tick did, and when; `is_more_due`: it left some of what is due to the next. If it did nothing: when the
+    next schedule is due (None: nothing is planned), and whether some are due already that someone else holds."""
 
     runs: list[Run] = []
     tasks: list[Task] = []
     schedules: list[Schedule] = []
+    at: datetime
+    is_more_due: bool = False
     next_at: datetime | None = None
     is_held_up: bool = False
 
 
 def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
-    """Decide about every schedule that is due, at most `limit` of them, and write it all in one commit.
+    """Decide about the schedules that are due, at most `limit` of them and until there are `ROWS_PER_TICK` rows to
+    write, and write it all in one commit.
 
     The first try takes it that no time has had its run before: if one has, because a clock went back, its id is taken,
     and the second try looks for them."""
@@ -48,7 +52,15 @@ def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
             return await _upcoming(tx, limit)
         firing = await _Firing.read(tx, due, jumped)
         trusting, is_first = is_first, False
-        return await firing.write(tx, trusting)
+        is_more_due = len(due) == limit or len(firing.decisions) < len(due)
+        return await firing.write(tx, trusting, is_more_due)
+
+    return work
+
+
+def is_anything_due() -> Work[bool]:
+    async def work(tx: Tx) -> bool:
+        return bool(await tx.find(DueSchedules(at=tx.now), 1))
 
     return work
 
@@ -56,34 +68,46 @@ def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
 async def _upcoming(tx: Tx, limit: int) -> Tick:
     [first] = [found.due_at for found in await tx.find(DueSchedules(at=None), 1)] or [None]
     if first is None or first > tx.now:
-        return Tick(next_at=first)
+        return Tick(at=tx.now, next_at=first)
     times = [found.due_at for found in await tx.find(DueSchedules(at=None), limit)]
-    return Tick(next_at=next((at for at in times if at is not None and at > tx.now), None), is_held_up=True)
+    following = next((at for at in times if at is not None and at > tx.now), None)
+    return Tick(at=tx.now, next_at=following, is_held_up=True)
 
 
 class _Firing:
     """One tick: everything is read first, then decided, then put."""
 
     def __init__(
-        self, decisions: list[Decision], templates: dict[str, Template], tenants: dict[str, Tenant]
+        self,
+        due: Sequence[Schedule],
+        decisions: list[Decision],
+        templates: dict[str, Template],
+        tenants: dict[str, Tenant],
     ) -> None:
+        self.due = due
         self.decisions = decisions
         self.templates = templates
         self.tenants = tenants
 
     @classmethod
     async def read(cls, tx: Tx, due: Sequence[Schedule], jumped: bool) -> _Firing:
-        judged = tuple(found.id for found in due if found.overlap_policy is not OverlapPolicy.ALLOW)
+        judged = tuple(found.id for found in due if schedule.minds_overlap(found))
         live: dict[str, list[Task]] = defaultdict(list)
-        for found in await tx.find(LiveTasks(schedule_ids=judged), LIVE_AT_MOST) if judged else []:
-            if found.schedule_id is not None and found.as_of(tx.now).is_live:
-                live[found.schedule_id].append(found)
+        for other in await tx.find(LiveTasks(schedule_ids=judged), LIVE_AT_MOST) if judged else []:
+            if other.schedule_id is not None and other.as_of(tx.now).is_live:
+                live[other.schedule_id].append(other)
         tenants = await tx.get_many(Tenant, {found.tenant for found in due})
         rooms = await _Rooms.of(tx, tenants.values())
-        decisions = [rooms.decided(found, tx.now, live[found.id], jumped) for found in due]
-        return cls(decisions, await templates_of(tx, due), tenants)
+        decisions: list[Decision] = []
+        rows = 0
+        for found in due:
+            if rows >= ROWS_PER_TICK:
+                break
+            decisions.append(rooms.decided(found, tx.now, live[found.id], jumped))
+            rows += len(decisions[-1].fires) + len(decisions[-1].skips)
+        return cls(due, decisions, await templates_of(tx, due), tenants)
 
-    async def write(self, tx: Tx, trusting: bool) -> Tick:
+    async def write(self, tx: Tx, trusting: bool, is_more_due: bool) -> Tick:
         cancelled = [
             task.cancel(victim, tx.now, SCHEDULER, "replaced by the next run")
             for decision in self.decisions
@@ -91,28 +115,31 @@ class _Firing:
             if not victim.cancel_requested
         ]
         endings = await Endings.of(tx, cancelled)
-        ids = [_run_ids(decision) for decision in self.decisions]
-        known = {} if trusting else await tx.get_many(Run, [id for of_one in ids for id in of_one])
+        ids = [] if trusting else [id for decision in self.decisions for id in _run_ids(decision)]
+        known = await tx.get_many(Run, ids) if ids else {}
         endings.put(tx, cancelled, SCHEDULER)
-        tick = Tick(runs=[], tasks=[], schedules=[])
-        for decision, of_one in zip(self.decisions, ids, strict=True):
-            self._put(tx, decision, of_one, known, tick)
+        tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
+        had = {row.schedule_id: set[datetime]() for row in known.values()}
+        for row in known.values():
+            had[row.schedule_id].add(row.scheduled_at)
+        for before, decision in zip(
+            self.due, self.decisions, strict=False
+        ):  # of the rest nothing was decided
+            self._put(tx, before, decision, had.get(before.id, set()), tick)
         return tick
 
     def _put(
-        self, tx: Tx, decision: Decision, ids: Sequence[str], known: Mapping[str, Run], tick: Tick
+        self, tx: Tx, before: Schedule, decision: Decision, had: Collection[datetime], tick: Tick
     ) -> None:
-        """`ids` are those of the fires, then of the skips."""
+        """`had` are the times that have their rows already: a clock went back."""
+        decision = schedule.without(decision, had, before)
         found = decision.schedule
         tenant = self.tenants.get(found.tenant)
         limits = DEFAULT_LIMITS if tenant is None else tenant.limits
         template = template_of(found, self.templates)
         last_task = found.last_task_id
-        again = 0
-        for fire, id in zip(decision.fires, ids[: len(decision.fires)], strict=True):
-            if id in known:
-                again += 1  # a clock that went back: this time has had its run
-                continue
+        for fire in decision.fires:
+            id = run.run_id(found, fire.scheduled_at)
             row, started = run.start(
                 id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER
             )
@@ -120,10 +147,10 @@ class _Firing:
             if started is not None:
                 tick.tasks.append(tx.put(started))
                 last_task = started.id
-        for skip, id in zip(decision.skips, ids[len(decision.fires) :], strict=True):
-            if id not in known:
+        for skip in decision.skips:
+            if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
-        moved = tx.put(replace(found, last_task_id=last_task, run_count=found.run_count - again))
+        moved = tx.put(replace(found, last_task_id=last_task))
         tick.schedules.append(moved)
         if moved.status is not ScheduleStatus.ACTIVE:
             detail = moved.completed_reason or moved.pause_note or ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ...domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailable
+from ...domain.model import Schedule, Task
 from ...engine.checks import Health, broken_records, check_health, leave_mark, remove_mark
 from ...engine.clock import SystemClock
 from ...engine.ids import new_id
@@ -136,6 +137,8 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
     try:
         health = await store.read(check_health(tenant))
         findings += [_overdue(health), _leases(health), _expiries(health), _waiting(health), _states(health)]
+        if health.ahead:
+            findings.append(_from_the_future(health.ahead, await store.now()))
         if health.unreadable:
             findings.append(_left_out(health.unreadable))
         if deep:
@@ -203,6 +206,18 @@ def _waiting(health: Health) -> Finding:
     return Finding(
         "waiting", False, found, "start a worker that has handlers for them: `rota worker module:app`"
     )
+
+
+def _from_the_future(ahead: Sequence[Schedule | Task], now: datetime) -> Finding:
+    names = [_dated(record, now) for record in ahead]
+    found = f"{_count(ahead)} from the future, written by a clock that was ahead: {_names(names)}"
+    advice = "a scheduler plans them anew, from now, when it sees the clock go back and when it starts: start `rota up`"
+    return Finding("future", False, found, advice)
+
+
+def _dated(record: Schedule | Task, now: datetime) -> str:
+    name = f"schedule {record.key}" if isinstance(record, Schedule) else f"task {record.id}"
+    return f"{name} ({short(max(record.created_at, record.updated_at) - now)} ahead)"
 
 
 def _states(health: Health) -> Finding:

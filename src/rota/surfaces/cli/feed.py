@@ -16,6 +16,7 @@ from ...engine.clock import SteadyClock
 from ...engine.guard import name_of, text_of
 from ...engine.telemetry import (
     ClockJumped,
+    ClockSetBack,
     HookFailed,
     LeaseLost,
     LoopBlocked,
@@ -163,6 +164,9 @@ def _trouble(signal: Signal) -> Line | None:
             )
         case ResultLost(task, error):
             return _alarm(task.kind, f"the result of {task.id} cannot be stored: {error}", _about(task))
+        case ClockSetBack(schedules, tasks):
+            moved = f"{schedules} schedules are planned anew, {tasks} tasks count from now"
+            return _alarm("clock", f"it was set back: {moved}")
         case ClockJumped(by):
             return _alarm("clock", f"it jumped by {short(by)}; missed runs follow their policy")
         case LoopBlocked(blocked_for, kinds, _):

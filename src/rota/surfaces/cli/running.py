@@ -16,8 +16,9 @@ import click
 
 from ... import __version__
 from ...engine.app import App
-from ...engine.commands import Retention
+from ...engine.commands import Retention, is_anything_due
 from ...engine.node import Node, Worker
+from ...engine.scheduler import ROWS_PER_CALL
 from ...engine.telemetry import Observer
 from ...engine.worker import run_hooks
 from ..client import Queue, connect
@@ -249,14 +250,25 @@ async def _pass(session: Session, plan: Plan) -> None:
             await queue.declare_schedules(node.app)
             await run_hooks(node.app, "on_startup", (node,), node.observe)
         try:
-            while (await node.run_once()).total_seconds() <= 0:
-                pass
+            is_more_due = await _pass_by_pass(node)
         finally:
             if isinstance(node, Worker):
                 node.tasks.close()
                 await run_hooks(node.app, "on_shutdown", (node,), node.observe)
-    if not session.as_json:
-        session.screen.say(f"one pass done: {feed.summary()}")
+    if session.as_json:
+        session.screen.json_line({"event": "done", "is_more_due": is_more_due})
+    else:
+        more = "; more is due: run it again" if is_more_due else ""
+        session.screen.say(f"one pass done: {feed.summary()}{more}")
+
+
+async def _pass_by_pass(node: Node) -> bool:
+    """Until nothing is left to do; but of what is due a bounded part is fired. Whether there is more of it."""
+    scheduler = node.scheduler
+    while (await node.run_once()).total_seconds() <= 0:
+        if scheduler is not None and scheduler.rows_written >= ROWS_PER_CALL:
+            node.scheduler = None
+    return node.scheduler is not scheduler and await node.queue.store.read(is_anything_due())
 
 
 def _logs(level: str | None) -> AbstractContextManager[None]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create", "delete", "pause", "restore", "resume", "schedule_argument", "trigger", "update"]
 
-CLEARABLE = ("start-at", "end-at", "max-runs", "ttl", "timeout", "max-retries")
+CLEARABLE = ("start-at", "end-at", "max-runs", "misfire-grace", "ttl", "timeout", "max-retries")
 
 schedule_argument = click.argument("schedule_id", shell_complete=schedule_ids)
 
@@ -54,7 +54,11 @@ _OPTIONS = (
         type=click.Choice(["skip", "allow", "cancel_previous"]),
         help="What to do if the last run is still going. [default: skip]",
     ),
-    click.option("--misfire-grace", type=DURATION, help="How late is not yet missed. [default: 1m]"),
+    click.option(
+        "--misfire-grace",
+        type=DURATION,
+        help="How late is not yet missed. [default: 1m, or the distance to the next time if that is shorter]",
+    ),
     click.option("--catch-up-window", type=DURATION, help="How far back catch_up goes. [default: 365d]"),
     click.option("--jitter", type=DURATION, help="Spread the times by up to this long."),
     click.option("--pause-on-failure/--no-pause-on-failure", default=None, help="Pause when a run fails."),

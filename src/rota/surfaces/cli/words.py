@@ -15,6 +15,7 @@ from ...domain.model import (
     TaskTarget,
     TemplateTarget,
 )
+from ...domain.schedule import grace_at
 from ..durations import long_text, relative
 from .render import seconds
 
@@ -82,7 +83,8 @@ def policies(schedule: Schedule) -> list[str]:
 
 
 def _missed(schedule: Schedule) -> str:
-    late = f"A time missed by more than {long_text(schedule.misfire_grace)}"
+    grace = grace_at(schedule, schedule.next_run_at or schedule.created_at)
+    late = f"A time missed by more than {long_text(grace)}"
     match schedule.missed_run_policy:
         case MissedRunPolicy.SKIP:
             return f"{late} is skipped, and recorded as such."
@@ -94,6 +96,8 @@ def _missed(schedule: Schedule) -> str:
 
 
 def _overlap(schedule: Schedule) -> str:
+    if schedule.missed_run_policy is MissedRunPolicy.CATCH_UP:
+        return "Each of its times runs, also beside a run that is still going."
     match schedule.overlap_policy:
         case OverlapPolicy.SKIP:
             return "While a run is still going, further times are skipped."

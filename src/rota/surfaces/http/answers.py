@@ -45,7 +45,7 @@ in_words = lru_cache(maxsize=10_000)(recurrence.describe)
 
 
 def schedule(record: Schedule) -> dict[str, Any]:
-    at = record.next_run_at
+    at, grace = record.next_run_at, record.misfire_grace
     return {
         "id": record.id,
         "name": record.key,
@@ -64,7 +64,7 @@ def schedule(record: Schedule) -> dict[str, Any]:
         "endAt": record.end_at and text(record.end_at),
         "missedRunPolicy": str(record.missed_run_policy),
         "overlapPolicy": str(record.overlap_policy),
-        "misfireGraceSeconds": record.misfire_grace.total_seconds(),
+        "misfireGraceSeconds": None if grace is None else grace.total_seconds(),
         "catchUpWindowSeconds": record.catch_up_window.total_seconds(),
         "jitterSeconds": record.jitter.total_seconds(),
         "pauseOnFailure": record.pause_on_failure,

@@ -52,7 +52,7 @@ class ScheduleAnswer(Answer):
     end_at: datetime | None
     missed_run_policy: Literal["skip", "execute_once", "catch_up"]
     overlap_policy: Literal["skip", "allow", "cancel_previous"]
-    misfire_grace_seconds: float
+    misfire_grace_seconds: float | None
     catch_up_window_seconds: float
     jitter_seconds: float
     pause_on_failure: bool

@@ -209,7 +209,7 @@ _DEFAULTS: dict[str, Any] = {
     "start_at": None,
     "end_at": None,
     "max_runs": None,
-    "misfire_grace": timedelta(seconds=60),
+    "misfire_grace": None,
     "catch_up_window": timedelta(days=365),
     "overlap_policy": "skip",
     "jitter": timedelta(0),
@@ -233,6 +233,8 @@ def _options(body: Given, old: Schedule | None = None) -> dict[str, Any]:
         for name, value in given.items()
         if value is not None or name in ("start_at", "end_at", "max_runs")
     }
+    if body.misfire_grace_seconds is None and "misfire_grace_seconds" in body.model_fields_set:
+        given["misfire_grace"] = None
     if body.schedule_type is not None:
         given |= _timing(body.schedule_type, keep_zone=isinstance(body, schemas.SchedulePatch))
     if body.target is not None:

@@ -1,0 +1,207 @@
+"""A clock that was an hour ahead and is set back: on every store, with a scheduler that saw it and with one that starts
+later."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import rota
+from rota import RunReason, RunStatus, TaskStatus
+from rota.engine.checks import check_health
+from rota.engine.scheduler import Scheduler
+from rota.engine.telemetry import ClockSetBack
+from worlds import HOUR, MINUTE, SECOND, START, World
+
+
+def handle(world: World) -> list[str]:
+    """The ids of the tasks that ran, in order."""
+    ran: list[str] = []
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        ran.append(context.task.id)
+
+    return ran
+
+
+def ahead(world: World, by: timedelta = HOUR) -> None:
+    world.clock.step(by)
+
+
+def back(world: World, by: timedelta = HOUR) -> None:
+    world.clock.step(-by)
+
+
+QUICK: list[dict[str, Any]] = [
+    {"cron": "* * * * *"},
+    {"interval": 60},
+    {"rrule": "FREQ=MINUTELY"},
+    {"cron": "* * * * *", "overlap_policy": "allow", "missed_run_policy": "execute_once"},
+]
+
+
+@pytest.mark.parametrize("options", QUICK, ids=str)
+@pytest.mark.parametrize("created", ["before", "meanwhile"])
+async def test_a_running_scheduler_goes_on_after_a_step_back(
+    world: World, options: dict[str, Any], created: str
+) -> None:
+    handle(world)
+    world.jumps_looked_for = SECOND
+    if created == "before":
+        await world.schedule(**options)
+    async with world.running():
+        await asyncio.sleep(150)
+        ahead(world)
+        if created == "meanwhile":
+            await world.schedule(**options)
+        await asyncio.sleep(200)
+        back(world)
+        stepped = world.clock.now()
+        await asyncio.sleep(190)
+        rows = [row for row in await world.ledger("s") if stepped < row.scheduled_at <= world.clock.now()]
+    assert [row.status for row in rows] == [RunStatus.COMPLETED] * 3, "one a minute, as ever"
+    assert any(isinstance(signal, ClockSetBack) for signal in world.signals)
+    (event,) = [each for each in await world.queue.schedule_history("s") if each.action == "replanned"]
+    assert event.detail == "the clock was set back: planned anew from now"
+
+
+async def test_a_time_that_had_its_run_does_not_run_again(world: World) -> None:
+    ran = handle(world)
+    await world.schedule(cron="* * * * *", max_runs=100)
+    ahead(world)
+    async with world.running():
+        await asyncio.sleep(190)
+    assert len(ran) == 4
+    back(world)
+    async with world.running():
+        await asyncio.sleep(75 * 60)
+    rows = await world.ledger("s")
+    times = [row.scheduled_at for row in rows]
+    assert len(set(times)) == len(times), "one row for each"
+    assert len(ran) == len(set(ran)) == sum(row.status is RunStatus.COMPLETED for row in rows)
+    assert (await world.queue.get_schedule("s")).run_count == len(ran)
+
+
+@pytest.mark.parametrize("hours", [1, 30])
+async def test_what_was_skipped_too_soon_is_expected_again(world: World, hours: int) -> None:
+    """When the clock went ahead, the times in between were missed. They had not come yet."""
+    handle(world)
+    await world.schedule(cron="* * * * *")
+    await world.at(90 * SECOND)
+    ahead(world, hours * HOUR)
+    await world.queue.run_due()
+    assert sum(row.count for row in await world.ledger("s") if row.reason is RunReason.MISSED) > 50
+    back(world, hours * HOUR)
+    async with world.running():
+        await asyncio.sleep(10 * 60)
+    rows = [row for row in await world.ledger("s") if row.scheduled_at <= world.clock.now()]
+    assert [row.status for row in rows] == [RunStatus.SKIPPED] + [RunStatus.COMPLETED] * 10
+    assert {row.count for row in rows} == {1}
+
+
+async def test_a_clock_that_goes_back_uses_up_no_max_runs(world: World) -> None:
+    """By little: nothing is planned anew, and the time that had its run comes again."""
+    await world.schedule(cron="* * * * *", max_runs=2, overlap_policy="allow")
+    await world.at(MINUTE)
+    await world.queue.run_due()
+    old = await world.queue.get_schedule("s")
+    back(world, SECOND)
+
+    async def as_it_was(tx: Any) -> None:
+        found = await tx.get(rota.Schedule, old.id)
+        tx.put(replace(found, next_run_at=START + MINUTE, due_at=START + MINUTE))
+
+    await world.store.transact(as_it_was)
+    await asyncio.sleep(2)
+    assert await world.queue.run_due() == [], "it had its run"
+    found = await world.queue.get_schedule("s")
+    assert (found.run_count, found.status, found.next_run_at) == (1, "active", START + 2 * MINUTE)
+    assert found.last_run_at == old.last_run_at
+
+
+async def test_tasks_submitted_meanwhile_run_at_once(world: World) -> None:
+    ran = handle(world)
+    world.jumps_looked_for = SECOND
+    async with world.running(queues=["other"]):
+        ahead(world)
+        task = await world.queue.submit("work")
+        later = await world.queue.submit("work", schedule_at=world.clock.now() + MINUTE)
+        back(world)
+        await asyncio.sleep(2)
+    async with world.running():
+        await asyncio.sleep(1)
+        found = await world.queue.get(task.id)
+    assert ran == [task.id]
+    assert [line.detail for line in found.history][1] == "the clock was set back: it counts from now"
+    assert (await world.queue.get(later.id)).available_at == later.available_at, "that time was asked for"
+
+
+async def test_a_retry_waits_as_long_as_it_was_to_wait(world: World) -> None:
+    tries: list[Any] = []
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        tries.append(world.clock.now())
+        if len(tries) == 1:
+            raise rota.RetryableError("later", delay_seconds=30)
+
+    ahead(world)
+    await world.queue.submit("work")
+    async with world.running():
+        await asyncio.sleep(1)
+    back(world)
+    async with world.running():
+        begun = world.clock.now()
+        await asyncio.sleep(60)
+    assert len(tries) == 2
+    assert tries[1] - begun <= timedelta(seconds=31)
+
+
+async def test_a_worker_that_died_meanwhile_is_not_waited_for(world: World) -> None:
+    ran = handle(world)
+    stuck = asyncio.Event()
+
+    @world.app.task("stuck")
+    async def hang(context: rota.Context) -> None:
+        ran.append(context.task.id)
+        if len(ran) == 1:
+            await stuck.wait()
+
+    ahead(world)
+    task = await world.queue.submit("stuck")
+    running = asyncio.create_task(world.worker().run(handle_signals=False))
+    await asyncio.sleep(1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    stuck.set()
+    back(world)
+    async with world.running():
+        await asyncio.sleep(120)
+    assert (await world.queue.get(task.id)).status is TaskStatus.COMPLETED
+
+
+async def test_the_doctor_names_records_from_the_future(world: World) -> None:
+    await world.schedule(cron="* * * * *")
+    healthy = await world.store.read(check_health("default"))
+    assert healthy.ahead == []
+    ahead(world)
+    await world.queue.run_due()
+    task = await world.queue.submit("work")
+    back(world)
+    named = {record.id for record in (await world.store.read(check_health("default"))).ahead}
+    assert named >= {task.id, (await world.queue.get_schedule("s")).id}
+
+
+async def test_nothing_is_planned_anew_without_need(world: World) -> None:
+    await world.schedule(cron="0 * * * *")
+    before = await world.queue.get_schedule("s")
+    scheduler = Scheduler(world.store, world.signals.append)
+    scheduler.jumped = True
+    await scheduler.run_once()
+    assert await world.queue.get_schedule("s") == before
+    assert world.signals == []
