@@ -1,8 +1,11 @@
-"""A SQLite file that is deleted, moved or replaced while it is open: nothing is committed into what nobody will find."""
+"""A SQLite file that is deleted, moved or replaced while it is open: nothing is committed into what nobody will find.
+
+And who may read a new one."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -177,3 +180,50 @@ async def test_a_link_that_points_elsewhere_is_another_file(tmp_path: Path) -> N
     with pytest.raises(Unavailable, match=re.escape(f"{link} was deleted, moved or replaced")):
         await put(store, task("b"))
     await store.close()
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir() if not each.is_symlink()}
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize("is_link", [False, True], ids=["a file", "a link to none"])
+@pytest.mark.usefixtures("usual_umask")
+async def test_a_new_file_is_readable_by_its_owner_only(tmp_path: Path, is_link: bool) -> None:
+    path = tmp_path / "rota.db"
+    if is_link:
+        (tmp_path / "link.db").symlink_to(path)
+    store = SqliteStore(tmp_path / "link.db" if is_link else path, TestClock(asyncio.get_running_loop()))
+    await store.open()
+    await put(store, task("a"))
+    assert modes(tmp_path) == {"rota.db": 0o600, "rota.db-wal": 0o600, "rota.db-shm": 0o600}
+    await store.close()
+
+
+@pytest.mark.usefixtures("usual_umask")
+async def test_a_file_that_others_may_use_stays_so(path: Path) -> None:
+    path.touch(0o666)
+    path.chmod(0o660)
+    store = SqliteStore(path, TestClock(asyncio.get_running_loop()))
+    await store.open()
+    await put(store, task("a"))
+    assert modes(path.parent) == {"rota.db": 0o660, "rota.db-wal": 0o660, "rota.db-shm": 0o660}
+    await store.close()
+
+
+@pytest.mark.usefixtures("usual_umask")
+async def test_many_stores_that_make_one_new_file_share_it(path: Path) -> None:
+    clock = TestClock(asyncio.get_running_loop())
+    stores = [SqliteStore(path, clock) for _ in range(8)]
+    await asyncio.gather(*(each.open() for each in stores))
+    await asyncio.gather(*(put(each, task(f"t{n}")) for n, each in enumerate(stores)))
+    assert len((await stores[0].snapshot())["task"]) == 8
+    assert path.stat().st_mode & 0o777 == 0o600
+    for each in stores:
+        await each.close()

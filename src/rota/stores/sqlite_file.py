@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import TypeVar
 
 import apsw
@@ -39,6 +39,7 @@ T = TypeVar("T")
 _SQL = load("sqlite")
 _RETRY = timedelta(milliseconds=10)
 _PAUSE = timedelta(milliseconds=1)
+_creating = Lock()
 
 Identity = tuple[int, int] | None
 """The device and the number of a file; None if there is none."""
@@ -59,6 +60,7 @@ class SqliteFile:
         if not self.path.parent.is_dir():
             problem = f"the folder of {self.path} does not exist: create {self.path.parent} first"
             raise Unavailable(problem, is_final=True)
+        self._create()
         db = apsw.Connection(str(self.path), statementcachesize=200)
         try:
             db.execute(settings).fetchall()
@@ -67,6 +69,19 @@ class SqliteFile:
             raise
         db.set_busy_handler(_Patience(self.busy_timeout, self._stopwatch))
         return db
+
+    def _create(self) -> None:
+        """A new file is readable by its owner only; SQLite gives -wal and -shm the mode of the file."""
+        path = os.path.realpath(self.path)
+        try:
+            with (
+                _creating
+            ):  # else closing it could drop the locks of a connection that another thread has just made
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise apsw.CantOpenError(str(error)) from error
 
     def remember_place(self) -> None:
         """What is there now is what `gone` compares with. Called when it is open, before it is used."""
