@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import psycopg
@@ -15,6 +17,7 @@ import pytest
 from psycopg.rows import dict_row, namedtuple_row, scalar_row
 
 import rota
+from command_line import rota as command
 from postgres_server import new_database
 from records import tenant
 from rota.domain.model import Limits, Task
@@ -409,3 +412,34 @@ async def test_sql_takes_any_input_or_refuses_it_as_documented(url: str, seed: i
         await connection.close()
     assert [each for each in refused if each[0] not in ("22023", "23505")] == []
     assert 20 < len(refused) < 95
+
+
+@asynccontextmanager
+async def role_that_submits(url: str) -> AsyncIterator[str]:
+    """The address for a role that has what the documentation says that it needs."""
+    page = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text("utf-8")
+    grants = page.split("A role that only submits tasks needs this:")[1].split("```")[1].removeprefix("sql")
+    role = f"web_{uuid4().hex}"
+    connection = await asyncpg.connect(dsn(url))
+    await connection.execute(f"create role {role} login; " + grants.replace("to web", f"to {role}"))
+    try:
+        yield url.replace("//postgres@", f"//{role}@")
+    finally:
+        await connection.execute(f"drop owned by {role}; drop role {role}")
+        await connection.close()
+
+
+async def test_a_role_that_only_submits_can_submit(url: str) -> None:
+    async with role_that_submits(url) as web:
+        async with rota.connect(web) as queue:
+            first = await queue.submit("mail", {"n": 1}, idempotency_key="k")
+            assert await queue.submit("mail", {"n": 1}, idempotency_key="k") == first
+            assert len(await queue.submit_many([("mail", {"n": n}) for n in range(3)])) == 3
+            with pytest.raises(rota.Unavailable, match=r"our role may not do that .*permission denied"):
+                await queue.cancel(first.id)
+        connection = await asyncpg.connect(dsn(web))
+        assert await connection.fetchval("select rota.submit('mail')")
+        await connection.close()
+        await asyncio.to_thread(command, ["submit", "--type", "mail", "--store", web])
+        async with rota.connect(url) as queue:
+            assert await queue.count() == 6
