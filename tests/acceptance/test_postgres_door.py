@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 import psycopg
@@ -14,11 +17,13 @@ import pytest
 from psycopg.rows import dict_row, namedtuple_row, scalar_row
 
 import rota
+from command_line import rota as command
 from postgres_server import new_database
 from records import tenant
 from rota.domain.model import Limits, Task
+from rota.domain.tenants import check_tenant
 from rota.stores.postgres_address import Address
-from stores import put
+from stores import get, put
 
 
 @pytest.fixture
@@ -277,6 +282,15 @@ async def test_sql_keeps_to_the_limit_of_pending_tasks(url: str) -> None:
         ("submit('a', tenant => 'a' || chr(7))", "tenant: .* is not a valid name"),
         ("submit('a', tenant => '*')", "tenant: .* stands for every tenant"),
         ("submit('a', timeout_seconds => 'nan')", "timeout_seconds"),
+        ("submit('a', '{\"a\": \"\\u0000\"}')", "input: it cannot be read as JSON .*without the character 0"),
+        ("submit('a', '{', metadata => null)", "input: it cannot be read as JSON"),
+        ("submit('a', '1e999999')", "input: it cannot be read as JSON"),
+        ("submit('a', null, metadata => '{\"\\u0000\": 1}')", "metadata: it cannot be read as JSON"),
+        ("submit('a', repeat('[', 1000000))", "input: it is nested too deeply; the most is 64"),
+        (
+            "submit('a', (repeat('[', 6000) || repeat(']', 6000))::jsonb)",
+            "input: it is nested too deeply; the most is 64",
+        ),
     ],
 )
 async def test_sql_refuses_what_python_would(url: str, call: str, words: str) -> None:
@@ -312,3 +326,120 @@ async def test_sql_accepts_all_that_python_can_read(url: str) -> None:
         with pytest.raises(asyncpg.InvalidParameterValueError, match="1,048,579 bytes are too many"):
             await connection.fetchval(too_large)
         await connection.close()
+
+
+async def test_the_id_that_sql_returns_joins_with_the_table(url: str) -> None:
+    connection = await asyncpg.connect(dsn(url))
+    await connection.execute("create table orders as select rota.submit('mail', '{}') as task_id")
+    assert await connection.fetchval("select kind from orders join rota.task on task.id = task_id") == "mail"
+    for call in ("'mail'", "'mail', '{}'", "'mail', '{}'::jsonb", "'mail', metadata => '{}'::jsonb"):
+        id = await connection.fetchval(f"select rota.submit({call})")
+        assert await connection.fetchval("select kind from rota.task where id = $1", id) == "mail"
+    await connection.close()
+
+
+def _random_call(random: Random) -> tuple[str, list[Any]]:
+    """A call of rota.submit, all of it parameters; each of them may be good, odd or bad."""
+    texts = [
+        "a",
+        "",
+        " ",
+        "a b",
+        "a\n",
+        "\n",
+        "é",
+        "💥",
+        "\x7f",
+        "\u200b",
+        "'",
+        "%",
+        "\\",
+        "*",
+        "x" * 300,
+        None,
+    ]
+    json = [
+        "{}", "null", "[1, 2]", '"\\u0000"', '"\\ud800"', '{"\\u0000": 1}', "{", "", "nan", "1e400", "1e999999", "-0",
+        "1e-400", "[" * 70 + "]" * 70, "[" * 20_000, "[" * 5_000 + "]" * 5_000, '{"a": {"b": {"c": {}}}}', None,
+        "123456789012345678901234567890", '"' + "x" * 1_100_000 + '"', '{"a": 1, "a": 2}', "\u00a0{}",
+    ]  # fmt: skip
+    numbers = [0, 1, -1, 255, 256, 2**31 - 1, -(2**31), None]
+    seconds = [0.0, 0.001, 0.0009, -1.0, 1e300, float("inf"), float("nan"), 3153600000.0, 1e-300, None]
+    times = [
+        datetime(2030, 1, 1, tzinfo=UTC),
+        datetime.min.replace(tzinfo=UTC),
+        datetime.max.replace(tzinfo=UTC),
+        None,
+    ]
+    accepted: dict[str, tuple[str, list[Any]]] = {
+        "input": ("text", json),
+        "queue": ("text", texts),
+        "priority": ("integer", numbers),
+        "schedule_at": ("timestamptz", times),
+        "expires_at": ("timestamptz", times),
+        "max_retries": ("integer", numbers),
+        "timeout_seconds": ("double precision", seconds),
+        "idempotency_key": ("text", texts),
+        "metadata": ("text", json),
+        "tags": ("text[]", [[], None, ["a"], ["a", None], ["a b"], ["a", "a"], ["x"] * 40]),
+        "tenant": ("text", texts),
+        "actor": ("text", texts),
+    }
+    named = random.sample(list(accepted), random.randint(0, 3))
+    if "metadata" in named and "input" not in named:  # a text of metadata alone is read by PostgreSQL itself
+        named.append("input")
+    values = [random.choice([*["a"] * 16, *texts]), *(random.choice(accepted[name][1]) for name in named)]
+    words = [f"{name} => ${place}::{accepted[name][0]}" for place, name in enumerate(named, start=2)]
+    return f"select rota.submit({', '.join(['$1', *words])})", values
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_sql_takes_any_input_or_refuses_it_as_documented(url: str, seed: int) -> None:
+    random = Random(seed)
+    refused: list[tuple[str, str, list[Any]]] = []
+    async with rota.connect(url) as queue:
+        connection = await asyncpg.connect(dsn(url))
+        for _ in range(100):
+            call, values = _random_call(random)
+            try:
+                id = await connection.fetchval(call, *values)
+            except asyncpg.PostgresError as error:
+                refused.append((str(error.sqlstate), call, values))
+            else:
+                stored = await get(queue.store, Task, id)
+                assert stored is not None
+                assert check_tenant(stored.tenant)
+        await connection.close()
+    assert [each for each in refused if each[0] not in ("22023", "23505")] == []
+    assert 20 < len(refused) < 95
+
+
+@asynccontextmanager
+async def role_that_submits(url: str) -> AsyncIterator[str]:
+    """The address for a role that has what the documentation says that it needs."""
+    page = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text("utf-8")
+    grants = page.split("A role that only submits tasks needs this:")[1].split("```")[1].removeprefix("sql")
+    role = f"web_{uuid4().hex}"
+    connection = await asyncpg.connect(dsn(url))
+    await connection.execute(f"create role {role} login; " + grants.replace("to web", f"to {role}"))
+    try:
+        yield url.replace("//postgres@", f"//{role}@")
+    finally:
+        await connection.execute(f"drop owned by {role}; drop role {role}")
+        await connection.close()
+
+
+async def test_a_role_that_only_submits_can_submit(url: str) -> None:
+    async with role_that_submits(url) as web:
+        async with rota.connect(web) as queue:
+            first = await queue.submit("mail", {"n": 1}, idempotency_key="k")
+            assert await queue.submit("mail", {"n": 1}, idempotency_key="k") == first
+            assert len(await queue.submit_many([("mail", {"n": n}) for n in range(3)])) == 3
+            with pytest.raises(rota.Unavailable, match=r"our role may not do that .*permission denied"):
+                await queue.cancel(first.id)
+        connection = await asyncpg.connect(dsn(web))
+        assert await connection.fetchval("select rota.submit('mail')")
+        await connection.close()
+        await asyncio.to_thread(command, ["submit", "--type", "mail", "--store", web])
+        async with rota.connect(url) as queue:
+            assert await queue.count() == 6

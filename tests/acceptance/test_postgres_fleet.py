@@ -593,3 +593,20 @@ async def _runs(queue: rota.Queue, key: str) -> list[Any]:
         while not (rows := list(await queue.runs(key))):
             await queue.store.wait(await queue.now() + timedelta(seconds=1))
     return rows
+
+
+async def test_reads_that_wait_for_a_connection_are_answered_before_closing(url: str) -> None:
+    store = PostgresStore.from_url(url + "&pool=1", SystemClock())
+    await store.open()
+
+    async def ask(tx: Tx) -> str:
+        await tx.get(Task, "a")
+        await tx.get(
+            Task, "b"
+        )  # the second question needs a transaction, so that it asks for a connection again
+        return "answered"
+
+    asked = [asyncio.create_task(use) for _ in range(5) for use in (store.read(ask), store.transact(ask))]
+    await asyncio.sleep(0)
+    await store.close()
+    assert await asyncio.gather(*asked, return_exceptions=True) == ["answered"] * 10

@@ -31,20 +31,18 @@ async def test_a_closed_store_says_so(store: Store) -> None:
 
 
 async def test_works_handed_in_before_closing_are_finished(store: Store) -> None:
+    """Reads, too: more than there may be connections."""
+
     async def work(tx: Tx) -> str:
         tx.put(task())
         return "done"
 
     works = [asyncio.create_task(store.transact(work)) for _ in range(300)]
-    reads = [asyncio.create_task(store.read(count_nothing)) for _ in range(5)]
+    reads = [asyncio.create_task(store.read(count_nothing)) for _ in range(40)]
     await asyncio.sleep(0)
     await store.close()
     answers = await asyncio.gather(*works, *reads, return_exceptions=True)
-    assert {str(answer) if isinstance(answer, Unavailable) else answer for answer in answers} <= {
-        "done",
-        None,
-        f"the store at {store.url} is not open",
-    }
+    assert answers == ["done"] * len(works) + [None] * len(reads)
 
 
 async def count_nothing(tx: Tx) -> None:

@@ -42,7 +42,15 @@ from .model import (
 from .recurrence import Cron, Interval, Once, RRule, Timing
 from .submission import MOST_RETRIES, SHORTEST_TIMEOUT
 
-__all__ = ["PAST_GRACE", "check_fields", "check_target", "check_timing", "check_when", "timing_field"]
+__all__ = [
+    "PAST_GRACE",
+    "SCHEDULE_FIELDS",
+    "check_fields",
+    "check_target",
+    "check_timing",
+    "check_when",
+    "timing_field",
+]
 
 PAST_GRACE = timedelta(seconds=5)
 SHORTEST = timedelta(seconds=1)
@@ -192,4 +200,6 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     "start_at": partial(check_time, "start_at"),
     "status": partial(check_choice, "status", enum=ScheduleStatus),
 }
+SCHEDULE_FIELDS = tuple(_FIELDS)
+"""What can be given when a schedule is created, beside its key, its timing and its target."""
 _CLEARED_BY_NONE = frozenset({"start_at", "end_at", "max_runs", "misfire_grace", "pause_note"})

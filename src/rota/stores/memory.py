@@ -78,6 +78,7 @@ class MemoryStore:
 
     async def close(self) -> None:
         self._is_open = False
+        await asyncio.sleep(0)  # what was handed in is done first
         self._waiters.close()
 
     async def migrate(self) -> Sequence[str]:
@@ -90,13 +91,13 @@ class MemoryStore:
         return self._clock.now()
 
     async def transact(self, work: Work[T], /) -> T:
-        await asyncio.sleep(0)
         self._check_open()
+        await asyncio.sleep(0)
         return run_work(work, lambda: MemoryTx(self._state, self._clock.now()), self._commit)
 
     async def read(self, work: Work[T], /) -> T:
-        await asyncio.sleep(0)
         self._check_open()
+        await asyncio.sleep(0)
         return drive(work, MemoryTx(self._state, self._clock.now(), writable=False))
 
     async def wait(self, until: datetime | None) -> None:

@@ -1,6 +1,6 @@
 """What people and scripts may read, kept up to date beside the log:
 
-    schedules/{key}.json                  the schedule, with its documented fields
+    schedules/{key}.json                  the schedule: all that it was created with, and what became of it
     schedules/{key}/last_run.json         when it ran last, which task that was, when it runs next
     schedules/{key}/history/{time}.json   what became of one expected time
     tasks/{id}.json                       a task that has ended, if asked for (`?views=tasks`)
@@ -13,15 +13,16 @@ a schedule `a.json`: its folder would have the name of the view of `a`, and no f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from ..domain.model import Record, Run, RunTrigger, Schedule, Task, TemplateTarget
-from ..domain.recurrence import Cron, Interval, Once, RRule
+from ..domain.definition_checks import SCHEDULE_FIELDS
+from ..domain.model import Record, Run, RunTrigger, Schedule, Target, Task
+from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
 
 __all__ = ["View", "homes", "is_view", "views_of"]
 
@@ -99,37 +100,45 @@ def _text(value: Any) -> bytes | None:
 
 
 def _definition(schedule: Schedule) -> dict[str, Any]:
-    target = schedule.target
-    what: dict[str, Any] = (
-        {"template_id": target.template_id}
-        if isinstance(target, TemplateTarget)
-        else {"task_type": target.kind, "queue": target.queue}
-    )
+    """All that can be given when a schedule is created, by the names that it is given by, durations in seconds; then
+    what became of it."""
+    given = {name: _value(getattr(schedule, name)) for name in SCHEDULE_FIELDS}
     return {
         "id": schedule.key,
-        **what,
-        "input": target.input,
-        **_timing(schedule),
+        **_target(schedule.target),
+        **_timing(schedule.timing),
         "timezone": schedule.timezone,
         "enabled": schedule.enabled,
-        "status": schedule.status,
+        **given,
         "next_run_at": schedule.next_run_at,
         "run_count": schedule.run_count,
         "created_at": schedule.created_at,
+        "created_by": schedule.created_by,
         "updated_at": schedule.updated_at,
+        "updated_by": schedule.updated_by,
     }
 
 
-def _timing(schedule: Schedule) -> dict[str, Any]:
-    match schedule.timing:
+def _target(target: Target) -> dict[str, Any]:
+    names = {"kind": "task_type", "metadata": "target_metadata"}  # a schedule has metadata of its own
+    fields = {names.get(name, name): _value(getattr(target, name)) for name in target.__struct_fields__}
+    return {"target_type": target.__struct_config__.tag, **fields}
+
+
+def _timing(timing: Timing) -> dict[str, Any]:
+    match timing:
         case Cron(expression=expression):
             return {"cron": expression}
-        case Interval(every=every):
-            return {"interval": every.total_seconds()}
-        case RRule(rule=rule):
-            return {"rrule": rule}
+        case Interval(every=every, anchor=anchor):
+            return {"interval": every.total_seconds(), "anchor": anchor}
+        case RRule(rule=rule, dtstart=dtstart):
+            return {"rrule": rule, "dtstart": dtstart}
         case Once(run_at=run_at):
             return {"run_at": run_at}
+
+
+def _value(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def _last_run(schedule: Schedule) -> dict[str, Any]:

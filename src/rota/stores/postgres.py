@@ -157,6 +157,9 @@ class _Opened:
         self._address = address
         self._statements = statements
         self._sender = uuid4().hex
+        self._asked = 0
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
         self._lookahead: set[str] = set()
         self._asks_several: set[object] = {None}
         self._database_clock = DatabaseClock(clock) if time is None else None
@@ -172,7 +175,7 @@ class _Opened:
         place, schema, shown = self._address.place, self._address.schema, self._address.shown
         with translated(place, "connecting"):
             await self._pool
-        with _found():
+        with self._answering():
             async with self._connection() as connection:
                 with translated(place, "looking at the schema"):
                     async with connection.transaction():
@@ -183,9 +186,11 @@ class _Opened:
             await self.lend(_nothing)
 
     async def close(self) -> None:
+        """A pool that is closing gives out no more connections: first come all who wait for one."""
         await self.groups.finish()
         self.waiters.close()
         await self.listener.close()
+        await self._all_answered.wait()
         try:
             await asyncio.wait_for(self._pool.close(), 10)
         except FAILURES:
@@ -205,8 +210,22 @@ class _Opened:
 
     async def check_time(self) -> None:
         if self._database_clock is not None and not self._database_clock.is_right():
-            with _found():
+            with self._answering():
                 await self.lend(_nothing)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Meanwhile the store does not close. `Lost` is between us and the groups; others are told what it was."""
+        self._asked += 1
+        self._all_answered.clear()
+        try:
+            yield
+        except Lost as lost:
+            raise lost.error from lost.__cause__
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                self._all_answered.set()
 
     async def lend(self, use: Callable[[Turn], Awaitable[None]], *, patient: bool = False) -> None:
         """One group's turn: what it does not commit is rolled back."""
@@ -222,7 +241,7 @@ class _Opened:
         """A snapshot: one statement is one by itself, several need a transaction. `what` is the kind of work; it is
         remembered which kinds ask several. A connection may have died unnoticed in the pool, so that a second one is
         worth a try."""
-        with _found():
+        with self._answering():
             try:
                 return await self._read(use, what)
             except Lost:
@@ -289,7 +308,7 @@ class _Opened:
                 await self._pool.expire_connections()
 
     async def _ask(self, use: Callable[[Any], Awaitable[Any]], *, alone: bool = False) -> Any:
-        with _found():
+        with self._answering():
             async with self._connection() as connection:
                 if alone:
                     return await use(connection)
@@ -321,15 +340,6 @@ async def _answer(turn: Turn, use: Callable[[Turn], Awaitable[T]]) -> T:
 def _throw_away(connection: Any) -> None:
     with suppress(asyncpg.InterfaceError):  # it is closed, so the pool has thrown it away already
         connection.terminate()
-
-
-@contextmanager
-def _found() -> Iterator[None]:
-    """`Lost` is between us and the groups; others are told what it was."""
-    try:
-        yield
-    except Lost as lost:
-        raise lost.error from lost.__cause__
 
 
 def _is_a_store(store: PostgresStore) -> Store:

@@ -53,7 +53,8 @@ class SqliteStore:
         synchronous: str = "full",
     ) -> None:
         self._clock = clock
-        self._file = SqliteFile(Path(path), busy_timeout, getattr(clock, "monotonic", None))
+        self._path = Path(path)
+        self._busy_timeout = busy_timeout
         self._poll_interval = poll_interval
         self._settings = _SQL["settings"].format(synchronous=synchronous)
         self._opened: _Opened | None = None
@@ -71,12 +72,12 @@ class SqliteStore:
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self._file.path}"
+        return f"sqlite:///{self._path}"
 
     async def open(self, *, migrate: bool = True) -> None:
         if self._opened is not None:
             return
-        opened = _Opened(self._file, self._clock)
+        opened = self._new()
         try:
             await opened.start(self._settings, self.url, self._poll_interval, migrate_now=migrate)
         except BaseException:
@@ -94,7 +95,7 @@ class SqliteStore:
         """Also before `open`, which would do the same without saying what it did."""
         if self._opened is not None:
             return await self._opened.migrate(self.url)
-        opened = _Opened(self._file, self._clock)
+        opened = self._new()
         try:
             return await opened.migrate_only(self._settings, self.url)
         finally:
@@ -103,7 +104,7 @@ class SqliteStore:
     async def plan(self) -> str:
         if self._opened is not None:
             return await self._opened.read(lambda db: plan(db, self.url))
-        opened = _Opened(self._file, self._clock)
+        opened = self._new()
         try:
             return await opened.plan_only(self._settings, self.url)
         finally:
@@ -123,6 +124,10 @@ class SqliteStore:
 
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self._use().read(everything)
+
+    def _new(self) -> _Opened:
+        stopwatch = getattr(self._clock, "monotonic", None)
+        return _Opened(SqliteFile(self._path, self._busy_timeout, stopwatch), self._clock)
 
     def _use(self) -> _Opened:
         if self._opened is None:
@@ -162,17 +167,21 @@ class _Opened:
             await self.migrate(url)
         else:
             await self._writer.run(lambda db: check(db, url))
+        self._file.remember_place()
         await self._reader.open(_SQL["reader_settings"])
         await self._start_looking(poll_interval)
 
     async def _start_looking(self, poll_interval: timedelta) -> None:
-        """Who waits looks at the WAL index; failing that, asks for the data version, rarely."""
+        """Who waits looks at the WAL index; failing that, asks for the data version, rarely. And at whether the file
+        is still there: whoever is woken by that meets the error."""
         try:
             header = await self._reader.run(Header)
-            self.waiters = Waiters(self._clock, header.read, poll_interval)
+            look: Callable[[], object] = header.read
+            interval = poll_interval
         except OSError:
             self._data_version = DataVersion(self._file)
-            self.waiters = Waiters(self._clock, self._data_version.read, _SLOW_POLL_INTERVAL)
+            look, interval = self._data_version.read, _SLOW_POLL_INTERVAL
+        self.waiters = Waiters(self._clock, lambda: (look(), self._file.whereabouts()), interval)
 
     async def close(self) -> None:
         await self.groups.finish()

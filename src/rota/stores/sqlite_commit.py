@@ -6,6 +6,7 @@ from typing import Any
 
 import apsw
 
+from ..domain.errors import StoreError
 from .base import Clock
 from .groups import Job
 from .sqlite_file import SqliteFile
@@ -27,6 +28,10 @@ def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[A
         return _fail(jobs, file, error)
     try:
         _run(db, clock, jobs)
+        if (gone := file.gone()) is not None:
+            _roll_back(db)
+            return _answer(jobs, gone)
+        db.execute(_SQL["commit"])
         return None
     except apsw.Error as error:
         _roll_back(db)
@@ -38,7 +43,7 @@ def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[A
 
 
 def _run(db: apsw.Connection, clock: Clock, jobs: list[Job[Any]]) -> None:
-    """All works and the commit. An error of SQLite ends the group, any other only the work that raised it."""
+    """All works. An error of SQLite ends the group, any other only the work that raised it."""
     for job in jobs:
         job.error = None
         try:
@@ -47,7 +52,6 @@ def _run(db: apsw.Connection, clock: Clock, jobs: list[Job[Any]]) -> None:
             raise
         except BaseException as error:  # whatever it is belongs to the caller of this work
             job.error, job.wrote = error, False
-    db.execute(_SQL["commit"])
 
 
 def _run_one(db: apsw.Connection, clock: Clock, job: Job[Any]) -> tuple[Any, bool]:
@@ -57,9 +61,14 @@ def _run_one(db: apsw.Connection, clock: Clock, job: Job[Any]) -> tuple[Any, boo
 
 
 def _fail(jobs: list[Job[Any]], file: SqliteFile, error: apsw.Error) -> None:
+    problem = file.in_words(error)
+    problem.__cause__ = error
+    _answer(jobs, problem)
+
+
+def _answer(jobs: list[Job[Any]], problem: StoreError) -> None:
     for job in jobs:
-        job.error, job.wrote = file.in_words(error), False
-        job.error.__cause__ = error
+        job.error, job.wrote = problem, False
 
 
 def _roll_back(db: apsw.Connection) -> None:

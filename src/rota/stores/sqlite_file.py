@@ -8,17 +8,22 @@ which SQLite keeps in shared memory and changes with every commit of any process
 the address (the documented `xShmMap` of the file's methods). Opening the `-shm` file by hand would work,
 too, until it is closed: closing *any* descriptor of a file drops all POSIX locks that the process has on
 it, SQLite's included.
+
+A file that was deleted, moved or replaced while it is open can still be written, and nobody would find what was
+written. So each commit and each read compares what is at the path, and at those of its -wal and -shm, with what was
+there when it was opened (a few microseconds). While it is open, SQLite keeps all three.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import TypeVar
 
 import apsw
@@ -34,6 +39,10 @@ T = TypeVar("T")
 _SQL = load("sqlite")
 _RETRY = timedelta(milliseconds=10)
 _PAUSE = timedelta(milliseconds=1)
+_creating = Lock()
+
+Identity = tuple[int, int] | None
+"""The device and the number of a file; None if there is none."""
 
 
 class SqliteFile:
@@ -45,11 +54,13 @@ class SqliteFile:
         self.path = path
         self.busy_timeout = busy_timeout
         self._stopwatch = stopwatch or (lambda: 0.0)
+        self._opened: dict[str, Identity] = {}
 
     def connect(self, settings: str) -> apsw.Connection:
         if not self.path.parent.is_dir():
             problem = f"the folder of {self.path} does not exist: create {self.path.parent} first"
             raise Unavailable(problem, is_final=True)
+        self._create()
         db = apsw.Connection(str(self.path), statementcachesize=200)
         try:
             db.execute(settings).fetchall()
@@ -58,6 +69,40 @@ class SqliteFile:
             raise
         db.set_busy_handler(_Patience(self.busy_timeout, self._stopwatch))
         return db
+
+    def _create(self) -> None:
+        """A new file is readable by its owner only; SQLite gives -wal and -shm the mode of the file."""
+        path = os.path.realpath(self.path)
+        try:
+            with (
+                _creating
+            ):  # else closing it could drop the locks of a connection that another thread has just made
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise apsw.CantOpenError(str(error)) from error
+
+    def remember_place(self) -> None:
+        """What is there now is what `gone` compares with. Called when it is open, before it is used."""
+        real = os.path.realpath(self.path)
+        paths = [os.path.abspath(self.path), f"{real}-wal", f"{real}-shm"]
+        self._opened = {path: _identity(path) for path in paths}
+
+    def whereabouts(self) -> list[Identity]:
+        """Different when something happened to one of the files."""
+        return [_identity(path) for path in self._opened]
+
+    def gone(self) -> Unavailable | None:
+        """That the file, or what belongs to it, is no longer the one that was opened."""
+        for path, identity in self._opened.items():
+            if _identity(path) != identity:
+                return Unavailable(
+                    f"{path} was deleted, moved or replaced while it was open, so nothing is written to it: put it"
+                    " back, or stop what uses the old one and open the store anew",
+                    is_final=True,
+                )
+        return None
 
     @contextmanager
     def told_in_words(self) -> Iterator[None]:
@@ -68,6 +113,8 @@ class SqliteFile:
 
     def in_words(self, error: apsw.Error) -> StoreError:
         """What went wrong with the file, and what to do."""
+        if (gone := self.gone()) is not None:
+            return gone
         path = self.path
         if isinstance(error, apsw.BusyError | apsw.LockedError):
             waited = f"{self.busy_timeout.total_seconds():g} s"
@@ -90,6 +137,14 @@ class SqliteFile:
                 is_final=True,
             )
         return Unavailable(f"reading or writing {path} failed ({error}): check its disk, then try again")
+
+
+def _identity(path: str) -> Identity:
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 class _Patience:
@@ -145,12 +200,16 @@ class FileThread:
 
     def _call(self, function: Callable[[apsw.Connection], T]) -> T:
         with self.file.told_in_words():
-            return function(self.db)
+            value = function(self.db)
+        if (gone := self.file.gone()) is not None:
+            raise gone
+        return value
 
     async def close(self) -> None:
-        if self._db is not None:
-            await self.run(apsw.Connection.close)
-            self._db = None
+        db, self._db = self._db, None
+        if db is not None:
+            with self.file.told_in_words():
+                await self.thread.call(db.close)
         self.thread.close(wait=True)
 
 

@@ -76,7 +76,9 @@ create table {schema}.migration (
   name text not null,
   checksum text not null,
   applied_at timestamptz not null default now()
-)
+);
+-- Whoever may use the schema may see whether it is the one that they know.
+grant select on {schema}.migration to public
 
 -- name: applied_migrations
 select number, name, checksum from {schema}.migration order by number

@@ -259,7 +259,7 @@ create function {schema}.submit(
   tags text[] default '{}',
   tenant text default 'default',
   actor text default null
-) returns uuid language plpgsql volatile as $$
+) returns text language plpgsql volatile as $$
 #variable_conflict use_variable
 declare
   name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$';
@@ -318,7 +318,7 @@ begin
   else
     perform pg_notify('rota:{schema}', '');
   end if;
-  return task_id;
+  return task_id::text;
 end $$;
 comment on function {schema}.submit is
   'Submit a task inside the caller''s transaction: it exists if and only if that commits. Returns its id.';

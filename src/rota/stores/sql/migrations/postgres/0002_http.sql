@@ -114,6 +114,8 @@ begin
         to_char(size, 'FM999,999,999,999,990'), to_char(most, 'FM999,999,999,999,990') using errcode = '22023';
     end if;
   end if;
+exception when statement_too_complex then
+  raise exception '%: it is nested too deeply; the most is 64 levels', field using errcode = '22023';
 end $$;
 comment on function {schema}.check_data is 'Used by {schema}.submit: refuses JSON that rota would not take.';
 
@@ -146,10 +148,12 @@ create or replace function {schema}.submit(
   tags text[] default '{}',
   tenant text default 'default',
   actor text default null
-) returns uuid language plpgsql volatile as $$
+) returns text language plpgsql volatile as $$
 #variable_conflict use_variable
 declare
   name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$';
+  unprintable constant text :=
+    '[\u0001-\u001f\u007f-\u00a0\u00ad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ue000-\uf8ff\ufeff\ufff0-\ufffb]';
   at constant timestamptz := clock_timestamp();
   who constant text := coalesce(nullif(actor, ''), 'sql:' || session_user);
   owner json := (select t.body from {schema}.tenant t where t.id = tenant);
@@ -176,7 +180,7 @@ begin
     raise exception 'actor: % characters are too many; the most is 255', length(actor) using errcode = '22023';
   elsif tenant = '*' then
     raise exception 'tenant: ''*'' stands for every tenant; give the name of one' using errcode = '22023';
-  elsif tenant is null or length(tenant) not between 1 and 255 or tenant <> btrim(tenant) or tenant ~ '[[:cntrl:]]' then
+  elsif tenant is null or length(tenant) not between 1 and 255 or tenant <> btrim(tenant) or tenant ~ unprintable then
     raise exception 'tenant: % is not a valid name; accepted are 1 to 255 printable characters without blanks at the ends',
       coalesce(quote_literal(left(tenant, 60)), 'null') using errcode = '22023';
   elsif owner ->> 'status' = 'suspended' then
@@ -242,5 +246,41 @@ begin
   else
     perform pg_notify('rota:{schema}', '');
   end if;
-  return task_id;
+  return task_id::text;
 end $$;
+
+create function {schema}.read_json(field text, given text) returns jsonb language plpgsql immutable as $$
+begin
+  return given::jsonb;
+exception
+  when statement_too_complex then
+    raise exception '%: it is nested too deeply; the most is 64 levels', field using errcode = '22023';
+  when data_exception then
+    raise exception '%: it cannot be read as JSON (%); give JSON without the character 0', field, sqlerrm using errcode = '22023';
+end $$;
+comment on function {schema}.read_json is 'Used by {schema}.submit: refuses texts that are not JSON.';
+
+-- With JSON as a text: a literal, a parameter. So what is not JSON is refused here and not by a cast before the call.
+create function {schema}.submit(
+  kind text,
+  input text,
+  queue text default 'default',
+  priority integer default 128,
+  schedule_at timestamptz default null,
+  expires_at timestamptz default null,
+  max_retries integer default null,
+  timeout_seconds double precision default null,
+  idempotency_key text default null,
+  metadata text default '{}',
+  tags text[] default '{}',
+  tenant text default 'default',
+  actor text default null
+) returns text language sql volatile as $$
+  select {schema}.submit(
+    kind, {schema}.read_json('input', input), queue, priority, schedule_at, expires_at, max_retries, timeout_seconds,
+    idempotency_key, {schema}.read_json('metadata', metadata), tags, tenant, actor
+  )
+$$;
+comment on function {schema}.submit(
+  text, text, text, integer, timestamptz, timestamptz, integer, double precision, text, text, text[], text, text
+) is 'Submit a task inside the caller''s transaction: it exists if and only if that commits. Returns its id.';

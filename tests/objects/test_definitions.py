@@ -1,0 +1,142 @@
+"""`schedules/{key}.json` is the whole definition: a schedule that is created with it is the same schedule."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+import rota
+from records import schedule
+from rota.domain.definition_checks import SCHEDULE_FIELDS
+from rota.domain.model import Schedule
+from rota.engine.clock import SystemClock
+from rota.stores.memory import MemoryStore
+from rota.stores.objects import ObjectsStore
+from rota.stores.objects_requests import MemoryRequests
+from rota.stores.objects_tuning import Tuning
+from rota.stores.objects_views import views_of
+
+TARGETS = {"task": rota.TaskTarget, "workflow": rota.WorkflowTarget, "template": rota.TemplateTarget}
+TIMES = ("run_at", "start_at", "end_at")
+BECAME = {"enabled", "next_run_at", "run_count", "created_at", "created_by", "updated_at", "updated_by"}
+OWN = {"id", "version", *BECAME - {"enabled"}, "due_at", "zone_data"}
+
+EVERYTHING: dict[str, Any] = {
+    "description": "every morning",
+    "max_runs": 17,
+    "start_at": datetime.fromisoformat("2031-01-01T00:00:00Z"),
+    "end_at": datetime.fromisoformat("2032-01-01T00:00:00.500000Z"),
+    "missed_run_policy": "catch_up",
+    "misfire_grace": timedelta(seconds=1.5),
+    "catch_up_window": timedelta(hours=7),
+    "overlap_policy": "cancel_previous",
+    "jitter": timedelta(seconds=2.25),
+    "pause_on_failure": True,
+    "pause_note": "until the move",
+    "metadata": {"team": "blue"},
+    "status": "paused",
+}
+TASK = rota.TaskTarget(
+    kind="report",
+    queue="slow",
+    input={"a": [1, None]},
+    max_retries=9,
+    metadata={"own": 1},
+    tags=("x", "y"),
+    ttl=timedelta(minutes=5),
+    priority=7,
+    timeout=timedelta(milliseconds=1500),
+)
+START = EVERYTHING["start_at"]
+DEFINITIONS: dict[str, dict[str, Any]] = {
+    "everything": {"cron": "0 9 * * 1-5", "timezone": "Europe/Vienna", "target": TASK, **EVERYTHING},
+    "nothing": {"cron": "@daily", "task_type": "report"},
+    "interval": {"interval": 90.5, "start_at": START, "task_type": "report", "priority": 3},
+    "rrule": {
+        "rrule": "FREQ=WEEKLY;COUNT=5",
+        "timezone": "Asia/Tokyo",
+        "start_at": START,
+        "task_type": "report",
+    },
+    "once": {"run_at": START, "task_type": "report", "missed_run_policy": "skip"},
+    "rule": {"rule": rota.RecurrenceRule("daily", interval=2), "start_at": START, "task_type": "report"},
+    "metadata": {"cron": "@daily", "task_type": "report", "metadata": {"for": "both"}},
+    "workflow": {
+        "cron": "@hourly",
+        "target": rota.WorkflowTarget(kind="order", queue="q", input=[1], metadata={"m": 2}, tags=("z",)),
+    },
+    "draft": {"cron": "@daily", "task_type": "report", "status": "draft"},
+}
+
+
+def definition(record: Schedule) -> dict[str, Any]:
+    [text] = [
+        text for key, text in views_of(record, None, gone=False, tasks=False) if text and "/last" not in key
+    ]
+    view: dict[str, Any] = msgspec.json.decode(text)
+    return view
+
+
+def options(view: dict[str, Any]) -> dict[str, Any]:
+    """The definition as `create_schedule` takes it."""
+    given = {name: value for name, value in view.items() if value is not None and name not in BECAME}
+    given |= {name: datetime.fromisoformat(given[name]) for name in TIMES if name in given}
+    target = TARGETS[given.pop("target_type")]
+    own = {"kind": "task_type", "template_id": "template_id", "metadata": "target_metadata"}
+    fields = {name: given.pop(own[name]) for name in own if own[name] in given}
+    for derived in ("anchor", "dtstart"):  # from start_at
+        given.pop(derived, None)
+    return {**given, "target": target(**fields)}
+
+
+async def created(requests: MemoryRequests, **given: Any) -> tuple[Schedule, dict[str, Any]]:
+    """A schedule, and what stands in the bucket about it."""
+    store = ObjectsStore(requests, SystemClock(), Tuning(views_every=timedelta(0)))
+    await store.open()
+    queue = rota.Queue(store, clock=SystemClock())
+    made = await queue.create_schedule("s", **given)
+    async with asyncio.timeout(20):
+        while not list(requests.list("schedules/", None)):
+            await asyncio.sleep(0.005)
+    await store.close()
+    view: dict[str, Any] = msgspec.json.decode(requests.get("schedules/s.json").body)
+    return made, view
+
+
+def facts(record: Schedule) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__struct_fields__ if name not in OWN}
+
+
+@pytest.mark.parametrize("given", DEFINITIONS.values(), ids=DEFINITIONS)
+async def test_a_schedule_created_with_its_view_is_the_same(given: dict[str, Any]) -> None:
+    made, view = await created(MemoryRequests(), **given)
+    assert view == definition(made)
+    store = MemoryStore(SystemClock())
+    await store.open()
+    again = await rota.Queue(store, clock=SystemClock()).create_schedule(**options(view))
+    await store.close()
+    assert facts(again) == facts(made)
+    assert {**definition(again), **dict.fromkeys(BECAME)} == {**view, **dict.fromkeys(BECAME)}
+
+
+def test_the_view_of_a_schedule_that_runs_a_template() -> None:
+    target = rota.TemplateTarget(template_id="t", input={"n": 1})
+    view = definition(schedule("s", target=target))
+    assert (view["target_type"], options(view)["target"], options(view)["input"]) == (
+        "template",
+        rota.TemplateTarget(template_id="t"),
+        {"n": 1},
+    )
+
+
+def test_nothing_that_can_be_given_is_left_out() -> None:
+    view = definition(schedule("s"))
+    assert set(SCHEDULE_FIELDS) <= view.keys()
+    assert set(SCHEDULE_FIELDS) == EVERYTHING.keys(), "a new field needs a value here"
+    assert len(view) == 1 + 1 + len(rota.TaskTarget.__struct_fields__) + 3 + len(SCHEDULE_FIELDS) + len(
+        BECAME
+    )
