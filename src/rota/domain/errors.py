@@ -161,7 +161,7 @@ class RetryableError(HandlerError):
 
 
 class RescheduleError(HandlerError):
-    """Not now: run again after `delay_seconds`. The expiry may be moved by `extend_expiration_seconds`."""
+    """Not now: run again after `delay_seconds`. The expiry may be put off by `extend_expiration_seconds`."""
 
     code = "reschedule"
 
@@ -175,6 +175,9 @@ class RescheduleError(HandlerError):
         super().__init__(message)
         self.delay_seconds = _seconds("delay_seconds", delay_seconds)
         self.extend_expiration_seconds = _seconds("extend_expiration_seconds", extend_expiration_seconds)
+        if extend_expiration_seconds < 0:
+            problem = f"{extend_expiration_seconds:g} s would bring the expiry forward"
+            raise Invalid("extend_expiration_seconds", problem, "give 0 or more seconds")
 
 
 def _seconds(field: str, value: float) -> float:

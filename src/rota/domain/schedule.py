@@ -39,7 +39,17 @@ from msgspec.structs import replace
 from . import recurrence
 from .model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
 
-__all__ = ["Decision", "Fire", "Skip", "decide", "given_up", "jittered", "planned", "turned_away"]
+__all__ = [
+    "Decision",
+    "Fire",
+    "Skip",
+    "decide",
+    "given_up",
+    "jittered",
+    "planned",
+    "turned_away",
+    "with_fewer_runs",
+]
 
 FIRES_PER_DECISION = 100
 ROWS_PER_OUTAGE = 100
@@ -64,12 +74,14 @@ class Skip(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a tick does about one schedule: how it is afterwards, and what happens to each due time."""
+    """What a tick does about one schedule: how it is afterwards, what happens to each due time, and the last of them
+    (`until`)."""
 
     schedule: Schedule
     fires: tuple[Fire, ...] = ()
     skips: tuple[Skip, ...] = ()
     cancels: tuple[Task, ...] = ()
+    until: datetime | None = None
 
 
 def decide(
@@ -94,7 +106,16 @@ def decide(
         last_run_at=now if fires else schedule.last_run_at,
         updated_at=now,
     )
-    return Decision(planned(moved, max(done, default=now)), fires, skips, () if excess else cancels)
+    until = max(done, default=now)
+    return Decision(planned(moved, until), fires, skips, () if excess else cancels, until)
+
+
+def with_fewer_runs(decision: Decision, number: int) -> Schedule:
+    """The schedule of a decision of whose fires so many started nothing: they do not count towards `max_runs`."""
+    schedule = decision.schedule
+    if not number or decision.until is None:
+        return schedule
+    return planned(replace(schedule, run_count=schedule.run_count - number), decision.until)
 
 
 def turned_away(schedule: Schedule, now: datetime) -> Decision:

@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 DEFAULT_LIMITS = Limits()
+LIVE_AT_MOST = 10_000
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -146,8 +147,8 @@ class Endings:
         if not of_runs:
             return cls({}, {})
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
-        ended_badly = (TaskStatus.FAILED, TaskStatus.EXPIRED)
-        failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in ended_badly}
+        may_fail = (TaskStatus.FAILED, TaskStatus.EXPIRED)
+        failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in may_fail}
         return cls(runs, await tx.get_many(Schedule, failing) if failing else {})
 
     def put(self, tx: Tx, tasks: Sequence[Task], actor: str) -> list[Task]:

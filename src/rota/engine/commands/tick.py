@@ -15,11 +15,10 @@ from ...domain.schedule import Decision
 from ...stores.base import Tx, Work
 from ...stores.queries import DueSchedules, LiveTasks, OutdatedZones
 from .schedules import template_of, templates_of
-from .shared import DEFAULT_LIMITS, Endings, audit, room_for_tasks
+from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, Endings, audit, room_for_tasks
 
 __all__ = ["Tick", "fire_due", "refresh_zones"]
 
-LIVE_AT_MOST = 10_000
 SCHEDULER = "scheduler"
 
 
@@ -108,22 +107,25 @@ class _Firing:
         limits = DEFAULT_LIMITS if tenant is None else tenant.limits
         template = template_of(found, self.templates)
         last_task = found.last_task_id
-        again = 0
-        for fire, id in zip(decision.fires, ids[: len(decision.fires)], strict=True):
+        uncounted = 0
+        for number, (fire, id) in enumerate(zip(decision.fires, ids[: len(decision.fires)], strict=True), 1):
             if id in known:
-                again += 1  # a clock that went back: this time has had its run
+                uncounted += 1  # a clock that went back: this time has had its run
                 continue
+            after = len(decision.fires) - number
             row, started = run.start(
-                id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER
+                id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER, after
             )
             tick.runs.append(tx.put(row))
-            if started is not None:
+            if started is None:
+                uncounted += 1  # it did not run, so it uses up none of its max_runs
+            else:
                 tick.tasks.append(tx.put(started))
                 last_task = started.id
         for skip, id in zip(decision.skips, ids[len(decision.fires) :], strict=True):
             if id not in known:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
-        moved = tx.put(replace(found, last_task_id=last_task, run_count=found.run_count - again))
+        moved = tx.put(replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task))
         tick.schedules.append(moved)
         if moved.status is not ScheduleStatus.ACTIVE:
             detail = moved.completed_reason or moved.pause_note or ""
