@@ -37,6 +37,8 @@ _SENTENCES = {
     "bad_target": "schedule {schedule} cannot run its target: {problem}",
     "cannot_archive": "task {task} is {status}; only a task that has ended can be archived",
     "cannot_expire": "task {task} is {status}; only a pending task can expire",
+    "alias_taken": "alias {alias!r} is already in use by template {holder!r} (letter case, - and _ do not count);"
+    " choose another",
     "cannot_replay": "task {task} is {status}; only a failed or cancelled task can be replayed",
     "completed_schedule": "schedule {schedule} is completed; give it a new time or a higher max_runs"
     " to activate it",

@@ -13,8 +13,8 @@ from ..domain.errors import NotFound
 from ..domain.model import Event, Run, RunTrigger, Schedule, Task, Tenant, TenantStatus
 from ..domain.why import Why, explain, meant
 from ..stores.base import Tx, Work
-from ..stores.queries import Cursor, EventList, LiveTasks, RunList, ScheduleByKey, ScheduleList, TaskList
-from .commands.shared import LIVE_AT_MOST, find_schedule, find_task
+from ..stores.queries import Cursor, EventList, LiveTasks, RunList, ScheduleList, TaskList
+from .commands.shared import LIVE_AT_MOST, find_schedule, find_task, find_template
 
 __all__ = [
     "Occurrence",
@@ -273,8 +273,13 @@ def count_schedules(query: ScheduleList) -> Work[int]:
     return work
 
 
-def schedule_named(tenant: str, key: str) -> Work[Schedule | None]:
-    async def work(tx: Tx) -> Schedule | None:
-        return next(iter(await tx.find(ScheduleByKey(tenant=tenant, key=key), 1)), None)
+def template_named(tenant: str, name: str) -> Work[str]:
+    """The id of the template that is called so, by id or alias; the name itself if there is none."""
+
+    async def work(tx: Tx) -> str:
+        try:
+            return (await find_template(tx, tenant, name)).id
+        except NotFound:
+            return name
 
     return work

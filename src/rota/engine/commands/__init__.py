@@ -7,9 +7,12 @@ again, after a conflict or after an answer that was lost, does the same thing an
 from .keys import create_key, new_secret, revoke_key
 from .receipts import once
 from .schedules import (
+    Declared,
     create_schedule,
+    declare_schedules,
     delete_schedule,
     edit_schedule,
+    naming_schedule,
     pause_schedule,
     purge_schedule,
     restore_schedule,
@@ -41,6 +44,7 @@ from .upkeep import Retention, Sweep, forget_old, sweep
 __all__ = [
     "Claim",
     "Claimed",
+    "Declared",
     "Renewal",
     "Result",
     "Retention",
@@ -55,6 +59,7 @@ __all__ = [
     "create_schedule",
     "create_template",
     "create_tenant",
+    "declare_schedules",
     "delete_schedule",
     "delete_template",
     "edit_schedule",
@@ -63,6 +68,7 @@ __all__ = [
     "expire_task",
     "fire_due",
     "forget_old",
+    "naming_schedule",
     "new_secret",
     "next_to_claim",
     "once",

@@ -179,6 +179,8 @@ def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
         for old in outdated:
             due = old.next_run_at is not None and old.next_run_at <= tx.now
             new = replace(old, zone_data=current) if due else schedule.planned(old, tx.now)
+            if new.status is ScheduleStatus.COMPLETED:
+                new = replace(new, updated_at=tx.now)
             stored = tx.put(new)
             if new.next_run_at != old.next_run_at:
                 moved.append(stored)
