@@ -292,14 +292,16 @@ async def test_a_clock_that_goes_back_repeats_nothing(world: World) -> None:
 
 async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None:
     handle(world)
-    target = rota.TemplateTarget(template_id="nowhere")
+    await world.queue.create_template("report", "work")
+    target = rota.TemplateTarget(template_id="report")
     await world.queue.create_schedule("bad", target=target, cron="0 * * * *")
+    await world.queue.update_template("report", enabled=False)
     await world.schedule("good", cron="0 * * * *")
     async with world.running():
         await world.at(2.5 * HOUR)
     bad = await world.ledger("bad")
     assert [(row.status, row.reason) for row in bad] == [("failed", "bad_target")] * 2
-    assert "there is no template 'nowhere'" in (bad[0].error or "")
+    assert "template 'report' is disabled" in (bad[0].error or "")
     assert [row.status for row in await world.ledger("good")] == ["completed"] * 2
 
 

@@ -58,9 +58,8 @@ def edit_template(
             raise Refused("stale_version", record="template", id=id, found=old.version, expected=version)
         wanted = changes
         if whole:
-            new = rules.create(
-                old.id, {"alias": old.alias, **changes}, tenant=tenant, now=tx.now, limits=limits
-            )
+            fields = await _with_alias(tx, tenant, old.id, changes)
+            new = rules.create(old.id, fields, tenant=tenant, now=tx.now, limits=limits)
             wanted = {each.name: getattr(new, each.name) for each in fields_of(new) if each.name not in _KEPT}
         edited = rules.edit(old, wanted, tx.now, limits)
         if edited is old:
@@ -77,7 +76,8 @@ async def _with_alias(tx: Tx, tenant: str, id: str, fields: Mapping[str, Any]) -
     """Whoever gives no alias gets the kind as one, or, if that is taken, the kind and a part of the id."""
     if fields.get("alias") is not None or not isinstance(kind := fields.get("kind"), str):
         return fields
-    taken = await tx.find(TemplateByAlias(tenant=tenant, alias_key=rules.alias_key(kind)), 1)
+    holders = await tx.find(TemplateByAlias(tenant=tenant, alias_key=rules.alias_key(kind)), 1)
+    taken = any(holder.id != id for holder in holders)
     return {**fields, "alias": f"{kind[:LONGEST_ALIAS]}-{id[-12:]}" if taken else kind}
 
 
