@@ -81,8 +81,9 @@ def event(id: str | None = None, **values: Any) -> Event:
 
 
 def template(id: str | None = None, **values: Any) -> Template:
-    defaults = {"alias": "t", "kind": "report", "created_at": START, "updated_at": START}
-    return Template(id=id or fresh_id("m"), **(defaults | values))
+    id = id or fresh_id("m")
+    defaults = {"alias": f"alias of {id}", "kind": "report", "created_at": START, "updated_at": START}
+    return Template(id=id, **(defaults | values))
 
 
 def step(id: str | None = None, **values: Any) -> Step:
@@ -181,7 +182,7 @@ def any_event(random: random.Random, **values: Any) -> Event:
 def any_template(random: random.Random, **values: Any) -> Template:
     shape = {
         "tenant": random.choice(TENANTS),
-        "alias": random.choice(("a", "ä")),
+        "alias": f"{random.choice(('A-', 'ä_'))}{fresh_id('a')}",
         "kind": random.choice(KINDS),
     }
     return template(**(shape | values))

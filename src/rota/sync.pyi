@@ -134,8 +134,8 @@ class Queue:
         `interval`, `run_at`, `rrule`, `rule`).
 
         Also: timezone, start_at, end_at, max_runs, missed_run_policy, misfire_grace, catch_up_window,
-        overlap_policy, jitter, pause_on_failure, description, status, metadata; and for the task: queue, priority,
-        max_retries, ttl, timeout, tags."""
+        overlap_policy, jitter, pause_on_failure, pause_note, description, status, metadata; and for the task: queue,
+        priority, max_retries, ttl, timeout, tags. A key that a completed schedule has is taken from it."""
     def get_schedule(self, schedule_id: str) -> Schedule: ...
     def list_schedules(
         self,
@@ -195,10 +195,12 @@ class Queue:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
         thousand at most: if `is_more_due` is set in what it returns, call it again."""
     def declare_schedules(self, app: App) -> None:
-        """Create the schedules that an app declares, and bring those that differ up to date. A suspended tenant's stay
-        as they are."""
-    def create_template(self, alias: str, kind: str, **fields: Any) -> Template:
-        """Store what to run: a `kind` of task, under a name for people (`alias`).
+        """Create the schedules that an app declares, and bring those that differ up to date: all of them, or, if one is
+        refused, none. A suspended tenant's stay as they are."""
+    def create_template(self, alias: str | None, kind: str, **fields: Any) -> Template:
+        """Store what to run: a `kind` of task, under a name for people (`alias`; None: one is made from the kind).
+
+        No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does.
 
         Also: parameters (a dict, the input), queue, max_retries, timeout, tags, enabled, command; `runtime` is
         python: the kind is a registered function."""

@@ -32,6 +32,7 @@ from rota.domain.model import (
     Template,
     Tenant,
 )
+from rota.domain.template import alias_key
 from rota.stores import queries
 from rota.stores.base import Store
 from rota.stores.queries import (
@@ -44,11 +45,12 @@ from rota.stores.queries import (
     EventList,
     FinishedTasks,
     LiveTasks,
-    LivingSchedules,
     LostLeases,
     OldEvents,
     OldReceipts,
     OldRuns,
+    OldSchedules,
+    OpenSchedules,
     OpenTasks,
     OutdatedZones,
     PastExpiry,
@@ -59,6 +61,7 @@ from rota.stores.queries import (
     ScheduleByKey,
     ScheduleList,
     TaskList,
+    TemplateByAlias,
     TemplateList,
     TenantList,
     UpcomingTasks,
@@ -218,8 +221,20 @@ SENTENCES: dict[type[Query], Sentence] = {
         lambda s: (s.created_at, s.id),
         newest=True,
     ),
-    LivingSchedules: Sentence(
-        Schedule, lambda q, s: s.tenant == q.tenant and s.deleted_at is None, lambda s: s.key
+    OpenSchedules: Sentence(
+        Schedule,
+        lambda q, s: s.tenant == q.tenant and s.deleted_at is None and s.status != "completed",
+        lambda s: s.key,
+    ),
+    OldSchedules: Sentence(
+        Schedule,
+        lambda q, s: s.status == "completed" and s.updated_at < q.before,
+        lambda s: (s.updated_at, s.id),
+    ),
+    TemplateByAlias: Sentence(
+        Template,
+        lambda q, m: (m.tenant, m.alias.lower().replace("-", "").replace("_", "")) == (q.tenant, q.alias_key),
+        lambda m: m.id,
     ),
     ScheduleList: Sentence(Schedule, listed_schedule, lambda s: (s.created_at, s.id), newest=True),
     RunList: Sentence(
@@ -333,7 +348,7 @@ def questions(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from since_then(kind, records)
     elif kind in (TemplateList, ApiKeyList, TenantList):
         yield from by_id(kind, records)
-    elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts):
+    elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules):
         yield from (kind(before=at) for at in TIMES)
     elif kind is ReadyTasks:
         yield from (ReadyTasks(at=at, **each) for at, each in product(TIMES, lanes()))
@@ -349,10 +364,13 @@ def questions(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (OutdatedZones(zone_data=zone) for zone in (*ZONES, "1999z"))
     elif kind is TaskList:
         yield from task_lists()
-    elif kind is LivingSchedules:
-        yield from (LivingSchedules(tenant=tenant) for tenant in (*TENANTS, "nobody"))
+    elif kind is OpenSchedules:
+        yield from (OpenSchedules(tenant=tenant) for tenant in (*TENANTS, "nobody"))
     elif kind is ScheduleList:
         yield from schedule_lists()
+    elif kind is TemplateByAlias:
+        keys = [alias_key(each.alias) for each in records if isinstance(each, Template)][:20]
+        yield from (TemplateByAlias(tenant=t, alias_key=k) for t, k in product(TENANTS, (*keys, "nobody")))
     elif kind is ScheduleByKey:
         keys = [each.key for each in records if isinstance(each, Schedule)][:20]
         yield from (

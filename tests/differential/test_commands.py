@@ -228,8 +228,8 @@ def tenant_step(chance: random.Random, keys: list[str]) -> Step:
 
 
 def template_step(chance: random.Random, templates: list[str]) -> Step:
-    id = chance.choice([*templates, "nowhere"])
-    alias = chance.choice(["one", "two", ""])
+    id = chance.choice([*templates, "nowhere", "O-n_e"])
+    alias = chance.choice(["one", "ONE", "two", "t-w-o", None, ""])
     fields: dict[str, Any] = {
         "parameters": chance.choice([{}, {"a": 1}, [1]]),
         "max_retries": chance.choice([None, 2]),

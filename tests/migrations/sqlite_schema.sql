@@ -1,3 +1,23 @@
+CREATE TRIGGER schedule_changed_counted after update of status, deleted_at on schedule
+when (new.deleted_at is null and new.status <> 'completed') <> (old.deleted_at is null and old.status <> 'completed')
+begin
+  insert into schedule_count values (new.tenant, 1)
+  on conflict (tenant) do update
+  set number = number + case when new.deleted_at is null and new.status <> 'completed' then 1 else -1 end;
+end;
+
+CREATE TRIGGER schedule_created_counted after insert on schedule
+when new.deleted_at is null and new.status <> 'completed'
+begin
+  insert into schedule_count values (new.tenant, 1) on conflict (tenant) do update set number = number + 1;
+end;
+
+CREATE TRIGGER schedule_removed_counted after delete on schedule
+when old.deleted_at is null and old.status <> 'completed'
+begin
+  update schedule_count set number = number - 1 where tenant = old.tenant;
+end;
+
 CREATE TABLE apikey (
   id text primary key not null,
   version integer not null,
@@ -49,12 +69,18 @@ CREATE TABLE schedule (
   status text not null,
   due_at integer,
   deleted_at integer,
+  completed_at integer,
   zone_data text not null,
   kind text,
   template_id text,
   search text not null,
   body text not null
 ) strict;
+
+CREATE TABLE schedule_count (
+  tenant text primary key not null,
+  number integer not null
+) strict, without rowid;
 
 CREATE TABLE step (
   id text primary key not null,
@@ -87,6 +113,7 @@ CREATE TABLE template (
   id text primary key not null,
   version integer not null,
   tenant text not null,
+  alias_key text not null,
   body text not null
 ) strict;
 
@@ -110,6 +137,8 @@ CREATE INDEX receipt_at on receipt (at, id);
 CREATE INDEX run_ended on run (completed_at, id) where status <> 'running';
 
 CREATE INDEX run_of_schedule on run (schedule_id, scheduled_at, id);
+
+CREATE INDEX schedule_completed on schedule (completed_at, id) where completed_at is not null;
 
 CREATE INDEX schedule_created on schedule (tenant, created_at, id);
 
@@ -148,6 +177,8 @@ CREATE INDEX task_unusual on task (tenant, status, created_at, id)
   where status in ('failed', 'cancelled', 'expired', 'archived');
 
 CREATE INDEX task_workflow on task (tenant, created_at, id) where is_workflow = 1;
+
+CREATE UNIQUE INDEX template_alias on template (tenant, alias_key);
 
 CREATE INDEX template_of_tenant on template (tenant, id);
 

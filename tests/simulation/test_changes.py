@@ -67,7 +67,9 @@ def busy(w: World) -> None:
 async def people(w: World, random: Random, queue: rota.Queue, until: timedelta) -> None:
     """What people do meanwhile."""
     await queue.create_schedule("often", task_type="slow", interval=SECOND * 3)
-    await queue.create_schedule("bad", target=TemplateTarget(template_id="none"), interval=SECOND * 5)
+    await queue.create_template("off", "slow")
+    await queue.create_schedule("bad", target=TemplateTarget(template_id="off"), interval=SECOND * 5)
+    await queue.update_template("off", enabled=False)
     await queue.create_schedule("failing", task_type="hopeless", interval=SECOND * 4, pause_on_failure=True)
     kinds = ("work", "slow", "shaky", "hopeless", "later", "unknown")
     while w.clock.now() < START + until:

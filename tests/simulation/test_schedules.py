@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -339,14 +340,16 @@ async def test_a_clock_that_goes_back_repeats_nothing(world: World) -> None:
 @pytest.mark.hours
 async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None:
     handle(world)
-    target = rota.TemplateTarget(template_id="nowhere")
+    await world.queue.create_template("report", "work")
+    target = rota.TemplateTarget(template_id="report")
     await world.queue.create_schedule("bad", target=target, cron="0 * * * *")
+    await world.queue.update_template("report", enabled=False)
     await world.schedule("good", cron="0 * * * *")
     async with world.running():
         await world.at(2.5 * HOUR)
     bad = await world.ledger("bad")
     assert [(row.status, row.reason) for row in bad] == [("failed", "bad_target")] * 2
-    assert "there is no template 'nowhere'" in (bad[0].error or "")
+    assert "template 'report' is disabled" in (bad[0].error or "")
     assert [row.status for row in await world.ledger("good")] == ["completed"] * 2
 
 
@@ -366,12 +369,55 @@ async def test_a_failed_task_fails_its_run_and_may_pause_its_schedule(world: Wor
     assert "boom" in (schedule.pause_note or "")
 
 
-async def test_an_expired_target_fails_its_run(world: World) -> None:
-    await world.schedule(cron="0 * * * *", ttl=60)
+async def test_an_expired_target_is_no_failure(world: World) -> None:
+    await world.schedule(cron="0 * * * *", ttl=60, pause_on_failure=True)
     async with world.running():  # nobody has a handler for it
-        await world.at(1.5 * HOUR)
-    (row,) = await world.ledger("s")
-    assert (row.status, row.reason) == (RunStatus.FAILED, RunReason.EXPIRED)
+        await world.at(2.5 * HOUR)
+    rows = await world.ledger("s")
+    assert [(row.status, row.reason, row.error) for row in rows] == [("skipped", "expired", None)] * 2
+    assert (await world.queue.get_schedule("s")).status is ScheduleStatus.ACTIVE
+
+
+async def test_an_expiry_is_in_the_ledger_at_once_without_a_janitor(world: World) -> None:
+    await world.schedule(cron="0 * * * *", ttl=60, overlap_policy="allow")
+    async with world.running(janitor=False):
+        await world.at(2 * HOUR + MINUTE - SECOND)
+    queue, first, second = world.queue, START + HOUR, START + 2 * HOUR
+
+    async def ledger(**filters: Any) -> list[tuple[datetime, str]]:
+        return [(row.scheduled_at, str(row.status)) for row in await queue.runs("s", **filters)]
+
+    assert await ledger() == [(second, "running"), (first, "skipped")]
+    assert await ledger(status="running") == [(second, "running")]
+    assert await ledger(status="skipped", limit=1) == [(first, "skipped")]
+    await world.at(2 * HOUR + MINUTE)
+    assert await ledger() == [(second, "skipped"), (first, "skipped")]
+    assert await ledger(status="running") == []
+    page = await queue.runs("s", status="skipped", limit=1)
+    assert [row.scheduled_at for row in page] == [second]
+    rest = await queue.runs("s", status="skipped", limit=1, cursor=page.next_cursor)
+    assert [row.scheduled_at for row in rest] == [first]
+    assert await ledger(status="skipped", until=first) == [(first, "skipped")]
+    assert await ledger(status="skipped", since=second) == [(second, "skipped")]
+    why = await queue.why("s", second)
+    assert why.status == "skipped"
+    assert "its task expired after 1 minute, before a worker took it" in why
+
+
+async def test_a_start_that_failed_uses_up_no_run(world: World) -> None:
+    template = await world.queue.create_template("report", "work")
+    starts = handle(world)
+    target = rota.TemplateTarget(template_id=template.id)
+    await world.queue.create_schedule("s", target=target, cron="0 * * * *", max_runs=2)
+    await world.queue.update_template(template.id, enabled=False)
+    async with world.running():
+        await world.at(3.5 * HOUR)
+        await world.queue.update_template(template.id, enabled=True)
+        await world.at(9 * HOUR)
+    assert [row.status for row in await world.ledger("s")] == ["failed"] * 3 + ["completed"] * 2
+    assert len(starts) == 2
+    schedule = await world.queue.get_schedule("s")
+    assert (schedule.status, schedule.run_count) == (ScheduleStatus.COMPLETED, 2)
 
 
 @pytest.mark.hours

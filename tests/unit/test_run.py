@@ -29,7 +29,7 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Cron
-from rota.domain.run import follow, run_id, skipped, start, target_type
+from rota.domain.run import as_of, follow, run_id, skipped, start, target_type
 from rota.domain.schedule import Skip
 from rota.domain.task import Completed, Defaults, Failed, Released
 
@@ -63,11 +63,16 @@ def schedule(target: Target | None = None, **fields: Any) -> Schedule:
 
 
 def started(
-    target: Target | None = None, template: Template | None = None, limits: Limits | None = None
+    target: Target | None = None,
+    template: Template | None = None,
+    limits: Limits | None = None,
+    scheduled_at: datetime = NOON,
+    before: int = 0,
 ) -> tuple[Run, Task | None]:
     of = schedule(target)
-    trigger = RunTrigger.SCHEDULED
-    return start(run_id(of, NOON), of, NOON, trigger, template, LATER, limits or Limits(), "scheduler")
+    trigger, limits = RunTrigger.SCHEDULED, limits or Limits()
+    id = run_id(of, scheduled_at)
+    return start(id, of, scheduled_at, trigger, template, LATER, limits, "scheduler", before)
 
 
 def test_a_start_gives_a_running_row_and_its_task() -> None:
@@ -81,7 +86,7 @@ def test_a_start_gives_a_running_row_and_its_task() -> None:
     assert (run.trigger, run.actor, run.tenant) == (RunTrigger.SCHEDULED, "scheduler", "default")
     assert (task.schedule_id, task.run_id) == ("s1", run.id)
     assert (task.kind, task.queue, task.input, task.priority) == ("send", "q", {"n": 1}, 9)
-    assert (task.available_at, task.expires_at, task.timeout) == (NOON, LATER + HOUR, HOUR)
+    assert (task.available_at, task.expires_at, task.timeout) == (LATER, LATER + HOUR, HOUR)
 
 
 def test_doing_it_twice_is_doing_it_once() -> None:
@@ -188,10 +193,23 @@ def test_a_target_that_cannot_work_is_a_failed_run_and_no_task(
     assert run.error.startswith(error)
 
 
-def test_a_ttl_of_nothing_is_a_run_that_failed_by_expiring() -> None:
+def test_a_ttl_of_nothing_is_a_run_that_was_skipped_by_expiring() -> None:
     run, task = started(TaskTarget(kind="send", ttl=timedelta(0)))
     assert task is not None
-    assert (run.status, run.reason, run.completed_at) == (RunStatus.FAILED, RunReason.EXPIRED, LATER)
+    assert (run.status, run.reason, run.completed_at) == (RunStatus.SKIPPED, RunReason.EXPIRED, LATER)
+
+
+def test_a_task_of_a_time_long_past_waits_from_now_on() -> None:
+    task = started(scheduled_at=NOON - HOUR * 24 * 90)[1]
+    assert task is not None
+    assert task.available_at == LATER, "it does not overtake what has waited for longer"
+
+
+def test_of_several_that_start_together_the_oldest_comes_first() -> None:
+    earlier, later = started(before=1)[1], started()[1]
+    assert earlier is not None
+    assert later is not None
+    assert timedelta(0) < later.available_at - earlier.available_at < timedelta(milliseconds=1)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +255,18 @@ ENDS = {
     "completed": (lambda t: settled(claimed(t), Completed(1)), RunStatus.COMPLETED, None, None),
     "failed": (lambda t: settled(claimed(t), BOOM), RunStatus.FAILED, None, "ValueError: boom"),
     "cancelled": (lambda t: life.cancel(t, LATER + HOUR, "bob"), RunStatus.CANCELLED, None, None),
-    "expired": (lambda t: life.expire(t, LATER + HOUR, "janitor"), RunStatus.FAILED, RunReason.EXPIRED, None),
+    "expired": (
+        lambda t: life.expire(t, LATER + HOUR, "janitor"),
+        RunStatus.SKIPPED,
+        RunReason.EXPIRED,
+        None,
+    ),
+    "expired after a failure": (
+        lambda t: life.expire(settled(claimed(t), replace(BOOM, permanent=False)), LATER + HOUR, "janitor"),
+        RunStatus.FAILED,
+        RunReason.EXPIRED,
+        "ValueError: boom",
+    ),
 }
 
 
@@ -266,8 +295,20 @@ def test_archiving_what_had_expired_unnoticed_ends_the_row_as_well() -> None:
     run, task = started(TaskTarget(kind="send", ttl=HOUR))
     assert task is not None
     ended = follow(run, life.archive(task, LATER + HOUR * 2, "bob"))
-    assert (ended.status, ended.reason) == (RunStatus.FAILED, RunReason.EXPIRED)
+    assert (ended.status, ended.reason) == (RunStatus.SKIPPED, RunReason.EXPIRED)
     assert ended.completed_at == LATER + HOUR * 2
+
+
+@pytest.mark.parametrize(("after", "status"), [(-1, RunStatus.RUNNING), (0, RunStatus.SKIPPED)])
+def test_a_run_reads_as_skipped_once_its_task_has_expired(after: int, status: RunStatus) -> None:
+    run, task = started(TaskTarget(kind="send", ttl=HOUR))
+    assert task is not None
+    now = LATER + HOUR + timedelta(microseconds=after)
+    read = as_of(run, task, now)
+    assert read.status is status
+    assert read.completed_at == (None if status is RunStatus.RUNNING else LATER + HOUR)
+    assert as_of(run, claimed(task), now) == run, "what runs outlives its expiry"
+    assert as_of(run, None, now) == run
 
 
 def test_a_replayed_task_makes_its_run_run_again() -> None:

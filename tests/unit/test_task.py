@@ -491,6 +491,11 @@ def test_no_expiry_is_the_default_and_means_never() -> None:
     assert not submitted().is_expired_at(datetime.max.replace(tzinfo=UTC))
 
 
+def test_a_time_that_has_passed_means_now() -> None:
+    assert submitted(schedule_at=NOW - timedelta(days=90)).available_at == NOW
+    assert submitted(schedule_at=NOW + SECOND).available_at == NOW + SECOND
+
+
 def test_a_ttl_counts_from_submission_even_when_delayed() -> None:
     task = submitted(schedule_at=NOW + timedelta(hours=1), ttl=timedelta(hours=2))
     assert task.expires_at == NOW + timedelta(hours=2)
@@ -525,7 +530,7 @@ def test_a_retry_beyond_the_expiry_expires_instead() -> None:
 
 @pytest.mark.parametrize(
     ("extension", "expires_at"),
-    [(timedelta(0), NOW + SECOND), (SECOND * 120, NOW + SECOND * 121), (-SECOND, NOW)],
+    [(timedelta(0), NOW + SECOND), (SECOND * 120, NOW + SECOND * 121)],
     ids=str,
 )
 def test_a_reschedule_keeps_the_expiry_unless_it_asks_to_move_it(
@@ -533,6 +538,23 @@ def test_a_reschedule_keeps_the_expiry_unless_it_asks_to_move_it(
 ) -> None:
     outcome = Rescheduled(delay=SECOND * 60, extend_expiration=extension)
     assert settled(running(ttl=SECOND), outcome).expires_at == expires_at
+
+
+def test_an_extension_is_written_in_the_history() -> None:
+    asked = Rescheduled(delay=SECOND * 60, extend_expiration=SECOND * 120, detail="not yet")
+    detail = settled(running(ttl=SECOND), asked).history[-1].detail
+    assert detail == "rescheduled in 60 s, expires_at extended to 2026-01-28T12:02:01Z: not yet"
+    for unextended in (running(ttl=SECOND), running()):
+        plain = settled(unextended, Rescheduled(delay=SECOND * 60)).history[-1].detail
+        assert plain == "rescheduled in 60 s"
+
+
+@pytest.mark.parametrize("seconds", [-5, -0.001])
+def test_an_extension_cannot_bring_the_expiry_forward(seconds: float) -> None:
+    with pytest.raises(
+        Invalid, match=r"^extend_expiration_seconds: -.* would bring the expiry forward; give 0"
+    ):
+        RescheduleError(delay_seconds=60, extend_expiration_seconds=seconds)
 
 
 def test_an_extension_of_no_expiry_is_none() -> None:
@@ -551,6 +573,17 @@ def test_a_pending_task_can_be_marked_expired_before_its_time() -> None:
     assert (task.status, task.expires_at, task.expired_at) == (E, None, NOW)
     with pytest.raises(Refused, match=r"task t1 expired at 2026-01-28T12:00:00Z; it cannot run any more"):
         claimed(task)
+
+
+@pytest.mark.parametrize(("after", "refused"), [(-1, False), (0, True), (1, True)])
+def test_a_replay_comes_too_late_at_its_very_expiry(after: int, refused: bool) -> None:
+    failed = settled(running(ttl=SECOND), Failed(failure=BOOM, permanent=True))
+    now = NOW + SECOND + timedelta(microseconds=after)
+    if not refused:
+        assert replay(failed, now, "ann").is_available_at(now)
+        return
+    with pytest.raises(Refused, match=r"task t1 expired at 2026-01-28T12:00:01Z; it cannot run any more"):
+        replay(failed, now, "ann")
 
 
 def test_an_expired_task_cannot_be_replayed() -> None:

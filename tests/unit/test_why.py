@@ -103,9 +103,20 @@ SKIPPED = {"status": RunStatus.SKIPPED, "started_at": None, "target_id": None}
             "It started on time, and failed after 1 minute: ValueError: boom.",
         ),
         (
-            {"status": RunStatus.FAILED, "completed_at": NOON + MINUTE, "reason": RunReason.EXPIRED},
+            {"status": RunStatus.SKIPPED, "completed_at": NOON + MINUTE, "reason": RunReason.EXPIRED},
+            "skipped",
+            "It was skipped, because its task expired after 1 minute, before a worker took it.",
+        ),
+        (
+            {
+                "status": RunStatus.FAILED,
+                "completed_at": NOON + MINUTE,
+                "reason": RunReason.EXPIRED,
+                "error": "ValueError: boom",
+            },
             "failed",
-            "It started on time, but its task expired after 1 minute, before a worker took it.",
+            "It started on time, and failed after 1 minute and expired before it could be repeated:"
+            " ValueError: boom.",
         ),
         (
             {

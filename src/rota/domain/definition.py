@@ -14,14 +14,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from .definition_checks import PAST_GRACE, check_fields, check_target, check_timing, check_when, timing_field
+from .definition_checks import (
+    FIELDS,
+    PAST_GRACE,
+    check_fields,
+    check_target,
+    check_timing,
+    check_when,
+    timing_field,
+)
 from .errors import Invalid, Refused
 from .limits import check_choice, check_key, check_text
 from .model import Limits, MissedRunPolicy, Schedule, ScheduleStatus, Target
 from .recurrence import Interval, Once, RRule, Timing, begun_after
 from .schedule import jittered, planned
 
-__all__ = ["as_facts", "check_choice", "create", "delete", "edit", "pause", "restore", "resume"]
+__all__ = ["FIELDS", "as_facts", "check_choice", "create", "delete", "edit", "pause", "restore", "resume"]
 
 _WHEN = frozenset({"timing", "start_at", "end_at", "max_runs"})
 

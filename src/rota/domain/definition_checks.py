@@ -43,6 +43,7 @@ from .recurrence import Cron, Interval, Once, RRule, Timing
 from .submission import MOST_RETRIES, SHORTEST_TIMEOUT
 
 __all__ = [
+    "FIELDS",
     "PAST_GRACE",
     "SCHEDULE_FIELDS",
     "check_fields",
@@ -63,11 +64,11 @@ def check_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The optional fields of a schedule, by name."""
     values = {}
     for name, value in fields.items():
-        if name not in _FIELDS:
-            accepted = f"accepted are {', '.join(sorted(_FIELDS))}"
+        if name not in FIELDS:
+            accepted = f"accepted are {', '.join(sorted(FIELDS))}"
             raise Invalid(name, "a schedule has no such field", accepted)
         cleared = value is None and name in _CLEARED_BY_NONE
-        values[name] = None if cleared else _FIELDS[name](value)
+        values[name] = None if cleared else FIELDS[name](value)
     return values
 
 
@@ -185,7 +186,7 @@ def _max_runs(value: object) -> int | None:
     return check_number("max_runs", value, 0, 2**53) or None
 
 
-_FIELDS: dict[str, Callable[[object], Any]] = {
+FIELDS: dict[str, Callable[[object], Any]] = {
     "catch_up_window": partial(check_duration, "catch_up_window"),
     "description": partial(check_text, "description"),
     "end_at": partial(check_time, "end_at"),
@@ -200,6 +201,6 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     "start_at": partial(check_time, "start_at"),
     "status": partial(check_choice, "status", enum=ScheduleStatus),
 }
-SCHEDULE_FIELDS = tuple(_FIELDS)
+SCHEDULE_FIELDS = tuple(FIELDS)
 """What can be given when a schedule is created, beside its key, its timing and its target."""
 _CLEARED_BY_NONE = frozenset({"start_at", "end_at", "max_runs", "misfire_grace", "pause_note"})

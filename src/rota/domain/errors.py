@@ -37,6 +37,8 @@ _SENTENCES = {
     "bad_target": "schedule {schedule} cannot run its target: {problem}",
     "cannot_archive": "task {task} is {status}; only a task that has ended can be archived",
     "cannot_expire": "task {task} is {status}; only a pending task can expire",
+    "alias_taken": "alias {alias!r} is already in use by template {holder!r} (letter case, - and _ do not count);"
+    " choose another",
     "cannot_replay": "task {task} is {status}; only a failed or cancelled task can be replayed",
     "completed_schedule": "schedule {schedule} is completed; give it a new time or a higher max_runs"
     " to activate it",
@@ -161,7 +163,7 @@ class RetryableError(HandlerError):
 
 
 class RescheduleError(HandlerError):
-    """Not now: run again after `delay_seconds`. The expiry may be moved by `extend_expiration_seconds`."""
+    """Not now: run again after `delay_seconds`. The expiry may be put off by `extend_expiration_seconds`."""
 
     code = "reschedule"
 
@@ -175,6 +177,9 @@ class RescheduleError(HandlerError):
         super().__init__(message)
         self.delay_seconds = _seconds("delay_seconds", delay_seconds)
         self.extend_expiration_seconds = _seconds("extend_expiration_seconds", extend_expiration_seconds)
+        if extend_expiration_seconds < 0:
+            problem = f"{extend_expiration_seconds:g} s would bring the expiry forward"
+            raise Invalid("extend_expiration_seconds", problem, "give 0 or more seconds")
 
 
 def _seconds(field: str, value: float) -> float:

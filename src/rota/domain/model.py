@@ -277,6 +277,16 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
         return self.status is ScheduleStatus.ACTIVE and self.deleted_at is None
 
     @property
+    def is_open(self) -> bool:
+        """Neither deleted nor completed: what counts towards a tenant's limit."""
+        return self.deleted_at is None and self.status is not ScheduleStatus.COMPLETED
+
+    @property
+    def completed_at(self) -> datetime | None:
+        """When it completed, or was changed last since then; None: it has not completed."""
+        return self.updated_at if self.status is ScheduleStatus.COMPLETED else None
+
+    @property
     def timezone(self) -> str:
         return getattr(self.timing, "timezone", "UTC")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -28,15 +28,16 @@ from .model import (
 from .schedule import Skip
 from .task import Submission, admit
 
-__all__ = ["cut_short", "follow", "run_id", "skipped", "start", "target_type"]
+__all__ = ["as_of", "cut_short", "follow", "follows", "run_id", "skipped", "start", "target_type"]
 
+_TICK = timedelta(microseconds=1)
 _FOLLOWS = {
     TaskStatus.PENDING: RunStatus.RUNNING,
     TaskStatus.RUNNING: RunStatus.RUNNING,
     TaskStatus.COMPLETED: RunStatus.COMPLETED,
     TaskStatus.FAILED: RunStatus.FAILED,
     TaskStatus.CANCELLED: RunStatus.CANCELLED,
-    TaskStatus.EXPIRED: RunStatus.FAILED,
+    TaskStatus.EXPIRED: RunStatus.SKIPPED,
 }
 
 
@@ -54,8 +55,11 @@ def start(
     now: datetime,
     limits: Limits,
     actor: str,
+    before: int = 0,
 ) -> tuple[Run, Task | None]:
-    """A run and the task that it starts; or a failed run and no task, if the target cannot work."""
+    """A run and the task that it starts; or a failed run and no task, if the target cannot work. It is available now,
+    whenever it was scheduled: it does not overtake what has waited. `before` is how many of the same schedule start
+    with it and are to run after it."""
     task, problem = None, ""
     try:
         asked = replace(
@@ -63,11 +67,9 @@ def start(
             schedule_id=schedule.id,
             run_id=id,
             scheduled_at=scheduled_at,
-            schedule_at=min(
-                scheduled_at, now
-            ),  # so that of several that fire together the oldest comes first
         )
         task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
+        task = replace(task, available_at=now - before * _TICK)
     except Invalid as refused:
         problem = str(refused)
     run = Run(
@@ -112,13 +114,28 @@ def cut_short(row: Run, schedule: Schedule, now: datetime) -> Run:
     return replace(row, until=last, count=1 + recurrence.count(schedule.timing, begin, last, **bounds))
 
 
+def as_of(run: Run, task: Task | None, now: datetime) -> Run:
+    """How a run reads at `now`, given its task: what has expired is over, swept or not."""
+    if run.status is not RunStatus.RUNNING or task is None or task.as_of(now) is task:
+        return run
+    return replace(follow(run, task.as_of(now)), completed_at=task.expires_at)
+
+
+def follows(task: Task) -> RunStatus:
+    """The status of a task's run. An expiry is no failure, unless an attempt had failed before it."""
+    if task.status is TaskStatus.EXPIRED and task.error is not None:
+        return RunStatus.FAILED
+    return _FOLLOWS[task.status]
+
+
 def follow(run: Run, task: Task) -> Run:
     """A run is `running` until its task ends, and then says how it ended."""
     if task.status is not TaskStatus.ARCHIVED:
-        return _following(run, task, task.status)
+        return _following(run, task)
     if run.status is not RunStatus.RUNNING:
         return run
-    return _following(run, task, TaskStatus.EXPIRED)  # put away before the sweep that would have marked it
+    expired = replace(task, status=TaskStatus.EXPIRED)  # put away before the sweep that would have marked it
+    return _following(run, expired)
 
 
 def target_type(target: Target) -> str:
@@ -131,13 +148,13 @@ def target_type(target: Target) -> str:
             return "template"
 
 
-def _following(run: Run, task: Task, ended: TaskStatus) -> Run:
-    status = _FOLLOWS[ended]
+def _following(run: Run, task: Task) -> Run:
+    status = follows(task)
     return replace(
         run,
         status=status,
         completed_at=task.completed_at,
-        reason=RunReason.EXPIRED if ended is TaskStatus.EXPIRED else None,
+        reason=RunReason.EXPIRED if task.status is TaskStatus.EXPIRED else None,
         error=str(task.error) if task.error and status is RunStatus.FAILED else None,
     )
 

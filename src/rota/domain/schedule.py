@@ -57,6 +57,7 @@ __all__ = [
     "planned",
     "replanned",
     "turned_away",
+    "with_fewer_runs",
     "without",
 ]
 
@@ -85,12 +86,14 @@ class Skip(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a tick does about one schedule: how it is afterwards, and what happens to each due time."""
+    """What a tick does about one schedule: how it is afterwards, what happens to each due time, and the last of them
+    (`until`)."""
 
     schedule: Schedule
     fires: tuple[Fire, ...] = ()
     skips: tuple[Skip, ...] = ()
     cancels: tuple[Task, ...] = ()
+    until: datetime | None = None
 
 
 def decide(
@@ -115,7 +118,16 @@ def decide(
         last_run_at=now if fires else schedule.last_run_at,
         updated_at=now,
     )
-    return Decision(planned(moved, max(done, default=now)), fires, skips, () if excess else cancels)
+    until = max(done, default=now)
+    return Decision(planned(moved, until), fires, skips, () if excess else cancels, until)
+
+
+def with_fewer_runs(decision: Decision, number: int) -> Schedule:
+    """The schedule of a decision of whose fires so many started nothing: they do not count towards `max_runs`."""
+    schedule = decision.schedule
+    if not number or decision.until is None:
+        return schedule
+    return planned(replace(schedule, run_count=schedule.run_count - number), decision.until)
 
 
 def minds_overlap(schedule: Schedule) -> bool:
@@ -181,14 +193,12 @@ def without(decision: Decision, had: Collection[datetime], before: Schedule) -> 
     fires = tuple(fire for fire in decision.fires if fire.scheduled_at not in had)
     if len(fires) == len(decision.fires):
         return decision
-    done = [fire.scheduled_at for fire in decision.fires]
-    done += [skip.until or skip.scheduled_at for skip in decision.skips]
     moved = replace(
         decision.schedule,
         run_count=before.run_count + len(fires),
         last_run_at=decision.schedule.last_run_at if fires else before.last_run_at,
     )
-    return replace(decision, schedule=planned(moved, max(done)), fires=fires)
+    return replace(decision, schedule=planned(moved, decision.until or before.updated_at), fires=fires)
 
 
 def jittered(schedule: Schedule, nominal: datetime) -> datetime:

@@ -107,7 +107,7 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         metadata=check_metadata(asked.metadata),  # also copies what the tasks of one `submit_many` share
         tags=asked.tags,
         created_at=now,
-        available_at=asked.schedule_at or now,
+        available_at=now if asked.schedule_at is None else max(asked.schedule_at, now),
         expires_at=expires_at,
         updated_at=now,
         max_retries=asked.max_retries,
@@ -333,15 +333,19 @@ def _rescheduled(task: Task, outcome: Rescheduled, now: datetime, actor: str) ->
         failure = Failure(type="TooManyReschedules", message=message)
         return _ended(task, now, TaskStatus.FAILED, actor, str(failure), error=failure)
     why = f": {outcome.detail}" if outcome.detail else ""
+    expires_at, extended = task.expires_at, ""
+    if expires_at is not None and outcome.extend_expiration:
+        expires_at = _later(expires_at, outcome.extend_expiration)
+        extended = f", expires_at extended to {_iso(expires_at)}"
     return _moved(
         task,
         now,
         TaskStatus.PENDING,
         actor,
-        f"rescheduled in {_seconds(outcome.delay)}{why}",
+        f"rescheduled in {_seconds(outcome.delay)}{extended}{why}",
         reschedules=task.reschedules + 1,
         available_at=_later(now, outcome.delay),
-        expires_at=None if task.expires_at is None else _later(task.expires_at, outcome.extend_expiration),
+        expires_at=expires_at,
     )
 
 

@@ -27,7 +27,7 @@ from .limits import (
 from .model import Limits, Runtime, Template
 from .submission import MOST_RETRIES, SHORTEST_TIMEOUT, Submission
 
-__all__ = ["as_facts", "check_runs", "create", "edit", "overlaid", "submission"]
+__all__ = ["alias_key", "as_facts", "check_runs", "create", "edit", "overlaid", "submission"]
 
 _CLEARED_BY_NONE = frozenset({"max_retries", "timeout"})
 
@@ -47,6 +47,11 @@ def edit(template: Template, changes: Mapping[str, Any], now: datetime, limits: 
         name: value for name, value in values.items() if _stored(value) != _stored(getattr(template, name))
     }
     return replace(template, **changed, updated_at=now) if changed else template
+
+
+def alias_key(alias: str) -> str:
+    """An alias as it is compared: letter case, `-` and `_` do not tell two apart."""
+    return alias.casefold().replace("-", "").replace("_", "")
 
 
 def check_runs(template: Template) -> None:

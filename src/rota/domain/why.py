@@ -126,7 +126,7 @@ class _Story:
 
     def told_by(self, row: Run) -> Why:
         if row.status is RunStatus.SKIPPED:
-            text = self._skipped(row)
+            text = self._expired(row) if row.reason is RunReason.EXPIRED else self._skipped(row)
         elif row.reason is RunReason.BAD_TARGET:
             text = f"It could not start, because its target cannot work: {row.error}."
         else:
@@ -155,9 +155,13 @@ class _Story:
             return f", and completed after {took}."
         if row.status is RunStatus.CANCELLED:
             return f", and was cancelled after {took}."
-        if row.reason is RunReason.EXPIRED:
-            return f", but its task expired after {took}, before a worker took it."
-        return f", and failed after {took}: {row.error or 'no error was recorded'}."
+        expired = " and expired before it could be repeated" if row.reason is RunReason.EXPIRED else ""
+        return f", and failed after {took}{expired}: {row.error or 'no error was recorded'}."
+
+    def _expired(self, row: Run) -> str:
+        """Its task had its chance and no attempt failed: nobody took it in time, or it asked for more time."""
+        waited = length((row.completed_at or self.now) - (row.started_at or row.created_at))
+        return f"It was skipped, because its task expired after {waited}, before a worker took it."
 
     def _skipped(self, row: Run) -> str:
         if row.reason is RunReason.OVERLAP:

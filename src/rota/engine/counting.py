@@ -12,6 +12,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from ..domain.model import RunStatus, Task, TaskStatus
+from ..domain.run import follows
 from .series import Counts, Names, Spreads
 from .telemetry import (
     ClockJumped,
@@ -32,12 +33,7 @@ BRIEF = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 LIVES = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400, 30 * 86_400)
 
-_RUN_ENDS = {
-    TaskStatus.COMPLETED: RunStatus.COMPLETED,
-    TaskStatus.FAILED: RunStatus.FAILED,
-    TaskStatus.CANCELLED: RunStatus.CANCELLED,
-    TaskStatus.EXPIRED: RunStatus.FAILED,
-}
+_ENDS = (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.EXPIRED)
 
 
 class Instruments(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,8 +156,8 @@ class SignalCounts:
         else:
             self._ended(task.queue, task.kind, task.status.value).add()
             self._attempt_ended(task, failed=task.status is TaskStatus.FAILED)
-        if task.run_id is not None and task.status in _RUN_ENDS:
-            self._run(task.tenant, _RUN_ENDS[task.status], "workflow" if task.is_workflow else "task")
+        if task.run_id is not None and task.status in _ENDS:
+            self._run(task.tenant, follows(task), "workflow" if task.is_workflow else "task")
 
     def _returned(self, task: Task) -> None:
         """Its last line of history says why; an error may be that of an earlier attempt."""

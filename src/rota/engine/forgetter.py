@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from ..domain.errors import StoreError
 from ..stores.base import Store
 from .commands import Retention, forget_old
@@ -17,6 +19,7 @@ __all__ = ["Forgetter"]
 BATCH = 500
 FORGET_EVERY = timedelta(minutes=10)
 NOW = timedelta(0)
+NOTHING = Retention(tasks=None, runs=None, events=None, schedules=None)
 
 
 class Forgetter:
@@ -25,9 +28,10 @@ class Forgetter:
     def __init__(self, store: Store, retention: Retention) -> None:
         self._store = store
         self._parts = (
-            Retention(tasks=retention.tasks, runs=None, events=None),
-            Retention(tasks=None, runs=retention.runs, events=None),
-            Retention(tasks=None, runs=None, events=retention.events),
+            replace(NOTHING, tasks=retention.tasks),
+            replace(NOTHING, runs=retention.runs),
+            replace(NOTHING, events=retention.events),
+            replace(NOTHING, schedules=retention.schedules),
         )
 
     async def run_once(self) -> timedelta:

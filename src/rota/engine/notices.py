@@ -70,9 +70,9 @@ _ENDS = {
     TaskStatus.COMPLETED: "completed",
     TaskStatus.FAILED: "failed",
     TaskStatus.CANCELLED: "cancelled",
-    TaskStatus.EXPIRED: "failed",
+    TaskStatus.EXPIRED: "skipped",
 }
-"""How a run ends when its task does."""
+"""How a run ends when its task does (`run.follows`)."""
 
 _AGAIN = {"retry": "retrying", "rescheduled": "rescheduled", "handed": "returned", "replayed": "replayed"}
 """How a task came to wait again, by the first word that its history has for it."""
@@ -116,7 +116,7 @@ def _of_task(task: Task) -> Iterator[Notice]:
         action = _action(line)
         if action is None:
             continue
-        of_run = None if task.run_id is None else _run_action(line, action)
+        of_run = None if task.run_id is None else _run_action(task, line, action)
         places = [(0, "run", "started")] if of_run == "started" else []
         places.append((1, "task", action))
         places += [(2, "run", of_run)] if of_run not in (None, "started") else []
@@ -149,7 +149,9 @@ def _action(line: Change) -> str | None:
             return str(ended)
 
 
-def _run_action(line: Change, action: str) -> str | None:
+def _run_action(task: Task, line: Change, action: str) -> str | None:
     if action == "created":
         return "started"
+    if line.status is TaskStatus.EXPIRED and task.error is not None:
+        return "failed"
     return "replayed" if action == "replayed" else _ENDS.get(line.status)

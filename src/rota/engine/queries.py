@@ -13,8 +13,8 @@ from ..domain.errors import NotFound
 from ..domain.model import Event, Run, RunTrigger, Schedule, Task, Tenant, TenantStatus
 from ..domain.why import Why, check_near, explain, meant
 from ..stores.base import Tx, Work
-from ..stores.queries import Cursor, EventList, RunList, ScheduleByKey, ScheduleList, TaskList
-from .commands.shared import find_schedule, find_task
+from ..stores.queries import Cursor, EventList, LiveTasks, RunList, ScheduleList, TaskList
+from .commands.shared import LIVE_AT_MOST, find_schedule, find_task, find_template
 
 __all__ = [
     "Occurrence",
@@ -114,9 +114,40 @@ def schedule_page(query: ScheduleList, limit: int) -> Work[list[Schedule]]:
 def schedule_runs(tenant: str, key: str, limit: int, **filters: Any) -> Work[list[Run]]:
     async def work(tx: Tx) -> list[Run]:
         schedule = await _any_schedule(tx, tenant, key)
-        return await tx.find(RunList(schedule_id=schedule.id, **filters), limit)
+        return await _ledger(tx, RunList(schedule_id=schedule.id, **filters), limit)
 
     return work
+
+
+async def _ledger(tx: Tx, query: RunList, limit: int) -> list[Run]:
+    """The rows as they read now: a row whose task has expired says so, whether or not that was swept yet. A filter by
+    status goes by what is read."""
+    moved = await _unswept(tx, query.schedule_id)
+    if not moved:
+        return await tx.find(query, limit)
+    rows = {row.id: row for row in await tx.find(query, limit + len(moved))}
+    rows |= {row.id: row for row in moved if row.id in rows or _is_in(row, query)}
+    read = [row for row in rows.values() if query.status in (None, row.status)]
+    return sorted(read, key=lambda row: (row.scheduled_at, row.id), reverse=True)[:limit]
+
+
+async def _unswept(tx: Tx, schedule_id: str) -> list[Run]:
+    """The rows that read as ended because their tasks have expired, though nobody has marked them."""
+    live = await tx.find(LiveTasks(schedule_ids=(schedule_id,)), LIVE_AT_MOST)
+    expired = {task.run_id: task for task in live if task.run_id and task.is_expired_at(tx.now)}
+    rows = await tx.get_many(Run, expired) if expired else {}
+    return [run.as_of(row, expired[row.id], tx.now) for row in rows.values()]
+
+
+def _is_in(row: Run, query: RunList) -> bool:
+    """Whether a listing that asks for the status of this row would have it on its first page."""
+    after = query.after
+    return (
+        query.status is row.status
+        and (query.since is None or row.scheduled_at >= query.since)
+        and (query.until is None or row.scheduled_at <= query.until)
+        and (after is None or (row.scheduled_at, row.id) < (after.at, after.id))
+    )
 
 
 def schedule_events(tenant: str, key: str) -> Work[list[Event]]:
@@ -204,14 +235,19 @@ async def _row_at(tx: Tx, schedule: Schedule, at: datetime) -> Run | None:
     """The row for this time, or the one whose stretch covers it, or else a manual run of that second."""
     exact = await tx.get(Run, run.run_id(schedule, at))
     if exact is not None:
-        return exact
+        return await _read_now(tx, exact)
     earlier = await tx.find(RunList(schedule_id=schedule.id, until=at + timedelta(seconds=1)), 20)
     for row in earlier:
         if row.until is not None and row.scheduled_at <= at <= row.until:
             return row
         if row.trigger is RunTrigger.MANUAL and abs(row.scheduled_at - at) < timedelta(seconds=1):
-            return row
+            return await _read_now(tx, row)
     return None
+
+
+async def _read_now(tx: Tx, row: Run) -> Run:
+    task = None if row.target_id is None else await tx.get(Task, row.target_id)
+    return run.as_of(row, task, tx.now)
 
 
 def _pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime | None, str, str | None]]:
@@ -238,8 +274,13 @@ def count_schedules(query: ScheduleList) -> Work[int]:
     return work
 
 
-def schedule_named(tenant: str, key: str) -> Work[Schedule | None]:
-    async def work(tx: Tx) -> Schedule | None:
-        return next(iter(await tx.find(ScheduleByKey(tenant=tenant, key=key), 1)), None)
+def template_named(tenant: str, name: str) -> Work[str]:
+    """The id of the template that is called so, by id or alias; the name itself if there is none."""
+
+    async def work(tx: Tx) -> str:
+        try:
+            return (await find_template(tx, tenant, name)).id
+        except NotFound:
+            return name
 
     return work

@@ -12,12 +12,12 @@ enforce this.
 
 **Versions.** A record with `version` 0 is inserted; any other replaces the stored one only if that still
 has the same version. The store moves the version by one; `put` returns the record as it will be stored. A
-version that is stale, an id that exists already, or a living schedule key that is taken raises `Conflict`
-inside the store, and the work is run again from the start with fresh reads (a bounded number of times; then
+version that is stale, an id that exists already, a living schedule key or a template's alias that is taken raises
+`Conflict` inside the store, and the work is run again from the start with fresh reads (a bounded number of times; then
 `Conflict` reaches the caller). A record is put at most once in a work. What identifies a record never
 changes: its tenant, a task's `created_at` and `schedule_id`, … (the *fixed* columns of `codec.py`); a put
 that changes one is a `Conflict`, too. The writes of a work are done in the order: deletes, replacements,
-inserts (so a key can be freed and taken in one work).
+inserts; of schedules that are replaced, first those that are deleted (so a key can be freed and taken in one work).
 
 **Answers.** When `transact` returns, the commit is durable. When it raises `Conflict`, `Corrupt` or any
 exception that the work itself raised, nothing of that work was written (other works of the same commit are
@@ -74,7 +74,7 @@ from .queries import (
     RunQuery,
     ScheduleQuery,
     TaskQuery,
-    TemplateList,
+    TemplateQuery,
     TenantList,
 )
 
@@ -138,7 +138,7 @@ class Tx(Protocol):
     async def find(self, query: EventQuery, /, limit: int, *, lock: bool = False) -> list[Event]: ...
 
     @overload
-    async def find(self, query: TemplateList, /, limit: int, *, lock: bool = False) -> list[Template]: ...
+    async def find(self, query: TemplateQuery, /, limit: int, *, lock: bool = False) -> list[Template]: ...
     @overload
     async def find(self, query: ApiKeyList, /, limit: int, *, lock: bool = False) -> list[ApiKey]: ...
     @overload
@@ -146,8 +146,10 @@ class Tx(Protocol):
     @overload
     async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
 
-    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
-        """How many `find` would give without a limit. With `at_most` the counting stops there."""
+    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
+        """How many `find` would give without a limit. With `at_most` the counting stops there. With `lock`, whoever
+        else counts the same for the same tenant with `lock` waits until this work is committed: among those who do, the
+        number cannot grow unseen."""
         ...
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:

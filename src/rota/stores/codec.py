@@ -34,6 +34,7 @@ from ..domain.model import (
     TemplateTarget,
     Tenant,
 )
+from ..domain.template import alias_key
 from .queries import (
     ApiKeyList,
     EventQuery,
@@ -45,7 +46,7 @@ from .queries import (
     ScheduleList,
     ScheduleQuery,
     TaskQuery,
-    TemplateList,
+    TemplateQuery,
     TenantList,
 )
 
@@ -137,9 +138,9 @@ def _query_records() -> dict[type[Query], type[Record]]:
         ScheduleQuery: Schedule,
         RunQuery: Run,
         EventQuery: Event,
+        TemplateQuery: Template,
     }
     alone: dict[type[Query], type[Record]] = {
-        TemplateList: Template,
         ApiKeyList: ApiKey,
         TenantList: Tenant,
         OldReceipts: Receipt,
@@ -196,7 +197,7 @@ _TASK = _columns(
     " lease_expires_at@ worker_id cancel_requested completed_at@ returned_at@"
 )
 _SCHEDULE = (
-    *_columns("tenant! created_at!@ key status due_at@ deleted_at@ zone_data"),
+    *_columns("tenant! created_at!@ key status due_at@ deleted_at@ completed_at@ zone_data"),
     Column("kind", target_kind),
     Column("template_id", template_id),
     Column("search", searched),
@@ -212,7 +213,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Schedule, _SCHEDULE),
         Table(Run, _RUN),
         Table(Event, _EVENT),
-        Table(Template, _TENANT_ONLY),
+        Table(Template, (*_TENANT_ONLY, Column("alias_key", lambda template: alias_key(template.alias)))),
         Table(Step, (*_TENANT_ONLY, _column("task_id", fixed=True))),
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),

@@ -39,11 +39,12 @@ from .queries import (
     EventList,
     FinishedTasks,
     LiveTasks,
-    LivingSchedules,
     LostLeases,
     OldEvents,
     OldReceipts,
     OldRuns,
+    OldSchedules,
+    OpenSchedules,
     OpenTasks,
     OutdatedZones,
     PastExpiry,
@@ -54,6 +55,7 @@ from .queries import (
     ScheduleByKey,
     ScheduleList,
     TaskList,
+    TemplateByAlias,
     TemplateList,
     TenantList,
     UpcomingTasks,
@@ -73,8 +75,8 @@ def walk(state: State, query: Query) -> Iterator[Record]:
 
 def count(state: State, query: Query, at_most: int | None) -> int:
     """How many the walk would find; or `at_most`, if there are more."""
-    if isinstance(query, LivingSchedules):
-        number = len(state.index["living_key"].groups.get((query.tenant,), ()))
+    if isinstance(query, OpenSchedules):
+        number = len(state.index["open_key"].groups.get((query.tenant,), ()))
         return number if at_most is None else min(number, at_most)
     return sum(1 for _ in islice(walk(state, query), at_most))
 
@@ -218,8 +220,12 @@ def _by_key(state: State, query: ScheduleByKey) -> Iterator[Schedule]:
     return _records(state, Schedule, state.with_key(query.tenant, query.key))
 
 
-def _living(state: State, query: LivingSchedules) -> Iterator[Schedule]:
-    return _records(state, Schedule, state.index["living_key"].ascending((query.tenant,)))
+def _open_schedules(state: State, query: OpenSchedules) -> Iterator[Schedule]:
+    return _records(state, Schedule, state.index["open_key"].ascending((query.tenant,)))
+
+
+def _old_schedules(state: State, query: OldSchedules) -> Iterator[Schedule]:
+    return _records(state, Schedule, _before(state.index["schedule_completed"].ascending(), query.before))
 
 
 def _schedule_list(state: State, query: ScheduleList) -> Iterator[Schedule]:
@@ -272,6 +278,10 @@ def _old_events(state: State, query: OldEvents) -> Iterator[Event]:
     return _records(state, Event, _before(state.index["event"].ascending(), query.before))
 
 
+def _by_alias(state: State, query: TemplateByAlias) -> Iterator[Template]:
+    return _records(state, Template, state.with_alias(query.tenant, query.alias_key))
+
+
 def _template_list(state: State, query: TemplateList) -> Iterator[Template]:
     entries = state.index["template"].descending((query.tenant,), _id_key(query.after))
     return _records(state, Template, entries)
@@ -301,11 +311,12 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     EventList: _event_list,
     FinishedTasks: _finished,
     LiveTasks: _live_tasks,
-    LivingSchedules: _living,
     LostLeases: _lost_leases,
     OldEvents: _old_events,
     OldReceipts: _old_receipts,
     OldRuns: _old_runs,
+    OldSchedules: _old_schedules,
+    OpenSchedules: _open_schedules,
     OpenTasks: _open,
     OutdatedZones: _outdated_zones,
     PastExpiry: _past_expiry,
@@ -315,6 +326,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     ScheduleByKey: _by_key,
     ScheduleList: _schedule_list,
     TaskList: _task_list,
+    TemplateByAlias: _by_alias,
     TemplateList: _template_list,
     TenantList: _tenant_list,
     UpcomingTasks: _upcoming,

@@ -25,6 +25,7 @@ from ..domain.model import (
     Template,
     Tenant,
 )
+from ..domain.template import alias_key
 
 __all__ = ["INDEXES", "Entry", "Index", "SortedEntries"]
 
@@ -45,14 +46,16 @@ class SortedEntries:
 
     def __init__(self) -> None:
         self._chunks: list[list[Entry]] = []
+        self._size = 0
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
 
     def __len__(self) -> int:
-        return sum(map(len, self._chunks))
+        return self._size
 
     def add(self, entry: Entry) -> None:
+        self._size += 1
         if not self._chunks:
             self._chunks.append([entry])
             return
@@ -63,6 +66,7 @@ class SortedEntries:
             self._chunks[at : at + 1] = [chunk[: _CHUNK // 2], chunk[_CHUNK // 2 :]]
 
     def remove(self, entry: Entry) -> None:
+        self._size -= 1
         at = bisect_left(self._chunks, entry, key=_last)
         chunk = self._chunks[at]
         del chunk[bisect_left(chunk, entry)]
@@ -189,6 +193,18 @@ def _living_key(schedule: Schedule) -> Place | None:
     return None if schedule.deleted_at is not None else ((schedule.tenant,), (schedule.key, schedule.id))
 
 
+def _open_key(schedule: Schedule) -> Place | None:
+    return ((schedule.tenant,), (schedule.key, schedule.id)) if schedule.is_open else None
+
+
+def _schedule_completed(schedule: Schedule) -> Place | None:
+    return None if schedule.completed_at is None else ((), (schedule.completed_at, schedule.id))
+
+
+def _alias(template: Template) -> Place:
+    return (template.tenant, alias_key(template.alias)), (template.id,)
+
+
 def _deleted_key(schedule: Schedule) -> Place | None:
     if schedule.deleted_at is None:
         return None
@@ -243,7 +259,9 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], Place | None]]] = {
     "due": (Schedule, _due),
     "zone": (Schedule, _zone),
     "living_key": (Schedule, _living_key),
+    "open_key": (Schedule, _open_key),
     "deleted_key": (Schedule, _deleted_key),
+    "schedule_completed": (Schedule, _schedule_completed),
     "schedule_created": (Schedule, _created),
     "schedule": (Schedule, _schedule),
     "run": (Run, _run),
@@ -252,6 +270,7 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], Place | None]]] = {
     "event_of_subject": (Event, _event_of_subject),
     "event": (Event, _at),
     "template": (Template, _of_tenant),
+    "alias": (Template, _alias),
     "key_of_tenant": (ApiKey, _of_tenant),
     "key": (ApiKey, _id),
     "tenant": (Tenant, _id),

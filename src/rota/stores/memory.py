@@ -51,7 +51,7 @@ class MemoryTx(BufferedTx):
         found = list(islice(walk(self._state, query), limit))
         return [self._state.get(type(record), record.id) for record in found]
 
-    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
+    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         return count(self._state, query, at_most)
 

@@ -142,7 +142,7 @@ class ObjectsTx(BufferedTx):
         self.reading()
         return self._replica.find(query, limit, self.answers)
 
-    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
+    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         return self._replica.count(query, self.answers, at_most)
 

@@ -95,7 +95,7 @@ _NAMES: dict[type[Record], str] = {Run: "schedule_run"}
 
 def _with_type(column: Column) -> _More:
     get = column.get
-    if column.name == "search":
+    if column.name in ("search", "alias_key"):
         get = lambda record: text_of(column.get(record))  # noqa: E731  a def would need the same closure
     return _More(column.name, get, "timestamptz" if column.is_time else _TYPES.get(column.name, "text"))
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from ..domain.errors import Conflict, StoreError
-from ..domain.model import Record
+from ..domain.model import Record, Schedule
 from .postgres_columns import WRITERS, Rows, Writer
 from .postgres_errors import COMMITTING, FAILURES, in_words, is_lost
 from .postgres_queries import Statements
@@ -176,11 +176,21 @@ def _in_order(statements: Statements, deletes: Puts, puts: Puts) -> list[Write]:
         own, writer = statements.of[of_type], WRITERS[of_type]
         old = [record for record in records.values() if record.version > 1]
         new = [record for record in records.values() if record.version == 1]
-        if old:
-            writes.append(_write(writer, own.replace, own.replace_alone, old))
+        for part in _deleted_first(old):
+            writes.append(_write(writer, own.replace, own.replace_alone, part))
         if new:
             inserts.append(_write(writer, own.insert, own.insert_alone, new))
     return writes + inserts
+
+
+def _deleted_first(records: list[Record]) -> list[list[Record]]:
+    """In statements of their own, since within one the rows come in any order: a deleted schedule frees its key."""
+    deleted: list[Record] = []
+    others: list[Record] = []
+    for record in records:
+        is_deleted = isinstance(record, Schedule) and record.deleted_at is not None
+        (deleted if is_deleted else others).append(record)
+    return [part for part in (deleted, others) if part]
 
 
 def _write(writer: Writer, statement: str, alone: str, records: list[Record]) -> Write:

@@ -18,7 +18,7 @@ from .codec import RECORD_OF, TABLES
 from .postgres_columns import WRITERS, text_of
 from .postgres_line import Line, Puts
 from .postgres_queries import MANY_PENDING, Statements, statement_name, values_of
-from .queries import Query, ReadyTasks, TaskList
+from .queries import OpenSchedules, Query, ReadyTasks, TaskList
 from .reading import readable
 
 __all__ = ["PostgresTx", "Unwritten", "everything"]
@@ -151,13 +151,23 @@ class PostgresTx(BufferedTx):
                 return [body for body, _ in held[:limit]]
             asked *= 2  # others hold some of the best: look behind those
 
-    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
+    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         await self._unwritten.flush_for(RECORD_OF[type(query)])
-        statement = self._statements.count[statement_name(query)]
+        name = statement_name(query)
+        if lock and self._writable:
+            await self._line.begin()
+            await self._line.fetch(
+                self._statements.plain["hold_count"].sql,
+                (f"{name} {text_of(getattr(query, 'tenant', None) or '')}",),
+            )
+        if isinstance(query, OpenSchedules):
+            statement = self._statements.plain["open_schedules_number"]
+        else:
+            statement = self._statements.count[name]
         [number] = await self._line.fetch(statement.sql, statement.args(values_of(query, at_most)))
         assert isinstance(number, int)
-        return number
+        return number if at_most is None else min(number, at_most)
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()

@@ -20,11 +20,12 @@ __all__ = [
     "EventQuery",
     "FinishedTasks",
     "LiveTasks",
-    "LivingSchedules",
     "LostLeases",
     "OldEvents",
     "OldReceipts",
     "OldRuns",
+    "OldSchedules",
+    "OpenSchedules",
     "OpenTasks",
     "OutdatedZones",
     "PastExpiry",
@@ -38,7 +39,9 @@ __all__ = [
     "ScheduleQuery",
     "TaskList",
     "TaskQuery",
+    "TemplateByAlias",
     "TemplateList",
+    "TemplateQuery",
     "TenantList",
     "UpcomingTasks",
     "begins_behind",
@@ -164,10 +167,16 @@ class ScheduleByKey(Query, frozen=True, kw_only=True):
     deleted: bool = False
 
 
-class LivingSchedules(Query, frozen=True, kw_only=True):
-    """Schedule: of `tenant`, not deleted. By key. Every store counts them in an index alone."""
+class OpenSchedules(Query, frozen=True, kw_only=True):
+    """Schedule: of `tenant`, neither deleted nor completed. By key. Every store knows their number without counting."""
 
     tenant: str
+
+
+class OldSchedules(Query, frozen=True, kw_only=True):
+    """Schedule: completed (deleted or not), completed_at < `before`. By completed_at, id."""
+
+    before: datetime
 
 
 class ScheduleList(Query, frozen=True, kw_only=True):
@@ -227,6 +236,13 @@ class OldEvents(Query, frozen=True, kw_only=True):
     before: datetime
 
 
+class TemplateByAlias(Query, frozen=True, kw_only=True):
+    """Template: of `tenant`, whose alias is compared as `alias_key`. There is at most one."""
+
+    tenant: str
+    alias_key: str
+
+
 class TemplateList(Query, frozen=True, kw_only=True):
     """Template: of `tenant`. Newest first, as their ids have it: id, descending; `after` continues behind an id."""
 
@@ -267,9 +283,10 @@ TaskQuery = (
     | EndedTasks
     | ReturnedTasks
 )
-ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | LivingSchedules | ScheduleList
+ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | OpenSchedules | OldSchedules | ScheduleList
 RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
+TemplateQuery = TemplateByAlias | TemplateList
 
 
 def begins_behind(query: EndedTasks | ReturnedTasks | EndedRuns) -> Cursor:

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from ..domain.errors import Conflict
-from ..domain.model import Record
+from ..domain.model import Record, Schedule
 from .base import BufferedTx
 from .codec import TABLES, Table, micros
 from .queries import Query
@@ -67,6 +67,8 @@ class _Statements:
 
 
 STATEMENTS = {of_type: _Statements(table) for of_type, table in TABLES.items()}
+_OF_SCHEDULES = STATEMENTS[Schedule]
+_TRIGGERING = {_OF_SCHEDULES.insert, _OF_SCHEDULES.replace, _OF_SCHEDULES.delete}
 
 
 class SqliteTx(BufferedTx):
@@ -98,7 +100,7 @@ class SqliteTx(BufferedTx):
 
         return await readable(query, limit, bodies, self.unreadable)
 
-    async def count(self, query: Query, /, *, at_most: int | None = None) -> int:
+    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         return count(self._db, query, at_most)
 
@@ -141,7 +143,10 @@ def _writes(tx: SqliteTx) -> Iterable[tuple[str, list[Row]]]:
     inserts = []
     for of_type, records in tx.puts.items():
         statements = STATEMENTS[of_type]
-        replacements = [statements.row(record) for record in records.values() if record.version > 1]
+        old = [record for record in records.values() if record.version > 1]
+        if of_type is Schedule:
+            old.sort(key=_lives)
+        replacements = [statements.row(record) for record in old]
         if replacements:
             yield statements.replace, replacements
         if len(replacements) < len(records):
@@ -152,13 +157,29 @@ def _writes(tx: SqliteTx) -> Iterable[tuple[str, list[Row]]]:
 
 def _write(db: apsw.Connection, writes: list[tuple[str, list[Row]]]) -> None:
     for statement, rows in writes:
-        before = db.total_changes()
         try:
-            db.executemany(statement, rows)
+            changed = _changed(db, statement, rows)
         except apsw.ConstraintError as error:
             if getattr(error, "extendedresult", None) not in _TAKEN:
                 raise
             raise Conflict(f"an id or a key is taken already ({error})") from error
-        if db.total_changes() - before != len(rows):
+        if changed != len(rows):
             ids = ", ".join(row[0] for row in rows[:10])
             raise Conflict(f"changed or removed by someone else: one of {ids}")
+
+
+def _changed(db: apsw.Connection, statement: str, rows: list[Row]) -> int:
+    """How many rows a statement changed. Where a trigger counts along, its own changes are left out."""
+    if statement not in _TRIGGERING:
+        before = db.total_changes()
+        db.executemany(statement, rows)
+        return db.total_changes() - before
+    changed = 0
+    for row in rows:
+        db.execute(statement, row)
+        changed += db.changes()
+    return changed
+
+
+def _lives(record: Record) -> bool:
+    return isinstance(record, Schedule) and record.deleted_at is None

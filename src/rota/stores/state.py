@@ -16,7 +16,8 @@ from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ..domain.errors import Conflict
-from ..domain.model import Record, Schedule
+from ..domain.model import Record, Schedule, Template
+from ..domain.template import alias_key
 from .base import RECORD_TYPES
 from .codec import TABLES, Table
 from .indexes import INDEXES, Entry, Index
@@ -65,6 +66,10 @@ class State:
         """The entry of the living schedule that has this key, if there is one."""
         entries = self.index["living_key"].ascending((tenant,), (key,))
         return takewhile(lambda entry: entry[0] == key, entries)
+
+    def with_alias(self, tenant: str, alias_key: str) -> Iterator[Entry]:
+        """The entry of the template that has this alias, if there is one."""
+        return self.index["alias"].ascending((tenant, alias_key))
 
     def all(self, type: type[R]) -> list[R]:
         """Every record of a type, by id."""
@@ -134,39 +139,62 @@ class State:
             raise Conflict(f"{_name(record)} differs in what cannot change", id=record.id)
 
     def _check_keys(self, deletes: list[Record], puts: list[Record]) -> None:
-        """A key belongs to one living schedule; looked at in the order: deletes, replacements, inserts."""
+        """A key belongs to one living schedule, an alias to one template; looked at in the order: deletes,
+        replacements, inserts."""
+        named = [record for record in puts if isinstance(record, Schedule | Template)]
+        gone = [record for record in deletes if isinstance(record, Schedule | Template)]
+        if not named:
+            return
         keys = _Keys(self)
-        for record in deletes:
-            if isinstance(record, Schedule):
-                keys.release(record.id)
-        schedules = [record for record in puts if isinstance(record, Schedule)]
-        for record in sorted(schedules, key=lambda schedule: schedule.version == 1):
-            keys.release(record.id)
-            if record.deleted_at is None:
-                keys.take(record)
+        for record in gone:
+            keys.release(record)
+        for record in sorted(named, key=_place_in_order):
+            keys.release(record)
+            keys.take(record)
+
+
+Named = Schedule | Template
 
 
 class _Keys:
-    """Who holds which living key while a set of writes is checked."""
+    """Who holds which living key or alias while a set of writes is checked."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._holders: dict[tuple[str, str], str | None] = {}
+        self._holders: dict[Entry, str | None] = {}
 
-    def release(self, id: str) -> None:
-        row = self._state._rows[Schedule].get(id)
-        if row is not None and isinstance(row.record, Schedule) and row.record.deleted_at is None:
-            self._holders[row.record.tenant, row.record.key] = None
+    def release(self, record: Named) -> None:
+        row = self._state.row(type(record), record.id)
+        name = None if row is None else _unique_name(cast("Named", row.record))
+        if name is not None:
+            self._holders[name] = None
 
-    def take(self, schedule: Schedule) -> None:
-        key = (schedule.tenant, schedule.key)
-        holder = self._holders[key] if key in self._holders else next(self._stored(*key), None)
+    def take(self, record: Named) -> None:
+        name = _unique_name(record)
+        if name is None:
+            return
+        holder = self._holders[name] if name in self._holders else next(self._stored(*name), None)
         if holder is not None:
-            raise Conflict(f"schedule key {schedule.key!r} is taken", id=schedule.id)
-        self._holders[key] = schedule.id
+            raise Conflict(f"{_name(record)}: {name[-1]!r} is taken", id=record.id)
+        self._holders[name] = record.id
 
-    def _stored(self, tenant: str, key: str) -> Iterator[str]:
-        return (entry[-1] for entry in self._state.with_key(tenant, key))
+    def _stored(self, of_type: type[Record], tenant: str, name: str) -> Iterator[str]:
+        find = self._state.with_key if of_type is Schedule else self._state.with_alias
+        return (entry[-1] for entry in find(tenant, name))
+
+
+def _unique_name(record: Named) -> Entry | None:
+    """What no other record may have at the same time."""
+    if isinstance(record, Template):
+        return Template, record.tenant, alias_key(record.alias)
+    return None if record.deleted_at is not None else (Schedule, record.tenant, record.key)
+
+
+def _place_in_order(record: Named) -> int:
+    """Deleted ones first, then the other replacements, then what is new."""
+    if record.version == 1:
+        return 2
+    return 0 if _unique_name(record) is None else 1
 
 
 def _name(record: Record) -> str:

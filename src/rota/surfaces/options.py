@@ -111,12 +111,20 @@ def new_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Tar
     chosen = _with_times({name: value for name, value in options.items() if value is not None})
     if "key" in chosen:
         raise Invalid("key", "there is no such option here", "give the name as schedule_id")
+    _check_names(chosen)
     timing, bounds = _timing(chosen, now)
     target = new_target(chosen)
     fields = _fields(chosen)
     if not isinstance(target, TemplateTarget) and "metadata" in fields and not target.metadata:
         target = replace(target, metadata=fields["metadata"])
     return timing, target, {**bounds, **fields}
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    accepted = {*_TIMINGS, *OPTIONS, "timezone", *definition.FIELDS}
+    for name in options:
+        if name not in accepted:
+            raise Invalid(name, "there is no such option", f"accepted are {', '.join(sorted(accepted))}")
 
 
 def unsaved_schedule(options: Mapping[str, Any], now: datetime) -> Schedule:
@@ -134,6 +142,7 @@ def unsaved_schedule(options: Mapping[str, Any], now: datetime) -> Schedule:
 def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The changes that `Queue.update_schedule` asks for. Only what is named changes."""
     chosen = _with_times(options)
+    _check_names({name: value for name, value in chosen.items() if name != "key"})
     changes: dict[str, Any] = {}
     zone = chosen.get("timezone")
     if any(chosen.get(name) is not None for name in _TIMINGS):

@@ -25,6 +25,7 @@ from ..engine.telemetry import Observer
 from ..stores.queries import Cursor, ScheduleList
 from . import options as given
 from .calls import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
+from .targets import check_registered
 
 __all__ = ["ScheduleCalls"]
 
@@ -39,8 +40,8 @@ class ScheduleCalls(Calls):
         `interval`, `run_at`, `rrule`, `rule`).
 
         Also: timezone, start_at, end_at, max_runs, missed_run_policy, misfire_grace, catch_up_window,
-        overlap_policy, jitter, pause_on_failure, description, status, metadata; and for the task: queue, priority,
-        max_retries, ttl, timeout, tags."""
+        overlap_policy, jitter, pause_on_failure, pause_note, description, status, metadata; and for the task: queue,
+        priority, max_retries, ttl, timeout, tags. A key that a completed schedule has is taken from it."""
         if schedule_id is not None and id is not None:
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
@@ -56,12 +57,12 @@ class ScheduleCalls(Calls):
         self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Any
     ) -> Page[Schedule]:
         """The newest schedules that match: status, kind, template_id, tag, text; `deleted=True`: deleted ones too."""
-        query = self._schedule_list(filters, given.parsed_cursor(cursor))
+        query = await self._schedule_list(filters, given.parsed_cursor(cursor))
         found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
         return page_of(found, limit, lambda schedule: schedule.created_at)
 
     async def count_schedules(self, **filters: Any) -> int:
-        return await self.store.read(queries.count_schedules(self._schedule_list(filters)))
+        return await self.store.read(queries.count_schedules(await self._schedule_list(filters)))
 
     async def update_schedule(
         self, schedule_id: str, *, version: int | None = None, **changes: Any
@@ -169,34 +170,42 @@ class ScheduleCalls(Calls):
         return DueRuns((run for run in runs if run.tenant == self.tenant), is_more_due=is_more_due)
 
     async def declare_schedules(self, app: App) -> None:
-        """Create the schedules that an app declares, and bring those that differ up to date. A suspended tenant's stay
-        as they are."""
+        """Create the schedules that an app declares, and bring those that differ up to date: all of them, or, if one is
+        refused, none. A suspended tenant's stay as they are."""
+        now = await self.now()
+        declared = []
+        for key, options in app.schedules.items():
+            with commands.naming_schedule(key):
+                declared.append(self._declared(key, options, now, app))
         try:
-            for key, options in app.schedules.items():
-                await self._declare(key, options)
+            await self._commit(commands.declare_schedules(self.tenant, declared, self.actor))
         except Refused as refused:
             if refused.code != "tenant_suspended":  # its tasks still run, so its workers must start
                 raise
 
-    async def _declare(self, key: str, options: Mapping[str, Any]) -> None:
-        old = await self.store.read(queries.schedule_named(self.tenant, key))
-        if old is None:
-            await self.create_schedule(key, **options)
-            return
+    def _declared(self, key: str, options: Mapping[str, Any], now: datetime, app: App) -> commands.Declared:
+        timing, target, fields = given.new_schedule(options, now)
+        check_registered(target, app)
         wanted = {name: value for name, value in options.items() if name != "status"}
+        return commands.Declared(
+            id=self._new_id(),
+            key=key,
+            timing=timing,
+            target=target,
+            fields=fields,
+            changes=lambda old, now: given.schedule_changes(old, wanted, old.created_at),
+            in_words=lambda: given.in_words_of(options),
+        )
 
-        def differing(old: Schedule, now: datetime) -> dict[str, Any]:
-            changes = given.schedule_changes(old, wanted, old.created_at)
-            return {name: value for name, value in changes.items() if getattr(old, name) != value}
-
-        await self._commit(commands.edit_schedule(self.tenant, old.id, differing, self.actor))
-
-    def _schedule_list(self, filters: Mapping[str, Any], after: Cursor | None = None) -> ScheduleList:
+    async def _schedule_list(self, filters: Mapping[str, Any], after: Cursor | None = None) -> ScheduleList:
         unknown = filters.keys() - _FILTERS.keys()
         if unknown:
             accepted = f"accepted are {', '.join(sorted(_FILTERS))}"
             raise Invalid(min(unknown), "there is no such filter", accepted)
         chosen = {name: _FILTERS[name](value) for name, value in filters.items() if value is not None}
+        if "template_id" in chosen:
+            named = queries.template_named(self.tenant, chosen["template_id"])
+            chosen["template_id"] = await self.store.read(named)
         return ScheduleList(tenant=self.tenant, after=after, **chosen)
 
 

@@ -131,6 +131,9 @@ FIELDS: tuple[Field, ...] = (
     ),
     Field("keep_tasks", timedelta(days=7), _duration_or_forever, "how long ended tasks are kept"),
     Field("keep_runs", timedelta(days=90), _duration_or_forever, "how long ended runs of schedules are kept"),
+    Field(
+        "keep_schedules", timedelta(days=30), _duration_or_forever, "how long completed schedules are kept"
+    ),
     Field("keep_events", timedelta(days=365), _duration_or_forever, "how long the audit trail is kept"),
     Field("http", True, _yes_or_no, "whether `up` serves the HTTP API"),
     Field("host", "127.0.0.1", _text, "the address of this machine that the HTTP API is served on"),

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from ..domain.errors import Invalid
 from ..domain.limits import check_duration, check_tags, check_text, shown
 from ..domain.model import Target, TaskTarget, TemplateTarget, WorkflowTarget
+from ..engine.app import App
 
-__all__ = ["OPTIONS", "changed_target", "new_target"]
+__all__ = ["OPTIONS", "changed_target", "check_registered", "new_target"]
 
 _FITTING = ("input", "queue", "max_retries", "ttl", "priority", "timeout", "tags")
 OPTIONS = ("task_type", "target", *_FITTING)
@@ -24,6 +25,17 @@ def new_target(chosen: Mapping[str, Any]) -> Target:
         problem = "no task was given" if kind is None else "it was given together with target"
         raise Invalid("task_type", problem, "give exactly one of task_type and target")
     return _fitted(TaskTarget(kind=check_text("task_type", kind)) if target is None else target, chosen)
+
+
+def check_registered(target: Target, app: App) -> None:
+    """Refused, if the app has this kind as something else: a workflow as a task, or a task as a workflow."""
+    handler = None if isinstance(target, TemplateTarget) else app.handlers.get(target.kind)
+    if handler is None or handler.is_workflow == isinstance(target, WorkflowTarget):
+        return
+    what, wanted = ("workflow", "WorkflowTarget") if handler.is_workflow else ("task", "TaskTarget")
+    raise Invalid(
+        "task_type", f"{handler.kind!r} is registered as a {what}", f"give a rota.{wanted} as target"
+    )
 
 
 def changed_target(old: Target, chosen: Mapping[str, Any]) -> Target:

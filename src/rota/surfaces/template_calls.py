@@ -16,8 +16,10 @@ __all__ = ["TemplateCalls"]
 class TemplateCalls(Calls):
     """Keep what to run apart from when; run it by hand or by a schedule (`rota.TemplateTarget`)."""
 
-    async def create_template(self, alias: str, kind: str, **fields: Any) -> Template:
-        """Store what to run: a `kind` of task, under a name for people (`alias`).
+    async def create_template(self, alias: str | None, kind: str, **fields: Any) -> Template:
+        """Store what to run: a `kind` of task, under a name for people (`alias`; None: one is made from the kind).
+
+        No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does.
 
         Also: parameters (a dict, the input), queue, max_retries, timeout, tags, enabled, command; `runtime` is
         python: the kind is a registered function."""

@@ -7,9 +7,12 @@ again, after a conflict or after an answer that was lost, does the same thing an
 from .keys import create_key, new_secret, revoke_key
 from .receipts import once
 from .schedules import (
+    Declared,
     create_schedule,
+    declare_schedules,
     delete_schedule,
     edit_schedule,
+    naming_schedule,
     pause_schedule,
     purge_schedule,
     restore_schedule,
@@ -42,6 +45,7 @@ from .upkeep import Retention, Sweep, forget_old, sweep
 __all__ = [
     "Claim",
     "Claimed",
+    "Declared",
     "Renewal",
     "Result",
     "Retention",
@@ -58,6 +62,7 @@ __all__ = [
     "create_schedule",
     "create_template",
     "create_tenant",
+    "declare_schedules",
     "delete_schedule",
     "delete_template",
     "edit_schedule",
@@ -68,6 +73,7 @@ __all__ = [
     "forget_old",
     "is_anything_due",
     "lies_anything_ahead",
+    "naming_schedule",
     "new_secret",
     "next_to_claim",
     "once",

@@ -1,8 +1,12 @@
-"""Works on schedules: what people do to them. (What time does to them: `tick.py`.)"""
+"""Works on schedules: what people do to them. (What time does to them: `tick.py`.)
+
+A living schedule's key is its own. Whoever takes the key of one that has completed retires it, which is a delete: its
+ledger can still be read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -10,18 +14,39 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain import definition, run, schedule
-from ...domain.errors import NotFound, Refused
-from ...domain.model import Run, RunTrigger, Schedule, Target, Task, Template, TemplateTarget
+from ...domain.errors import Invalid, NotFound, Refused
+from ...domain.limits import check_key
+from ...domain.model import (
+    Limits,
+    Run,
+    RunTrigger,
+    Schedule,
+    ScheduleStatus,
+    Target,
+    Task,
+    Template,
+    TemplateTarget,
+)
 from ...domain.recurrence import Timing
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
-from .shared import audit, check_room_for_schedule, check_room_for_tasks, find_schedule, limits_of
+from .shared import (
+    audit,
+    check_room_for_schedules,
+    check_room_for_tasks,
+    find_schedule,
+    find_template,
+    limits_of,
+)
 
 __all__ = [
+    "Declared",
     "create_schedule",
+    "declare_schedules",
     "delete_schedule",
     "edit_schedule",
     "given_up",
+    "naming_schedule",
     "pause_schedule",
     "purge_schedule",
     "restore_schedule",
@@ -40,17 +65,147 @@ def create_schedule(
         again = await tx.get(Schedule, id)
         if again is not None:
             return again
-        if await tx.find(ScheduleByKey(tenant=tenant, key=key), 1):
-            raise Refused("key_taken", key=key)
-        await check_room_for_schedule(tx, tenant, limits)
+        known = await _known_target(tx, tenant, target)
         new = definition.create(
-            id, key, timing, target, fields, tenant=tenant, now=tx.now, actor=actor, limits=limits
+            id, key, timing, known, fields, tenant=tenant, now=tx.now, actor=actor, limits=limits
         )
-        created = tx.put(new)
-        audit(tx, "created", actor, None, created)
-        return created
+        return (await _write(tx, limits, [_Change(None, new, "created")], actor))[0]
 
     return work
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that a program wants: its key, how to create it under the id given, and, as in `edit_schedule`, what
+    to change of one that is there."""
+
+    id: str
+    key: str
+    timing: Timing
+    target: Target
+    fields: Mapping[str, Any]
+    changes: Callable[[Schedule, datetime], Mapping[str, Any]]
+    in_words: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+def declare_schedules(tenant: str, declared: Sequence[Declared], actor: str) -> Work[list[Schedule]]:
+    """Create those that are not there, and bring the others up to date: all of them or none. An error names the
+    schedule."""
+
+    async def work(tx: Tx) -> list[Schedule]:
+        limits = await limits_of(tx, tenant)
+        changes = []
+        for each in declared:
+            with naming_schedule(each.key), each.in_words():
+                changes.append(await _declared(tx, tenant, each, actor, limits))
+        return await _write(tx, limits, changes, actor)
+
+    return work
+
+
+async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Limits) -> _Change:
+    found = await tx.find(ScheduleByKey(tenant=tenant, key=each.key), 1)
+    if found:
+        [old] = found
+        changes = await _known_changes(tx, old, each.changes(old, tx.now))
+        differing = {name: value for name, value in changes.items() if getattr(old, name) != value}
+        return _Change(old, definition.edit(old, differing, tx.now, actor, limits), "updated")
+    known = await _known_target(tx, tenant, each.target)
+    new = definition.create(
+        each.id,
+        each.key,
+        each.timing,
+        known,
+        each.fields,
+        tenant=tenant,
+        now=tx.now,
+        actor=actor,
+        limits=limits,
+    )
+    return _Change(None, new, "created")
+
+
+@contextmanager
+def naming_schedule(key: str) -> Iterator[None]:
+    """What is refused meanwhile is said of this schedule."""
+    try:
+        yield
+    except Refused as refused:
+        refused.args = (f"schedule {key!r}: {refused}", *refused.args[1:])
+        raise
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """A schedule as it is (None: it is new) and as it will be."""
+
+    old: Schedule | None
+    new: Schedule
+    action: str
+    detail: str = ""
+
+    @property
+    def takes_key(self) -> bool:
+        old, new = self.old, self.new
+        had_it = old is not None and old.deleted_at is None and old.key == new.key
+        return new.deleted_at is None and not had_it
+
+
+async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], actor: str) -> list[Schedule]:
+    """Read what is left to read, then write: the schedules, the times given up, the completed ones whose keys are
+    taken, and a line of the audit for each. Without `limits` nothing becomes active that was not."""
+    moving = [each for each in changes if each.new is not each.old]
+    retired = await _retired(tx, moving, actor)
+    if limits is not None and moving:
+        wanted = sum(each.new.is_open and not (each.old is not None and each.old.is_open) for each in moving)
+        await check_room_for_schedules(tx, moving[0].new.tenant, limits, wanted)
+    rows = await given_up(tx, [(each.old, each.new) for each in moving if each.old is not None])
+    for each in retired:
+        audit(tx, each.action, actor, each.old, tx.put(each.new), each.detail)
+    written = []
+    for each in changes:
+        if each.new is each.old:
+            written.append(each.new)
+            continue
+        written.append(tx.put(each.new))
+        audit(tx, each.action, actor, each.old, written[-1], each.detail)
+    for row in rows:
+        tx.put(row)
+    return written
+
+
+async def _retired(tx: Tx, changes: Sequence[_Change], actor: str) -> list[_Change]:
+    """The completed schedules whose keys are taken, deleted. The key of any other is refused."""
+    retired = []
+    for each in changes:
+        if not each.takes_key:
+            continue
+        for holder in await tx.find(ScheduleByKey(tenant=each.new.tenant, key=each.new.key), 1):
+            if holder.status is not ScheduleStatus.COMPLETED:
+                raise Refused("key_taken", key=each.new.key)
+            gone = definition.delete(holder, tx.now, actor)
+            retired.append(_Change(holder, gone, "deleted", f"its key was taken by schedule {each.new.id}"))
+    return retired
+
+
+async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None = None) -> Target:
+    """With the id of the template that it names by id or alias; refused if there is none, or if it is disabled (unless
+    the schedule had it before)."""
+    if not isinstance(target, TemplateTarget):
+        return target
+    name = check_key(target.template_id, "template_id")
+    try:
+        found = await find_template(tx, tenant, name)
+    except NotFound:
+        raise Invalid("template_id", f"there is no template {name!r}", "create it first") from None
+    had_it = isinstance(old, TemplateTarget) and old.template_id == found.id
+    if not found.enabled and not had_it:
+        raise Invalid("template_id", f"template {found.alias!r} is disabled", "enable it first")
+    return replace(target, template_id=found.id)
+
+
+async def _known_changes(tx: Tx, old: Schedule, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "target" not in changes:
+        return changes
+    return {**changes, "target": await _known_target(tx, old.tenant, changes["target"], old.target)}
 
 
 def edit_schedule(
@@ -68,17 +223,9 @@ def edit_schedule(
         old = await find_schedule(tx, tenant, key)
         if version is not None and version != old.version:
             raise Refused("stale_version", record="schedule", id=key, found=old.version, expected=version)
-        new = definition.edit(old, changes(old, tx.now), tx.now, actor, limits)
-        if new is old:
-            return old
-        if new.key != old.key and await tx.find(ScheduleByKey(tenant=tenant, key=new.key), 1):
-            raise Refused("key_taken", key=new.key)
-        rows = await given_up(tx, [(old, new)])
-        edited = tx.put(new)
-        for row in rows:
-            tx.put(row)
-        audit(tx, "updated", actor, old, edited)
-        return edited
+        wanted = await _known_changes(tx, old, changes(old, tx.now))
+        new = definition.edit(old, wanted, tx.now, actor, limits)
+        return (await _write(tx, limits, [_Change(old, new, "updated")], actor))[0]
 
     return work
 
@@ -111,12 +258,7 @@ def restore_schedule(tenant: str, key: str, actor: str) -> Work[Schedule]:
         except NotFound:
             old = await find_schedule(tx, tenant, key)
         new = definition.restore(old, tx.now, actor)
-        if await tx.find(ScheduleByKey(tenant=tenant, key=new.key), 1):
-            raise Refused("key_taken", key=new.key)
-        await check_room_for_schedule(tx, tenant, limits)
-        restored = tx.put(new)
-        audit(tx, "restored", actor, old, restored)
-        return restored
+        return (await _write(tx, limits, [_Change(old, new, "restored")], actor))[0]
 
     return work
 
@@ -150,15 +292,8 @@ def _change(
 ) -> Work[Schedule]:
     async def work(tx: Tx) -> Schedule:
         old = await find_schedule(tx, tenant, key)
-        new = rule(old, tx.now)
-        if new is old:
-            return old
-        rows = await given_up(tx, [(old, new)])
-        changed = tx.put(new)
-        for row in rows:
-            tx.put(row)
-        audit(tx, action, actor, old, changed, detail or "")
-        return changed
+        change = _Change(old, rule(old, tx.now), action, detail or "")
+        return (await _write(tx, None, [change], actor))[0]
 
     return work
 

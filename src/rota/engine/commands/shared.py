@@ -23,12 +23,12 @@ from ...domain.model import (
     Tenant,
 )
 from ...stores.base import Tx
-from ...stores.queries import LivingSchedules, ScheduleByKey, TaskList
+from ...stores.queries import OpenSchedules, ScheduleByKey, TaskList, TemplateByAlias
 
 __all__ = [
     "Endings",
     "audit",
-    "check_room_for_schedule",
+    "check_room_for_schedules",
     "check_room_for_tasks",
     "find_schedule",
     "find_task",
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 DEFAULT_LIMITS = Limits()
+LIVE_AT_MOST = 10_000
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -63,10 +64,12 @@ async def check_room_for_tasks(tx: Tx, tenant: str, limits: Limits, wanted: int 
         raise tenants.limit_reached(tenant, "pending tasks", limits.pending_tasks, wanted if room else 1)
 
 
-async def check_room_for_schedule(tx: Tx, tenant: str, limits: Limits) -> None:
-    living = LivingSchedules(tenant=tenant)
-    if await tx.count(living, at_most=limits.schedules) >= limits.schedules:
-        raise tenants.limit_reached(tenant, "schedules", limits.schedules)
+async def check_room_for_schedules(tx: Tx, tenant: str, limits: Limits, wanted: int) -> None:
+    """Whoever adds schedules counts with a lock, so that many at once cannot pass the limit together."""
+    if wanted:
+        room = limits.schedules - await tx.count(OpenSchedules(tenant=tenant), lock=True)
+        if room < wanted:
+            raise tenants.limit_reached(tenant, "schedules", limits.schedules, wanted if room > 0 else 1)
 
 
 async def find_task(tx: Tx, tenant: str, id: str) -> Task:
@@ -92,10 +95,14 @@ async def find_schedule(tx: Tx, tenant: str, key: str, *, deleted: bool = False)
 
 
 async def find_template(tx: Tx, tenant: str, id: str) -> Template:
-    found = await tx.get(Template, id)
-    if found is None or found.tenant != tenant:
+    """By its id, or else by its alias."""
+    by_id = await tx.get(Template, id)
+    if by_id is not None and by_id.tenant == tenant:
+        return by_id
+    found = await tx.find(TemplateByAlias(tenant=tenant, alias_key=template.alias_key(id)), 1)
+    if not found:
         raise NotFound("template", id)
-    return found
+    return found[0]
 
 
 _Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey)
@@ -146,8 +153,8 @@ class Endings:
         if not of_runs:
             return cls({}, {})
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
-        ended_badly = (TaskStatus.FAILED, TaskStatus.EXPIRED)
-        failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in ended_badly}
+        may_fail = (TaskStatus.FAILED, TaskStatus.EXPIRED)
+        failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in may_fail}
         return cls(runs, await tx.get_many(Schedule, failing) if failing else {})
 
     def put(self, tx: Tx, tasks: Sequence[Task], actor: str) -> list[Task]:

@@ -12,12 +12,13 @@ from ...domain import template as rules
 from ...domain.errors import Refused
 from ...domain.model import Schedule, Task, Template
 from ...stores.base import Tx, Work
-from ...stores.queries import ScheduleList
+from ...stores.queries import ScheduleList, TemplateByAlias
 from .schedules import given_up
 from .shared import audit, check_room_for_tasks, find_template, limits_of
 
 __all__ = ["create_template", "delete_template", "edit_template", "execute_template"]
 
+LONGEST_ALIAS = 200
 _KEPT = ("id", "tenant", "version", "created_at", "updated_at")
 
 
@@ -27,7 +28,11 @@ def create_template(id: str, tenant: str, fields: Mapping[str, Any], actor: str)
         again = await tx.get(Template, id)
         if again is not None:
             return again
-        created = tx.put(rules.create(id, fields, tenant=tenant, now=tx.now, limits=limits))
+        new = rules.create(
+            id, await _with_alias(tx, tenant, id, fields), tenant=tenant, now=tx.now, limits=limits
+        )
+        await _check_alias(tx, new)
+        created = tx.put(new)
         audit(tx, "created", actor, None, created)
         return created
 
@@ -53,11 +58,13 @@ def edit_template(
             raise Refused("stale_version", record="template", id=id, found=old.version, expected=version)
         wanted = changes
         if whole:
-            new = rules.create(id, changes, tenant=tenant, now=tx.now, limits=limits)
+            fields = await _with_alias(tx, tenant, old.id, changes)
+            new = rules.create(old.id, fields, tenant=tenant, now=tx.now, limits=limits)
             wanted = {each.name: getattr(new, each.name) for each in fields_of(new) if each.name not in _KEPT}
         edited = rules.edit(old, wanted, tx.now, limits)
         if edited is old:
             return old
+        await _check_alias(tx, edited)
         stored = tx.put(edited)
         audit(tx, "updated", actor, old, stored)
         return stored
@@ -65,17 +72,33 @@ def edit_template(
     return work
 
 
+async def _with_alias(tx: Tx, tenant: str, id: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Whoever gives no alias gets the kind as one, or, if that is taken, the kind and a part of the id."""
+    if fields.get("alias") is not None or not isinstance(kind := fields.get("kind"), str):
+        return fields
+    holders = await tx.find(TemplateByAlias(tenant=tenant, alias_key=rules.alias_key(kind)), 1)
+    taken = any(holder.id != id for holder in holders)
+    return {**fields, "alias": f"{kind[:LONGEST_ALIAS]}-{id[-12:]}" if taken else kind}
+
+
+async def _check_alias(tx: Tx, template: Template) -> None:
+    wanted = rules.alias_key(template.alias)
+    for holder in await tx.find(TemplateByAlias(tenant=template.tenant, alias_key=wanted), 1):
+        if holder.id != template.id:
+            raise Refused("alias_taken", alias=template.alias, holder=holder.alias)
+
+
 def delete_template(tenant: str, id: str, actor: str, limit: int = 100) -> Work[bool]:
     """Remove it, and delete its schedules before, `limit` at a time; whether it is gone now."""
-    found = False
+    found = ""
 
     async def work(tx: Tx) -> bool:
         nonlocal found
-        if found and await tx.get(Template, id) is None:
+        if found and await tx.get(Template, found) is None:
             return True  # an answer was lost
-        template = await find_template(tx, tenant, id)
-        found = True
-        schedules = await tx.find(ScheduleList(tenant=tenant, template_id=id), limit)
+        template = await find_template(tx, tenant, found or id)
+        found = template.id
+        schedules = await tx.find(ScheduleList(tenant=tenant, template_id=found), limit)
         changes = [(old, definition.delete(old, tx.now, actor)) for old in schedules]
         rows = await given_up(tx, changes)
         for row in rows:

@@ -15,11 +15,10 @@ from ...domain.schedule import Decision
 from ...stores.base import Tx, Work
 from ...stores.queries import DueSchedules, LiveTasks, OutdatedZones
 from .schedules import template_of, templates_of
-from .shared import DEFAULT_LIMITS, Endings, audit, room_for_tasks
+from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, Endings, audit, room_for_tasks
 
 __all__ = ["Tick", "fire_due", "is_anything_due", "refresh_zones"]
 
-LIVE_AT_MOST = 10_000
 ROWS_PER_TICK = 1_000
 SCHEDULER = "scheduler"
 
@@ -138,19 +137,23 @@ class _Firing:
         limits = DEFAULT_LIMITS if tenant is None else tenant.limits
         template = template_of(found, self.templates)
         last_task = found.last_task_id
-        for fire in decision.fires:
+        uncounted = 0
+        for number, fire in enumerate(decision.fires, 1):
             id = run.run_id(found, fire.scheduled_at)
+            after = len(decision.fires) - number
             row, started = run.start(
-                id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER
+                id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER, after
             )
             tick.runs.append(tx.put(row))
-            if started is not None:
+            if started is None:
+                uncounted += 1  # it did not run, so it uses up none of its max_runs
+            else:
                 tick.tasks.append(tx.put(started))
                 last_task = started.id
         for skip in decision.skips:
             if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
-        moved = tx.put(replace(found, last_task_id=last_task))
+        moved = tx.put(replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task))
         tick.schedules.append(moved)
         if moved.status is not ScheduleStatus.ACTIVE:
             detail = moved.completed_reason or moved.pause_note or ""
@@ -204,6 +207,8 @@ def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
         for old in outdated:
             due = old.next_run_at is not None and old.next_run_at <= tx.now
             new = replace(old, zone_data=current) if due else schedule.planned(old, tx.now)
+            if new.status is ScheduleStatus.COMPLETED:
+                new = replace(new, updated_at=tx.now)
             stored = tx.put(new)
             if new.next_run_at != old.next_run_at:
                 moved.append(stored)

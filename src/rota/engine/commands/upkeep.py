@@ -7,10 +7,20 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from ...domain import task as life
-from ...domain.model import Record, Task
+from ...domain.model import Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
-from ...stores.queries import FinishedTasks, LostLeases, OldEvents, OldReceipts, OldRuns, PastExpiry
-from .shared import Endings
+from ...stores.queries import (
+    FinishedTasks,
+    LiveTasks,
+    LostLeases,
+    OldEvents,
+    OldReceipts,
+    OldRuns,
+    OldSchedules,
+    PastExpiry,
+    RunList,
+)
+from .shared import LIVE_AT_MOST, Endings, audit
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
@@ -20,11 +30,12 @@ END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long ended records are kept; None: for good."""
+    """How long ended records are kept; None: for good. `schedules`: those that have completed, with their ledgers."""
 
     tasks: timedelta | None = timedelta(days=7)
     runs: timedelta | None = timedelta(days=90)
     events: timedelta | None = timedelta(days=365)
+    schedules: timedelta | None = timedelta(days=30)
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +84,7 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
     """Delete what has been kept long enough, up to `limit` of each kind; how many went."""
 
     async def work(tx: Tx) -> int:
+        completed: list[Schedule] = []
         old: list[Record] = [*await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)]
         if retention.tasks is not None:
             old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)
@@ -80,8 +92,32 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
             old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
         if retention.events is not None:
             old += await tx.find(OldEvents(before=tx.now - retention.events), limit)
+        if retention.schedules is not None:
+            rows, completed = await _completed_schedules(tx, tx.now - retention.schedules, limit)
+            old += [*rows, *completed]
         for record in old:
             tx.delete(record)
+        for schedule in completed:
+            audit(tx, "purged", JANITOR, schedule, None, "it had completed, and was kept long enough")
         return len(old)
 
     return work
+
+
+async def _completed_schedules(tx: Tx, before: datetime, limit: int) -> tuple[list[Run], list[Schedule]]:
+    """Rows of ledgers, up to `limit`, and the schedules of which no row is left then. One whose last task still runs is
+    kept."""
+    found = await tx.find(OldSchedules(before=before), limit)
+    ids = tuple(schedule.id for schedule in found)
+    live = await tx.find(LiveTasks(schedule_ids=ids), LIVE_AT_MOST) if found else []
+    busy = {task.schedule_id for task in live}
+    rows: list[Run] = []
+    gone: list[Schedule] = []
+    for schedule in found:
+        if schedule.id in busy:
+            continue
+        rows += await tx.find(RunList(schedule_id=schedule.id), limit - len(rows))
+        if len(rows) == limit:
+            break
+        gone.append(schedule)
+    return rows, gone

@@ -86,6 +86,10 @@ select number, name, checksum from {schema}.migration order by number
 -- name: record_migration
 insert into {schema}.migration (number, name, checksum) values (:number::integer, :name::text, :checksum::text)
 
+-- Until the transaction ends.
+-- name: hold_count
+select pg_advisory_xact_lock(hashtextextended('{schema} ' || :of::text, 0))
+
 -- ## Every record type (a column that varies is an array, and `given` has it; any other is one value for all rows)
 
 -- name: insert
@@ -419,10 +423,18 @@ select {what} from {schema}.schedule
 where deleted_at is not null and tenant = :tenant::text and key = :key::text
 order by created_at desc, id desc limit :limit::bigint {lock}
 
--- name: living_schedules
+-- name: open_schedules
 select {what} from {schema}.schedule
-where deleted_at is null and tenant = :tenant::text
+where deleted_at is null and tenant = :tenant::text and status <> 'completed'
 order by key limit :limit::bigint {lock}
+
+-- name: open_schedules_number
+select coalesce((select number from {schema}.schedule_count where tenant = :tenant::text), 0)
+
+-- name: old_schedules
+select {what} from {schema}.schedule
+where completed_at is not null and completed_at < :before::timestamptz
+order by completed_at, id limit :limit::bigint {lock}
 
 -- Comparing the tenant with the rest keeps the planner from the index over all tenants, whose order is the same.
 -- name: schedule_list
@@ -488,6 +500,11 @@ order by at, id limit :limit::bigint {lock}
 select {what} from {schema}.template
 where tenant = :tenant::text and id < :after::text
 order by id desc limit :limit::bigint {lock}
+
+-- name: template_by_alias
+select {what} from {schema}.template
+where tenant = :tenant::text and alias_key = :alias_key::text
+limit :limit::bigint {lock}
 
 -- name: api_key_list
 select {what} from {schema}.apikey

@@ -249,10 +249,18 @@ select {what} from schedule indexed by schedule_deleted_key
 where deleted_at is not null and tenant = :tenant and key = :key
 order by created_at desc, id desc limit :limit
 
--- name: living_schedules
+-- name: open_schedules
 select {what} from schedule indexed by schedule_living_key
-where deleted_at is null and tenant = :tenant
+where deleted_at is null and tenant = :tenant and status <> 'completed'
 order by key limit :limit
+
+-- name: open_schedules_number
+select coalesce((select number from schedule_count where tenant = :tenant), 0)
+
+-- name: old_schedules
+select {what} from schedule indexed by schedule_completed
+where completed_at is not null and completed_at < :before
+order by completed_at, id limit :limit
 
 -- name: schedule_list
 select {what} from schedule indexed by schedule_created
@@ -316,6 +324,11 @@ order by at, id limit :limit
 select {what} from template indexed by template_of_tenant
 where tenant = :tenant and id < :after
 order by id desc limit :limit
+
+-- name: template_by_alias
+select {what} from template indexed by template_alias
+where tenant = :tenant and alias_key = :alias_key
+limit :limit
 
 -- name: api_key_list
 select {what} from apikey indexed by apikey_of_tenant

@@ -121,13 +121,13 @@ def _handled(schedule: Schedule, run: Run, task: Task | None, now: datetime) -> 
         "task_id": task and task.id,
         "next_run_at": next_at and iso(next_at),
     }
+    if run.reason is RunReason.EXPIRED:
+        words = f"{task.kind if task else 'its task'} had no time to start   {after}"
+        return Line("expired", "◌", "yellow", schedule.key, words, about)
     if run.status is RunStatus.SKIPPED:
         times = "" if run.count == 1 else f"{run.count:,} times, "
         why = _SKIPPED.get(run.reason, str(run.reason)) if run.reason else ""
         return Line("skipped", "↷", "yellow", schedule.key, f"{times}{why}   {after}", about)
-    if run.reason is RunReason.EXPIRED:
-        words = f"{task.kind if task else 'its task'} had no time to start   {after}"
-        return Line("expired", "◌", "yellow", schedule.key, words, about)
     if run.status is RunStatus.FAILED:
         return Line("failed", "✗", "red", schedule.key, f"{run.error}   {after}", about)
     late = (run.started_at or now) - run.scheduled_at

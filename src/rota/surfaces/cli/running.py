@@ -158,7 +158,8 @@ def _has_failed(task: asyncio.Task[None]) -> bool:
 
 def _node(session: Session, plan: Plan, queue: Queue, *observers: Observer) -> Node:
     settings = plan.settings
-    keep = Retention(tasks=settings["keep_tasks"], runs=settings["keep_runs"], events=settings["keep_events"])
+    kinds = ("tasks", "runs", "events", "schedules")
+    keep = Retention(**{kind: settings[f"keep_{kind}"] for kind in kinds})
     shared: dict[str, Any] = {
         "scheduler": plan.scheduler,
         "janitor": plan.janitor,

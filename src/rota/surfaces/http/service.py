@@ -90,8 +90,10 @@ class Service:
         return self._access
 
     def check_known(self, field: str, kind: str, *, is_workflow: bool) -> None:
-        """In strict mode: what is to run is registered here, as what it is to be run as."""
-        if not self._is_strict or self.app is None:
+        """What is to run is not registered here as something else; in strict mode it is registered as what it is."""
+        handler = None if self.app is None else self.app.handlers.get(kind)
+        may_be = handler is None or handler.is_workflow == is_workflow
+        if self.app is None or (may_be and not self._is_strict):
             return
         kinds = sorted(each.kind for each in self.app.handlers.values() if each.is_workflow == is_workflow)
         if kind not in kinds:

@@ -30,7 +30,7 @@ __all__ = ["router"]
 
 router = APIRouter()
 
-Id = Annotated[str, Path(description="The id of the task.", min_length=1, max_length=255)]
+Id = Annotated[str, Path(description="The id of the task, or its name.", min_length=1, max_length=255)]
 ScheduleId = Annotated[str, Path(description="The id of the schedule.", min_length=1, max_length=255)]
 IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
 ScheduleBody = Annotated[schemas.ScheduleV1, Body(openapi_examples=schemas.SCHEDULE_EXAMPLES)]
@@ -47,8 +47,7 @@ async def create(
     _check_registered(request, body)
     await queue.once(request, once, lambda made: (201, answers.template(made)))
     fields = _fields(body)
-    alias = fields.pop("alias", body.command)
-    made = await queue.create_template(alias, fields.pop("kind"), **fields)
+    made = await queue.create_template(fields.pop("alias", None), fields.pop("kind"), **fields)
     return _one(made, 201, {"Location": f"{request.url.path}/{made.id}"})
 
 
@@ -73,8 +72,7 @@ async def replace(
     """Make the task say this, and nothing else: what is left out has its default."""
     _check_registered(request, body)
     version = wanted_version(if_match, body.version)
-    fields = {"alias": body.command, **_fields(body)}
-    return _one(await queue.update_template(id, version=version, replace=True, **fields))
+    return _one(await queue.update_template(id, version=version, replace=True, **_fields(body)))
 
 
 @router.patch("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
@@ -130,11 +128,11 @@ async def schedule(
 )
 async def schedules(queue: DefaultViewer, id: Id) -> Response:
     """All schedules of the task, newest first."""
-    await queue.get_template(id)
+    template = await queue.get_template(id)
     found: list[Schedule] = []
     cursor: str | None = None
     while True:
-        page = await queue.list_schedules(template_id=id, limit=AT_ONCE, cursor=cursor)
+        page = await queue.list_schedules(template_id=template.id, limit=AT_ONCE, cursor=cursor)
         found += page
         cursor = page.next_cursor
         if cursor is None:
@@ -180,8 +178,9 @@ async def delete_schedule(queue: DefaultAdmin, id: Id, schedule_id: ScheduleId) 
 
 async def _under(queue: Acting, id: str, schedule_id: str) -> Schedule:
     """A schedule of this task; that of another one is not there."""
+    template = await queue.get_template(id)
     found = await queue.get_schedule(schedule_id)
-    if not isinstance(found.target, TemplateTarget) or found.target.template_id != id:
+    if not isinstance(found.target, TemplateTarget) or found.target.template_id != template.id:
         raise NotFound("schedule", schedule_id)
     return found
 

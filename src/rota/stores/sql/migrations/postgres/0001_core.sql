@@ -69,6 +69,7 @@ create table {schema}.schedule (
   created_by text,
   created_at timestamptz not null,
   updated_at timestamptz not null,
+  completed_at timestamptz,
   deleted_at timestamptz,
   version bigint not null,
   body json not null
@@ -82,6 +83,30 @@ create unique index schedule_living_key on {schema}.schedule (tenant, key) where
 create index schedule_deleted_key on {schema}.schedule (tenant, key, created_at, id) where deleted_at is not null;
 create index schedule_zone on {schema}.schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
+create index schedule_completed on {schema}.schedule (completed_at, id) where completed_at is not null;
+
+create table {schema}.schedule_count (
+  tenant text collate "C" primary key,
+  number bigint not null
+) with (fillfactor = 50);
+
+create function {schema}.count_schedule() returns trigger language plpgsql as $$
+declare
+  is_open constant boolean := tg_op <> 'DELETE' and new.deleted_at is null and new.status <> 'completed';
+begin
+  insert into {schema}.schedule_count as counted (tenant, number)
+  values (case when tg_op = 'DELETE' then old.tenant else new.tenant end, case when is_open then 1 else -1 end)
+  on conflict (tenant) do update set number = counted.number + excluded.number;
+  return null;
+end $$;
+
+create trigger schedule_created_counted after insert on {schema}.schedule for each row
+  when (new.deleted_at is null and new.status <> 'completed') execute function {schema}.count_schedule();
+create trigger schedule_changed_counted after update on {schema}.schedule for each row
+  when ((new.deleted_at is null and new.status <> 'completed') <> (old.deleted_at is null and old.status <> 'completed'))
+  execute function {schema}.count_schedule();
+create trigger schedule_removed_counted after delete on {schema}.schedule for each row
+  when (old.deleted_at is null and old.status <> 'completed') execute function {schema}.count_schedule();
 
 create table {schema}.schedule_run (
   id text collate "C" primary key,
@@ -123,9 +148,12 @@ create index event_of_subject on {schema}.event (tenant, subject_id, at, id);
 create table {schema}.template (
   id text collate "C" primary key,
   tenant text collate "C" not null,
+  alias_key text collate "C" not null,
   version bigint not null,
   body json not null
 );
+
+create unique index template_alias on {schema}.template (tenant, alias_key);
 
 create table {schema}.step (
   id text collate "C" primary key,
@@ -167,7 +195,10 @@ comment on column {schema}.schedule_run.status is 'running until its target has 
 comment on column {schema}.schedule_run.reason is 'Why it was skipped or failed: missed, overlap, limit, bad_target, expired.';
 comment on column {schema}.schedule_run.target_id is 'The task that was started.';
 comment on table {schema}.event is 'Who changed what, when, with before and after. Rows are only added.';
+comment on table {schema}.schedule_count is 'How many schedules of a tenant are neither deleted nor completed.';
+comment on function {schema}.count_schedule is 'Keeps schedule_count.';
 comment on table {schema}.template is 'Stored task definitions.';
+comment on column {schema}.template.alias_key is 'The alias as it is compared: without letter case, - and _.';
 comment on table {schema}.step is 'Checkpoints of workflows.';
 comment on table {schema}.tenant is 'Tenants with limits or a status of their own; others have the defaults.';
 

@@ -223,12 +223,12 @@ begin
   insert into {schema}.task (
     id, tenant, status, kind, queue, priority, attempt, tags, created_at, available_at, expires_at, cancel_requested, version, body
   ) values (
-    task_id::text, tenant, 'pending', kind, queue, priority, 0, labels, at, coalesce(schedule_at, at), expires_at,
+    task_id::text, tenant, 'pending', kind, queue, priority, 0, labels, at, greatest(schedule_at, at), expires_at,
     false, 1,
     json_build_object(
       'record', 'task.1', 'id', task_id, 'tenant', tenant, 'version', 1, 'kind', kind, 'queue', queue, 'priority', priority,
       'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(labels), '[]'::json),
-      'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(coalesce(schedule_at, at)),
+      'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(greatest(schedule_at, at)),
       'expires_at', {schema}.iso(expires_at), 'max_retries', max_retries, 'idempotency_key', idempotency_key,
       'timeout', 'PT' || round(timeout_seconds::numeric, 6) || 'S',
       'history', json_build_array(json_build_object(

@@ -42,6 +42,7 @@ create table schedule (
   status text not null,
   due_at integer,
   deleted_at integer,
+  completed_at integer,
   zone_data text not null,
   kind text,
   template_id text,
@@ -57,6 +58,33 @@ create index schedule_deleted_key on schedule (tenant, key, created_at, id) wher
 
 create index schedule_zone on schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
+create index schedule_completed on schedule (completed_at, id) where completed_at is not null;
+
+-- How many schedules of a tenant are neither deleted nor completed: to count them takes as long as there are many.
+create table schedule_count (
+  tenant text primary key not null,
+  number integer not null
+) strict, without rowid;
+
+create trigger schedule_created_counted after insert on schedule
+when new.deleted_at is null and new.status <> 'completed'
+begin
+  insert into schedule_count values (new.tenant, 1) on conflict (tenant) do update set number = number + 1;
+end;
+
+create trigger schedule_changed_counted after update of status, deleted_at on schedule
+when (new.deleted_at is null and new.status <> 'completed') <> (old.deleted_at is null and old.status <> 'completed')
+begin
+  insert into schedule_count values (new.tenant, 1)
+  on conflict (tenant) do update
+  set number = number + case when new.deleted_at is null and new.status <> 'completed' then 1 else -1 end;
+end;
+
+create trigger schedule_removed_counted after delete on schedule
+when old.deleted_at is null and old.status <> 'completed'
+begin
+  update schedule_count set number = number - 1 where tenant = old.tenant;
+end;
 
 create table run (
   id text primary key not null,
@@ -89,8 +117,11 @@ create table template (
   id text primary key not null,
   version integer not null,
   tenant text not null,
+  alias_key text not null,
   body text not null
 ) strict;
+
+create unique index template_alias on template (tenant, alias_key);
 
 create table step (
   id text primary key not null,
