@@ -479,8 +479,10 @@ def test_expiry_is_in_the_history() -> None:
 
 def test_zero_ttl_is_submitted_already_expired() -> None:
     task = submitted(ttl=timedelta(0))
-    assert (task.as_of(NOW).status, task.expires_at) == (E, NOW)
-    assert expire(task, NOW, "janitor").expired_at == NOW
+    read = task.as_of(NOW)
+    assert (read.status, read.expires_at, read.expired_at, read.completed_at) == (E, NOW, NOW, NOW)
+    assert read == replace(expire(task, NOW, read.history[0].actor), version=read.version)
+    assert task.as_of(NOW + SECOND) == read
 
 
 def test_an_expiry_in_the_past_is_submitted_already_expired() -> None:
