@@ -273,11 +273,14 @@ async def test_the_field_at_fault_and_one_sentence(tmp_path: Path) -> None:
 async def test_sentences_about_the_state_of_things_name_fields_as_this_api_does(tmp_path: Path) -> None:
     api = create_app(f"sqlite:///{tmp_path}/rota.db")
     async with client_of(api) as client:
-        await client.post(SCHEDULES, json={**BODY, "name": "max_runs"})
-        queue = api.state.rota.queue.for_tenant("acme")
-        await queue.update_schedule("max_runs", status="completed")
-        answer = await client.post(f"{SCHEDULES}/max_runs/resume")
-        assert "a higher maxRuns to activate it" in problem(answer, 409, "completed_schedule")["detail"]
+        for name in ("nightly", "start_at"):
+            await client.post(SCHEDULES, json={**BODY, "name": name})
+            queue = api.state.rota.queue.for_tenant("acme")
+            await queue.update_schedule(name, status="completed")
+            answer = await client.post(f"{SCHEDULES}/{name}/resume")
+            found = problem(answer, 409, "completed_schedule")["detail"]
+            assert found.startswith(f"schedule {name} is completed; "), "its own name stays"
+            assert "a higher maxRuns to activate it" in found
 
 
 # Every route

@@ -17,6 +17,7 @@ import rota
 from rota import testing
 from rota.domain.errors import NotFound, Unavailable
 from rota.domain.model import TaskTarget, WorkflowTarget
+from rota.engine.clock import SystemClock
 from rota.engine.metrics import CONTENT_TYPE, Metrics
 from rota.engine.node import Node
 from rota.engine.observed import LoopLag, ObservedStore
@@ -399,6 +400,22 @@ async def test_requests_are_counted_by_route() -> None:
 
 
 # Bounds and form
+
+
+async def test_names_are_as_promtool_wants_them() -> None:
+    """But for one gauge, whose name was promised."""
+    metrics = Metrics()
+    metrics.http_request("/", "GET", 200, 0.1)
+    text = (await metrics.render(MemoryStore(SystemClock()))).decode()
+    kinds = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE "))
+    helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP ")}
+    assert helped == kinds.keys()
+    totals = {name for name in kinds if name.endswith("_total")}
+    counters = {name for name, kind in kinds.items() if kind == "counter"}
+    assert totals == counters | {"rota_schedules_total"}
+    assert all(name.endswith("_seconds") for name, kind in kinds.items() if kind == "histogram")
+    reserved = ("_count", "_sum", "_bucket", "_info")
+    assert not [name for name in kinds if name.endswith(reserved) or name != name.lower()]
 
 
 def test_labels_are_bounded(tmp_path: Path) -> None:

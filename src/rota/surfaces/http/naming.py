@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -70,8 +71,12 @@ def as_given(field: str, request: Request) -> str:
     return ".".join(camel(part) for part in field.split("."))
 
 
-def in_words_of(sentence: str, request: Request) -> str:
-    """A sentence of the domain with the names that its fields have in this request. What is quoted stays."""
+def in_words_of(sentence: str, request: Request, details: Mapping[str, object]) -> str:
+    """A sentence of the domain with the names that its fields have in this request. What is quoted stays, and so do
+    `details`: names that users gave."""
     if "/api/v1/" in request.url.path:
         return sentence
-    return _FIELD.sub(lambda found: camel(_SECONDS.get(found[0], found[0])), sentence)
+    theirs = details.values()
+    return _FIELD.sub(
+        lambda found: found[0] if found[0] in theirs else camel(_SECONDS.get(found[0], found[0])), sentence
+    )

@@ -122,11 +122,13 @@ def _from_error(error: RotaError, request: Request) -> Problem:
     if not isinstance(error, Refused):
         return _from_store(error, request)
     members: dict[str, Any] = {}
-    sentence = in_words_of(str(error), request)
+    sentence = str(error)
     field = getattr(error, "field", None)
-    if field is not None:
+    if field is None:
+        sentence = in_words_of(sentence, request, error.details)
+    else:
         members["field"] = as_given(field, request)
-        sentence = members["field"] + in_words_of(str(error).removeprefix(field), request)
+        sentence = members["field"] + in_words_of(sentence.removeprefix(field), request, {})
     if error.code == "key_taken":
         members["field"] = "name"
         taken = f"{error.details['key']!r} is already in use"
