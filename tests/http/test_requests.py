@@ -329,6 +329,9 @@ async def test_every_route_refuses_a_query_parameter_that_it_does_not_know(tmp_p
         ids = await filled(client)
         for method, path, operation in routes(api):
             answer = await client.request(method, at(path, ids), params={"no_such": "1"})
+            if path.startswith("/health"):  # whoever checks that may add parameters of their own
+                assert answer.status_code == 200
+                continue
             found = problem(answer, 422, "invalid")
             assert found["field"] == "no_such"
             known = sorted(each["name"] for each in operation.get("parameters", []) if each["in"] == "query")

@@ -6,19 +6,19 @@ import asyncio
 from datetime import timedelta
 from typing import Literal
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 
 from ... import __version__
 from ...domain.errors import StoreError, Unavailable
 from .access import ALL_TENANTS
 from .documents import Answer, documented
 from .problems import Problem
-from .reading import Router
+from .reading import check_query
 from .service import answer, of
 
 __all__ = ["router"]
 
-router = Router(tags=["operations"])
+router = APIRouter(tags=["operations"])  # whoever checks health may add parameters of their own
 READY_WITHIN = 2.0
 
 
@@ -50,6 +50,7 @@ async def live() -> Response:
 async def metrics(request: Request) -> Response:
     """For Prometheus. They are about all tenants, so they need a key to all of them (`--tenant '*'`). While the store
     does not answer, and no key can be looked up in it, they say that and nothing else, to anyone."""
+    check_query(request, ())
     service = of(request)
     if service.metrics is None:
         raise Problem(404, "not_found", "this application was made without metrics")
