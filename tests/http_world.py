@@ -35,6 +35,11 @@ def example_app() -> App:
     async def mine(input: Any) -> Any:
         return input
 
+    @app.workflow("broken-workflow", max_retries=0)
+    async def broken(context: Any) -> None:
+        context.log("about to fail")
+        raise RuntimeError("as asked")
+
     @app.task("send-reminder")
     async def remind(input: Any) -> Any:
         return {"reminded": input["userId"]}

@@ -314,7 +314,7 @@ async def ask_the_mounted_one(http: httpx.AsyncClient) -> None:
     missing = await http.get(f"/rota{DEFAULT}/schedules/none")
     assert missing.json()["instance"] == f"/rota{DEFAULT}/schedules/none"
     wrong = await http.put("/rota/health")
-    assert (wrong.status_code, wrong.headers["Allow"]) == (405, "GET")
+    assert (wrong.status_code, wrong.headers["Allow"]) == (405, "GET, HEAD")
     ran = await http.post(f"/rota{DEFAULT}/schedules/often/trigger")
     execution = ran.json()
     async with asyncio.timeout(PATIENCE):

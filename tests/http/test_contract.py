@@ -186,7 +186,7 @@ def test_an_input_is_kept_as_it_is(quiet: Tenant) -> None:
         ({"jitterSeconds": -1}, "jitterSeconds"),
         ({"status": "completed"}, "status"),
         ({"enabled": True, "status": "paused"}, "enabled"),
-        ({"scheduleType": {"type": "hourly"}}, "scheduleType"),
+        ({"scheduleType": {"type": "hourly"}}, "scheduleType.type"),
         ({"scheduleType": {"type": "once"}}, "scheduleType.runAt"),
         ({"scheduleType": {**CRON, "every": 5}}, "scheduleType.every"),
         ({"scheduleType": {"type": "interval", "everySeconds": 0.5}}, "scheduleType.everySeconds"),
@@ -250,6 +250,39 @@ def test_executions(quiet: Tenant) -> None:
     replayed = quiet.post(f"task-executions/{first['id']}/replay", None, 200)
     assert replayed["status"] == "pending"
     problem(quiet.http.get(quiet.path(f"workflow-executions/{first['id']}")), 404, "not_found")
+
+
+def test_a_workflow_can_be_looked_into_and_replayed(tenant: Tenant) -> None:
+    from http_world import eventually
+
+    made = tenant.post("workflow-executions", {"kind": "broken-workflow"})
+    path = f"workflow-executions/{made['id']}"
+    eventually(lambda: tenant.get(path)["status"] == "failed")
+    (attempt,) = tenant.get(f"{path}/attempts")["items"]
+    assert (attempt["status"], attempt["attempt"]) == ("failed", 1)
+    (line,) = tenant.get(f"{path}/logs")["items"]
+    assert (line["message"], line["attempt"]) == ("about to fail", 1)
+    assert [each["status"] for each in tenant.get(f"{path}/history")["items"]] == [
+        "pending",
+        "running",
+        "failed",
+    ]
+    assert tenant.post(f"{path}/replay", None, 200)["id"] == made["id"]
+    eventually(lambda: len(tenant.get(f"{path}/attempts")["items"]) == 2)
+    task = tenant.post("task-executions", {"kind": "fail"})
+    for method, part in (("get", "history"), ("get", "attempts"), ("get", "logs"), ("post", "replay")):
+        answer = tenant.http.request(method, tenant.path(f"workflow-executions/{task['id']}/{part}"))
+        problem(answer, 404, "not_found")
+
+
+def test_who_triggered_it_is_in_the_history_of_the_schedule(quiet: Tenant) -> None:
+    quiet.post("schedules", BODY)
+    client = quiet.server.client(quiet.server.key(quiet.name, "operator", "ann"))
+    task = client.post(quiet.path("schedules/nightly/trigger"), json={"input": 5}).json()
+    created, triggered = quiet.get("schedules/nightly/history")["items"]
+    assert (created["action"], created["actor"]) == ("created", "key:tests")
+    assert (triggered["action"], triggered["actor"]) == ("triggered", "key:ann")
+    assert triggered["detail"] == f"task {task['id']}"
 
 
 def test_what_was_logged_and_tried(tenant: Tenant) -> None:

@@ -25,6 +25,10 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", TASKS, {"json": {"kind": "echo", "scheduledAt": "2126-01-01T00:00:00Z"}}),
     ("POST", TASKS, {"json": {"kind": "echo", "unknown": 1}}),
     ("POST", TASKS, {"content": b"{"}),
+    ("POST", TASKS, {"content": b'{"kind": "echo", "kind": "echo"}'}),
+    ("POST", TASKS, {"content": b'{"kind": "echo", "input": NaN}'}),
+    ("POST", TASKS + "?kind=echo", {"json": {"kind": "echo"}}),
+    ("GET", "/api/tenants/acme/schedules/nightly?at=now", {}),
     ("POST", TASKS, {}),
     ("GET", "/api/tenants/acme/schedules/nightly", {}),
     ("GET", "/api/tenants/acme/schedules/missing", {}),
@@ -53,7 +57,7 @@ def _seen(answer: httpx.Response) -> Any:
     body = answer.json() if answer.content else None
     if answer.status_code >= 400:
         return answer.status_code, body and {name: body.get(name) for name in ("code", "field", "status")}
-    return answer.status_code, {
+    return answer.status_code, body and {
         name: value for name, value in body.items() if name != "id" and not name.endswith(("At", "AtLocal"))
     }
 

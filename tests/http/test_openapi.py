@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from http_world import ADDRESSES, Tenant, example_app
+from rota.surfaces.http import create_app
 from served import serving
 from worlds import THOROUGH
 
@@ -79,3 +84,26 @@ def test_the_document_can_be_looked_at(quiet: Tenant) -> None:
     page = quiet.http.get("/docs")
     assert page.status_code == 200
     assert "/openapi.json" in page.text
+    assert not re.findall(r"(?:https?:)?//[a-z]", page.text), "nothing comes from elsewhere"
+    fetched = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert len(fetched) == 3
+    for path in fetched:
+        answer = quiet.http.get(path)
+        assert (answer.status_code, len(answer.content) > 500) == (200, True), path
+    script = next(path for path in fetched if path.endswith(".js"))
+    assert "3.1" in described(quiet)["openapi"]
+    assert "oas31" in quiet.http.get(script).text, "the page can show this version of OpenAPI"
+    assert quiet.http.get("/docs/secrets").status_code == 404
+    assert quiet.http.get("/redoc").status_code == 404
+
+
+async def test_the_page_is_found_where_the_api_is_mounted(tmp_path: Path) -> None:
+    api = create_app(f"sqlite:///{tmp_path}/rota.db")
+    outer = Starlette(routes=[Mount("/jobs", api)])
+    transport = httpx.ASGITransport(outer, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        page = await client.get("/jobs/docs")
+        for path in [*re.findall(r'(?:src|href)="([^"]+)"', page.text), "/jobs/openapi.json"]:
+            assert path.startswith("/jobs/")
+            assert (await client.get(path)).status_code == 200, path
+    await api.state.rota.close()

@@ -459,6 +459,21 @@ async def test_max_runs_and_end_at_complete_a_schedule_with_the_reason(world: Wo
     assert len(starts) == 5
 
 
+async def test_who_triggered_a_schedule_is_in_its_history(world: World) -> None:
+    made = await world.schedule(cron="0 * * * *", input={"day": 1})
+    await world.at(SECOND)
+    first = await world.queue.trigger_schedule("s")
+    await world.at(2 * SECOND)
+    other = rota.Queue(world.queue.store, actor="ann", clock=world.clock)
+    second = await other.trigger_schedule("s", {"day": 2})
+    _, one, two = await world.queue.schedule_history("s")
+    assert (one.action, one.actor, one.detail) == ("triggered", "tester", f"task {first.id}")
+    assert (two.action, two.actor, two.detail) == ("triggered", "ann", f"task {second.id}")
+    assert one.before == one.after == two.before == two.after
+    assert one.after is not None
+    assert (one.after["version"], one.after["target"]["input"]) == (made.version, {"day": 1})
+
+
 async def test_every_change_of_a_schedule_is_in_its_history(world: World) -> None:
     await world.schedule(cron="0 * * * *")
     await world.queue.update_schedule("s", description="hourly", cron="30 * * * *")

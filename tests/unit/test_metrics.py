@@ -16,7 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import rota
 from rota import testing
 from rota.domain.errors import NotFound, Unavailable
-from rota.domain.model import WorkflowTarget
+from rota.domain.model import TaskTarget, WorkflowTarget
+from rota.engine.clock import SystemClock
 from rota.engine.metrics import CONTENT_TYPE, Metrics
 from rota.engine.node import Node
 from rota.engine.observed import LoopLag, ObservedStore
@@ -143,6 +144,72 @@ def test_runs_of_schedules_are_counted(tmp_path: Path) -> None:
         assert value(four_minutes, f"{latency}_sum", tenant="default") == pytest.approx(0, abs=0.1)
 
     play(scenario, STORES["memory"], tmp_path)
+
+
+@pytest.mark.parametrize("target_type", ["task", "workflow"])
+def test_a_run_that_is_triggered_by_hand_is_counted_once_when_it_starts_and_once_when_it_ends(
+    tmp_path: Path, make_store: Any, target_type: str
+) -> None:
+    """Whoever triggers it has no metrics, if it is a command: the worker counts its start, and only of the first
+    attempt."""
+
+    async def scenario(world: World) -> None:
+        metrics = Metrics(clock=world.clock)
+
+        @world.app.task("work", retry_policy=rota.RetryPolicy(initial=SECOND, jitter=0))
+        async def work(context: Any) -> None:
+            if context.attempt == 1:
+                raise ValueError("not yet")
+
+        target = {"task": TaskTarget(kind="work"), "workflow": WorkflowTarget(kind="work")}[target_type]
+        await world.queue.create_schedule("s", target=target, interval=MINUTE)
+        await world.queue.trigger_schedule("s")
+        worker = rota.Worker(world.queue, world.app, observers=[metrics.observe])
+        worker.jump_watch.every = HOUR
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        await world.at(30 * SECOND)
+        by_hand = await scraped(metrics)
+        await world.at(90 * SECOND)
+        worker.stop()
+        await running
+        both = await scraped(metrics)
+
+        def runs(samples: Samples) -> dict[str, float]:
+            labels = {"tenant": "default", "target_type": target_type}
+            found = {
+                status: value(samples, "rota_schedule_runs_total", status=status, **labels)
+                for status in ("running", "completed", "failed", "skipped", "cancelled")
+            }
+            return {status: count for status, count in found.items() if count}
+
+        assert runs(by_hand) == {"running": 1, "completed": 1}
+        assert runs(both) == {"running": 2, "completed": 2}
+
+    play(scenario, make_store, tmp_path)
+
+
+def test_a_ttl_of_nothing_is_counted_as_an_expiry(tmp_path: Path, make_store: Any) -> None:
+    """Whoever submitted it: the janitor finds it."""
+
+    async def scenario(world: World) -> None:
+        metrics = Metrics(clock=world.clock)
+        task = await world.queue.submit("work", ttl=0)
+        assert task.status == (await world.queue.get(task.id)).status == "expired"
+        await world.schedule("s", interval=MINUTE, ttl=0)
+        await world.queue.trigger_schedule("s")
+        node = Node(world.queue, observers=[metrics.observe])
+        for moment in (SECOND, MINUTE, MINUTE + SECOND, MINUTE + 2 * SECOND):
+            await world.at(moment)
+            await node.run_once()
+        seen = await scraped(metrics)
+        assert value(seen, "rota_tasks_expired_total", task_type="work") == 3
+        assert value(seen, "rota_task_ttl_seconds_count", task_type="work") == 3
+        ended = {"queue": "default", "task_type": "work", "status": "expired"}
+        assert value(seen, "rota_tasks_ended_total", **ended) == 3
+        runs = {"tenant": "default", "target_type": "task"}
+        assert value(seen, "rota_schedule_runs_total", status="running", **runs) == 2
+
+    play(scenario, make_store, tmp_path)
 
 
 def test_lost_leases_are_counted_by_who_saw_them(tmp_path: Path) -> None:
@@ -333,6 +400,22 @@ async def test_requests_are_counted_by_route() -> None:
 
 
 # Bounds and form
+
+
+async def test_names_are_as_promtool_wants_them() -> None:
+    """But for one gauge, whose name was promised."""
+    metrics = Metrics()
+    metrics.http_request("/", "GET", 200, 0.1)
+    text = (await metrics.render(MemoryStore(SystemClock()))).decode()
+    kinds = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE "))
+    helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP ")}
+    assert helped == kinds.keys()
+    totals = {name for name in kinds if name.endswith("_total")}
+    counters = {name for name, kind in kinds.items() if kind == "counter"}
+    assert totals == counters | {"rota_schedules_total"}
+    assert all(name.endswith("_seconds") for name, kind in kinds.items() if kind == "histogram")
+    reserved = ("_count", "_sum", "_bucket", "_info")
+    assert not [name for name in kinds if name.endswith(reserved) or name != name.lower()]
 
 
 def test_labels_are_bounded(tmp_path: Path) -> None:

@@ -273,6 +273,10 @@ def test_timezone_validation() -> None:
         ("Mars/Phobos", "accepted are IANA names such as Europe/Paris"),
         ("../../etc/passwd", "accepted are IANA names"),
         ("", "accepted are IANA names"),
+        ("posixrules", "accepted are IANA names"),
+        ("localtime", "accepted are IANA names"),
+        ("posix/Europe/Paris", "did you mean Europe/Paris?"),
+        ("right/Europe/Paris", "did you mean Europe/Paris?"),
         ("x" * 100_000, "accepted are IANA names"),
     ]:
         with pytest.raises(ValueError, match="timezone: ") as refusal:

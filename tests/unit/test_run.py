@@ -196,6 +196,7 @@ def test_a_target_that_cannot_work_is_a_failed_run_and_no_task(
 def test_a_ttl_of_nothing_is_a_run_that_was_skipped_by_expiring() -> None:
     run, task = started(TaskTarget(kind="send", ttl=timedelta(0)))
     assert task is not None
+    run = follow(run, life.expire(task, LATER, "janitor"))
     assert (run.status, run.reason, run.completed_at) == (RunStatus.SKIPPED, RunReason.EXPIRED, LATER)
 
 

@@ -78,7 +78,7 @@ STATES: dict[str, Callable[[], Task]] = {
     "completed": lambda: settled(running(), Completed(1)),
     "failed": lambda: settled(running(), Failed(failure=BOOM, permanent=True)),
     "cancelled": lambda: cancel(submitted(), NOW, "bob"),
-    "expired": lambda: submitted(ttl=timedelta(0)),
+    "expired": lambda: expire(submitted(ttl=timedelta(0)), NOW, "janitor"),
     "archived": lambda: archive(settled(running(), Completed(1)), NOW, "bob"),
 }
 
@@ -479,12 +479,14 @@ def test_expiry_is_in_the_history() -> None:
 
 def test_zero_ttl_is_submitted_already_expired() -> None:
     task = submitted(ttl=timedelta(0))
-    assert (task.status, task.expires_at, task.expired_at) == (E, NOW, NOW)
-    assert len(task.history) == 2
+    read = task.as_of(NOW)
+    assert (read.status, read.expires_at, read.expired_at, read.completed_at) == (E, NOW, NOW, NOW)
+    assert read == replace(expire(task, NOW, read.history[0].actor), version=read.version)
+    assert task.as_of(NOW + SECOND) == read
 
 
 def test_an_expiry_in_the_past_is_submitted_already_expired() -> None:
-    assert submitted(expires_at=NOW - SECOND).status is E
+    assert submitted(expires_at=NOW - SECOND).as_of(NOW).status is E
 
 
 def test_no_expiry_is_the_default_and_means_never() -> None:

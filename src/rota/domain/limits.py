@@ -17,6 +17,7 @@ from .errors import Invalid
 from .model import Limits, RetryPolicy
 
 __all__ = [
+    "NAME_RULE",
     "check_choice",
     "check_duration",
     "check_flag",
@@ -45,7 +46,7 @@ LONGEST = timedelta(days=36_500)
 
 _E = TypeVar("_E", bound=StrEnum)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}")
-_NAME_RULE = "accepted are 1 to 255 letters, digits and _ . : / @ -, beginning with a letter, a digit or _"
+NAME_RULE = "accepted are 1 to 255 letters, digits and _ . : / @ -, beginning with a letter, a digit or _"
 
 
 def check_kind(value: object, field: str = "kind") -> str:
@@ -249,9 +250,9 @@ class _Copy:
 
 def _name(field: str, value: object) -> str:
     if not isinstance(value, str):
-        raise Invalid(field, f"{shown(value)} is not a text", _NAME_RULE)
+        raise Invalid(field, f"{shown(value)} is not a text", NAME_RULE)
     if not _NAME.fullmatch(value):
-        raise Invalid(field, f"{shown(value)} is not a valid name", _NAME_RULE)
+        raise Invalid(field, f"{shown(value)} is not a valid name", NAME_RULE)
     return str.__str__(value)
 
 

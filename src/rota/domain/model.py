@@ -190,10 +190,25 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
         return self.status is TaskStatus.PENDING and at >= self.available_at and not self.is_expired_at(at)
 
     def as_of(self, now: datetime) -> Task:
-        """How this task reads at `now`: a pending one past its expiry is expired, swept or not."""
-        if self.status is TaskStatus.PENDING and self.is_expired_at(now):
+        """How this task reads at `now`: a pending one past its expiry is expired, swept or not. One that had no time to
+        live has that in its history, too."""
+        if self.status is not TaskStatus.PENDING or not self.is_expired_at(now):
+            return self
+        at = self.created_at
+        if self.expires_at is None or self.expires_at > at or not self.history:
             return msgspec.structs.replace(self, status=TaskStatus.EXPIRED)
-        return self
+        last = self.history[-1]
+        detail = f"expired_at: {at.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+        line = Change(
+            number=last.number + 1, at=at, status=TaskStatus.EXPIRED, actor=last.actor, detail=detail
+        )
+        return msgspec.structs.replace(
+            self,
+            status=TaskStatus.EXPIRED,
+            expired_at=at,
+            completed_at=at,
+            history=(*self.history, line),
+        )
 
 
 class TaskTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="task"):

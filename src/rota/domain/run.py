@@ -28,7 +28,17 @@ from .model import (
 from .schedule import Skip
 from .task import Submission, admit
 
-__all__ = ["as_of", "cut_short", "follow", "follows", "run_id", "skipped", "start", "target_type"]
+__all__ = [
+    "as_of",
+    "cut_short",
+    "follow",
+    "follows",
+    "is_by_hand",
+    "run_id",
+    "skipped",
+    "start",
+    "target_type",
+]
 
 _TICK = timedelta(microseconds=1)
 _FOLLOWS = {
@@ -44,6 +54,13 @@ _FOLLOWS = {
 def run_id(schedule: Schedule, scheduled_at: datetime) -> str:
     """Derived: whoever fires this time of this schedule writes the same row."""
     return derived_id(schedule.id, scheduled_at)
+
+
+def is_by_hand(task: Task) -> bool:
+    """Whether someone triggered the run of this task: only the id of an expected time is derived from it."""
+    if task.run_id is None or task.schedule_id is None or task.scheduled_at is None:
+        return False
+    return task.run_id != derived_id(task.schedule_id, task.scheduled_at)
 
 
 def start(

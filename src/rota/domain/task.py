@@ -93,11 +93,12 @@ Outcome = Completed | Failed | Rescheduled | Released
 
 
 def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits, actor: str) -> Task:
-    """A checked submission as a pending task (or as an expired one, if its expiry is not in the future)."""
+    """A checked submission as a pending task. If its expiry is not in the future it reads as expired at once, and the
+    janitor marks it as any other."""
     asked = check_submission(asked)
     expires_at = asked.expires_at if asked.ttl is None else _later(now, asked.ttl)
     detail = "created" if expires_at is None else f"created, expires_at: {_iso(expires_at)}"
-    task = Task(
+    return Task(
         id=id,
         tenant=tenant,
         kind=asked.kind,
@@ -123,7 +124,6 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         trace=asked.trace,
         history=(Change(number=1, at=now, status=TaskStatus.PENDING, actor=actor, detail=detail),),
     )
-    return expire(task, now, actor) if task.is_expired_at(now) else task
 
 
 def claim(

@@ -12,7 +12,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from ..domain.model import RunStatus, Task, TaskStatus
-from ..domain.run import follows
+from ..domain.run import follows, is_by_hand
 from .series import Counts, Names, Spreads
 from .telemetry import (
     ClockJumped,
@@ -144,8 +144,15 @@ class SignalCounts:
         self._claims(task.queue).add()
         if task.started_at is not None:
             self._wait(task.queue).add(_seconds(task.available_at, task.started_at))
-        if task.expires_at is not None and task.attempt == 1:
+        if task.attempt == 1:
+            self._first_seen(task)
+
+    def _first_seen(self, task: Task) -> None:
+        """Once for each task. Who triggers a run by hand may be a command, whose counts nobody would see."""
+        if task.expires_at is not None:
             self._ttl(task.kind).add(_seconds(task.created_at, task.expires_at))
+        if is_by_hand(task):
+            self._run_of(task, RunStatus.RUNNING)
 
     def _task_moved(self, signal: TaskMoved) -> None:
         task = signal.task
@@ -157,7 +164,7 @@ class SignalCounts:
             self._ended(task.queue, task.kind, task.status.value).add()
             self._attempt_ended(task, failed=task.status is TaskStatus.FAILED)
         if task.run_id is not None and task.status in _ENDS:
-            self._run(task.tenant, follows(task), "workflow" if task.is_workflow else "task")
+            self._run_of(task, follows(task))
 
     def _returned(self, task: Task) -> None:
         """Its last line of history says why; an error may be that of an earlier attempt."""
@@ -175,8 +182,8 @@ class SignalCounts:
     def _task_expired(self, task: Task) -> None:
         self._ended(task.queue, task.kind, task.status.value).add()
         self._expired(task.kind).add()
-        if task.expires_at is not None and task.attempt == 0:
-            self._ttl(task.kind).add(_seconds(task.created_at, task.expires_at))
+        if task.attempt == 0:
+            self._first_seen(task)
 
     def _times_handled(self, signal: TimesHandled) -> None:
         run, task = signal.run, signal.task
@@ -184,8 +191,9 @@ class SignalCounts:
         if task is None or run.started_at is None:
             return
         self._latency(run.tenant).add(_seconds(run.scheduled_at, run.started_at))
-        if task.status is TaskStatus.EXPIRED:
-            self._task_expired(task)
+
+    def _run_of(self, task: Task, status: RunStatus) -> None:
+        self._run(task.tenant, status, "workflow" if task.is_workflow else "task")
 
     def _run(self, tenant: str, status: RunStatus, target_type: str, count: int = 1) -> None:
         """A template starts a task; a task no longer knows of the template."""

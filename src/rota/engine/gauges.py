@@ -14,7 +14,7 @@ from ..stores.base import Tx, Work
 from ..stores.queries import DueSchedules, OpenTasks, PastExpiry, ScheduleList
 from .series import Names
 
-__all__ = ["LATE", "Bounds", "Reading", "families", "read_gauges"]
+__all__ = ["LATE", "Bounds", "Reading", "families", "read_gauges", "readable"]
 
 LATE = timedelta(seconds=60)
 COUNTED_AT_MOST = 100_000
@@ -59,11 +59,15 @@ def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
     return work
 
 
+def readable(is_readable: bool) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("rota_store_readable", "Whether the last look at the store succeeded.")
+    family.add_metric([], 1 if is_readable else 0)
+    return family
+
+
 def families(reading: Reading | None, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
     """As Prometheus has them. What could not be read is left out: an old number would pass for a new one."""
-    readable = GaugeMetricFamily("rota_store_readable", "Whether the last look at the store succeeded.")
-    readable.add_metric([], 0 if reading is None else 1)
-    yield readable
+    yield readable(reading is not None)
     overdue = GaugeMetricFamily(
         "rota_schedules_overdue", "Active schedules that should have fired more than 60 s ago."
     )

@@ -20,16 +20,16 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ..domain.errors import StoreError
+from ..domain.errors import StoreError, Unavailable
 from ..stores.base import Store
 from .clock import SteadyClock, SystemClock
 from .counting import BRIEF, Instruments, SignalCounts
-from .gauges import Reading, families, read_gauges
+from .gauges import Reading, families, read_gauges, readable
 from .observed import LoopLag, ObservedStore
 from .series import OTHER, Names
 from .telemetry import Signal
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
+__all__ = ["CONTENT_TYPE", "Metrics", "store_away"]
 
 log = logging.getLogger("rota")
 
@@ -137,8 +137,17 @@ class Metrics:
         self._store_seconds(operation).add(seconds)
 
     def store_failed(self, operation: str, code: str) -> None:
-        """As `store_answered`."""
+        """As `store_answered`. A store that was there at the last look is looked at again."""
         self._store_errors(operation, code).add()
+        if code == Unavailable.code and self._reading is not None:
+            self._read_at = None
+
+
+def store_away() -> bytes:
+    """What to answer a scraper that nobody can tell apart from others while the store does not answer."""
+    registry = CollectorRegistry()
+    registry.register(_Gauges(lambda: iter([readable(False)])))
+    return generate_latest(registry)
 
 
 class _Gauges(Collector):

@@ -50,7 +50,10 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cursor(self) -> str:
         """The same for the same change, whoever tells it, and the point behind which to go on."""
-        return cursor(self.at, f"{self.type}:{self.id}:{self.number}")
+        source = (
+            self.id if self.event is None else self.event.id
+        )  # not every line of the audit makes a version
+        return cursor(self.at, f"{self.type}:{source}:{self.number}")
 
 
 def cursor(at: datetime, rest: str = "") -> str:

@@ -60,13 +60,29 @@ def test_each_role_may_do_what_it_must_and_no_more(fresh: Served) -> None:
                 assert answer.status_code in (200, 201, 404), answer.text
 
 
-def test_another_tenant_and_nobody(fresh: Served) -> None:
-    other = Api(fresh, fresh.key("acme", "admin", "acme"))
+def test_nobody_is_answered(fresh: Served) -> None:
+    fresh.key()
     nobody = Api(fresh)
     for method, path in NEEDED:
-        body = body_of(method, path)
-        problem(other.send(method.upper(), filled(path), body), 404, "not_found")
-        problem(nobody.send(method.upper(), filled(path), body), 401, "unauthorized")
+        problem(nobody.send(method.upper(), filled(path), body_of(method, path)), 401, "unauthorized")
+
+
+def test_the_tenant_is_that_of_the_key(fresh: Served) -> None:
+    acme = Api(fresh, fresh.key("acme", "admin", "acme"))
+    default = Api(fresh, fresh.key())
+    every = Api(fresh, fresh.key("*", "admin", "all"))
+    theirs, ours = acme.task(), default.task()
+    theirs.schedule(schedule_type="interval", interval_seconds=3600)
+    job = theirs.execute()
+    assert fresh.call(lambda queue: queue.get(job), "acme").tenant == "acme"
+    assert [each["id"] for each in acme.ask("GET", "tasks")["items"]] == [theirs.id]
+    assert [each["id"] for each in acme.ask("GET", "jobs")["items"]] == [job]
+    assert acme.ask("GET", f"jobs/{job}")["id"] == job
+    for api in (default, every):  # a key to every tenant names none, and so it is the default one
+        assert [each["id"] for each in api.ask("GET", "tasks")["items"]] == [ours.id]
+        api.refused("GET", f"tasks/{theirs.id}", None, 404, "not_found")
+        api.refused("GET", f"jobs/{job}", None, 404, "not_found")
+    acme.refused("GET", f"tasks/{ours.id}", None, 404, "not_found")
 
 
 def test_what_belongs_to_another_tenant_is_not_there(fresh: Served) -> None:

@@ -20,11 +20,15 @@ __all__ = ["close_zones", "known_zone", "read_zone", "tzdata_version", "zone_nam
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+){0,3}")
 _LONGEST: Final = 64
+_NO_ZONES: Final = re.compile(r"localtime|posixrules|(posix|right)/.*")
+"""What a system keeps beside its zones: what this machine is set to, and copies with leap seconds or without."""
 
 
 def read_zone(name: str) -> bytes | None:
     """The zone's TZif file; None if there is no such zone."""
     if not isinstance(name, str) or len(name) > _LONGEST or not _NAME.fullmatch(name):
+        return None
+    if _NO_ZONES.fullmatch(name):
         return None
     package = _package()
     places: list[Traversable | Path] = [] if package is None else [package / "zoneinfo" / name]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ...domain import definition, run, schedule
 from ...domain.errors import Invalid, NotFound, Refused
-from ...domain.limits import check_key
+from ...domain.limits import check_input, check_key
 from ...domain.model import (
     Limits,
     Run,
@@ -318,6 +318,8 @@ def trigger_schedule(
     async def work(tx: Tx) -> tuple[Run, Task]:
         limits = await limits_of(tx, tenant)
         found = await find_schedule(tx, tenant, key)
+        if input is not msgspec.UNSET:
+            check_input(input, limits)
         again = await tx.get(Run, run_id)
         if again is not None and again.target_id is not None:
             known = await tx.get(Task, again.target_id)
@@ -325,14 +327,13 @@ def trigger_schedule(
                 return again, known
         await check_room_for_tasks(tx, tenant, limits)
         templates = await templates_of(tx, [found])
-        if input is not msgspec.UNSET:
-            found = replace(found, target=replace(found.target, input=input))
-        row, started = run.start(
-            run_id, found, tx.now, RunTrigger.MANUAL, template_of(found, templates), tx.now, limits, actor
-        )
+        asked = found if input is msgspec.UNSET else replace(found, target=replace(found.target, input=input))
+        template = template_of(asked, templates)
+        row, started = run.start(run_id, asked, tx.now, RunTrigger.MANUAL, template, tx.now, limits, actor)
         if started is None:
             raise Refused("bad_target", schedule=key, problem=row.error)
-        return tx.put(row), tx.put(started)
+        audit(tx, "triggered", actor, found, found, f"task {started.id}", act=row.id)
+        return tx.put(row), tx.put(started).as_of(tx.now)
 
     return work
 

@@ -115,9 +115,17 @@ _FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
 
 
 def audit(
-    tx: Tx, action: str, actor: str, before: _Subject | None, after: _Subject | None, detail: str = ""
+    tx: Tx,
+    action: str,
+    actor: str,
+    before: _Subject | None,
+    after: _Subject | None,
+    detail: str = "",
+    *,
+    act: str = "",
 ) -> None:
-    """One line of the subject's history. Its id follows from the version that it makes: repeating is harmless."""
+    """One line of the subject's history. Its id follows from the version that it makes, or from `act`, the id of what
+    was done, if that makes none: repeating is harmless."""
     subject = after or before
     assert subject is not None
     what, facts = _FACTS[type(subject)]
@@ -125,7 +133,7 @@ def audit(
     about = () if what == "schedule" else (what,)  # a tenant's id is a name, and might be anyone's
     tx.emit(
         Event(
-            id=derived_id(*about, subject.id, action, str(version)),
+            id=derived_id(*about, subject.id, action, act or str(version)),
             tenant=subject.tenant,
             at=tx.now,
             actor=actor,

@@ -98,7 +98,7 @@ def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: st
                 answers.append(_same_submission(known[id], asked, tx.now))
             else:
                 known[id] = tx.put(life.admit(id, asked, tenant, tx.now, limits, actor))
-                answers.append(known[id])
+                answers.append(known[id].as_of(tx.now))
         return answers
 
     return work

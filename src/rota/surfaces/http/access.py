@@ -7,26 +7,28 @@ and no other machine can reach it. Another tenant's things are not there: 404, b
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import Request
 
 from ...domain import keys
-from ...domain.errors import NotFound
+from ...domain.errors import NotFound, Unavailable
 from ...domain.model import ApiKey, Role
 from ...engine.clock import SteadyClock
-from ...stores.base import Store, Tx
+from ...stores.base import Store, Tx, Work
 from ...stores.queries import ApiKeyList
 from .limiter import Limiter
 from .problems import Problem
 
 __all__ = ["ALL_TENANTS", "Access", "Caller", "Identify"]
 
+T = TypeVar("T")
 ALL_TENANTS = "*"
 FRESH = timedelta(seconds=2)
 """How long what was read of a key is believed: a revoked one stops working everywhere after this."""
@@ -70,7 +72,8 @@ class Access:
         self._requests = Limiter(rate, 2 * rate)
         self._guesses = Limiter(*GUESSES)
 
-    async def caller(self, request: Request) -> Caller:
+    async def caller(self, request: Request, *, patience: timedelta | None = None) -> Caller:
+        """Who asks. With `patience`: if the store does not answer within it, what was read of a key still holds."""
         if self._identify is not None:
             found = await self._identify(request)
             if found is None:
@@ -78,39 +81,46 @@ class Access:
             return found
         token = _token(request)
         if token is not None:
-            return await self._by_key(token, request)
-        if await self.has_keys():
+            return await self._by_key(token, request, patience)
+        if await self.has_keys(patience):
             raise _unauthorized("give an API key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
         _check_local(request)
         return Caller(ALL_TENANTS, Role.ADMIN, "http:local")
 
-    async def allow(self, request: Request, tenant: str, role: Role) -> Caller:
-        """The caller, if they may act as `role` in `tenant`."""
+    async def allow(self, request: Request, tenant: str | None, role: Role) -> Caller:
+        """The caller, if they may act as `role` in `tenant` (None: wherever they may act)."""
         caller = await self.caller(request)
-        if caller.tenant not in (ALL_TENANTS, tenant):
+        if tenant is not None and caller.tenant not in (ALL_TENANTS, tenant):
             raise NotFound("tenant", tenant)
         if _RANK[caller.role] < _RANK[role]:
             sentence = f"this needs the role {role}; the key has the role {caller.role}"
             raise Problem(403, "role_needed", sentence)
         return caller
 
-    async def has_keys(self) -> bool:
-        """Whether any key was ever made: after that, the door does not open without one."""
+    async def has_keys(self, patience: timedelta | None = None) -> bool:
+        """Whether any key was ever made: after that, nobody is answered without one."""
         now = self._clock.monotonic()
-        if self._any_keys is None or (not self._any_keys[0] and now > self._any_keys[1]):
-            self._any_keys = (await self._store.read(_any_key), now + FRESH.total_seconds())
-        return self._any_keys[0]
+        known = self._any_keys
+        if known is None or (not known[0] and now > known[1]):
+            try:
+                known = (await self._read(_any_key, patience), now + FRESH.total_seconds())
+            except Unavailable:
+                if known is None or patience is None:
+                    raise
+                return known[0]
+            self._any_keys = known
+        return known[0]
 
     def forget(self, key_id: str) -> None:
         """Read this key anew: it was changed here."""
         self._known.pop(key_id, None)
         self._any_keys = None
 
-    async def _by_key(self, token: str, request: Request) -> Caller:
+    async def _by_key(self, token: str, request: Request, patience: timedelta | None) -> Caller:
         now = self._clock.monotonic()
         address = request.client.host if request.client else "unknown"
         parsed = keys.parse(token)
-        key = None if parsed is None else await self._key(parsed[0], now)
+        key = None if parsed is None else await self._key(parsed[0], now, patience)
         secret = "" if parsed is None else parsed[1]
         if not keys.matches(key, secret) or key is None or key.revoked_at is not None:
             wait = self._guesses.take(address, now)
@@ -122,11 +132,16 @@ class Access:
             raise _too_many(f"key {key.name!r} asks too often", wait)
         return Caller(key.tenant, key.role, f"key:{key.name}", key.id)
 
-    async def _key(self, id: str, now: float) -> ApiKey | None:
+    async def _key(self, id: str, now: float, patience: timedelta | None) -> ApiKey | None:
         known = self._known.get(id)
         if known is not None and now <= known[1]:
             return known[0]
-        found = await self._store.read(_key_of(id))
+        try:
+            found = await self._read(_key_of(id), patience)
+        except Unavailable:
+            if known is None or patience is None:
+                raise
+            return known[0]
         if found is None:
             return None
         self._known[id] = (found, now + FRESH.total_seconds())
@@ -134,6 +149,13 @@ class Access:
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         return found
+
+    async def _read(self, work: Work[T], patience: timedelta | None) -> T:
+        try:
+            async with asyncio.timeout(None if patience is None else patience.total_seconds()):
+                return await self._store.read(work)
+        except TimeoutError:
+            raise Unavailable("the store did not answer in time") from None
 
 
 async def _any_key(tx: Tx) -> bool:

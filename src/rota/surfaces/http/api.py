@@ -16,6 +16,7 @@ from . import description, executions, express, keys, live, operations, problems
 from .access import Identify
 from .counted import Counted
 from .guard import MOST_BODY, Guard
+from .head import Head
 from .service import Replayed, Service, replayed
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def create_app(
         lifespan=_lifespan(service),
         strict_content_type=False,
         redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
     )
     api.state.rota = service
     problems.install(api)
@@ -77,6 +80,7 @@ def create_app(
     express.install(api)
     description.install(api)
     api.add_middleware(Guard, most_body=most_body)
+    api.add_middleware(Head)
     api.add_middleware(Counted, service=service)
     return api
 

@@ -1,15 +1,27 @@
-"""What the API says of itself: the OpenAPI document. It is large, so it is made once, and sent as the bytes it is."""
+"""What the API says of itself: the OpenAPI document, and a page to read it on, which fetches nothing from elsewhere.
+
+The document is large, so it is made once, and sent as the bytes it is."""
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 
 from . import documents
 
 __all__ = ["install"]
+
+PAGE = "/docs"
+_ASSETS = {
+    "swagger-ui.css": "text/css",
+    "swagger-ui-bundle.js": "text/javascript",
+    "favicon-32x32.png": "image/png",
+}
+_CACHED = {"Cache-Control": "max-age=86400"}
 
 
 def install(api: FastAPI) -> None:
@@ -29,6 +41,32 @@ def install(api: FastAPI) -> None:
 
     assert api.openapi_url is not None
     api.add_route(api.openapi_url, described, include_in_schema=False)
+    _install_page(api)
+
+
+def _install_page(api: FastAPI) -> None:
+    async def page(request: Request) -> Response:
+        from fastapi.openapi.docs import get_swagger_ui_html
+
+        root = request.scope.get("root_path", "").rstrip("/")
+        style, script, icon = (f"{root}{PAGE}/{name}" for name in _ASSETS)
+        return get_swagger_ui_html(
+            openapi_url=f"{root}{api.openapi_url}",
+            title=api.title,
+            swagger_css_url=style,
+            swagger_js_url=script,
+            swagger_favicon_url=icon,
+        )
+
+    async def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _ASSETS:
+            raise HTTPException(404)
+        content = resources.files("fastapi_swagger.resources").joinpath(name).read_bytes()
+        return Response(content, headers=_CACHED, media_type=_ASSETS[name])
+
+    api.add_route(PAGE, page, include_in_schema=False)
+    api.add_route(f"{PAGE}/{{name}}", asset, include_in_schema=False)
 
 
 def _described(api: FastAPI) -> dict[str, Any]:

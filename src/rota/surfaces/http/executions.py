@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from ...domain.errors import Invalid, NotFound
 from ...domain.model import Task
 from . import answers, schemas
 from .documents import documented
+from .reading import Router
 from .schedules import Cursor, Limit
 from .service import Acting, OnceKey, Operator, Viewer, answer, of, place_of
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/tenants/{tenant}")
+router = Router(prefix="/api/tenants/{tenant}")
 
 Id = Annotated[str, Path(description="The id of the execution.", min_length=1, max_length=255)]
 StatusFilter = Literal["pending", "running", "completed", "failed", "cancelled", "expired", "archived"]
@@ -96,7 +97,8 @@ async def start(
 ) -> Response:
     """Start a workflow now."""
     of(request).check_known("kind", body.kind, is_workflow=True)
-    return _created(request, await queue.start_workflow(body.kind, body.input, **_options(body, once)))
+    await queue.once(request, once, lambda started: (201, answers.execution(started[0])))
+    return _created(request, await queue.start_workflow(body.kind, body.input, **_options(body)))
 
 
 @router.get("/workflow-executions", **documented(200, answers_with="executions", **_WORKFLOWS))
@@ -127,6 +129,32 @@ async def cancel_workflow(
     return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
 
 
+@router.post("/workflow-executions/{id}/replay", **documented(200, answers_with="execution", **_WORKFLOWS))
+async def replay_workflow(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
+    """Run a failed or cancelled workflow again, with fresh retries."""
+    await _workflow(queue, id)
+    await queue.once(request, once, _answered)
+    return answer(answers.execution(await queue.replay(id)))
+
+
+@router.get("/workflow-executions/{id}/attempts", **documented(200, answers_with="attempts", **_WORKFLOWS))
+async def workflow_attempts(queue: Viewer, id: Id) -> Response:
+    """Each time that a worker took it, and how that ended."""
+    return answer({"items": answers.attempts(await _workflow(queue, id))})
+
+
+@router.get("/workflow-executions/{id}/logs", **documented(200, answers_with="logs", **_WORKFLOWS))
+async def workflow_logs(queue: Viewer, id: Id) -> Response:
+    """What it logged."""
+    return answer({"items": answers.log_lines((await _workflow(queue, id)).logs)})
+
+
+@router.get("/workflow-executions/{id}/history", **documented(200, answers_with="history", **_WORKFLOWS))
+async def workflow_history(queue: Viewer, id: Id) -> Response:
+    """What happened to it, oldest first."""
+    return answer({"items": answers.history((await _workflow(queue, id)).history)})
+
+
 async def _workflow(queue: Acting, id: str) -> Task:
     found = await queue.get(id)
     if not found.is_workflow:
@@ -134,8 +162,9 @@ async def _workflow(queue: Acting, id: str) -> Task:
     return found
 
 
-def _options(body: schemas.ExecutionBody | schemas.WorkflowBody, once: str | None) -> dict[str, Any]:
-    """The options of `submit` that the body gives; a key in the header counts as one in the body."""
+def _options(body: schemas.ExecutionBody | schemas.WorkflowBody, once: str | None = None) -> dict[str, Any]:
+    """The options of `submit` that the body gives. For a task, a key in the header counts as one in the body: that is
+    quicker than a receipt."""
     given = body.model_dump(exclude={"kind", "input"}, exclude_none=True)
     if once is not None and given.setdefault("idempotency_key", once) != once:
         raise Invalid("idempotency_key", "it contradicts the header Idempotency-Key", "give one of them")

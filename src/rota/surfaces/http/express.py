@@ -13,6 +13,7 @@ from ...domain.errors import Invalid
 from ...domain.model import Role
 from . import executions, schedules
 from .naming import SLASH
+from .reading import check_query, read_json
 from .schemas import ExecutionBody
 from .service import of
 
@@ -25,19 +26,18 @@ _SCHEDULE = "/api/tenants/{tenant}/schedules/{id}"
 def install(api: FastAPI) -> None:
     """Before all other routes."""
     for path, method, endpoint in ((_TASKS, "POST", submit), (_SCHEDULE, "GET", get_schedule)):
-        route = Route(path, endpoint, methods=[method], include_in_schema=False)
-        route.methods = {method}  # Starlette adds HEAD, which the document does not
-        api.router.routes.insert(0, route)
+        api.router.routes.insert(0, Route(path, endpoint, methods=[method], include_in_schema=False))
 
 
 async def submit(request: Request) -> Response:
     request.scope["route"] = _Named(_TASKS)
+    check_query(request, ())
     queue = await of(request).acting(request, request.path_params["tenant"], Role.OPERATOR)
     raw = await request.body()
     if not raw:
         raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
     try:
-        body = ExecutionBody.model_validate_json(raw)
+        body = ExecutionBody.model_validate(read_json(raw))
     except ValidationError as wrong:
         raise RequestValidationError(
             [{**error, "loc": ("body", *error["loc"])} for error in wrong.errors()]
@@ -47,6 +47,7 @@ async def submit(request: Request) -> Response:
 
 async def get_schedule(request: Request) -> Response:
     request.scope["route"] = _Named(_SCHEDULE)
+    check_query(request, ())
     queue = await of(request).acting(request, request.path_params["tenant"], Role.VIEWER)
     return await schedules.get(queue, request.path_params["id"].replace(SLASH, "/"))
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from ...domain.errors import Invalid
@@ -22,6 +31,7 @@ __all__ = [
     "Text",
     "Time",
     "Whole",
+    "said_once",
 ]
 
 
@@ -35,6 +45,20 @@ class Body(BaseModel):
     model_config = ConfigDict(
         alias_generator=_camel, populate_by_name=True, extra="forbid", validate_by_name=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_once(cls, given: Any) -> Any:
+        return said_once(given)
+
+
+def said_once(given: Any) -> Any:
+    """Refuse a field that is given in camelCase and in snake_case."""
+    if isinstance(given, dict):
+        for name in given:
+            if "_" in name and _camel(name) != name and _camel(name) in given:
+                raise ValueError(f"{_camel(name)}: it is given twice, in two spellings; give it once")
+    return given
 
 
 def _time(value: Any) -> datetime:

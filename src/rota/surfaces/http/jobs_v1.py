@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from fastapi.responses import StreamingResponse
 
 from ...domain.model import TaskStatus
 from . import answers_v1 as answers
 from .documents import documented
 from .pages_v1 import Number, Size, check_reach, job_page
-from .service import DefaultOperator, DefaultViewer, answer
+from .reading import Router
+from .service import OwnOperator, OwnViewer, answer
 from .streams_v1 import EVENT_STREAM, followed
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["v1 jobs"])
+router = Router(tags=["v1 jobs"])
 
 Id = Annotated[str, Path(description="The id of the job.", min_length=1, max_length=255)]
 StatusFilter = Annotated[
@@ -26,7 +27,7 @@ StatusFilter = Annotated[
 
 @router.get("/jobs", **documented(200, answers_with=answers.JobsAnswer))
 async def list_all(
-    queue: DefaultViewer, number: Number = 1, size: Size = 20, status: StatusFilter = None
+    queue: OwnViewer, number: Number = 1, size: Size = 20, status: StatusFilter = None
 ) -> Response:
     """What was executed, newest first."""
     check_reach(number, size)
@@ -36,13 +37,13 @@ async def list_all(
 
 
 @router.get("/jobs/{id}", **documented(200, answers_with=answers.JobAnswer))
-async def get(queue: DefaultViewer, id: Id) -> Response:
+async def get(queue: OwnViewer, id: Id) -> Response:
     """One job."""
     return answer(answers.job(await queue.get(id)))
 
 
 @router.delete("/jobs/{id}", **documented(200, answers_with=answers.JobAnswer))
-async def cancel(queue: DefaultOperator, id: Id) -> Response:
+async def cancel(queue: OwnOperator, id: Id) -> Response:
     """Cancel it: at once if it is pending; if it is running, its function is asked to stop."""
     return answer(answers.job(await queue.cancel(id)))
 
@@ -57,7 +58,7 @@ def _streaming() -> dict[str, Any]:
 
 
 @router.get("/jobs/{id}/$stream", **_streaming())
-async def stream(queue: DefaultViewer, id: Id) -> Response:
+async def stream(queue: OwnViewer, id: Id) -> Response:
     """Follow it until it ends."""
     found = await queue.get(id)
     return StreamingResponse(

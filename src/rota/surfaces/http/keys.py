@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from ...domain.errors import Invalid
 from ...domain.model import Role
 from . import answers, schemas
 from .documents import documented
+from .reading import Router
 from .schedules import Cursor, Limit
 from .service import Admin, OnceKey, answer, of
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/tenants/{tenant}", tags=["keys"])
+router = Router(prefix="/api/tenants/{tenant}", tags=["keys"])
 
 Id = Annotated[str, Path(description="The id of the key.", min_length=1, max_length=255)]
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
+from fastapi import FastAPI, Header, Query, Request, Response
 
 from ...domain.errors import NotFound
 from ...domain.model import ApiKey, Role, Run, Schedule, Task
@@ -28,6 +28,7 @@ from .documents import documented
 from .hub import Hubs, Listener
 from .naming import camel_keys
 from .problems import Problem
+from .reading import Router
 from .service import Acting, Viewer, of
 
 __all__ = ["end_streams", "hubs_of", "router"]
@@ -201,7 +202,7 @@ async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
         await hubs_of(api).close()
 
 
-router = APIRouter(prefix="/api/tenants/{tenant}", tags=["live"], lifespan=_lifespan)
+router = Router(prefix="/api/tenants/{tenant}", tags=["live"], lifespan=_lifespan)
 _documented = documented(200)
 _documented["responses"][200] |= {
     "description": "A stream of events that does not end.",

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from fastapi import Request
 
-__all__ = ["SLASH", "as_given", "camel", "camel_keys"]
+__all__ = ["SLASH", "as_given", "camel", "camel_keys", "in_words_of"]
 
 SLASH = "\ue000"
 """Stands for a slash inside a name while the path is taken apart; no name can have it."""
 
+_SECONDS = {
+    name: f"{name}_seconds" for name in ("misfire_grace", "catch_up_window", "jitter", "ttl", "timeout")
+}
+_OF_TARGET = ("queue", "input", "tags", "priority", "max_retries", "ttl", "timeout", "template_id")
 _PLACES = {
+    **_SECONDS,
+    **{name: f"target.{_SECONDS.get(name, name)}" for name in _OF_TARGET},
     "schedule_id": "name",
     "key": "name",
     "run_at": "schedule_type.run_at",
@@ -22,9 +30,17 @@ _PLACES = {
     "timezone": "schedule_type.timezone",
     "task_type": "target.task_kind",
 }
-"""Where the tenants' API keeps what the domain calls so."""
+"""Where the tenants' API keeps what the domain calls so, in the body of a schedule."""
+
+_FIELD = re.compile(
+    r"(?<!['\"\w])(max_runs|start_at|end_at|run_at|expires_at|schedule_at|schedule_id|task_type|template_id"
+    r"|misfire_grace|catch_up_window|max_retries|max_reschedules|ttl_seconds|timeout_seconds|idempotency_key"
+    r"|missed_run_policy|overlap_policy|pause_on_failure|pause_note|next_cursor)(?!['\"\w])"
+)
+"""Fields as the domain's sentences name them beside the one that they are about."""
 
 _PLACES_V1 = {
+    "timeout": "timeout_seconds",
     "cron": "cron_expression",
     "interval": "interval_seconds",
     "kind": "command",
@@ -50,4 +66,17 @@ def as_given(field: str, request: Request) -> str:
         field = _PLACES.get(field, field)
     elif field in ("schedule_id", "task_id", "key_id"):
         field = "id"  # the one in the path
+    else:
+        field = _SECONDS.get(field, field)
     return ".".join(camel(part) for part in field.split("."))
+
+
+def in_words_of(sentence: str, request: Request, details: Mapping[str, object]) -> str:
+    """A sentence of the domain with the names that its fields have in this request. What is quoted stays, and so do
+    `details`: names that users gave."""
+    if "/api/v1/" in request.url.path:
+        return sentence
+    theirs = details.values()
+    return _FIELD.sub(
+        lambda found: found[0] if found[0] in theirs else camel(_SECONDS.get(found[0], found[0])), sentence
+    )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 
 from ... import __version__
-from ...domain.errors import StoreError
+from ...domain.errors import StoreError, Unavailable
 from .access import ALL_TENANTS
 from .documents import Answer, documented
 from .problems import Problem
+from .reading import check_query
 from .service import answer, of
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"])  # whoever checks health may add parameters of their own
 READY_WITHIN = 2.0
 
 
@@ -31,8 +33,7 @@ async def ready(request: Request) -> Response:
     """Whether it can work: the store answers."""
     try:
         async with asyncio.timeout(READY_WITHIN):
-            queue = await of(request).open()
-            await queue.now()
+            await (await of(request).opened()).now()
     except (TimeoutError, StoreError):  # which store, and what is wrong with it, is for the log
         sentence = f"the store did not answer within {READY_WITHIN:g} s"
         raise Problem(503, "unavailable", sentence, headers={"Retry-After": "1"}) from None
@@ -47,15 +48,22 @@ async def live() -> Response:
 
 @router.get("/metrics", **documented(200))
 async def metrics(request: Request) -> Response:
-    """For Prometheus. They are about all tenants, so they need a key to all of them (`--tenant '*'`)."""
+    """For Prometheus. They are about all tenants, so they need a key to all of them (`--tenant '*'`). While the store
+    does not answer, and no key can be looked up in it, they say that and nothing else, to anyone."""
+    check_query(request, ())
     service = of(request)
-    caller = await (await service.access()).caller(request)
+    if service.metrics is None:
+        raise Problem(404, "not_found", "this application was made without metrics")
+    from ...engine.metrics import CONTENT_TYPE, store_away
+
+    try:
+        async with asyncio.timeout(READY_WITHIN):
+            access = await service.access()
+        caller = await access.caller(request, patience=timedelta(seconds=READY_WITHIN))
+    except (TimeoutError, Unavailable):
+        return Response(store_away(), media_type=CONTENT_TYPE)
     if caller.tenant != ALL_TENANTS:
         sentence = "metrics are about all tenants; use a key made with --tenant '*'"
         raise Problem(403, "role_needed", sentence)
-    if service.metrics is None:
-        raise Problem(404, "not_found", "this application was made without metrics")
-    from ...engine.metrics import CONTENT_TYPE
-
-    queue = await service.open()
-    return Response(await service.metrics.render(queue.store), media_type=CONTENT_TYPE)
+    assert service.queue is not None
+    return Response(await service.metrics.render(service.queue.store), media_type=CONTENT_TYPE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,10 +14,13 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from ...domain.errors import Corrupt, Refused, RotaError, Unavailable
-from .naming import as_given
+from ...domain.errors import Refused, RotaError, Unavailable
+from .naming import as_given, in_words_of
+from .wording import wrong_value
 
-__all__ = ["CONTENT_TYPE", "Problem", "install", "respond"]
+__all__ = ["CONTENT_TYPE", "Problem", "Unreadable", "install", "respond"]
+
+log = logging.getLogger("rota.http")
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER = "1"
@@ -67,6 +71,14 @@ class Problem(Exception):
         self.members = members
 
 
+class Unreadable(HTTPException):
+    """A problem with a body, as FastAPI lets it pass."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.status, str(problem))
+        self.problem = problem
+
+
 def respond(problem: Problem, path: str) -> Response:
     body = {
         "type": f"urn:rota:problem:{problem.code}",
@@ -107,18 +119,16 @@ def install(api: FastAPI) -> None:
 
 
 def _from_error(error: RotaError, request: Request) -> Problem:
-    if isinstance(error, Unavailable):
-        sentence = f"{error}; nothing is known to be lost, repeat the request"
-        return Problem(503, error.code, sentence, headers={"Retry-After": RETRY_AFTER})
-    if isinstance(error, Corrupt) or not isinstance(error, Refused):
-        return Problem(_STATUS.get(error.code, 500), error.code, str(error))
+    if not isinstance(error, Refused):
+        return _from_store(error, request)
     members: dict[str, Any] = {}
     sentence = str(error)
     field = getattr(error, "field", None)
-    if field is not None:
-        shown = as_given(field, request)
-        members["field"] = shown
-        sentence = shown + sentence.removeprefix(field)
+    if field is None:
+        sentence = in_words_of(sentence, request, error.details)
+    else:
+        members["field"] = as_given(field, request)
+        sentence = members["field"] + in_words_of(sentence.removeprefix(field), request, {})
     if error.code == "key_taken":
         members["field"] = "name"
         taken = f"{error.details['key']!r} is already in use"
@@ -128,7 +138,19 @@ def _from_error(error: RotaError, request: Request) -> Problem:
     return Problem(_STATUS.get(error.code, 409), error.code, sentence, **members)
 
 
+def _from_store(error: RotaError, request: Request) -> Problem:
+    """Where the store is, and what ails it, is for the log: whoever asks may have no good key."""
+    log.warning("%s %s: %s", request.method, request.url.path, error)
+    if isinstance(error, Unavailable):
+        sentence = "the store does not answer; nothing is known to be lost, repeat the request"
+        return Problem(503, error.code, sentence, headers={"Retry-After": RETRY_AFTER})
+    sentence = "what is stored cannot be read; the server's log has it"
+    return Problem(_STATUS.get(error.code, 500), error.code, sentence)
+
+
 def _from_http(error: HTTPException, request: Request) -> Problem:
+    if isinstance(error, Unreadable):
+        return error.problem
     headers = error.headers or {}
     if error.status_code == 404:
         return Problem(404, "not_found", f"there is nothing at {request.url.path}", headers=headers)
@@ -149,55 +171,46 @@ def _methods(request: Request, known: str | None) -> list[str]:
     for template, methods in request.app.openapi()["paths"].items():
         if compile_path(template)[0].match(path):
             found |= {method.upper() for method in methods}
-    return sorted(found)
+    return sorted(found | {"HEAD"} if "GET" in found else found)
+
+
+_ONE_OF_SEVERAL = ("scheduleType", "target")
+"""Fields that have one of several shapes. What follows them in a location names the shape that was tried."""
+
+_BODIES_OF_SEVERAL = ("once", "interval", "cron")
+"""The body of a schedule in `/api/v1` has one of several shapes as a whole."""
 
 
 def _from_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
-    """The first of what is wrong as the sentence, all of it as a list."""
-    listed = [_one(error) for error in errors]
+    """The first of what is wrong as the sentence, all of it as a list. A name that is not known comes first: it may be
+    why another is missing."""
+    listed = [_one(error) for error in sorted(errors, key=lambda each: each["type"] != "extra_forbidden")]
     first = listed[0]
-    if first.pop("malformed", False):
-        return Problem(400, "malformed", first["detail"])
     return Problem(422, "invalid", first["detail"], field=first["field"], errors=listed)
 
 
-_WORDS: Mapping[str, str] = {
-    "missing": "it is missing",
-    "extra_forbidden": "there is no such field",
-}
-
-
-def _one(error: Mapping[str, Any]) -> dict[str, Any]:
-    if error["type"] == "json_invalid":
-        reason = error.get("ctx", {}).get("error", "it is not JSON")
-        where = f" at character {error['loc'][-1]}" if isinstance(error["loc"][-1], int) else ""
-        return {"malformed": True, "detail": f"the body is not valid JSON{where}: {reason}"}
-    place = [str(part) for part in error["loc"] if part not in ("body", "query", "path", "header")]
-    if error["loc"] and error["loc"][0] == "header":
+def _one(error: Mapping[str, Any]) -> dict[str, str]:
+    source, *parts = error["loc"]
+    place = [str(part) for part in parts]
+    if source == "header":
         place = [part.title() for part in place]
-    field = ".".join(part for part in place if not _is_variant(part)) or "body"
-    words = _WORDS.get(error["type"]) or _lowered(str(error["msg"]).removeprefix("Value error, "))
-    named = re.match(r"([A-Za-z_]+): ", words)
-    if (
-        named and error["type"] == "value_error" and field == "body"
-    ):  # said of the body, about one field of it
-        return {"field": named[1], "detail": words}
+    elif source == "body":
+        place = _without_variants(place, error["type"])
+    words = wrong_value(error, place[-1:])
+    named = re.match(r"([A-Za-z_]+): ", words) if error["type"] == "value_error" else None
+    if named is not None:  # said of an object, about one field of it
+        place, words = [*place, named[1]], words[named.end() :]
+    elif error["type"].startswith("union_tag"):
+        place.append("type")
+    field = ".".join(place) or "body"
     return {"field": field, "detail": f"{field}: {words}"}
 
 
-def _is_variant(part: str) -> bool:
-    """A step of the location that names which of several shapes was tried, and not a field."""
-    return "[" in part or part in (
-        "once",
-        "recurring",
-        "cron",
-        "interval",
-        "rrule",
-        "task",
-        "workflow",
-        "template",
-    )
-
-
-def _lowered(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:] if re.match(r"[A-Z][a-z]", sentence) else sentence
+def _without_variants(place: list[str], kind: str) -> list[str]:
+    """The place without the steps that name no field: which of several shapes was tried, or that a name is meant."""
+    is_own_field = len(place) == 1 and kind in ("extra_forbidden", "missing")
+    if place and place[0] in _BODIES_OF_SEVERAL and not is_own_field:
+        place = place[1:]
+    if place and place[0] in _ONE_OF_SEVERAL:
+        place = place[:1] + place[2:]
+    return [part for part in place if part != "[key]"]

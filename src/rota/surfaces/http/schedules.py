@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import Header, Path, Query, Request, Response
 from msgspec import UNSET
 from pydantic import AfterValidator
 
@@ -18,11 +18,12 @@ from .bulk import change_schedules
 from .documents import documented
 from .fields import Body, Time
 from .naming import SLASH
+from .reading import Router
 from .service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/tenants/{tenant}", tags=["schedules"])
+router = Router(prefix="/api/tenants/{tenant}", tags=["schedules"])
 
 Id = Annotated[
     str,
@@ -282,7 +283,7 @@ def _timing(given: Body, *, keep_zone: bool = False) -> dict[str, Any]:
             raise AssertionError(given)
     zone = getattr(given, "timezone", None)
     if not isinstance(given, schemas.Every) and (zone is not None or not keep_zone):
-        options["timezone"] = zone or "UTC"
+        options["timezone"] = "UTC" if zone is None else zone
     end_at = getattr(given, "end_at", None)
     return options if end_at is None else {**options, "end_at": end_at}
 

@@ -112,7 +112,7 @@ def _timing(body: OnceV1 | IntervalV1 | CronV1) -> Timing:
         case IntervalV1():
             return Interval(timedelta(seconds=body.interval_seconds))
         case CronV1():
-            return Cron(body.cron_expression, body.timezone or "UTC")
+            return Cron(body.cron_expression, "UTC" if body.timezone is None else body.timezone)
 
 
 def _check_future(run_at: datetime, now: datetime) -> None:

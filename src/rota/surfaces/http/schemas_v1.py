@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from .fields import Flag, Json, Name, Seconds, Tags, Text, Time, Whole
+from .fields import Flag, Json, Name, Seconds, Tags, Text, Time, Whole, said_once
 from .naming import camel
 from .problems import Problem
 from .schemas import Kind, ReadOnly, Retries, Version
@@ -32,6 +32,11 @@ class SnakeBody(BaseModel):
         alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(name, camel(name))),
         extra="forbid",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_once(cls, given: Any) -> Any:
+        return said_once(given)
 
 
 def _task_type(value: object) -> object:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from fastapi import Depends, Header, Path, Request, Response
 
-from ...domain.errors import Invalid, NotFound
+from ...domain.errors import Invalid, NotFound, RotaError, Unavailable
 from ...domain.ids import derived_id
 from ...domain.limits import check_key
 from ...domain.model import Role
@@ -21,7 +21,7 @@ from ...engine.commands import receipts
 from ...stores.base import Store, Tx, Work
 from ..client import Queue
 from ..stores import open_store
-from .access import Access, Caller, Identify
+from .access import ALL_TENANTS, Access, Caller, Identify
 from .problems import Problem
 
 if TYPE_CHECKING:
@@ -83,9 +83,16 @@ class Service:
             await self.queue.close()
         self.queue = None
 
+    async def opened(self) -> Queue:
+        """For a request: whatever keeps the store from being opened, it does not answer."""
+        try:
+            return await self.open()
+        except RotaError as error:
+            raise Unavailable(str(error)) from error
+
     async def access(self) -> Access:
         if self._access is None:
-            await self.open()
+            await self.opened()
         assert self._access is not None
         return self._access
 
@@ -101,10 +108,13 @@ class Service:
             registered = f"registered are: {', '.join(kinds) or 'none'}"
             raise Invalid(field, f"no {what} is registered as {kind!r}", registered)
 
-    async def acting(self, request: Request, tenant: str, role: Role) -> Acting:
-        """The tenant's queue in the name of whoever asks, if they may."""
+    async def acting(self, request: Request, tenant: str | None, role: Role) -> Acting:
+        """The tenant's queue in the name of whoever asks, if they may. None: their own tenant, or `default` if they may
+        act in all of them."""
         caller = await (await self.access()).allow(request, tenant, role)
         assert self.queue is not None
+        if tenant is None:
+            tenant = DEFAULT_TENANT if caller.tenant == ALL_TENANTS else caller.tenant
         try:
             check_key(tenant, "tenant")
         except ValueError:
@@ -186,9 +196,9 @@ def _needing(role: Role) -> Callable[[Request, str], Awaitable[Acting]]:
     return acting
 
 
-def _default_needing(role: Role) -> Callable[[Request], Awaitable[Acting]]:
+def _own_needing(role: Role) -> Callable[[Request], Awaitable[Acting]]:
     async def acting(request: Request) -> Acting:
-        return await of(request).acting(request, DEFAULT_TENANT, role)
+        return await of(request).acting(request, None, role)
 
     return acting
 
@@ -196,9 +206,9 @@ def _default_needing(role: Role) -> Callable[[Request], Awaitable[Acting]]:
 Viewer = Annotated[Acting, Depends(_needing(Role.VIEWER))]
 Operator = Annotated[Acting, Depends(_needing(Role.OPERATOR))]
 Admin = Annotated[Acting, Depends(_needing(Role.ADMIN))]
-DefaultViewer = Annotated[Acting, Depends(_default_needing(Role.VIEWER))]
-DefaultOperator = Annotated[Acting, Depends(_default_needing(Role.OPERATOR))]
-DefaultAdmin = Annotated[Acting, Depends(_default_needing(Role.ADMIN))]
+OwnViewer = Annotated[Acting, Depends(_own_needing(Role.VIEWER))]
+OwnOperator = Annotated[Acting, Depends(_own_needing(Role.OPERATOR))]
+OwnAdmin = Annotated[Acting, Depends(_own_needing(Role.ADMIN))]
 OnceKey = Annotated[
     str | None,
     Header(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path, Request, Response
+from fastapi import Body, Header, Path, Request, Response
 
 from ...domain.errors import Invalid, NotFound
 from ...domain.model import Role, Schedule, Template, TemplateTarget
@@ -14,13 +14,14 @@ from . import schemas_v1 as schemas
 from .documents import documented
 from .pages_v1 import Number, Size, check_reach, template_page
 from .problems import Problem
+from .reading import Router
 from .scheduling_v1 import execute_later, schedule_template, timing_of
 from .service import (
     Acting,
-    DefaultAdmin,
-    DefaultOperator,
-    DefaultViewer,
     OnceKey,
+    OwnAdmin,
+    OwnOperator,
+    OwnViewer,
     answer,
     of,
     wanted_version,
@@ -28,7 +29,7 @@ from .service import (
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = Router()
 
 Id = Annotated[str, Path(description="The id of the task, or its name.", min_length=1, max_length=255)]
 ScheduleId = Annotated[str, Path(description="The id of the schedule.", min_length=1, max_length=255)]
@@ -41,7 +42,7 @@ _SCHEDULES: dict[str, Any] = {"tags": ["v1 schedules"]}
 
 @router.post("/tasks", **documented(201, answers_with=answers.TemplateAnswer, **_TASKS))
 async def create(
-    request: Request, queue: DefaultAdmin, body: schemas.TemplateBody, once: OnceKey = None
+    request: Request, queue: OwnAdmin, body: schemas.TemplateBody, once: OnceKey = None
 ) -> Response:
     """Store a task. `python` ones run registered functions, and nothing else."""
     _check_registered(request, body)
@@ -52,7 +53,7 @@ async def create(
 
 
 @router.get("/tasks", **documented(200, answers_with=answers.TemplatesAnswer, **_TASKS))
-async def list_all(queue: DefaultViewer, number: Number = 1, size: Size = 20) -> Response:
+async def list_all(queue: OwnViewer, number: Number = 1, size: Size = 20) -> Response:
     """The stored tasks, newest first."""
     check_reach(number, size)
     found = await queue.store.read(template_page(queue.tenant, number, size))
@@ -60,14 +61,14 @@ async def list_all(queue: DefaultViewer, number: Number = 1, size: Size = 20) ->
 
 
 @router.get("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
-async def get(queue: DefaultViewer, id: Id) -> Response:
+async def get(queue: OwnViewer, id: Id) -> Response:
     """One stored task."""
     return _one(await queue.get_template(id))
 
 
 @router.put("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
 async def replace(
-    request: Request, queue: DefaultAdmin, id: Id, body: schemas.TemplatePut, if_match: IfMatch = None
+    request: Request, queue: OwnAdmin, id: Id, body: schemas.TemplatePut, if_match: IfMatch = None
 ) -> Response:
     """Make the task say this, and nothing else: what is left out has its default."""
     _check_registered(request, body)
@@ -77,7 +78,7 @@ async def replace(
 
 @router.patch("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
 async def change(
-    request: Request, queue: DefaultAdmin, id: Id, body: schemas.TemplatePatch, if_match: IfMatch = None
+    request: Request, queue: OwnAdmin, id: Id, body: schemas.TemplatePatch, if_match: IfMatch = None
 ) -> Response:
     """Change what is named; the rest stays."""
     _check_registered(request, body)
@@ -86,7 +87,7 @@ async def change(
 
 
 @router.delete("/tasks/{id}", **documented(204, **_TASKS))
-async def delete(queue: DefaultAdmin, id: Id) -> Response:
+async def delete(queue: OwnAdmin, id: Id) -> Response:
     """Delete the task and its schedules. Its jobs stay."""
     await queue.delete_template(id)
     return Response(status_code=204)
@@ -95,7 +96,7 @@ async def delete(queue: DefaultAdmin, id: Id) -> Response:
 @router.post("/tasks/{id}/$execute", **documented(202, answers_with=answers.StartedAnswer, **_TASKS))
 async def execute(
     request: Request,
-    queue: DefaultOperator,
+    queue: OwnOperator,
     id: Id,
     body: schemas.ExecuteBody | None = None,
     once: OnceKey = None,
@@ -113,7 +114,7 @@ async def execute(
     "/tasks/{id}/$schedule", **documented(201, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES)
 )
 async def schedule(
-    request: Request, queue: DefaultAdmin, id: Id, body: ScheduleBody, once: OnceKey = None
+    request: Request, queue: OwnAdmin, id: Id, body: ScheduleBody, once: OnceKey = None
 ) -> Response:
     """Run the task at a time, at an interval, or by a cron line. A run that was missed is made up for once; runs may
     overlap."""
@@ -126,7 +127,7 @@ async def schedule(
 @router.get(
     "/tasks/{id}/$schedules", **documented(200, answers_with=answers.TaskSchedulesAnswer, **_SCHEDULES)
 )
-async def schedules(queue: DefaultViewer, id: Id) -> Response:
+async def schedules(queue: OwnViewer, id: Id) -> Response:
     """All schedules of the task, newest first."""
     template = await queue.get_template(id)
     found: list[Schedule] = []
@@ -143,7 +144,7 @@ async def schedules(queue: DefaultViewer, id: Id) -> Response:
     "/tasks/{id}/$schedules/{schedule_id}",
     **documented(200, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES),
 )
-async def get_schedule(queue: DefaultViewer, id: Id, schedule_id: ScheduleId) -> Response:
+async def get_schedule(queue: OwnViewer, id: Id, schedule_id: ScheduleId) -> Response:
     """One schedule of the task."""
     return answer(answers.schedule(await _under(queue, id, schedule_id)))
 
@@ -153,7 +154,7 @@ async def get_schedule(queue: DefaultViewer, id: Id, schedule_id: ScheduleId) ->
     **documented(200, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES),
 )
 async def change_schedule(
-    queue: DefaultOperator, id: Id, schedule_id: ScheduleId, body: schemas.TaskSchedulePatch
+    queue: OwnOperator, id: Id, schedule_id: ScheduleId, body: schemas.TaskSchedulePatch
 ) -> Response:
     """Enable or disable it; or, as an admin, give it another time. One that has run for the last time is enabled again
     only with a new time."""
@@ -170,7 +171,7 @@ async def change_schedule(
 
 
 @router.delete("/tasks/{id}/$schedules/{schedule_id}", **documented(204, **_SCHEDULES))
-async def delete_schedule(queue: DefaultAdmin, id: Id, schedule_id: ScheduleId) -> Response:
+async def delete_schedule(queue: OwnAdmin, id: Id, schedule_id: ScheduleId) -> Response:
     """Delete a schedule of the task."""
     await queue.delete_schedule((await _under(queue, id, schedule_id)).id)
     return Response(status_code=204)
