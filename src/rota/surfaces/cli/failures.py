@@ -31,6 +31,8 @@ def explained(problem: BaseException) -> int:
             return _say(str(problem), USAGE)
         case Refused():
             return _say(str(problem), REFUSED)
+        case StoreError() if "missing" in problem.details:
+            return _say(f"{problem}: make one with `rota migrate`, or name another with --store", REFUSED)
         case StoreError():
             return _say(f"{problem}; try `rota doctor`, or name another store with --store", REFUSED)
         case BrokenPipeError():

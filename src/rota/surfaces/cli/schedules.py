@@ -101,7 +101,11 @@ def create(session: Session, schedule_id: str, **options: Any) -> None:
     It first fires at its first time after now. Times without a zone are on the clock of --timezone, or else the
     local time of this process."""
     _changed(
-        session, "created", lambda queue: queue.create_schedule(schedule_id, **_given(options)), warn=True
+        session,
+        "created",
+        lambda queue: queue.create_schedule(schedule_id, **_given(options)),
+        creates=True,
+        warn=True,
     )
 
 
@@ -198,6 +202,7 @@ def _changed(
     verb: str,
     change: Callable[[Queue], Coroutine[Any, Any, Schedule]],
     *,
+    creates: bool = False,
     warn: bool = False,
 ) -> None:
     """Do it, and say how the schedule is now."""
@@ -205,7 +210,7 @@ def _changed(
     async def work(queue: Queue) -> tuple[Schedule, datetime]:
         return await change(queue), await queue.now()
 
-    schedule, now = session.run(work)
+    schedule, now = session.run(work, creates=creates)
     from ...domain import recurrence
     from ..shapes import schedule as shape
     from . import words
