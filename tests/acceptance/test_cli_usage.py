@@ -290,14 +290,6 @@ def test_json_is_never_coloured() -> None:
     assert json.loads(seen) == {"tasks": [], "next_cursor": None}
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    rota("submit -t t")
-    line = " ".join([sys.executable, "-m", "rota", "list"])
-    done = subprocess.run(f"{line} | true", shell=True, capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
-    assert "Exception" not in done.stderr
-
-
 def test_doctor_finds_states_that_it_does_not_know(folder: Path) -> None:
     rota("submit -t t")
     rota("schedule create s -t t --interval 1h")

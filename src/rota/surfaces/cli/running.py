@@ -131,11 +131,14 @@ async def _running(session: Session, plan: Plan) -> None:
             measured(session, plan.watch, queue, is_served=door is not None) as measures,
         ):
             node = _node(session, plan, queue, feed, *observers_of(measures))
+            feed.on_unread = node.stop
             await _greet(session, plan, queue, door)
             if door is None or measures is None:
                 await node.run()
             else:
                 await _run_beside(node, door.serve(session, queue, measures, node.stopping))
+        if feed.is_unread:
+            raise BrokenPipeError
         if not session.as_json:
             session.screen.remark(f"stopped: {feed.summary()}" if plan.is_engine else "stopped")
 
@@ -249,12 +252,14 @@ async def _pass(session: Session, plan: Plan) -> None:
             await queue.declare_schedules(node.app)
             await run_hooks(node.app, "on_startup", (node,), node.observe)
         try:
-            while (await node.run_once()).total_seconds() <= 0:
+            while (await node.run_once()).total_seconds() <= 0 and not feed.is_unread:
                 pass
         finally:
             if isinstance(node, Worker):
                 node.tasks.close()
                 await run_hooks(node.app, "on_shutdown", (node,), node.observe)
+    if feed.is_unread:
+        raise BrokenPipeError
     if not session.as_json:
         session.screen.say(f"one pass done: {feed.summary()}")
 
