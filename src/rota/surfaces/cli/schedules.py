@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +180,11 @@ def trigger(session: Session, schedule_id: str, input: Any) -> None:
 @with_session
 def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
     """Delete it: it stops, and is hidden; its history is kept, and `rota schedule restore` brings it back."""
-    if hard and not yes and session.screen.is_terminal:
+    if hard and not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise click.UsageError(
+                "--hard removes it for good, and nobody can be asked here: give --yes, too"
+            )
         click.confirm(f"Remove {schedule_id} and its history for good?", abort=True, err=True)
     session.run(lambda queue: queue.delete_schedule(schedule_id, hard=hard))
     if session.as_json:
