@@ -129,6 +129,8 @@ def use_store(monkeypatch: Any, kind: str) -> None:
     """Every command from here on goes to a store of this kind: the default one, or a database of its own."""
     if kind == "postgres":
         monkeypatch.setenv("ROTA_STORE", new_database())
+    else:
+        rota("migrate")
 
 
 def bare_folder(monkeypatch: Any, folder: Path) -> None:

@@ -30,13 +30,14 @@ _HEAD = '''\
 '''
 _QUEUE = '''
 class Queue:
-    """`rota.Queue`, each of its calls made through the portal."""
+    """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
 
-    store: Store
-    clock: SteadyClock
-    tenant: str
-    actor: str
-
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def actor(self) -> str: ...
+    @property
+    def clock(self) -> SteadyClock: ...
     def __enter__(self) -> Queue: ...
     def __exit__(self, *about: object) -> None: ...
 '''
@@ -103,7 +104,6 @@ class Annotation(ast.NodeTransformer):
 def stub() -> str:
     """The text of `sync.pyi`."""
     imports = Imports()
-    imports.add("rota.stores.base", "Store")
     imports.add("rota.engine.clock", "SteadyClock")
     calls = "".join(_method(name, function, imports) for name, function in queue_calls())
     connect = _signature("connect", rota.sync.connect, imports)
@@ -113,11 +113,11 @@ def stub() -> str:
 
 
 def queue_calls() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Every public coroutine method of the queue, in the order of its classes."""
+    """Every public method of the queue, in the order of its classes: `rota.sync.Queue` has them all."""
     seen: set[str] = set()
     for owner in rota.Queue.__mro__:
         for name, value in vars(owner).items():
-            if inspect.iscoroutinefunction(value) and not name.startswith("_") and name not in seen:
+            if inspect.isfunction(value) and not name.startswith("_") and name not in seen:
                 seen.add(name)
                 yield name, value
 

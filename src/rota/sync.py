@@ -16,10 +16,10 @@ import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from functools import wraps
 from typing import Any, TypeVar
 
 from .domain.errors import Unavailable
+from .engine.clock import SteadyClock
 from .surfaces import client
 
 __all__ = ["Queue", "connect"]
@@ -51,14 +51,19 @@ class Portal:
                 raise
             raise _closed() from None
 
-    def close(self) -> None:
-        """End the calls that are under way, and the thread. A second call does nothing."""
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """Make the `last` call, end those that are under way, and the thread. A second close does nothing."""
         with self._opening:
             if not self._open:
                 return
             self._open = False
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+            answer = None if last is None else asyncio.run_coroutine_threadsafe(last(), self._loop)
+        try:
+            if answer is not None:
+                answer.result()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -77,12 +82,11 @@ class Portal:
 
 
 class Queue:
-    """`rota.Queue`, each of its calls made through the portal."""
+    """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
 
     def __init__(self, queue: client.Queue, portal: Portal) -> None:
         self._queue = queue
         self._portal = portal
-        self._open = True
 
     def __enter__(self) -> Queue:
         return self
@@ -90,26 +94,44 @@ class Queue:
     def __exit__(self, *about: object) -> None:
         self.close()
 
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._queue, name)
-        return self._bridged(value) if inspect.iscoroutinefunction(value) else value
+    @property
+    def tenant(self) -> str:
+        return self._queue.tenant
+
+    @property
+    def actor(self) -> str:
+        return self._queue.actor
+
+    @property
+    def clock(self) -> SteadyClock:
+        return self._queue.clock
+
+    def for_tenant(self, tenant: str) -> Queue:
+        """The same store, for another tenant. Closing either closes the store of both."""
+        return Queue(self._queue.for_tenant(tenant), self._portal)
 
     def close(self) -> None:
         """Close the store and end the portal. A second call does nothing."""
-        if not self._open:
-            return
-        self._open = False
-        try:
-            self._portal.call(self._queue.close())
-        finally:
-            self._portal.close()
+        self._portal.close(self._queue.close)
 
-    def _bridged(self, method: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
-        @wraps(method)
-        def call(*args: Any, **kwargs: Any) -> T:
-            return self._portal.call(method(*args, **kwargs))
 
-        return call
+def _bridged(name: str, method: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
+    """The method, called on the asynchronous queue through the portal."""
+
+    def call(self: Queue, *args: Any, **kwargs: Any) -> T:
+        answer: T = self._portal.call(getattr(self._queue, name)(*args, **kwargs))
+        return answer
+
+    for about in ("__name__", "__doc__", "__annotations__"):
+        setattr(call, about, getattr(method, about))
+    call.__qualname__ = f"{Queue.__qualname__}.{name}"
+    call.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]  # what `help` shows
+    return call
+
+
+for _name, _method in inspect.getmembers(client.Queue, inspect.iscoroutinefunction):
+    if not _name.startswith("_") and _name not in vars(Queue):
+        setattr(Queue, _name, _bridged(_name, _method))
 
 
 def _closed() -> Unavailable:

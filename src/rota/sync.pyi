@@ -26,22 +26,24 @@ from rota.engine.clock import SteadyClock
 from rota.engine.queries import Occurrence
 from rota.engine.telemetry import Observer
 from rota.engine.tenant_queries import TenantUse
-from rota.stores.base import Store
 from rota.surfaces.calls import DueRuns, Page
 
 __all__ = ["Queue", "connect"]
 
 class Queue:
-    """`rota.Queue`, each of its calls made through the portal."""
+    """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
 
-    store: Store
-    clock: SteadyClock
-    tenant: str
-    actor: str
-
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def actor(self) -> str: ...
+    @property
+    def clock(self) -> SteadyClock: ...
     def __enter__(self) -> Queue: ...
     def __exit__(self, *about: object) -> None: ...
     def close(self) -> None: ...
+    def for_tenant(self, tenant: str) -> Queue:
+        """The same store, for another tenant. Closing either closes the store of both."""
     def submit(
         self,
         kind: str,

@@ -15,8 +15,9 @@ timer.
   still, and the loop really waits for it, even if nobody awaits it any more. Threads that the loop knows
   nothing of are waited for inside `with virtual_loop().hold():`. A thread that does not come back within
   `patience` (real time) raises `Deadlock`.
-- **Nothing left.** No callback ready, no timer set, no thread at work: the test would hang. `Deadlock` is
-  raised out of `run` instead, and says where each task is waiting.
+- **Nothing left.** No callback ready, no timer set (but for stores that look whether others did something), no
+  thread at work: the test would hang. `Deadlock` is raised out of `run` instead, and says where each task is
+  waiting; of `queue.wait(id)`, which is what hangs without a worker, also for what.
 - **Real I/O.** Sockets, pipes and subprocesses live in real time and are refused with `RealIO`. Use them
   from a thread.
 - **Exactness.** Time moves in whole microseconds and without drift: a timer for 06:00 finds the clock at
@@ -35,10 +36,13 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import FrameType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from weakref import WeakSet
 
 from .engine import clock
 from .engine.clock import LoopClock
+from .surfaces.task_calls import TaskCalls
 
 __all__ = [
     "Deadlock",
@@ -56,6 +60,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+FRUITLESS_POLLS = 1000
 
 
 class Deadlock(RuntimeError):
@@ -111,6 +116,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._held = 0
         self._settling: list[asyncio.Future[None]] = []
         self._pool: ThreadPoolExecutor | None = None
+        self._polls: WeakSet[asyncio.TimerHandle] = WeakSet()
+        self._polls_in_a_row = 0
         super().__init__(_VirtualSelector(self, patience))
         # Timers due within the resolution fire. Asyncio's nanosecond is lost in the float after half a year:
         # then none would, ever. Ours is more than rounding to a microsecond can leave, and less than one.
@@ -129,6 +136,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         finally:
             self._held -= 1
 
+    def poll_later(self, delay: float, callback: Callable[[*Ts], object], *args: *Ts) -> asyncio.TimerHandle:
+        """As `call_later`, for a look at what others may have done: without others, nothing comes of it."""
+        timer = self.call_later(delay, callback, *args)
+        self._polls.add(timer)
+        return timer
+
     def settled(self) -> asyncio.Future[None]:
         """Done as soon as nothing more can happen without time passing."""
         waiter: asyncio.Future[None] = self.create_future()
@@ -145,7 +158,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 + self._waiting()
             )
         else:
+            self._check_for_others()
             self._microseconds += round(timeout * 1_000_000)
+
+    def _check_for_others(self) -> None:
+        """A poll may still see what was done before; so many in a row, and nothing else, see nothing any more."""
+        timers = (timer for timer in self._scheduled if not timer.cancelled())  # type: ignore[attr-defined]  # asyncio's
+        self._polls_in_a_row = (
+            self._polls_in_a_row + 1 if all(timer in self._polls for timer in timers) else 0
+        )
+        if self._polls_in_a_row > FRUITLESS_POLLS:
+            raise Deadlock(
+                f"only polls of stores are left, and see nothing new, but these wait:{self._waiting()}"
+            )
 
     def _stuck(self, patience: timedelta) -> NoReturn:
         raise Deadlock(
@@ -233,4 +258,24 @@ def _refuse_real_io() -> NoReturn:
 def _place(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack(limit=1)
     where = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "an unknown place"
-    return f"{task.get_name()} ({getattr(task.get_coro(), '__qualname__', '?')}) at {where}"
+    name = f"{task.get_name()} ({getattr(task.get_coro(), '__qualname__', '?')}) at {where}"
+    awaited = next((about for frame in _awaiting(task.get_coro()) if (about := _awaited_task(frame))), "")
+    return f"{name}{awaited}"
+
+
+def _awaiting(coroutine: Any) -> Iterator[FrameType]:
+    """The frames of a coroutine and of those that it awaits."""
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None)
+        if frame is not None:
+            yield frame
+        coroutine = getattr(coroutine, "cr_await", None)
+
+
+def _awaited_task(frame: FrameType) -> str:
+    """Of `queue.wait(id)`: for which task."""
+    if frame.f_code is not TaskCalls.wait.__code__:
+        return ""
+    task = frame.f_locals.get("task")
+    about = f", which is {task.status}: is there a worker for {task.kind}?" if task is not None else ""
+    return f", for the end of task {frame.f_locals['task_id']}{about}"

@@ -45,6 +45,7 @@ def test_the_commands_of_document_000(address: str) -> None:
 
 
 def test_the_doctor_proves_the_bucket(address: str) -> None:
+    rota("migrate")
     findings = {finding["check"]: finding for finding in document("doctor")}
     for behaviour in (
         "create race",
@@ -121,6 +122,7 @@ def test_the_doctor_ends_with_what_it_found_when_the_service_fails_meanwhile(
     async def fails(self: ObjectsStore, work: object) -> None:
         raise Unavailable("cannot read s3://somewhere: 503")
 
+    rota("migrate")
     monkeypatch.setattr(ObjectsStore, "read", fails)
     *others, last = document("doctor", code=1)
     assert all(finding["ok"] for finding in others)

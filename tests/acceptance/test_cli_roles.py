@@ -125,3 +125,43 @@ def test_tail_follows_each_line_once(folder: Path) -> None:
         assert tail.end(signal.SIGINT) == 0
     seen = [(line["task_id"], line["version"]) for line in map(json.loads, tail.lines)]
     assert len(seen) == len(set(seen)) == 3
+
+
+@pytest.mark.parametrize("line", ["up shop:app", "worker shop:app", "serve shop:app --engine --port 0"])
+def test_every_tenant_is_served_unless_one_is_named(folder: Path, line: str) -> None:
+    acme = rota("submit -t double -i '{\"n\": 2}' --tenant acme").stdout.strip()
+    other = rota("submit -t double -i '{\"n\": 2}' --tenant other").stdout.strip()
+    with Process(f"{line} --tenant other", folder) as named:
+        named.until("tenants: other")
+        rota(f"wait {other} --tenant other --timeout 30s")
+        assert named.end(signal.SIGTERM) == 0
+    assert document(f"status {acme} --tenant acme")["status"] == "pending"
+    with Process(line, folder) as every:
+        every.until("tenants: all")
+        rota(f"wait {acme} --tenant acme --timeout 30s")
+        assert every.end(signal.SIGTERM) == 0
+
+
+def test_a_pass_serves_every_tenant_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(folder)
+    acme = rota("submit -t double -i '{\"n\": 2}' --tenant acme").stdout.strip()
+    rota("tick shop:app --tenant other")
+    assert document(f"status {acme} --tenant acme")["status"] == "pending"
+    rota("tick shop:app")
+    assert document(f"status {acme} --tenant acme")["status"] == "completed"
+
+
+def test_up_warns_of_schedules_whose_kind_its_app_lacks(folder: Path) -> None:
+    rota("schedule create lonely -t nobody --interval 1h --tenant acme")
+    rota("schedule create idle -t unknown --interval 1h --paused")
+    rota("schedule create elsewhere -t slow --interval 1h --queue slow")
+    rota("schedule create fine -t double --interval 1h")
+    with Process("up shop:app --queues default", folder) as up:
+        said = up.until("warning: ")
+        assert said == (
+            "warning: this app has no handler for nobody, which is what lonely (tenant acme) starts:"
+            " it waits for a worker that has one"
+        )
+        up.until("schedules: 3 active")
+        assert up.end(signal.SIGINT) == 0
+    assert len([line for line in up.lines if "warning" in line]) == 1

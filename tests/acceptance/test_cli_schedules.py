@@ -158,7 +158,10 @@ def test_delete_and_restore() -> None:
     assert document("schedule list")["schedules"] == []
     assert "deleted" in rota("schedule list --deleted").stdout
     assert document("schedule restore nightly")["enabled"] is True
-    rota("schedule delete nightly --hard")
+    said = complaint("schedule delete nightly --hard")
+    assert said == "--hard removes it for good, and nobody can be asked here: give --yes, too"
+    assert document("schedule show nightly")["id"]
+    rota("schedule delete nightly --hard --yes")
     assert "there is no schedule" in complaint("schedule restore nightly", code=1)
 
 
@@ -190,6 +193,7 @@ def test_list_shows_words_next_times_and_last_runs() -> None:
 
 
 def test_preview_of_the_issue() -> None:
+    Path("rota.db").unlink(missing_ok=True)
     said = rota('preview "0 9 * * 1-5" --timezone Europe/London -n 10').stdout
     assert said.startswith("At 09:00 AM, Monday through Friday, in Europe/London\n")
     assert said.count(" 09:00:00 ") >= 10

@@ -87,6 +87,17 @@ def test_one_task_that_is_not_there_does_not_keep_the_others_from_being_cancelle
     assert f"{task} cancel: cancelled" in result.stdout
 
 
+@pytest.mark.parametrize("order", ["{good} {bad}", "{bad} {good}", "{good} {cancelled}"])
+def test_wait_fails_if_any_of_the_tasks_did_not_complete(order: str) -> None:
+    good, bad, cancelled = submit("-t double -i '{\"n\": 1}'"), submit("-t boom"), submit("-t double")
+    rota(f"cancel {cancelled}")
+    rota("tick doubling:app")
+    names = order.format(good=good, bad=bad, cancelled=cancelled)
+    said = rota(f"wait {names} --timeout 10s", code=1).stdout
+    assert all(name in said for name in names.split())
+    rota(f"wait {good} {good} --timeout 10s")
+
+
 def test_wait_gives_up_after_its_timeout() -> None:
     task = submit("-t double --in 1h")
     assert "has not ended in time" in complaint(f"wait {task} --timeout 50ms", code=1)

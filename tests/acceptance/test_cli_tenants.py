@@ -14,6 +14,7 @@ from rota.domain import keys
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
+    rota("migrate")
     return tmp_path
 
 

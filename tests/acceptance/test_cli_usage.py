@@ -25,6 +25,7 @@ COMMANDS = dict(commands())
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
+    rota("migrate")
     return tmp_path
 
 
@@ -149,7 +150,7 @@ def test_a_key_that_is_taken_is_refused() -> None:
 
 
 def test_a_store_that_is_away_is_one_sentence_and_what_to_try() -> None:
-    said = complaint("list --store sqlite:////nowhere/at/all/rota.db", code=1)
+    said = complaint("submit -t t --store sqlite:////nowhere/at/all/rota.db", code=1)
     assert "/nowhere/at/all" in said
     assert "try `rota doctor`" in said
 
@@ -174,9 +175,10 @@ def test_config_says_where_values_come_from(folder: Path, monkeypatch: pytest.Mo
 
 
 def test_migrate_says_what_it_did() -> None:
-    assert document("migrate") == {"store": "sqlite:///rota.db", "applied": ["0001_core", "0002_http"]}
-    assert document("migrate")["applied"] == []
-    assert "nothing to do" in rota("migrate").stdout
+    line = "migrate --store sqlite:///new.db"
+    assert document(line) == {"store": "sqlite:///new.db", "applied": ["0001_core", "0002_http"]}
+    assert document(line)["applied"] == []
+    assert "nothing to do" in rota(line).stdout
 
 
 def test_doctor_is_content_with_a_fresh_store() -> None:
@@ -189,9 +191,9 @@ def test_doctor_is_content_with_a_fresh_store() -> None:
 
 
 def test_doctor_says_what_to_do() -> None:
-    missing = rota("doctor", code=1).stdout
-    assert "FAIL schema" in missing
-    assert "run `rota migrate`" in missing
+    missing = rota("doctor --store sqlite:///other.db", code=1).stdout
+    assert "FAIL store      there is no store at sqlite:///other.db" in missing
+    assert "`rota migrate` makes one" in missing
     away = rota("doctor --store sqlite:////nowhere/at/all/rota.db", code=1).stdout
     assert "FAIL store" in away
 
@@ -288,14 +290,6 @@ def test_json_is_never_coloured() -> None:
     assert json.loads(seen) == {"tasks": [], "next_cursor": None}
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    rota("submit -t t")
-    line = " ".join([sys.executable, "-m", "rota", "list"])
-    done = subprocess.run(f"{line} | true", shell=True, capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
-    assert "Exception" not in done.stderr
-
-
 def test_doctor_finds_states_that_it_does_not_know(folder: Path) -> None:
     rota("submit -t t")
     rota("schedule create s -t t --interval 1h")
@@ -317,9 +311,10 @@ def test_doctor_refuses_a_store_of_a_newer_rota(folder: Path) -> None:
 
 
 def test_migrate_plan_prints_the_sql_and_changes_nothing() -> None:
-    planned = rota("migrate --plan").stdout
+    new = "--store sqlite:///new.db"
+    planned = rota(f"migrate --plan {new}").stdout
     assert planned.startswith("begin immediate;")
     assert "create table task" in planned.lower()
-    assert rota("migrate --plan").stdout == planned
-    rota("migrate")
-    assert "nothing to do" in rota("migrate --plan").stdout
+    assert rota(f"migrate --plan {new}").stdout == planned
+    rota(f"migrate {new}")
+    assert "nothing to do" in rota(f"migrate --plan {new}").stdout

@@ -91,7 +91,7 @@ async def test_a_schema_that_was_changed_is_refused() -> None:
 
 async def test_without_migrating_a_missing_schema_is_said_to_be_missing() -> None:
     url = databases().empty()
-    with pytest.raises(Unavailable, match="rota migrate"):
+    with pytest.raises(Unavailable, match="there is no store at postgresql://"):
         await store(url).open(migrate=False)
     assert (await ask(url, "select to_regnamespace('rota') is null as nothing"))[0]["nothing"]
 

@@ -57,7 +57,7 @@ async def test_an_entry_is_json_that_a_person_can_read() -> None:
     await store.open()
     await put(store, task("a", input={"user": "123"}), task("b"))
     await store.close()
-    assert keys(requests, "") == ["log/000000000001.json"]
+    assert keys(requests, "") == ["log/000000000001.json", "proof/create"]
     body = requests.get("log/000000000001.json").body
     entry = msgspec.json.decode(body)
     assert [each["id"] for each in entry["put"]["task"]] == ["a", "b"]

@@ -219,7 +219,7 @@ def test_the_doctor_refuses_a_service_that_ignores_conditions_by_name() -> None:
 async def test_a_bucket_of_such_a_service_is_not_even_opened() -> None:
     bucket = Bucket(Careless(MemoryRequests()))
     with pytest.raises(Invalid, match="ignores If-None-Match"):
-        check_create(bucket, is_new=True)
+        check_create(bucket)
     store = ObjectsStore(Careless(MemoryRequests()), SystemClock())
     with pytest.raises(Invalid, match="conditional writes"):
         await store.open()
@@ -281,7 +281,6 @@ async def test_who_may_not_remove_anything_can_open_and_is_told_what_holds() -> 
 def test_proofs_leave_nothing_behind() -> None:
     requests: Any = MemoryRequests()
     prove(Bucket(requests))
-    check_create(Bucket(requests), is_new=True)
     assert list(requests.list("", None)) == []
 
 

@@ -372,7 +372,7 @@ def test_closing_ends_the_calls_of_other_threads() -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    while not queue.store._waiters._asleep:
+    while not queue._queue.store._waiters._asleep:
         time.sleep(0.001)
     queue.close()
     waiting.join(10)

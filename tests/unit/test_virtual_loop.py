@@ -7,9 +7,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+import rota
 from rota.testing import (
     Deadlock,
     LoopClock,
@@ -21,6 +23,7 @@ from rota.testing import (
     sleep_until,
     virtual_loop,
 )
+from stores import ADDRESSES
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -286,6 +289,43 @@ class TestDeadlock:
         with pytest.raises(Deadlock):
             run(main())
         assert seen == ["cleaned up"]
+
+    @pytest.mark.parametrize("kind", ["memory", "sqlite", "folder"])
+    def test_to_wait_for_a_task_that_nobody_runs_says_for_which(self, kind: str, tmp_path: Path) -> None:
+        """Stores that look for the changes of others do so for ever."""
+        address = ADDRESSES[kind](tmp_path) if kind in ADDRESSES else "memory:"
+        ids: list[str] = []
+
+        async def main(clock: LoopClock) -> None:
+            async with rota.connect(address, clock=clock) as queue:
+                ids.append((await queue.submit("report")).id)
+                await queue.wait(ids[0])
+
+        with pytest.raises(Deadlock) as caught:
+            run(main)
+        waiting = f"for the end of task {ids[0]}, which is pending: is there a worker for report?"
+        assert waiting in str(caught.value)
+        assert "test_virtual_loop.py" in str(caught.value)
+
+    def test_to_wait_for_a_task_that_expires_ends(self) -> None:
+        async def main(clock: LoopClock) -> str:
+            async with rota.connect("memory:", clock=clock) as queue:
+                task = await queue.submit("report", ttl=HOUR)
+                return (await queue.wait(task.id)).status
+
+        assert run(main) == "expired"
+
+    def test_a_poll_that_still_sees_something_is_no_deadlock(self, tmp_path: Path) -> None:
+        async def main(clock: LoopClock) -> str:
+            address = ADDRESSES["sqlite"](tmp_path)
+            async with rota.connect(address, clock=clock) as one, rota.connect(address, clock=clock) as other:
+                task = await one.submit("report")
+                waiting = asyncio.create_task(one.wait(task.id))
+                await advance(HOUR)
+                await other.cancel(task.id)
+                return (await waiting).status
+
+        assert run(main) == "cancelled"
 
     def test_a_thread_that_does_not_come_back(self) -> None:
         async def hang(gate: threading.Event) -> None:

@@ -53,7 +53,7 @@ from typing import Protocol, TypeVar, overload
 
 import msgspec
 
-from ..domain.errors import Corrupt
+from ..domain.errors import Corrupt, Unavailable
 from ..domain.model import (
     ApiKey,
     Event,
@@ -88,6 +88,7 @@ __all__ = [
     "apart",
     "at_leisure",
     "impatient",
+    "no_store",
     "side_by_side",
 ]
 
@@ -195,6 +196,11 @@ def side_by_side(work: Work[T], line: str) -> Work[T]:
     return work
 
 
+def no_store(url: str) -> Unavailable:
+    """What `open(migrate=False)` raises where there is no store."""
+    return Unavailable(f"there is no store at {url}", is_final=True, missing=url)
+
+
 class Store(Protocol):
     """One place to keep everything. `url` says which, without secrets."""
 
@@ -202,7 +208,8 @@ class Store(Protocol):
     def url(self) -> str: ...
 
     async def open(self, *, migrate: bool = True) -> None:
-        """Connect, and bring the schema up to date unless told not to."""
+        """Connect. The store is made if there is none, and its schema is brought up to date, unless told not to
+        `migrate`: then what is there stays as it is, and where nothing is, `no_store` is raised."""
         ...
 
     async def close(self) -> None: ...

@@ -79,7 +79,7 @@ class ObjectsStore:
             return
         opened = _Opened(self._bucket, self._clock, self._tuning)
         try:
-            await opened.start()
+            await opened.start(may_begin=migrate)
         except BaseException:
             await opened.close()
             raise
@@ -91,6 +91,10 @@ class ObjectsStore:
             await opened.close()
 
     async def migrate(self) -> Sequence[str]:
+        """There is no schema: all it does is to begin a store where there is none."""
+        if self._opened is None:
+            await self.open()
+            await self.close()
         return ()
 
     async def plan(self) -> str:
@@ -177,7 +181,8 @@ class _Opened:
         )
         self._seen = 0
 
-    async def start(self) -> None:
+    async def start(self, *, may_begin: bool) -> None:
+        self.log.may_begin = may_begin
         await self._run(self._catch_up)
         self._seen = self.replica.number
         self.upkeep.start()

@@ -36,12 +36,13 @@ from contextlib import suppress
 from datetime import datetime
 
 from ..domain.errors import Unavailable
+from .base import no_store
 from .objects_bucket import Bucket, Denied, Taken
 from .objects_clock import Mark, Stopwatch
 from .objects_entries import Entries, Place
 from .objects_entry import TYPES, Entry, entry_key, rows_in
 from .objects_guess import Guess
-from .objects_proof import check_create
+from .objects_proof import check_create, is_begun
 from .objects_replica import Replica
 from .objects_snapshot import Restored, newest, number_of, restore
 from .objects_tuning import Tuning
@@ -102,6 +103,8 @@ class Log:
         self._node = node
         self._now = now
         self._sleep = sleep
+        self.may_begin = True
+        """Whether a log may be begun where there is none."""
         self._placed_at: Mark | None = None
         self._current_at: Mark | None = None
         self.snapshots: dict[int, datetime] = {}
@@ -326,7 +329,10 @@ class Log:
             self._placed_at = asked  # and not current: what lies behind the snapshot is yet to be read
         has_more = self._read_many()
         if is_first:
-            check_create(self._bucket, is_new=not has_more and found is None)
+            is_empty = not has_more and found is None
+            if is_empty and not self.may_begin and not is_begun(self._bucket):
+                raise no_store(self._bucket.name)
+            check_create(self._bucket)
 
     def _newest_ahead(self) -> Restored | None:
         pauses = self.pauses()

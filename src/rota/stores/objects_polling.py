@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from .objects_tuning import Tuning
+from .waiting import poll_later
 
 __all__ = ["Poller"]
 
@@ -69,8 +70,7 @@ class Poller:
 
     def _later(self) -> None:
         loop = asyncio.get_running_loop()
-        seconds = self._interval.total_seconds() * random.uniform(0.9, 1.1)
-        self._timer = loop.call_later(seconds, self._start, loop)
+        self._timer = poll_later(loop, self._interval * random.uniform(0.9, 1.1), self._start, loop)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None

@@ -21,7 +21,7 @@ from .objects_segment import segment_key
 from .objects_snapshot import SNAPSHOTS
 from .objects_views import homes
 
-__all__ = ["Proof", "check_create", "prove", "prove_rights"]
+__all__ = ["Proof", "check_create", "is_begun", "prove", "prove_rights"]
 
 _WRITERS = 4
 _ROUNDS = 3
@@ -35,19 +35,19 @@ class Proof(NamedTuple):
     found: str
 
 
-def check_create(bucket: Bucket, *, is_new: bool) -> None:
-    """Whenever a bucket is opened: what exists must not be created again. In a new one that takes two requests and
-    leaves nothing behind; else a small object stays there for it, and one request tells."""
-    key = f"proof/{uuid.uuid4().hex}" if is_new else _STAYS
+def is_begun(bucket: Bucket) -> bool:
+    """Whether somebody has opened a store here to write, though the log has no entry yet."""
+    return bucket.get(_STAYS) is not None
+
+
+def check_create(bucket: Bucket) -> None:
+    """Whenever a bucket is opened: what exists must not be created again. A small object stays there for it, and one
+    request tells; in a new bucket, two."""
     try:
-        _create(bucket, key)
-        _create(bucket, key)
+        _create(bucket, _STAYS)
+        _create(bucket, _STAYS)
     except (Taken, Denied):  # who may only read cannot harm it
         return
-    finally:
-        if is_new:
-            with suppress(StoreError):  # who may not remove anything can do without
-                bucket.delete([key])
     raise Invalid(
         "store",
         f"{bucket.name} ignores If-None-Match: it wrote over an object that was to be created",

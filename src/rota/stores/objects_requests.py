@@ -89,12 +89,10 @@ class FolderRequests(ObstoreRequests):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
-        missing = [each for each in (self._folder, *self._folder.parents) if not each.exists()]
-        files = LocalStore(str(folder), mkdir=True)
-        for each in missing:
-            _sync(each.parent)
-        super().__init__(self._folder.as_uri(), files, files)
+        super().__init__(self._folder.as_uri(), None, None)
         self._synced: set[Path] = set()
+        with suppress(FileNotFoundError):
+            self._look()
 
     def create(self, key: str, body: bytes) -> None:
         try:
@@ -133,7 +131,11 @@ class FolderRequests(ObstoreRequests):
         """A folder for keys. One that is there may be another's, who has not come to sync it yet."""
         if home in self._synced and home.is_dir():
             return
+        missing = [each for each in (self._folder, *self._folder.parents) if not each.exists()]
         home.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            _sync(each.parent)
+        self._look()
         for folder in (home, *home.parents):
             if folder == self._folder:
                 break
@@ -149,6 +151,7 @@ class FolderRequests(ObstoreRequests):
         problems: list[Exception] = []
         for key in keys:
             try:
+                self._look()
                 super().delete([key])
             except FileNotFoundError:
                 pass
@@ -165,6 +168,26 @@ class FolderRequests(ObstoreRequests):
                 if self._folder in (folder, folder.parent):
                     break
                 folder.rmdir()
+
+    def get(self, key: str) -> Found:
+        self._look()
+        return super().get(key)
+
+    def list(self, prefix: str, after: str | None) -> Iterator[str]:
+        with suppress(FileNotFoundError):
+            self._look()
+            yield from super().list(prefix, after)
+
+    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
+        with suppress(FileNotFoundError):
+            self._look()
+            yield from super().written(prefix)
+
+    def _look(self) -> None:
+        """Whoever only reads makes no folder: FileNotFoundError if it is not there."""
+        if self._repeating is None:
+            self._folder.stat()
+            self._repeating = self._once = LocalStore(str(self._folder), mkdir=True)
 
 
 def _sync(path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from ..domain.errors import Unavailable
+from .base import no_store
 from .migrate import Applied, Migration, migrations, pending
 from .postgres_queries import Statements
 
@@ -41,7 +42,10 @@ async def migrate(connection: Any, statements: Statements, schema: str, store: s
 
 async def check(connection: Any, statements: Statements, store: str) -> None:
     """The schema is the one that this version knows."""
-    if missing := await _missing(connection, statements, store):
+    applied = await _applied(connection, statements)
+    if not applied:
+        raise no_store(store)
+    if missing := pending(store, migrations("postgres"), applied):
         names = ", ".join(step.name for step in missing)
         raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`", is_final=True)
 

@@ -106,7 +106,7 @@ class SqliteStore:
             return await self._opened.read(lambda db: plan(db, self.url))
         opened = self._new()
         try:
-            return await opened.plan_only(self._settings, self.url)
+            return await opened.plan_only(self.url)
         finally:
             await opened.close()
 
@@ -162,11 +162,11 @@ class _Opened:
         self.groups = Groups(self._writer.thread, self._commit, lambda: self.waiters.changed())
 
     async def start(self, settings: str, url: str, poll_interval: timedelta, *, migrate_now: bool) -> None:
+        if not migrate_now:
+            await self._reader.look(lambda db: check(db, url), url)
         await self._writer.open(settings)
         if migrate_now:
             await self.migrate(url)
-        else:
-            await self._writer.run(lambda db: check(db, url))
         self._file.remember_place()
         await self._reader.open(_SQL["reader_settings"])
         await self._start_looking(poll_interval)
@@ -195,9 +195,13 @@ class _Opened:
         await self._writer.open(settings)
         return await self.migrate(url)
 
-    async def plan_only(self, settings: str, url: str) -> str:
-        await self._writer.open(settings)
-        return await self._writer.run(lambda db: plan(db, url))
+    async def plan_only(self, url: str) -> str:
+        try:
+            return await self._reader.look(lambda db: plan(db, url), url)
+        except Unavailable as problem:
+            if "missing" not in problem.details:
+                raise
+            return plan(apsw.Connection(":memory:"), url)
 
     async def migrate(self, url: str) -> Sequence[str]:
         return await self._writer.run(lambda db: migrate(db, url, self._clock.now()))

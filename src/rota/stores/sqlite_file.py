@@ -29,6 +29,7 @@ from typing import TypeVar
 import apsw
 
 from ..domain.errors import Corrupt, StoreError, Unavailable
+from .base import no_store
 from .statements import load
 from .threads import Threads
 
@@ -103,6 +104,19 @@ class SqliteFile:
                     is_final=True,
                 )
         return None
+
+    def look(self, function: Callable[[apsw.Connection], T], url: str) -> T:
+        """Call a function that reads, with a connection that changes nothing: no file is made, none is put into WAL
+        mode."""
+        if not self.path.exists():
+            raise no_store(url)
+        with self.told_in_words():
+            db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                db.set_busy_handler(_Patience(self.busy_timeout, self._stopwatch))
+                return function(db)
+            finally:
+                db.close()
 
     @contextmanager
     def told_in_words(self) -> Iterator[None]:
@@ -193,6 +207,10 @@ class FileThread:
                         raise
                     tries -= 1
                     await asyncio.sleep(_RETRY.total_seconds())
+
+    async def look(self, function: Callable[[apsw.Connection], T], url: str) -> T:
+        """Before it is opened: as `SqliteFile.look`, in the thread."""
+        return await self.thread.call(self.file.look, function, url)
 
     async def run(self, function: Callable[[apsw.Connection], T]) -> T:
         """Call a function with the connection, in the thread."""

@@ -7,6 +7,7 @@ from datetime import datetime
 import apsw
 
 from ..domain.errors import Corrupt, Unavailable
+from .base import no_store
 from .codec import TABLES
 from .migrate import Applied, Migration, migrations, pending
 from .statements import load
@@ -44,7 +45,10 @@ def plan(db: apsw.Connection, store: str) -> str:
 
 def check(db: apsw.Connection, store: str) -> None:
     """The schema is the one that this version knows."""
-    if missing := _missing(db, store):
+    applied = _applied(db)
+    if not applied:
+        raise no_store(store)
+    if missing := pending(store, migrations("sqlite"), applied):
         names = ", ".join(step.name for step in missing)
         raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`", is_final=True)
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 from .base import Clock
 
-__all__ = ["Waiters"]
+__all__ = ["Waiters", "poll_later"]
 
 _LONGEST = timedelta(seconds=60)
 """The clock is asked at least this often: a timer does not run while a laptop sleeps."""
@@ -96,7 +97,7 @@ class Waiters:
     def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._interval is not None:
             factor = 1 if self._quiet_looks < _QUIET_LOOKS else _QUIET_FACTOR
-            self._timer = loop.call_later((self._interval * factor).total_seconds(), self._poll, loop)
+            self._timer = poll_later(loop, self._interval * factor, self._poll, loop)
 
     def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
@@ -113,6 +114,15 @@ class Waiters:
     def _wake(self) -> None:
         for future in self._asleep:
             _finish(future)
+
+
+def poll_later(
+    loop: asyncio.AbstractEventLoop, delay: timedelta, callback: Callable[..., object], *args: Any
+) -> asyncio.TimerHandle:
+    """As `call_later`, for a look at what others may have done. A virtual loop tells such timers from those after which
+    something happens by itself."""
+    later: Callable[..., asyncio.TimerHandle] = getattr(loop, "poll_later", loop.call_later)
+    return later(delay.total_seconds(), callback, *args)
 
 
 def _finish(future: asyncio.Future[None]) -> None:

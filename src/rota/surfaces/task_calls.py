@@ -14,7 +14,7 @@ from ..domain.limits import check_duration, check_flag, check_text, shown, stora
 from ..domain.model import LIVE, Change, RetryPolicy, Task, TaskStatus
 from ..domain.task import Submission
 from ..engine import commands, queries, tracing
-from ..engine.clock import sleep
+from ..engine.clock import SystemClock, sleep
 from . import options as given
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
@@ -182,9 +182,18 @@ class TaskCalls(Calls):
                     task = await self.get(task_id)
                     if not task.is_live:
                         return task
-                    await asyncio.wait({changed}, timeout=_until_looked_again(task, await self.now()))
+                    await asyncio.wait({changed}, timeout=self._until_looked_again(task, await self.now()))
                 finally:
                     changed.cancel()
+
+    def _until_looked_again(self, task: Task, now: datetime) -> float | None:
+        """Seconds: a change is hinted, but an expiry comes about without one. In virtual time no hint is late, and to
+        look again and again would hide that nothing can happen any more."""
+        longest = LOOK_AGAIN if isinstance(self.clock, SystemClock) else None
+        if task.expires_at is None or task.status is not TaskStatus.PENDING:
+            return None if longest is None else longest.total_seconds()
+        left = task.expires_at - now
+        return max(0.0, (left if longest is None else min(longest, left)).total_seconds())
 
     async def _submit(self, asked: Submission, connection: object) -> Task:
         return (await self._submit_all([asked], connection))[0]
@@ -222,13 +231,6 @@ class TaskCalls(Calls):
                 check_text(name, value)
         filters["is_workflow"] = None if workflow is None else check_flag("workflow", workflow)
         return {"status": given.task_status(status), **filters}
-
-
-def _until_looked_again(task: Task, now: datetime) -> float:
-    """Seconds: a change is hinted, but an expiry comes about without one."""
-    if task.expires_at is None or task.status is not TaskStatus.PENDING:
-        return LOOK_AGAIN.total_seconds()
-    return max(0.0, min(LOOK_AGAIN, task.expires_at - now).total_seconds())
 
 
 def _pairs(tasks: object) -> Iterable[tuple[str, Any]]:

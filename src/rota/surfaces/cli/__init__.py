@@ -12,10 +12,10 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run `rota` and end the process."""
+    from .failures import flushed
     from .root import cli
 
-    code = cli.main(prog_name="rota", standalone_mode=False)
-    _flush()
+    code = flushed(cli.main(prog_name="rota", standalone_mode=False))
     if _is_held_up():
         os._exit(code)  # a handler's thread that will not end must not keep the process alive
     sys.exit(code)
@@ -24,11 +24,3 @@ def main() -> NoReturn:
 def _is_held_up() -> bool:
     here = threading.current_thread()
     return any(thread is not here and not thread.daemon for thread in threading.enumerate())
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:  # whoever read it is gone
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -143,6 +144,14 @@ class Root(Group):
             sys.exit(code)
         return code
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _as_exit_code():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _as_exit_code():
+            return super().invoke(ctx)
+
     def _guarded(self, args: Sequence[str] | None, prog_name: str, extra: dict[str, Any]) -> int:
         from .failures import explained
 
@@ -151,6 +160,17 @@ class Root(Group):
             return code if isinstance(code, int) else 0
         except (Exception, KeyboardInterrupt) as problem:
             return explained(problem)
+
+
+@contextmanager
+def _as_exit_code() -> Iterator[None]:
+    """Whoever read our output has had enough. Click would end with 1, as if something had failed."""
+    try:
+        yield
+    except BrokenPipeError:
+        from .failures import BROKEN_PIPE
+
+        raise click.exceptions.Exit(BROKEN_PIPE) from None
 
 
 def command(*, examples: Sequence[str], **options: Any) -> Callable[[Callable[..., Any]], Command]:

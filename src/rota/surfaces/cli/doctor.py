@@ -20,6 +20,7 @@ __all__ = ["Finding", "examine"]
 SKEW = timedelta(seconds=1)
 
 _HELD = "look who is connected: someone else holds it up, it seems (a long transaction, a lock, a migration)"
+_MISSING = "`rota migrate` makes one; or is the address wrong? `rota config` says where it comes from"
 _UPKEEP = (
     "nodes need the rights to write and delete under snapshot/, archive/ and schedules/ (and tasks/, tenants/), and to"
     " delete under log/; what the service refuses them, they say in their own logs"
@@ -69,6 +70,8 @@ async def _open(store: Store, *, repair: bool) -> list[Finding]:
     except RotaError as problem:
         if isinstance(problem, Corrupt) and "key" in problem.details:
             return [Finding("store", True, store.url), _unreadable(problem, repair=repair)]
+        if "missing" in problem.details:
+            return [Finding("store", False, str(problem), _MISSING), *await _conditions_of_a_service(store)]
         if "rota migrate" in str(problem):
             return [
                 Finding("store", True, store.url),
@@ -84,6 +87,12 @@ async def _open(store: Store, *, repair: bool) -> list[Finding]:
         advice = "check the address (`rota config` says where it comes from) and the rights to it"
         return [Finding("store", False, str(problem), _HELD if _is_held(problem) else advice)]
     return [Finding("store", True, f"{store.url} answers"), Finding("schema", True, "current")]
+
+
+async def _conditions_of_a_service(store: Store) -> list[Finding]:
+    """Before there is a store: what a service does can be proved already. To prove a folder, it would have to be
+    made."""
+    return [] if store.url.startswith("file:") else await _conditions(store)
 
 
 async def _conditions(store: Store) -> list[Finding]:

@@ -3,15 +3,16 @@ set."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
 
 import click
 
-__all__ = ["explained"]
+__all__ = ["BROKEN_PIPE", "explained", "flushed"]
 
-FINE, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+REFUSED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # the last two as a shell counts SIGINT and SIGPIPE
 
 
 def explained(problem: BaseException) -> int:
@@ -31,18 +32,41 @@ def explained(problem: BaseException) -> int:
             return _say(str(problem), USAGE)
         case Refused():
             return _say(str(problem), REFUSED)
+        case StoreError() if "missing" in problem.details:
+            return _say(f"{problem}: make one with `rota migrate`, or name another with --store", REFUSED)
         case StoreError():
             return _say(f"{problem}; try `rota doctor`, or name another store with --store", REFUSED)
-        case BrokenPipeError():
-            return FINE  # whoever read our output has had enough
+        case OSError() if problem.errno in (errno.ENOSPC, errno.EIO):
+            return _unwritten(problem)
         case TimeoutError():
             return _say(str(problem) or "it took too long", REFUSED)
     return _unexpected(problem)
 
 
+def flushed(code: int) -> int:
+    """Write out what is left of the output; the exit code, which is another one if that fails."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as problem:
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), stream.fileno()
+            )  # what is left would fail again at exit
+            code = BROKEN_PIPE if isinstance(problem, BrokenPipeError) else _unwritten(problem)
+    return code
+
+
+def _unwritten(problem: OSError) -> int:
+    return _say(f"the output could not be written: {problem.strerror}", REFUSED)
+
+
 def _say(sentence: str, code: int) -> int:
     text = re.sub(r"\s+", " ", sentence).strip()
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=_coloured())
+    try:
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=_coloured())
+    except BrokenPipeError:
+        return BROKEN_PIPE
     return code
 
 

@@ -4,7 +4,7 @@ pipe, JSON for programs. An observer, as `engine/telemetry.py` describes them.""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -55,18 +55,28 @@ class Line(NamedTuple):
 
 
 class Feed:
-    """Called with every signal; `totals` is what was seen so far."""
+    """Called with every signal; `totals` is what was seen so far. Once nobody reads the output any more (`| head`) it
+    `is_unread`, and says so."""
 
     def __init__(self, session: Session, clock: SteadyClock) -> None:
         self.totals: Counter[str] = Counter()
         self._session = session
         self._clock = clock
         self._width = 12
+        self.is_unread = False
+        self.on_unread: Callable[[], None] = lambda: None
 
     def __call__(self, signal: Signal) -> None:
         line = _line(signal, self._clock.now())
-        if line is None:
+        if line is None or self.is_unread:
             return
+        try:
+            self._tell(line)
+        except BrokenPipeError:
+            self.is_unread = True
+            self.on_unread()
+
+    def _tell(self, line: Line) -> None:
         self.totals[line.event] += 1
         if self._session.as_json:
             self._session.screen.json_line(

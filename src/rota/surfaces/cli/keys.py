@@ -39,7 +39,7 @@ def create(session: Session, role: str, name: str) -> None:
     stored is a hash, from which it cannot be had again."""
     every = session.settings()["tenant"] == EVERY_TENANT
     made, token = _anywhere(session, every).run(
-        lambda queue: queue.create_key(name, role, every_tenant=every)
+        lambda queue: queue.create_key(name, role, every_tenant=every), creates=True
     )
     if session.as_json:
         from ..shapes import api_key as shape

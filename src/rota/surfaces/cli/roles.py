@@ -31,7 +31,11 @@ def _worker_options(function: Callable[..., Any]) -> Callable[..., Any]:
             type=DURATION,
             help="How long to wait for handlers at the end. [default: 30s]",
         ),
-        click.option("--all-tenants", is_flag=True, help="Run the tasks of every tenant."),
+        click.option(
+            "--all-tenants",
+            is_flag=True,
+            help="Run the tasks of every tenant, even if one is set. [default: unless --tenant is given]",
+        ),
     )
     return _with_options(function, options)
 

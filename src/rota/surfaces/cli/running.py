@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -15,12 +15,14 @@ from typing import Any
 import click
 
 from ... import __version__
+from ...domain.model import Schedule
 from ...engine.app import App
 from ...engine.commands import Retention, is_anything_due
 from ...engine.node import Node, Worker
 from ...engine.scheduler import ROWS_PER_CALL
 from ...engine.telemetry import Observer
 from ...engine.worker import run_hooks
+from ...stores.codec import target_kind
 from ..client import Queue, connect
 from ..durations import relative
 from ..logs import logging_to
@@ -34,6 +36,7 @@ from .session import Session
 __all__ = ["Plan", "Watch", "run", "run_once"]
 
 SHOWN = 5
+LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,11 @@ class Plan:
             ["scheduler"] * self.scheduler + ["worker"] * (self.app is not None) + ["janitor"] * self.janitor
         )
         return " + ".join(names) or "http"
+
+    @property
+    def serves_every_tenant(self) -> bool:
+        """Unless one was named: schedules of all tenants fire here, and somebody must run what they start."""
+        return self.all_tenants or self.settings.is_default("tenant")
 
     @property
     def is_engine(self) -> bool:
@@ -132,11 +140,14 @@ async def _running(session: Session, plan: Plan) -> None:
             measured(session, plan.watch, queue, is_served=door is not None) as measures,
         ):
             node = _node(session, plan, queue, feed, *observers_of(measures))
+            feed.on_unread = node.stop
             await _greet(session, plan, queue, door)
             if door is None or measures is None:
                 await node.run()
             else:
                 await _run_beside(node, door.serve(session, queue, measures, node.stopping))
+        if feed.is_unread:
+            raise BrokenPipeError
         if not session.as_json:
             session.screen.remark(f"stopped: {feed.summary()}" if plan.is_engine else "stopped")
 
@@ -176,7 +187,7 @@ def _node(session: Session, plan: Plan, queue: Queue, *observers: Observer) -> N
         concurrency=settings["concurrency"],
         lease=settings["lease"],
         shutdown_timeout=settings["shutdown_timeout"],
-        all_tenants=plan.all_tenants,
+        all_tenants=plan.serves_every_tenant,
         **shared,
     )
 
@@ -200,6 +211,8 @@ class StoppingWorker(Worker):
 async def _greet(session: Session, plan: Plan, queue: Queue, door: Door | None) -> None:
     if plan.app is not None:
         await queue.declare_schedules(plan.app)
+    active = await _active_schedules(plan, queue) if plan.scheduler else []
+    _warn_of_kinds_without_handler(session, plan, active)
     if session.as_json:
         if door is not None:
             await door.greet(session, queue)
@@ -211,7 +224,10 @@ async def _greet(session: Session, plan: Plan, queue: Queue, door: Door | None) 
     if plan.app is not None:
         kinds = ", ".join(sorted(plan.app.handlers)) or "none"
         queues = ", ".join(plan.settings["queues"] or ()) or "all"
-        screen.say(f"tasks: {kinds}  queues: {queues}  at once: {plan.settings['concurrency']}")
+        tenants = "all" if plan.serves_every_tenant else queue.tenant
+        screen.say(
+            f"tasks: {kinds}  queues: {queues}  tenants: {tenants}  at once: {plan.settings['concurrency']}"
+        )
     elif plan.is_engine:
         screen.say("no tasks are run here: give module:app to `rota up` or `rota worker` for that")
     else:
@@ -219,17 +235,53 @@ async def _greet(session: Session, plan: Plan, queue: Queue, door: Door | None) 
     if door is not None:
         await door.greet(session, queue)
     if plan.scheduler:
-        await _say_what_comes(session, queue)
+        await _say_what_comes(session, queue, active)
     for hint in plan.hints:
         screen.say(hint)
     screen.say(click.style("Ctrl-C stops it.", dim=True))
     screen.say()
 
 
-async def _say_what_comes(session: Session, queue: Queue) -> None:
+async def _active_schedules(plan: Plan, queue: Queue) -> list[Schedule]:
+    """Those of the tenants that are served here; of very many, some."""
+    if not plan.serves_every_tenant:
+        return await queue.list_schedules(status="active", limit=LOOKED_AT)
+    found: list[Schedule] = []
+    for use in await queue.list_tenants():
+        if use.schedules and len(found) < LOOKED_AT:
+            left = LOOKED_AT - len(found)
+            found += await queue.for_tenant(use.tenant.id).list_schedules(status="active", limit=left)
+    return found
+
+
+def _warn_of_kinds_without_handler(session: Session, plan: Plan, active: Sequence[Schedule]) -> None:
+    """What such a schedule starts waits for ever, unless a worker somewhere else has the handler."""
+    if plan.app is None:
+        return
+    lacking: dict[str, list[str]] = {}
+    for schedule in active:
+        kind = target_kind(schedule)
+        if kind is not None and kind not in plan.app.handlers and _is_served(plan, schedule):
+            name = (
+                schedule.key if schedule.tenant == "default" else f"{schedule.key} (tenant {schedule.tenant})"
+            )
+            lacking.setdefault(kind, []).append(name)
+    for kind, names in sorted(lacking.items()):
+        more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+        session.screen.warn(
+            f"this app has no handler for {kind}, which is what {', '.join(names[:SHOWN])}{more} starts:"
+            " it waits for a worker that has one"
+        )
+
+
+def _is_served(plan: Plan, schedule: Schedule) -> bool:
+    queues = plan.settings["queues"]
+    return queues is None or getattr(schedule.target, "queue", None) in queues
+
+
+async def _say_what_comes(session: Session, queue: Queue, active: Sequence[Schedule]) -> None:
     from . import words
 
-    active = await queue.list_schedules(status="active", limit=1000)
     soonest = sorted((s for s in active if s.next_run_at), key=lambda s: s.next_run_at or s.created_at)
     now = await queue.now()
     if not soonest:
@@ -251,11 +303,13 @@ async def _pass(session: Session, plan: Plan) -> None:
             await queue.declare_schedules(node.app)
             await run_hooks(node.app, "on_startup", (node,), node.observe)
         try:
-            is_more_due = await _pass_by_pass(node)
+            is_more_due = await _pass_by_pass(node, feed)
         finally:
             if isinstance(node, Worker):
                 node.tasks.close()
                 await run_hooks(node.app, "on_shutdown", (node,), node.observe)
+    if feed.is_unread:
+        raise BrokenPipeError
     if session.as_json:
         session.screen.json_line({"event": "done", "is_more_due": is_more_due})
     else:
@@ -263,10 +317,10 @@ async def _pass(session: Session, plan: Plan) -> None:
         session.screen.say(f"one pass done: {feed.summary()}{more}")
 
 
-async def _pass_by_pass(node: Node) -> bool:
+async def _pass_by_pass(node: Node, feed: Feed) -> bool:
     """Until nothing is left to do; but of what is due a bounded part is fired. Whether there is more of it."""
     scheduler = node.scheduler
-    while (await node.run_once()).total_seconds() <= 0:
+    while (await node.run_once()).total_seconds() <= 0 and not feed.is_unread:
         if scheduler is not None and scheduler.rows_written >= ROWS_PER_CALL:
             node.scheduler = None
     return node.scheduler is not scheduler and await node.queue.store.read(is_anything_due())

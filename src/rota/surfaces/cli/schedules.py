@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +106,11 @@ def create(session: Session, schedule_id: str, **options: Any) -> None:
     It first fires at its first time after now. Times without a zone are on the clock of --timezone, or else the
     local time of this process."""
     _changed(
-        session, "created", lambda queue: queue.create_schedule(schedule_id, **_given(options)), warn=True
+        session,
+        "created",
+        lambda queue: queue.create_schedule(schedule_id, **_given(options)),
+        creates=True,
+        warn=True,
     )
 
 
@@ -179,7 +184,11 @@ def trigger(session: Session, schedule_id: str, input: Any) -> None:
 @with_session
 def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
     """Delete it: it stops, and is hidden; its history is kept, and `rota schedule restore` brings it back."""
-    if hard and not yes and session.screen.is_terminal:
+    if hard and not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise click.UsageError(
+                "--hard removes it for good, and nobody can be asked here: give --yes, too"
+            )
         click.confirm(f"Remove {schedule_id} and its history for good?", abort=True, err=True)
     session.run(lambda queue: queue.delete_schedule(schedule_id, hard=hard))
     if session.as_json:
@@ -202,6 +211,7 @@ def _changed(
     verb: str,
     change: Callable[[Queue], Coroutine[Any, Any, Schedule]],
     *,
+    creates: bool = False,
     warn: bool = False,
 ) -> None:
     """Do it, and say how the schedule is now."""
@@ -209,7 +219,7 @@ def _changed(
     async def work(queue: Queue) -> tuple[Schedule, datetime]:
         return await change(queue), await queue.now()
 
-    schedule, now = session.run(work)
+    schedule, now = session.run(work, creates=creates)
     from ...domain import recurrence
     from ..shapes import schedule as shape
     from . import words

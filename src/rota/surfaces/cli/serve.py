@@ -50,7 +50,6 @@ def serve(
         scheduler=engine,
         janitor=engine,
         app=known if engine else None,
-        all_tenants=engine,
         watch=Watch(log_level=log_level),
         http=Http(settings, is_all=True, app=known, strict=strict),
     )

@@ -33,18 +33,22 @@ class Session:
 
         return load({**self.flags, **flags})
 
-    def run(self, work: Callable[[Queue], Awaitable[T]]) -> T:
-        """Open the store, do the work with its queue, close it."""
+    def run(self, work: Callable[[Queue], Awaitable[T]], *, creates: bool = False) -> T:
+        """Open the store, do the work with its queue, close it. A store is made only by a work that `creates`
+        something: any other needs what is there already."""
         import asyncio
 
-        return asyncio.run(self._with_queue(work))
+        return asyncio.run(self._with_queue(work, creates))
 
-    async def _with_queue(self, work: Callable[[Queue], Awaitable[T]]) -> T:
-        from ..client import connect
-        from ..stores import in_role
+    async def _with_queue(self, work: Callable[[Queue], Awaitable[T]], creates: bool) -> T:
+        from ...engine.clock import SystemClock
+        from ..client import Queue
+        from ..stores import in_role, make_store
 
-        settings = self.settings()
-        async with connect(in_role(settings["store"], "cli"), tenant=settings["tenant"]) as queue:
+        settings, clock = self.settings(), SystemClock()
+        store = make_store(in_role(settings["store"], "cli"), clock)
+        async with Queue(store, tenant=settings["tenant"], clock=clock) as queue:
+            await store.open(migrate=creates)
             return await work(queue)
 
 

@@ -64,9 +64,11 @@ def submit(session: Session, task_type: str, text: str | None, lines: bool, **gi
     inputs = [None] if text is None else json_lines(text, by_line=lines)
     options = _options(given)
     if len(inputs) == 1 and not lines:
-        _submitted(session, session.run(lambda queue: _one(queue, task_type, inputs[0], options)))
+        _submitted(
+            session, session.run(lambda queue: _one(queue, task_type, inputs[0], options), creates=True)
+        )
     else:
-        count = session.run(lambda queue: _many(session, queue, task_type, inputs, options))
+        count = session.run(lambda queue: _many(session, queue, task_type, inputs, options), creates=True)
         if not session.as_json:
             session.screen.say(f"submitted {count:,} tasks of type {task_type}")
 

@@ -68,7 +68,7 @@ def create(session: Session, name: str, **options: Any) -> None:
     """Create a tenant: 1 to 63 letters, digits and _ . -
 
     A tenant need not be created to be used; one that is not has the default limits."""
-    tenant = session.run(lambda queue: queue.create_tenant(name, **_given(options)))
+    tenant = session.run(lambda queue: queue.create_tenant(name, **_given(options)), creates=True)
     _answer(session, tenant, f"created {click.style(tenant.id, bold=True)}: {_in_words(tenant)}")
 
 

@@ -1,0 +1,160 @@
+"""`rota.sync`: whatever it gives out is sync too, and can be seen in a REPL."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import rota
+import rota.sync
+
+AWAITED = ("__await__", "__aiter__", "__anext__", "__aenter__")
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+Call = Callable[[rota.sync.Queue], Any]
+
+
+def is_async(value: object) -> bool:
+    """Whether it is awaited, or has public methods that are."""
+    if any(hasattr(type(value), name) for name in AWAITED):
+        return True
+    found = (inspect.getattr_static(value, name) for name in dir(value) if not name.startswith("_"))
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in found)
+
+
+def parts(value: object) -> Iterator[object]:
+    yield value
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            yield from parts(each)
+
+
+def a_task(queue: rota.sync.Queue) -> str:
+    return queue.submit("work").id
+
+
+def a_cancelled_task(queue: rota.sync.Queue) -> str:
+    return queue.cancel(a_task(queue)).id
+
+
+def a_template(queue: rota.sync.Queue) -> str:
+    return queue.create_template("made", "work").id
+
+
+CALLS: dict[str, Call] = {
+    "archive": lambda queue: queue.archive(a_cancelled_task(queue)),
+    "cancel": lambda queue: queue.cancel(a_task(queue)),
+    "cancel_many": lambda queue: queue.cancel_many(),
+    "count": lambda queue: queue.count(),
+    "count_schedules": lambda queue: queue.count_schedules(),
+    "create_key": lambda queue: queue.create_key("ci", "viewer"),
+    "create_schedule": lambda queue: queue.create_schedule("other", task_type="work", interval=60),
+    "create_template": lambda queue: queue.create_template("other", "work"),
+    "create_tenant": lambda queue: queue.create_tenant("other"),
+    "declare_schedules": lambda queue: queue.declare_schedules(rota.App()),
+    "delete_schedule": lambda queue: queue.delete_schedule("hourly"),
+    "delete_template": lambda queue: queue.delete_template(a_template(queue)),
+    "disable_schedule": lambda queue: queue.disable_schedule("hourly"),
+    "enable_schedule": lambda queue: queue.enable_schedule("paused"),
+    "events": lambda queue: queue.events(),
+    "execute_template": lambda queue: queue.execute_template(a_template(queue)),
+    "for_tenant": lambda queue: queue.for_tenant("other"),
+    "get": lambda queue: queue.get(a_task(queue)),
+    "get_schedule": lambda queue: queue.get_schedule("hourly"),
+    "get_template": lambda queue: queue.get_template(a_template(queue)),
+    "get_tenant": lambda queue: queue.get_tenant("acme"),
+    "history": lambda queue: queue.history(a_task(queue)),
+    "list": lambda queue: queue.list(),
+    "list_keys": lambda queue: queue.list_keys(),
+    "list_schedules": lambda queue: queue.list_schedules(),
+    "list_templates": lambda queue: queue.list_templates(),
+    "list_tenants": lambda queue: queue.list_tenants(),
+    "mark_expired": lambda queue: queue.mark_expired(a_task(queue)),
+    "now": lambda queue: queue.now(),
+    "pause_schedule": lambda queue: queue.pause_schedule("hourly"),
+    "preview": lambda queue: queue.preview("hourly"),
+    "preview_timing": lambda queue: queue.preview_timing(cron="0 9 * * *"),
+    "replay": lambda queue: queue.replay(a_cancelled_task(queue)),
+    "request_cancellation": lambda queue: queue.request_cancellation(a_task(queue)),
+    "restore_schedule": lambda queue: (queue.delete_schedule("hourly"), queue.restore_schedule("hourly")),
+    "resume_schedule": lambda queue: queue.resume_schedule("paused"),
+    "resume_tenant": lambda queue: (queue.suspend_tenant("acme"), queue.resume_tenant("acme")),
+    "revoke_key": lambda queue: queue.revoke_key(queue.create_key("ci", "viewer")[0].id),
+    "run_due": lambda queue: queue.run_due(),
+    "runs": lambda queue: (queue.trigger_schedule("hourly"), queue.runs("hourly")),
+    "schedule_history": lambda queue: queue.schedule_history("hourly"),
+    "set_limits": lambda queue: queue.set_limits("acme", schedules=5),
+    "start_workflow": lambda queue: queue.start_workflow("work"),
+    "submit": lambda queue: queue.submit("work"),
+    "submit_many": lambda queue: queue.submit_many([("work", None)]),
+    "suspend_tenant": lambda queue: queue.suspend_tenant("acme"),
+    "trigger_schedule": lambda queue: queue.trigger_schedule("hourly"),
+    "update_schedule": lambda queue: queue.update_schedule("hourly", interval=120),
+    "update_template": lambda queue: queue.update_template(a_template(queue), queue="slow"),
+    "wait": lambda queue: queue.wait(a_cancelled_task(queue)),
+    "why": lambda queue: queue.why("hourly", AT),
+    "close": lambda queue: queue.close(),
+}
+"""Every call, made so that it succeeds."""
+PROPERTIES = {"tenant", "actor", "clock"}
+
+
+@contextmanager
+def prepared() -> Iterator[rota.sync.Queue]:
+    with rota.sync.connect("memory:") as queue:
+        queue.create_schedule("hourly", task_type="work", interval=3600)
+        queue.create_schedule("paused", task_type="work", interval=3600)
+        queue.pause_schedule("paused")
+        queue.create_tenant("acme")
+        yield queue
+
+
+@pytest.fixture
+def queue() -> Iterator[rota.sync.Queue]:
+    with prepared() as queue:
+        yield queue
+
+
+def public(of: object) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
+
+
+def test_a_queue_for_another_tenant_submits(queue: rota.sync.Queue) -> None:
+    acme = queue.for_tenant("acme")
+    task = acme.submit("greet")
+    assert acme.get(task.id).tenant == "acme"
+    assert acme.for_tenant("default").count() == 0
+    assert (acme.tenant, queue.tenant) == ("acme", "default")
+
+
+def test_closing_either_closes_both() -> None:
+    queue = rota.sync.connect("memory:")
+    acme = queue.for_tenant("acme")
+    acme.close()
+    queue.close()
+    for closed in (queue, acme):
+        with pytest.raises(rota.Unavailable, match="is closed: open another"):
+            closed.submit("greet")
+
+
+def test_dir_and_help_show_every_call(queue: rota.sync.Queue) -> None:
+    assert public(queue) == public(rota.Queue) | PROPERTIES
+    assert public(queue) == {*CALLS, *PROPERTIES}
+    assert str(inspect.signature(queue.submit)).startswith("(kind: 'str', input: 'Any' = None")
+    assert (queue.submit.__doc__ or "").startswith("Submit a task")
+
+
+def test_nothing_that_a_queue_gives_out_is_async(queue: rota.sync.Queue) -> None:
+    assert all(map(is_async, (queue._queue, queue._queue.store, rota.connect("memory:"))))
+    assert not is_async(queue)
+    for name in PROPERTIES:
+        assert not is_async(getattr(queue, name)), name
+    for name, call in CALLS.items():
+        with prepared() as fresh:
+            for part in parts(call(fresh)):
+                assert not is_async(part), f"{name} gave out {part!r}"
