@@ -20,14 +20,14 @@ import pgbouncer
 import rota
 from pooler import Pooler
 from postgres_server import Server, new_database
-from records import task
+from records import event, schedule, task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres_address import Address
-from rota.stores.queries import ReadyTasks
+from rota.stores.queries import DueSchedules, LostLeases, PastExpiry, ReadyTasks
 from stores import get, put
 
 PATIENCE = 30.0
@@ -128,6 +128,30 @@ async def test_claims_leave_out_what_others_hold(url: str) -> None:
             await other.execute("select 1 from rota.task where id in ('t0', 't2') for update")
             assert await store.transact(claim) == ["t1", "t3"]
         assert await store.transact(claim) == ["t0", "t1"]
+
+
+PAST = datetime(2020, 1, 1, tzinfo=UTC)
+DUE: dict[str, tuple[Any, Any]] = {
+    "schedule": (DueSchedules(at=PAST), lambda id: schedule(id, due_at=PAST, next_run_at=PAST)),
+    "lease": (LostLeases(at=PAST), lambda id: task(id, status="running", lease_id=id, lease_expires_at=PAST)),
+    "expiry": (PastExpiry(at=PAST), lambda id: task(id, expires_at=PAST)),
+}
+
+
+@pytest.mark.parametrize("what", DUE)
+async def test_what_others_hold_holds_up_nothing_else_that_is_due(url: str, what: str) -> None:
+    query, make = DUE[what]
+    async with opened(url) as store, connected(url) as other:
+        await put(store, *(make(f"x{n}") for n in range(4)))
+
+        async def due(tx: Tx) -> list[str]:
+            return [each.id for each in await tx.find(query, 2, lock=True)]
+
+        async with other.transaction():
+            table = "schedule" if what == "schedule" else "task"
+            await other.execute(f"select 1 from rota.{table} where id in ('x0', 'x2') for update")
+            assert await store.transact(due) == ["x1", "x3"]
+        assert await store.transact(due) == ["x0", "x1"]
 
 
 @pytest.mark.parametrize(
@@ -284,6 +308,14 @@ async def test_a_commit_elsewhere_ends_a_wait(url: str) -> None:
     async with opened(url + RARELY) as here, opened(url) as elsewhere:
         waiting = await listening(here)
         await put(elsewhere, task())
+        await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_a_commit_of_two_tables_elsewhere_ends_a_wait(url: str) -> None:
+    """It is several statements and a commit, not one statement that says so itself."""
+    async with opened(url + RARELY) as here, opened(url) as elsewhere:
+        waiting = await listening(here)
+        await put(elsewhere, task(), event("e"))
         await asyncio.wait_for(waiting, PATIENCE)
 
 

@@ -201,6 +201,38 @@ async def test_a_later_work_sees_the_writes_of_an_earlier_one(store: Store) -> N
     assert seen == list(range(10))
 
 
+async def test_a_read_sees_what_the_same_group_has_written_before(store: Store) -> None:
+    """Put, replaced, deleted: by every way to read."""
+    await put(store, task("a"))
+    seen: list[Any] = []
+
+    async def look(tx: Tx) -> None:
+        one = await tx.get(Task, "a")
+        many = await tx.get_many(Task, ["a"])
+        found = await tx.find(ReadyTasks(at=tx.now), 9)
+        kinds = [each.kind for each in (one, many.get("a"), *found) if each is not None]
+        seen.append((kinds, await tx.count(ReadyTasks(at=tx.now))))
+
+    async def change(tx: Tx) -> None:
+        old = await tx.get(Task, "a")
+        assert old is not None
+        tx.put(replace(old, kind=f"{old.kind}-new"))
+
+    async def remove(tx: Tx) -> None:
+        old = await tx.get(Task, "a")
+        assert old is not None
+        tx.delete(old)
+
+    async def make(tx: Tx) -> None:
+        tx.put(task("a", kind="again"))
+
+    works = (look, change, look, change, look, remove, look, make, look)
+    await asyncio.gather(*(store.transact(work) for work in works))
+    kind = seen[0][0][0]
+    kinds = [kind, f"{kind}-new", f"{kind}-new-new", None, "again"]
+    assert seen == [([each] * 3, 1) if each else ([], 0) for each in kinds]
+
+
 async def test_a_cancelled_caller_leaves_a_store_that_works(store: Store) -> None:
     async def work(tx: Tx) -> None:
         tx.put(task())

@@ -804,3 +804,27 @@ async def test_a_node_that_slept_while_it_read_ahead_is_fenced(
     await add_one(sleeper.store)
     assert sleeper.slept
     assert await sleeper.same_everywhere() == 83
+
+
+async def test_what_was_only_proposed_is_not_removed() -> None:
+    """A node that stops between proposing and its next entry: nobody else has heard of it."""
+    requests = MemoryRequests("proposed")
+    clock = Hands(START)
+    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    await store.open()
+    log, removal = store._use().log, store._use().upkeep._removal
+    while not log.snapshots:
+        await add_one(store)
+        await asyncio.sleep(0.002)
+    await store._use().upkeep.close()  # from here on nothing happens but what is asked for
+    clock.at += timedelta(days=1)
+    before = keys(requests, "log/")
+    for _ in range(2):
+        removal.remove()
+        assert keys(requests, "log/") == before
+        assert log.floor == 0 < log.next_floor
+    await add_one(store)  # says so
+    removal.remove()
+    assert log.floor > 0
+    assert [key for key in keys(requests, "log/") if int(key[4:16]) <= log.floor] == []
+    await store.close()
