@@ -74,7 +74,7 @@ def test_only_the_clock_reads_time(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_modules_and_functions_stay_small(path: Path) -> None:
     text = path.read_text()
-    assert text.count("\n") <= 400, f"{path.name} has more than 400 lines: which concept is missing?"
+    assert text.count("\n") <= 600, f"{path.name} has more than 600 lines: which concept is missing?"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
