@@ -87,7 +87,7 @@ PLANS: list[tuple[Query, str, bool]] = [
     (ScheduleList(tenant=None), "schedule_of_all", False),
     (EndedRuns(tenant="t", since=NOW), "schedule_run_ended", False),
     (TemplateList(tenant="t"), "template_of_tenant", False),
-    (TemplateByAlias(tenant="t", alias_key="a"), "template_alias", False),
+    (TemplateByAlias(tenant="t1", alias_key="a1"), "template_alias", False),
     (ApiKeyList(tenant="t"), "apikey_of_tenant", False),
     (ApiKeyList(tenant=None), "apikey_pkey", False),
     (TenantList(), "tenant_pkey", False),
@@ -128,8 +128,8 @@ insert into rota.schedule_run (id, tenant, schedule_id, scheduled_at, status, tr
   created_at, version, body)
 select 'r' || n, 't' || n % 5, 's' || n % 100, '2026-01-01'::timestamptz + n * interval '1 s', 'completed', '', '',
   '2026-01-01'::timestamptz + n * interval '1 s', '2026-01-01', 1, '{}' from generate_series(1, 3000) n;
-insert into rota.template (id, tenant, version, body)
-select 'm' || n, 't' || n % 5, 1, '{}' from generate_series(1, 3000) n;
+insert into rota.template (id, tenant, alias_key, version, body)
+select 'm' || n, 't' || n % 5, 'a' || n, 1, '{}' from generate_series(1, 3000) n;
 insert into rota.apikey (id, tenant, name, role, created_at, created_by, version, body)
 select 'a' || n, 't' || n % 5, '', 'viewer', '2026-01-01', '', 1, '{}' from generate_series(1, 3000) n;
 insert into rota.tenant (id, tenant, version, body) select 't' || n, 't', 1, '{}' from generate_series(1, 3000) n;

@@ -260,7 +260,7 @@ def template_step(chance: random.Random, templates: list[str]) -> Step:
             ("templates", lambda side: side.queue.list_templates(limit=3)),
             (
                 "start_workflow",
-                lambda side: side.queue.start_workflow("mail" if alias == "one" else "bad kind!"),
+                lambda side: side.queue.start_workflow("mail" if alias else "bad kind!"),
             ),
             ("workflows", lambda side: side.queue.list(workflow=alias == "one", limit=5)),
         ]
