@@ -141,7 +141,7 @@ DUE: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("what", DUE)
 async def test_what_others_hold_holds_up_nothing_else_that_is_due(url: str, what: str) -> None:
     query, make = DUE[what]
-    async with opened(url) as store, connected(url) as other:
+    async with opened(url + "&statement_timeout=3") as store, connected(url) as other:
         await put(store, *(make(f"x{n}") for n in range(4)))
 
         async def due(tx: Tx) -> list[str]:
