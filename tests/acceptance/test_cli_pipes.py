@@ -32,7 +32,7 @@ COMMANDS = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
-    (tmp_path / "shop.py").write_text("import rota\napp = rota.App()\n")
+    (tmp_path / "shop.py").write_text("import rota\napp = rota.App()\napp.task('work')(lambda: None)\n")
     rota("submit -t work")
     rota("schedule create often -t work --interval 1s --overlap-policy allow")
     return tmp_path

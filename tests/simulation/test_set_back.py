@@ -62,7 +62,7 @@ async def test_a_running_scheduler_goes_on_after_a_step_back(
         await asyncio.sleep(200)
         back(world)
         stepped = world.clock.now()
-        await asyncio.sleep(190)
+        await asyncio.sleep(185)
         rows = [row for row in await world.ledger("s") if stepped < row.scheduled_at <= world.clock.now()]
     assert [row.status for row in rows] == [RunStatus.COMPLETED] * 3, "one a minute, as ever"
     assert any(isinstance(signal, ClockSetBack) for signal in world.signals)

@@ -420,4 +420,6 @@ class TestCleanup:
         for _ in range(20):
             run(main())
         gc.collect()  # a ResourceWarning would be an error here
-        assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
+        threads, files = before  # of which others may have ended meanwhile
+        assert threading.active_count() <= threads
+        assert len(os.listdir("/proc/self/fd")) <= files
