@@ -16,7 +16,7 @@ import measure
 import rota
 import seed
 from rota.domain.recurrence import Cron
-from rota.engine.telemetry import Signal, TimesHandled
+from rota.engine.observe.telemetry import Signal, TimesHandled
 
 
 class Marks:

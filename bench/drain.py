@@ -16,7 +16,7 @@ import measure
 import rota
 import rows
 from rivals import Rival
-from rota.engine.telemetry import Signal, TaskMoved
+from rota.engine.observe.telemetry import Signal, TaskMoved
 
 
 async def noop(number: int) -> None:

@@ -13,7 +13,7 @@ import asyncpg
 from fastapi import FastAPI, Response
 from pydantic import BaseModel
 
-from rota.engine.ids import new_id
+from rota.engine.clock import new_id
 from rota.stores.codec import micros
 
 

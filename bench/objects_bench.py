@@ -18,11 +18,11 @@ from urllib.parse import quote
 
 import rota
 from rota.engine.clock import SystemClock
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import Address
-from rota.stores.objects_bucket import Found, Requests, Written
-from rota.stores.objects_requests import MemoryRequests
-from rota.stores.objects_tuning import Tuning
+from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.objects import Found, Requests, Written
+from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
 
 WRITES = ("create", "put", "list")
 """$5 per million; the others that are not free, $0.40."""

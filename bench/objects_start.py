@@ -18,9 +18,9 @@ from rota.domain.model import Schedule, TaskTarget
 from rota.domain.recurrence import Cron
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_requests import FolderRequests
-from rota.stores.objects_tuning import Tuning
+from rota.stores.bucket.service.requests import FolderRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
 from rota.stores.queries import ScheduleList
 
 SCHEDULES = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000

@@ -17,7 +17,7 @@ import rota
 import seed
 from postgres_server import Server
 from rota.domain.recurrence import Cron
-from rota.engine.telemetry import Signal, TimesHandled
+from rota.engine.observe.telemetry import Signal, TimesHandled
 
 READY = timedelta(seconds=3)
 """Before they are due: for the node to start, and for the server to have written what it was given."""

@@ -11,7 +11,7 @@ import measure
 import postgres_rig
 import rota
 from postgres_rivals import BATCH, Graphile, PgQueuer, Procrastinate, Raw, times
-from rota.engine.telemetry import Signal, TaskMoved
+from rota.engine.observe.telemetry import Signal, TaskMoved
 
 
 class Rota:

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from rota.domain import task as life
 from rota.domain.model import Limits, Task
-from rota.engine.ids import new_id
+from rota.engine.clock import new_id
 from rota.stores.codec import micros
-from rota.stores.sqlite_queries import FIND
-from rota.stores.sqlite_schema import migrate
-from rota.stores.sqlite_tx import STATEMENTS
-from rota.stores.statements import load
+from rota.stores.sql_files import load
+from rota.stores.sqlite.queries import FIND
+from rota.stores.sqlite.schema import migrate
+from rota.stores.sqlite.tx import STATEMENTS
 
 T = TypeVar("T")
 Row = list[Any]

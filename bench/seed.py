@@ -8,7 +8,7 @@ from rota import Queue
 from rota.domain import definition
 from rota.domain.model import Limits, Schedule, TaskTarget
 from rota.domain.recurrence import Timing
-from rota.engine.ids import new_id
+from rota.engine.clock import new_id
 from rota.stores.base import Tx, Work
 
 KIND = "noop"

@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace import TracerProvider
 import measure
 import rota
 import rows
-from rota.engine.metrics import Metrics
-from rota.engine.telemetry import Signal, TaskMoved
+from rota.engine.observe.metrics import Metrics
+from rota.engine.observe.telemetry import Signal, TaskMoved
 
 
 async def drain(place: Path, tasks: int, metrics: Metrics | None) -> float:

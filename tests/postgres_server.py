@@ -33,7 +33,7 @@ from urllib.parse import quote
 import asyncpg
 
 from rota.engine.clock import SystemClock
-from rota.stores.postgres import PostgresStore
+from rota.stores.postgres.store import PostgresStore
 
 _numbers = count(1)
 _TABLES = ("task", "schedule", "schedule_run", "event", "template", "step", "tenant", "apikey", "receipt")

@@ -14,8 +14,8 @@ from postgres_server import new_database
 from rota.domain.errors import Unavailable
 from rota.domain.model import Record
 from rota.stores.base import Store, Tx, Work
-from rota.stores.postgres import PostgresStore
-from rota.stores.postgres_address import Address
+from rota.stores.postgres.address import Address
+from rota.stores.postgres.store import PostgresStore
 from rota.stores.waiting import Waiters
 from rota.testing import LoopClock
 

@@ -15,12 +15,12 @@ import apsw
 import s3_server
 from postgres_server import new_database
 from rota.stores.base import Clock, Store, Tx
-from rota.stores.memory import MemoryStore
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_requests import FolderRequests, MemoryRequests
-from rota.stores.objects_tuning import Tuning
-from rota.stores.postgres import PostgresStore
-from rota.stores.sqlite import SqliteStore
+from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
+from rota.stores.memory.store import MemoryStore
+from rota.stores.postgres.store import PostgresStore
+from rota.stores.sqlite.store import SqliteStore
 
 T = TypeVar("T")
 

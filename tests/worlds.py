@@ -14,13 +14,13 @@ import rota
 from postgres_world import PostgresInVirtualTime
 from rota import testing
 from rota.domain.model import Run, Schedule, Task
-from rota.engine.telemetry import Signal
+from rota.engine.observe.telemetry import Signal
 from rota.stores.base import Store
-from rota.stores.memory import MemoryStore
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_requests import FolderRequests, MemoryRequests
-from rota.stores.objects_tuning import Tuning
-from rota.stores.sqlite import SqliteStore
+from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
+from rota.stores.memory.store import MemoryStore
+from rota.stores.sqlite.store import SqliteStore
 from rota.testing import LoopClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

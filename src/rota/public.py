@@ -57,9 +57,8 @@ from .engine.app import App
 from .engine.commands import Retention
 from .engine.executor import Context
 from .engine.node import Node, Worker
-from .engine.queries import Occurrence
-from .engine.tenant_queries import TenantUse
-from .surfaces.client import DueRuns, Page, Queue, connect
+from .engine.queries import Occurrence, TenantUse
+from .surfaces.python.client import DueRuns, Page, Queue, connect
 
 __all__ = [
     "ApiKey",

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from .domain.errors import Unavailable
 from .engine.clock import SteadyClock
-from .surfaces import client
+from .surfaces.python import client
 
 __all__ = ["Queue", "connect"]
 

@@ -23,10 +23,9 @@ from rota.domain.recurrence import Timing
 from rota.domain.why import Why
 from rota.engine.app import App
 from rota.engine.clock import SteadyClock
-from rota.engine.queries import Occurrence
-from rota.engine.telemetry import Observer
-from rota.engine.tenant_queries import TenantUse
-from rota.surfaces.calls import DueRuns, Page
+from rota.engine.observe.telemetry import Observer
+from rota.engine.queries import Occurrence, TenantUse
+from rota.surfaces.python.calls import DueRuns, Page
 
 __all__ = ["Queue", "connect"]
 

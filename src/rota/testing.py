@@ -42,7 +42,7 @@ from weakref import WeakSet
 
 from .engine import clock
 from .engine.clock import LoopClock
-from .surfaces.task_calls import TaskCalls
+from .surfaces.python.task_calls import TaskCalls
 
 __all__ = [
     "Deadlock",

@@ -14,10 +14,10 @@ from command_line import bare_folder, document, rota
 from rota import Queue
 from rota.domain.errors import Unavailable
 from rota.engine.clock import SystemClock
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import Address
-from rota.stores.objects_bucket import Bucket
-from rota.stores.objects_tuning import Tuning
+from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.objects import Bucket
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from programs.hasty import hasty_queue
 
 import s3_server
 from processes import PATIENCE, Processes
-from rota.stores.objects_address import Address
-from rota.stores.objects_bucket import Bucket
-from rota.stores.objects_snapshot import number_of
+from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.objects import Bucket
+from rota.stores.bucket.snapshot import number_of
 
 
 @pytest.fixture

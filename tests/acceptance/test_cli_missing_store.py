@@ -12,7 +12,7 @@ import pytest
 import s3_server
 from command_line import bare_folder, complaint, document, rota
 from postgres_server import databases
-from rota.stores.objects_address import Address
+from rota.stores.bucket.service.address import Address
 from rota.surfaces.cli.root import cli
 
 ID = "01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"

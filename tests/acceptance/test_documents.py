@@ -15,8 +15,8 @@ import pytest
 import rota
 import rota.sync
 from rota import PermanentError, RescheduleError, TaskStatus
-from rota.stores.objects_address import Address
-from rota.stores.objects_bucket import Bucket
+from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.objects import Bucket
 from rota.surfaces.stores import make_store
 from stores import ADDRESSES
 
@@ -234,7 +234,7 @@ def test_a_bucket_is_short_for_its_address(monkeypatch: pytest.MonkeyPatch) -> N
         opened.append(address)
         raise rota.Unavailable("enough")
 
-    monkeypatch.setattr("rota.surfaces.client.open_store", remember)
+    monkeypatch.setattr("rota.surfaces.python.client.open_store", remember)
     with pytest.raises(rota.Unavailable):
         rota.sync.connect(bucket="my-queue")
     assert opened == ["s3://my-queue"]

@@ -18,9 +18,9 @@ import pytest
 import rota as library
 from command_line import PATIENCE, Process, bare_folder, complaint, document, rota
 from rota.surfaces import listening
-from rota.surfaces.cli import door
+from rota.surfaces.cli.process import http as door
 from rota.surfaces.cli.session import Session
-from rota.surfaces.http import serving
+from rota.surfaces.http.server import serving
 from rota.surfaces.settings import load
 
 APP = """

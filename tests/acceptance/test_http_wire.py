@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from rota.surfaces.http import serving
-from rota.surfaces.http.wire import Limits
-from rota.surfaces.http.wire_h11 import BoundedH11
+from rota.surfaces.http.server import serving
+from rota.surfaces.http.server.wire import Limits
+from rota.surfaces.http.server.wire_h11 import BoundedH11
 from rota.surfaces.listening import find, listen
 
 PATIENCE = 30

@@ -22,7 +22,7 @@ from postgres_server import new_database
 from records import tenant
 from rota.domain.model import Limits, Task
 from rota.domain.tenants import check_tenant
-from rota.stores.postgres_address import Address
+from rota.stores.postgres.address import Address
 from stores import get, put
 
 

@@ -25,8 +25,8 @@ from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
-from rota.stores.postgres import PostgresStore
-from rota.stores.postgres_address import Address
+from rota.stores.postgres.address import Address
+from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import DueSchedules, LostLeases, PastExpiry, ReadyTasks
 from stores import get, put
 

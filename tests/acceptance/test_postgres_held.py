@@ -15,11 +15,11 @@ from rota.domain.errors import Unavailable
 from rota.domain.model import Schedule
 from rota.engine.checks import check_health
 from rota.engine.clock import SystemClock
-from rota.engine.telemetry import LeaseLost, Signal
+from rota.engine.observe.telemetry import LeaseLost, Signal
 from rota.stores.base import Tx
-from rota.stores.postgres import PostgresStore
+from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import DueSchedules
-from rota.surfaces.cli.doctor import examine
+from rota.surfaces.cli.commands.doctor import examine
 
 
 @pytest.mark.parametrize(

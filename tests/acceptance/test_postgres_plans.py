@@ -14,8 +14,8 @@ import pytest
 
 from postgres_server import new_database
 from rota.domain.model import TaskStatus
-from rota.stores.postgres_address import Address
-from rota.stores.postgres_queries import Statement, Statements, statement_name, values_of
+from rota.stores.postgres.address import Address
+from rota.stores.postgres.queries import Statement, Statements, statement_name, values_of
 from rota.stores.queries import (
     ApiKeyList,
     Cancelling,

@@ -23,10 +23,10 @@ import rota
 from records import task
 from rota.domain.errors import Corrupt, Invalid, RotaError, Unavailable
 from rota.domain.model import Task
-from rota.stores import sqlite_file
 from rota.stores.base import Tx
 from rota.stores.queries import ReadyTasks
-from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite import file as sqlite_file
+from rota.stores.sqlite.store import SqliteStore
 from stores import TestClock, connections_in, find, get, put
 
 CHILD = """
@@ -37,7 +37,7 @@ import rota
 from records import task
 from stores import put
 from rota.domain.errors import StoreError
-from rota.stores.migrate import migrations
+from rota.stores.sql_files import migrations
 from rota.stores.sqlite import SqliteStore
 
 class Clock:
@@ -343,7 +343,7 @@ async def test_a_commit_by_another_process_ends_a_wait(
 ) -> None:
     if how == "data version":
         monkeypatch.setattr(sqlite_file.Header, "__init__", raise_os_error)
-        monkeypatch.setattr("rota.stores.sqlite._SLOW_POLL_INTERVAL", timedelta(milliseconds=30))
+        monkeypatch.setattr("rota.stores.sqlite.store._SLOW_POLL_INTERVAL", timedelta(milliseconds=30))
     store = SqliteStore(path, TestClock(asyncio.get_running_loop()))
     await store.open()
     process = await asyncio.to_thread(child, WRITE_WHEN_TOLD, path)

@@ -18,7 +18,7 @@ from records import task
 from rota.domain.errors import Unavailable
 from rota.domain.model import Task
 from rota.stores.base import Tx
-from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.store import SqliteStore
 from stores import TestClock, get, put
 
 

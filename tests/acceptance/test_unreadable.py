@@ -21,11 +21,11 @@ from rota.domain.model import Schedule, Task
 from rota.engine.clock import SystemClock
 from rota.engine.commands import fire_due
 from rota.stores.base import Tx
-from rota.stores.postgres import PostgresStore
-from rota.stores.postgres_address import Address
+from rota.stores.postgres.address import Address
+from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import ReadyTasks
-from rota.stores.sqlite import SqliteStore
-from rota.surfaces.cli.doctor import examine
+from rota.stores.sqlite.store import SqliteStore
+from rota.surfaces.cli.commands.doctor import examine
 
 Damage = Callable[[str, str, str], Awaitable[None]]
 """Give the record of this table with this id another body."""

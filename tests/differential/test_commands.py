@@ -24,7 +24,7 @@ from rota.domain.task import Completed, Defaults, Failed, Released, Rescheduled
 from rota.engine import commands
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import Store
-from rota.stores.memory import MemoryStore
+from rota.stores.memory.store import MemoryStore
 from rota.testing import LoopClock
 from worlds import EVERY_STORE as STORES
 from worlds import STATE_EVERY, seeds

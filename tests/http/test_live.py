@@ -16,10 +16,11 @@ import pytest
 import uvicorn
 
 import rota
+from rota.engine.changes import cursor
 from rota.engine.clock import SystemClock
-from rota.engine.notices import cursor
 from rota.stores.base import Store
-from rota.surfaces.http import create_app, hub, live
+from rota.surfaces.http import create_app
+from rota.surfaces.http.events import hub, live
 from rota.surfaces.stores import make_store
 from served import NO_CERTIFICATES, _Quiet
 from stores import ADDRESSES, STORES

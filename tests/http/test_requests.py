@@ -17,7 +17,7 @@ from http_world import problem
 from rota import Queue
 from rota.domain.errors import Corrupt, Unavailable
 from rota.engine.clock import SteadyClock, SystemClock
-from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.store import SqliteStore
 from rota.surfaces.http import create_app
 
 CRON = {"type": "recurring", "cron": "0 9 * * *"}

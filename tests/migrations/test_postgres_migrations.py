@@ -16,11 +16,11 @@ from postgres_server import databases, new_database
 from records import api_key, receipt
 from rota.domain.errors import Refused, Unavailable
 from rota.engine.clock import SystemClock
-from rota.stores import migrate as migrations
-from rota.stores.migrate import Migration
-from rota.stores.postgres import PostgresStore
-from rota.stores.postgres_address import Address
+from rota.stores import sql_files as migrations
+from rota.stores.postgres.address import Address
+from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import OpenTasks, ReturnedTasks, TaskList
+from rota.stores.sql_files import Migration
 from stores import START, find, put
 
 NAMES = [step.name for step in migrations.migrations("postgres")]
@@ -100,7 +100,7 @@ async def test_a_migration_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyP
     url = databases().empty()
     broken = Migration(99, "0099_broken", "create table {schema}.half (a int); select 1/0;", "x")
     known = (*migrations.migrations("postgres"), broken)
-    monkeypatch.setattr("rota.stores.postgres_schema.migrations", lambda dialect: known)
+    monkeypatch.setattr("rota.stores.postgres.store.schema.migrations", lambda dialect: known)
     with pytest.raises(Unavailable, match="division by zero"):
         await store(url).migrate()
     assert (await ask(url, "select to_regnamespace('rota') is null as nothing"))[0]["nothing"]
@@ -120,7 +120,7 @@ async def test_tasks_of_0001_are_found_by_the_queries_of_0002(monkeypatch: pytes
     url = databases().empty()
     known = migrations.migrations("postgres")
     with monkeypatch.context() as earlier:
-        earlier.setattr("rota.stores.postgres_schema.migrations", lambda dialect: known[:1])
+        earlier.setattr("rota.stores.postgres.store.schema.migrations", lambda dialect: known[:1])
         assert await store(url).migrate() == NAMES[:1]
     for id, (status, updated_at) in OLD.items():
         times = {

@@ -13,11 +13,11 @@ import pytest
 
 from records import api_key, receipt, task
 from rota.domain.errors import Refused, Unavailable
-from rota.stores import statements
+from rota.stores import sql_files as statements
 from rota.stores.codec import micros
-from rota.stores.migrate import Applied, Migration, migrations, pending
 from rota.stores.queries import OpenTasks, ReturnedTasks, TaskList
-from rota.stores.sqlite import SqliteStore
+from rota.stores.sql_files import Applied, Migration, migrations, pending
+from rota.stores.sqlite.store import SqliteStore
 from stores import START, TestClock, find, put
 
 DUMP = Path(__file__).with_name("sqlite_schema.sql")
@@ -136,7 +136,7 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
         *migrations("sqlite"),
         Migration(99, "0099_bad", "create table extra (id); create table task (id);", "x"),
     )
-    monkeypatch.setattr("rota.stores.sqlite_schema.migrations", lambda dialect: steps)
+    monkeypatch.setattr("rota.stores.sqlite.store.schema.migrations", lambda dialect: steps)
     with pytest.raises(Unavailable, match="already exists"):
         await store.open()
     assert schema(path) == ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from obstore import exceptions as obs
 
-from rota.stores.objects_bucket import Found, Requests, Written
+from rota.stores.bucket.service.objects import Found, Requests, Written
 
 
 class Fault(StrEnum):

@@ -22,9 +22,9 @@ from records import task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import Address
-from rota.stores.objects_requests import ServiceRequests
+from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.requests import ServiceRequests
+from rota.stores.bucket.store import ObjectsStore
 from rota.surfaces.stores import make_store, shown
 from stores import get, put
 

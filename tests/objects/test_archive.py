@@ -14,13 +14,21 @@ from records import event, run, task
 from rota.domain.errors import Corrupt
 from rota.domain.model import Event, Run, RunStatus, Task, TaskStatus
 from rota.stores.base import Store, Tx
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_archive import Order, Source, merged
-from rota.stores.objects_requests import MemoryRequests
-from rota.stores.objects_segment import Fingerprints
-from rota.stores.objects_tuning import Tuning
-from rota.stores.queries import Cursor, EndedRuns, EndedTasks, EventList, FinishedTasks, RunList, TaskList
-from rota.stores.state import Row
+from rota.stores.bucket.archive.archive import Order, Source, merged
+from rota.stores.bucket.archive.segment import Fingerprints
+from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
+from rota.stores.memory.state import Row
+from rota.stores.queries import (
+    Cursor,
+    EndedRuns,
+    EndedTasks,
+    EventList,
+    FinishedTasks,
+    RunList,
+    TaskList,
+)
 from stores import EAGER, START, count, find, get, put
 
 MINUTE = timedelta(minutes=1)

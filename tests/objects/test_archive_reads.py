@@ -25,14 +25,15 @@ from rota.domain.task import Completed, Defaults
 from rota.engine import commands, queries
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import Tx, at_leisure
+from rota.stores.bucket.archive.archive import pack_segment
+from rota.stores.bucket.archive.lookups import Shelf
+from rota.stores.bucket.service.objects import Bucket, Denied
+from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
 from rota.stores.codec import TABLES
-from rota.stores.memory import MemoryStore
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_archive import pack_segment
-from rota.stores.objects_bucket import Bucket, Denied
-from rota.stores.objects_requests import MemoryRequests
-from rota.stores.objects_shelf import Shelf
-from rota.stores.objects_tuning import Tuning
+from rota.stores.memory.state import Row
+from rota.stores.memory.store import MemoryStore
 from rota.stores.queries import (
     Cursor,
     EndedRuns,
@@ -45,7 +46,6 @@ from rota.stores.queries import (
     RunList,
     TaskList,
 )
-from rota.stores.state import Row
 from stores import EAGER, START, count, find, get, put
 from worlds import seeds
 

@@ -9,9 +9,9 @@ from faulty import FaultyRequests
 
 import rota
 from rota.engine.clock import SystemClock
-from rota.engine.telemetry import Signal, TaskMoved
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_requests import MemoryRequests
+from rota.engine.observe.telemetry import Signal, TaskMoved
+from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
 
 TASKS = 20
 

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from records import schedule, task
 from rota.domain.errors import Unavailable
 from rota.domain.model import TaskStatus
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_bucket import Bucket, Taken
-from rota.stores.objects_requests import FolderRequests
+from rota.stores.bucket.service.objects import Bucket, Taken
+from rota.stores.bucket.service.requests import FolderRequests
+from rota.stores.bucket.store import ObjectsStore
 from stores import EAGER, START, put
 
 Call = tuple[str, str]

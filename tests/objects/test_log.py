@@ -21,11 +21,11 @@ from rota.domain.errors import Corrupt, Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Store, Tx
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_requests import MemoryRequests
-from rota.stores.objects_tuning import Tuning
+from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
 from rota.stores.queries import ReadyTasks
-from rota.surfaces.cli.doctor import examine
+from rota.surfaces.cli.commands.doctor import examine
 from stores import START, count, get, put
 
 HOUR = timedelta(hours=1)

@@ -19,14 +19,22 @@ from rota.domain.model import Task, TaskStatus
 from rota.domain.submission import Submission
 from rota.engine import commands
 from rota.engine.commands.upkeep import Retention, forget_old
-from rota.stores import objects_archive, objects_places, objects_segment
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_archive import first_rows
-from rota.stores.objects_places import Places
-from rota.stores.objects_requests import MemoryRequests
-from rota.stores.objects_segment import Fingerprints, Segment, fingerprint
+from rota.stores.bucket.archive import (
+    archive as objects_archive,
+)
+from rota.stores.bucket.archive import (
+    id_index as objects_places,
+)
+from rota.stores.bucket.archive import (
+    segment as objects_segment,
+)
+from rota.stores.bucket.archive.archive import first_rows
+from rota.stores.bucket.archive.id_index import Places
+from rota.stores.bucket.archive.segment import Fingerprints, Segment, fingerprint
+from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.memory.state import Row
 from rota.stores.queries import TaskList
-from rota.stores.state import Row
 from stores import EAGER, START, count, get, put
 from worlds import seeds
 

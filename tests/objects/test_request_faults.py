@@ -16,9 +16,9 @@ from records import task
 from rota.domain.errors import Unavailable
 from rota.domain.model import Task
 from rota.stores.base import Store, Tx
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_requests import MemoryRequests
-from rota.stores.objects_tuning import Tuning
+from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
 from stores import EAGER, START, get
 from worlds import seeds
 

@@ -25,11 +25,11 @@ from records import schedule, task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Schedule, Task
 from rota.engine.clock import SystemClock
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import Address
-from rota.stores.objects_bucket import Bucket
-from rota.stores.objects_requests import MemoryRequests
-from rota.stores.objects_tuning import Tuning
+from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.objects import Bucket
+from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
 from stores import get, put
 
 

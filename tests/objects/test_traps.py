@@ -21,11 +21,11 @@ from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import Address
-from rota.stores.objects_bucket import Bucket, Taken
-from rota.stores.objects_proof import check_create, prove
-from rota.stores.objects_requests import FolderRequests, MemoryRequests
+from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.objects import Bucket, Taken
+from rota.stores.bucket.service.proof import check_create, prove
+from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
 from stores import get, put
 
 FIRST_ENTRY = "log/000000000001.json"

@@ -23,14 +23,14 @@ from rota.domain.errors import Unavailable
 from rota.domain.model import RunStatus, TaskStatus
 from rota.engine import commands
 from rota.engine.clock import SystemClock
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import Address
-from rota.stores.objects_clock import ServiceClock
-from rota.stores.objects_polling import Poller
-from rota.stores.objects_requests import FolderRequests, MemoryRequests
-from rota.stores.objects_tuning import Tuning
-from rota.stores.objects_views import views_of
-from rota.surfaces.cli.doctor import examine
+from rota.stores.bucket.pacing import Poller
+from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.clock import ServiceClock
+from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
+from rota.stores.bucket.views import views_of
+from rota.surfaces.cli.commands.doctor import examine
 from stores import START, put
 
 SECOND = timedelta(seconds=1)

@@ -11,14 +11,14 @@ import pytest
 
 import rota
 from records import schedule
-from rota.domain.definition_checks import SCHEDULE_FIELDS
+from rota.domain.definition import SCHEDULE_FIELDS
 from rota.domain.model import Schedule
 from rota.engine.clock import SystemClock
-from rota.stores.memory import MemoryStore
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_requests import MemoryRequests
-from rota.stores.objects_tuning import Tuning
-from rota.stores.objects_views import views_of
+from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
+from rota.stores.bucket.views import views_of
+from rota.stores.memory.store import MemoryStore
 
 TARGETS = {"task": rota.TaskTarget, "workflow": rota.WorkflowTarget, "template": rota.TemplateTarget}
 TIMES = ("run_at", "start_at", "end_at")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.engine import janitor, scheduler, worker
+from rota.engine.roles import janitor, scheduler, worker
 from worlds import HOUR, START, STORES, Scenario, play
 
 Play = Callable[..., None]

@@ -12,7 +12,7 @@ from typing import Any
 import rota
 from rota.domain import recurrence
 from rota.domain.model import Run, Schedule, Task
-from rota.engine.telemetry import Signal
+from rota.engine.observe.telemetry import Signal
 from rota.stores.base import Store
 from worlds import World
 

@@ -16,7 +16,7 @@ from rota.domain.errors import Refused, Unavailable
 from rota.domain.model import Failure
 from rota.domain.task import Completed, Failed
 from rota.engine.commands import Result, settle_tasks
-from rota.engine.telemetry import LeaseLost
+from rota.engine.observe.telemetry import LeaseLost
 from rota.stores.base import Work
 from worlds import MINUTE, SECOND, START, World
 

@@ -15,10 +15,19 @@ import records
 import rota
 from rota.domain.model import Event, Run, Task, TaskStatus, TemplateTarget
 from rota.engine import changes
-from rota.engine.changes import LIMIT, OVERLAP, Ask, Lookout, changes_since
-from rota.engine.notices import Notice, cursor, notices_of, time_of_cursor
+from rota.engine.changes import (
+    LIMIT,
+    OVERLAP,
+    Ask,
+    Lookout,
+    Notice,
+    changes_since,
+    cursor,
+    notices_of,
+    time_of_cursor,
+)
 from rota.stores.base import Store, Tx
-from rota.surfaces.cli.tail import Watch
+from rota.surfaces.cli.commands.tail import Watch
 from worlds import EVERY_STORE, MINUTE, SECOND, START, STORES, World, play, seeds
 
 Told = dict[str, Notice]

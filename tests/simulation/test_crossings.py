@@ -11,7 +11,7 @@ import pytest
 import rota
 from rota.domain.errors import Unavailable
 from rota.domain.model import TaskStatus
-from rota.engine.telemetry import LeaseLost
+from rota.engine.observe.telemetry import LeaseLost
 from rota.stores.base import Work
 from worlds import SECOND, START, World
 

@@ -11,7 +11,7 @@ import pytest
 
 import rota
 from rota import TaskStatus
-from rota.engine.telemetry import HookFailed, LeaseLost
+from rota.engine.observe.telemetry import HookFailed, LeaseLost
 from worlds import MINUTE, World, raising
 
 

@@ -12,7 +12,7 @@ import rota
 from records import event
 from rota.domain.errors import Corrupt, StoreError, Unavailable
 from rota.domain.model import Event
-from rota.engine.telemetry import LoopFailed
+from rota.engine.observe.telemetry import LoopFailed
 from rota.stores.base import Work
 from rota.stores.queries import FinishedTasks
 from stores import get, put

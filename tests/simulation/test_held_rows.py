@@ -10,7 +10,7 @@ from typing import Any
 
 import rota
 from rota.domain.model import Task
-from rota.engine.telemetry import LeaseLost
+from rota.engine.observe.telemetry import LeaseLost
 from rota.stores.base import Work
 from worlds import SECOND, World
 

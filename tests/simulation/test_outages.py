@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.engine.telemetry import LeaseLost
+from rota.engine.observe.telemetry import LeaseLost
 from worlds import SECOND, STORES, World, play, seeds
 
 

@@ -12,8 +12,8 @@ import pytest
 import rota
 from rota import RunReason, RunStatus, RunTrigger, ScheduleStatus, TaskStatus
 from rota.engine.commands import fire_due
-from rota.engine.scheduler import Scheduler
-from rota.engine.telemetry import ClockJumped
+from rota.engine.observe.telemetry import ClockJumped
+from rota.engine.roles.scheduler import Scheduler
 from rota.stores.base import Store
 from worlds import HOUR, MINUTE, SECOND, START, World
 

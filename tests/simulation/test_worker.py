@@ -11,7 +11,7 @@ import pytest
 
 import rota
 from rota import TaskStatus
-from rota.engine.telemetry import LeaseLost, TaskStarted
+from rota.engine.observe.telemetry import LeaseLost, TaskStarted
 from worlds import MINUTE, SECOND, START, Crowd, World
 
 

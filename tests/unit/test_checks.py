@@ -11,7 +11,7 @@ import pytest
 from records import run, schedule, task
 from rota.domain.model import Record, RunStatus, ScheduleStatus, Task, TaskStatus
 from rota.engine.checks import Health, broken_records, check_health, leave_mark, remove_mark, tasks_by_id
-from rota.stores.memory import MemoryStore
+from rota.stores.memory.store import MemoryStore
 from stores import START, put
 
 LONG_AGO = START - timedelta(hours=1)

@@ -14,10 +14,10 @@ import pytest
 
 import rota
 from rota.domain.errors import Invalid, Unavailable
-from rota.engine.logged import FIELDS, log_signals
-from rota.engine.telemetry import LoopFailed
-from rota.surfaces.cli import roles
-from rota.surfaces.logs import LEVELS, configure_logs, logging_to, without_secrets
+from rota.engine.observe.log import FIELDS, log_signals
+from rota.engine.observe.telemetry import LoopFailed
+from rota.surfaces.cli.process import roles
+from rota.surfaces.cli.process.logs import LEVELS, configure_logs, logging_to, without_secrets
 from worlds import MINUTE, SECOND, STORES, World, play
 
 

@@ -18,12 +18,19 @@ from rota import testing
 from rota.domain.errors import NotFound, Unavailable
 from rota.domain.model import TaskTarget, WorkflowTarget
 from rota.engine.clock import SystemClock
-from rota.engine.metrics import CONTENT_TYPE, Metrics
 from rota.engine.node import Node
-from rota.engine.observed import LoopLag, ObservedStore
-from rota.engine.telemetry import ClockJumped, HookFailed, LoopBlocked, LoopFailed, TaskMoved, TaskStarted
+from rota.engine.observe.metrics import CONTENT_TYPE, Metrics
+from rota.engine.observe.observed import LoopLag, ObservedStore
+from rota.engine.observe.telemetry import (
+    ClockJumped,
+    HookFailed,
+    LoopBlocked,
+    LoopFailed,
+    TaskMoved,
+    TaskStarted,
+)
 from rota.stores.base import Store
-from rota.stores.memory import MemoryStore
+from rota.stores.memory.store import MemoryStore
 from rota.testing import LoopClock
 from worlds import EVERY_STORE, HOUR, MINUTE, SECOND, STORES, World, play
 
@@ -458,7 +465,7 @@ def test_the_engine_does_not_need_prometheus() -> None:
     code = """
 import sys
 sys.modules["prometheus_client"] = None
-import rota, rota.engine.node, rota.surfaces.cli.running, rota.surfaces.client
+import rota, rota.engine.node, rota.surfaces.cli.process.running, rota.surfaces.python.client
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -10,8 +10,8 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 
 import rota
-from rota.engine.logged import FIELDS
-from rota.engine.metrics import Metrics
+from rota.engine.observe.log import FIELDS
+from rota.engine.observe.metrics import Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "observability.md").read_text()
 ROW = re.compile(r"^\| `(rota_\w+)` \| (\w+) \| ([^|]*)\|", re.MULTILINE)

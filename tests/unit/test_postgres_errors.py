@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from rota.domain.errors import Unavailable
-from rota.stores.postgres_errors import COMMITTING, in_words
+from rota.stores.postgres.errors import COMMITTING, in_words
 
 REFUSED = (
     asyncpg.ReadOnlySQLTransactionError,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rota.stores.base import Tx, side_by_side
-from rota.stores.postgres_groups import Groups, Turn
+from rota.stores.postgres.group_commit import Groups, Turn
 
 
 class Lender:

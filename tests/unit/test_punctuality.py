@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from rota.engine.commands import Tick
-from rota.engine.scheduler import Scheduler
+from rota.engine.roles.scheduler import Scheduler
 from rota.stores.base import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,7 +14,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.domain.recurrence import Cron, Interval, RRule, Timing, between, check, count, latest, next_after
+from rota.domain.recurrence import (
+    Cron,
+    Interval,
+    RRule,
+    Timing,
+    between,
+    check,
+    count,
+    latest,
+    next_after,
+)
 
 NEW_YORK = "America/New_York"
 NOW = datetime(2026, 5, 5, 5, 5, 5, tzinfo=UTC)

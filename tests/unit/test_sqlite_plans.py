@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from rota.stores.migrate import migrations
-from rota.stores.sqlite_queries import COUNT, FIND, SEEK, tally_statement
-from rota.stores.sqlite_tx import STATEMENTS
+from rota.stores.sql_files import migrations
+from rota.stores.sqlite.queries import COUNT, FIND, SEEK, tally_statement
+from rota.stores.sqlite.tx import STATEMENTS
 
 SORTED = {
     "task_list_running",  # as many as workers run at once

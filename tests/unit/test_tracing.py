@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import rota
-from rota.engine import tracing
+from rota.engine.observe import tracing
 from worlds import MINUTE, SECOND, STORES, World, play
 
 

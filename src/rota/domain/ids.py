@@ -1,4 +1,4 @@
-"""Derived ids: an id that a retry could repeat follows from what it stands for. (Fresh ids: `engine/ids.py`.)"""
+"""Derived ids: an id that a retry could repeat follows from what it stands for. (Fresh ids: `engine/clock.py`.)"""
 
 from __future__ import annotations
 

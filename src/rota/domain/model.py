@@ -4,29 +4,19 @@ All are frozen. Times are aware UTC datetimes; durations are timedeltas. `versio
 record (0: not stored yet) and is moved by the store alone. What may change a record is written in
 `task.py` and `schedule.py`; here are only shapes, and questions a record can answer by itself. To those a
 naive datetime is the local time of the process.
+
+The words for what a record is in, and for the policies that a schedule can have.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from .recurrence import Timing, next_after
-from .states import (
-    LIVE,
-    MissedRunPolicy,
-    OverlapPolicy,
-    Role,
-    RunReason,
-    RunStatus,
-    Runtime,
-    RunTrigger,
-    ScheduleStatus,
-    TaskStatus,
-    TenantStatus,
-)
 
 __all__ = [
     "LIVE",
@@ -61,6 +51,96 @@ __all__ = [
     "WorkflowTarget",
     "is_from_the_future",
 ]
+
+
+class TaskStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    ARCHIVED = "archived"
+
+    Pending = PENDING
+    Running = RUNNING
+    Completed = COMPLETED
+    Failed = FAILED
+    Cancelled = CANCELLED
+    Expired = EXPIRED
+    Archived = ARCHIVED
+
+
+LIVE = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING})
+
+
+class ScheduleStatus(StrEnum):
+    DRAFT = "draft"
+    ACTIVE = "active"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+
+    @classmethod
+    def _missing_(cls, value: object) -> ScheduleStatus | None:
+        return cls.PAUSED if value == "inactive" else None
+
+
+class MissedRunPolicy(StrEnum):
+    SKIP = "skip"
+    EXECUTE_ONCE = "execute_once"
+    CATCH_UP = "catch_up"
+
+
+class OverlapPolicy(StrEnum):
+    SKIP = "skip"
+    ALLOW = "allow"
+    CANCEL_PREVIOUS = "cancel_previous"
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+class RunTrigger(StrEnum):
+    SCHEDULED = "scheduled"
+    MANUAL = "manual"
+    CATCH_UP = "catch_up"
+    BACKFILL = "backfill"
+
+
+class RunReason(StrEnum):
+    """Why a run is not simply `completed`."""
+
+    MISSED = "missed"
+    OVERLAP = "overlap"
+    CHANGED = "changed"
+    LIMIT = "limit"
+    BAD_TARGET = "bad_target"
+    EXPIRED = "expired"
+    SUSPENDED = "suspended"
+
+
+class TenantStatus(StrEnum):
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+
+
+class Role(StrEnum):
+    """What a key may do: look; run, pause, trigger and submit; or everything."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+class Runtime(StrEnum):
+    PYTHON = "python"
+    SHELL = "shell"
+    HTTP = "http"
 
 
 _NO_STEP = timedelta(seconds=2)

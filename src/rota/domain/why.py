@@ -20,15 +20,7 @@ from datetime import UTC, datetime, timedelta
 
 from . import recurrence
 from .errors import Invalid
-from .model import (
-    MissedRunPolicy,
-    Run,
-    RunReason,
-    RunStatus,
-    RunTrigger,
-    Schedule,
-    ScheduleStatus,
-)
+from .model import MissedRunPolicy, Run, RunReason, RunStatus, RunTrigger, Schedule, ScheduleStatus
 from .schedule import LONGEST_GRACE, grace_at, jittered
 
 __all__ = ["Pause", "Why", "check_near", "explain", "length", "meant"]

@@ -10,16 +10,31 @@ clock was set ahead, backward after it was set back. Timers follow monotonic tim
 late by its length, so whoever sees a jump should wake the loops that are waiting.
 
 **Awaiting.** `sleep` and `wait_for_any`. Durations are `timedelta`; zero or less gives the others one turn.
+
+Fresh ids: UUIDv7 text, in order of creation. Made before a work runs, never inside it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-__all__ = ["JumpDetector", "LoopClock", "SteadyClock", "SystemClock", "aware", "sleep", "wait_for_any"]
+from uuid_utils import uuid7
+
+__all__ = [
+    "JumpDetector",
+    "LoopClock",
+    "NewId",
+    "SteadyClock",
+    "SystemClock",
+    "aware",
+    "new_id",
+    "sleep",
+    "wait_for_any",
+]
 
 
 class SteadyClock(Protocol):
@@ -108,3 +123,10 @@ async def wait_for_any(*waiters: asyncio.Future[Any], at_most: timedelta | None)
     seconds = None if at_most is None else max(0.0, at_most.total_seconds())
     done, _ = await asyncio.wait(waiters, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     return done
+
+
+NewId = Callable[[], str]
+
+
+def new_id() -> str:
+    return str(uuid7())

@@ -21,11 +21,11 @@ from ..domain.limits import check_duration, check_input
 from ..domain.model import Failure, Limits, LogLine, Task
 from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
-from . import tracing
 from .app import Handler
 from .clock import wait_for_any
 from .guard import entering_handler, name_of, text_of, traceback_of
-from .telemetry import running_task
+from .observe import tracing
+from .observe.telemetry import running_task
 
 __all__ = ["Context", "Execution", "StopReason"]
 

@@ -15,21 +15,20 @@ from typing import Any, TypeVar
 from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_duration, check_number, check_queue
 from .app import App, Hook
-from .clock import SystemClock, wait_for_any
+from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
-from .forgetter import Forgetter
 from .guard import guarded_loop
-from .ids import new_id
-from .janitor import GRACE, Janitor
-from .leases import LEASE, QueueLike
-from .logged import log_signals
 from .loops import Backoff, Deaf, Hints, Return, Role, Unhurried, keep_running
-from .scheduler import Scheduler
-from .telemetry import LoopFailed, Observer, fan_out
-from .watch import EVERY as BEAT
-from .watch import BlockWatch, JumpWatch
-from .worker import TaskWorker, call_hooks, run_hooks
+from .observe.log import log_signals
+from .observe.telemetry import LoopFailed, Observer, fan_out
+from .roles.forgetter import Forgetter
+from .roles.janitor import GRACE, Janitor
+from .roles.leases import LEASE, QueueLike
+from .roles.scheduler import Scheduler
+from .roles.watch import EVERY as BEAT
+from .roles.watch import BlockWatch, JumpWatch
+from .roles.worker import TaskWorker, call_hooks, run_hooks
 
 __all__ = ["Node", "Worker", "worker_name"]
 

@@ -1,0 +1,7 @@
+"""Where records are kept: one contract, four stores.
+
+Begin with `base`, the contract in prose, and `queries`, the questions a store must answer. `codec` turns records
+into text and columns. Each store is a room of its own: `memory` (the reference), `sqlite`, `postgres`, `bucket`.
+The engine imports `base` and `queries`; a store's own modules are imported by nobody but `surfaces/stores.py`,
+which opens them.
+"""

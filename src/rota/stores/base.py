@@ -54,18 +54,7 @@ from typing import Protocol, TypeVar, overload
 import msgspec
 
 from ..domain.errors import Corrupt, Unavailable
-from ..domain.model import (
-    ApiKey,
-    Event,
-    Receipt,
-    Record,
-    Run,
-    Schedule,
-    Step,
-    Task,
-    Template,
-    Tenant,
-)
+from ..domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Step, Task, Template, Tenant
 from .queries import (
     ApiKeyList,
     EventQuery,

@@ -34,11 +34,11 @@ def make_store(address: str, clock: SteadyClock) -> Store:
         raise Invalid("store", f"{address!r:.60} is not an address", _ACCEPTED)
     scheme = address.partition(":")[0]
     if scheme == "memory":
-        from ..stores.memory import MemoryStore
+        from ..stores.memory.store import MemoryStore
 
         return MemoryStore(clock)
     if scheme == "sqlite":
-        from ..stores.sqlite import SqliteStore
+        from ..stores.sqlite.store import SqliteStore
 
         return SqliteStore.from_url(address, clock)
     if scheme in ("postgresql", "postgres"):
@@ -79,7 +79,7 @@ def in_role(address: str, role: str) -> str:
 
 def _bucket(address: str, clock: SteadyClock) -> Store:
     try:
-        from ..stores.objects import ObjectsStore
+        from ..stores.bucket.store import ObjectsStore
     except ModuleNotFoundError as missing:
         if missing.name != "obstore":
             raise
@@ -89,7 +89,7 @@ def _bucket(address: str, clock: SteadyClock) -> Store:
 
 def _postgres(address: str, clock: SteadyClock) -> Store:
     try:
-        from ..stores.postgres import PostgresStore
+        from ..stores.postgres.store import PostgresStore
     except ModuleNotFoundError as missing:
         if missing.name != "asyncpg":
             raise

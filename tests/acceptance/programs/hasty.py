@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import rota
 from rota.engine.clock import SystemClock
-from rota.stores.objects import ObjectsStore
-from rota.stores.objects_address import Address
-from rota.stores.objects_tuning import Tuning
+from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.tuning import Tuning
 
 
 @asynccontextmanager

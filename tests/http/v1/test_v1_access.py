@@ -8,7 +8,7 @@ import pytest
 
 from http_world import problem
 from rota.domain.model import Role
-from rota.surfaces.http import schemas_v1 as schemas
+from rota.surfaces.http.v1 import schemas as schemas
 from served import Served
 from v1_world import PYTHON_TASK, Api
 

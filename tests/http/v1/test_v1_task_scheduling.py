@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from http_world import eventually, problem
-from rota.surfaces.http import answers_v1 as answers
+from rota.surfaces.http.v1 import answers as answers
 from v1_world import Api, at, shaped
 
 

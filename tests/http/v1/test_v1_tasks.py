@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from http_world import eventually
-from rota.surfaces.http import answers_v1 as answers
+from rota.surfaces.http.v1 import answers as answers
 from served import serving
 from v1_world import PYTHON_TASK, Api, at, shaped
 

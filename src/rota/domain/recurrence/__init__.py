@@ -17,15 +17,14 @@ through them; `rrule_steps` does the rules that advance in elapsed time.
 
 from __future__ import annotations
 
-from rota.domain.recurrence.advice import dst_note, instant, local, warnings
-from rota.domain.recurrence.checker import fire_times
-from rota.domain.recurrence.compiled import on_clock
-from rota.domain.recurrence.durations import format_duration, parse_duration
-from rota.domain.recurrence.occurrences import begun_after, between, check, count, latest, next_after
-from rota.domain.recurrence.rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
-from rota.domain.recurrence.timing import Cron, Interval, Once, RRule, Timing
-from rota.domain.recurrence.words import describe
-from rota.domain.recurrence.zone_data import close_zones, known_zone, tzdata_version, zone_names
+from .advice import dst_note, instant, local, warnings
+from .checker import fire_times
+from .compiled import on_clock
+from .occurrences import begun_after, between, check, count, latest, next_after
+from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
+from .timing import Cron, Interval, Once, RRule, Timing, format_duration, parse_duration
+from .words import describe
+from .zones.data import close_zones, known_zone, tzdata_version, zone_names
 
 __all__ = [
     "Cron",

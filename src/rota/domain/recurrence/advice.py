@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rota.domain.recurrence.compiled import EPOCH, Compiled, compiled, seconds
-from rota.domain.recurrence.cron import CronLine, parse_cron
-from rota.domain.recurrence.occurrences import count, next_after
-from rota.domain.recurrence.ticks import DAY, Ticks
-from rota.domain.recurrence.timing import Cron, RRule, Timing
-from rota.domain.recurrence.zones import zone, zone_tzinfo
+from .compiled import EPOCH, Compiled, compiled, seconds
+from .cron.parse import CronLine, parse_cron
+from .occurrences import count, next_after
+from .ticks import DAY, Ticks
+from .timing import Cron, RRule, Timing
+from .zones.zone import zone, zone_tzinfo
 
 __all__ = ["dst_note", "instant", "local", "warnings"]
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from rota.domain.recurrence import occurrences
-from rota.domain.recurrence.durations import parse_duration
-from rota.domain.recurrence.timing import Cron, Interval, RRule, Timing
-from rota.domain.recurrence.zones import zone
+from . import occurrences
+from .timing import Cron, Interval, RRule, Timing, parse_duration
+from .zones.zone import zone
 
 __all__ = ["fire_times"]
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rota.domain.recurrence.cron import parse_cron
-from rota.domain.recurrence.rrule import parse_rrule
-from rota.domain.recurrence.ticks import Point, Progression, Ticks
-from rota.domain.recurrence.timing import Cron, Interval, Once, RRule, Timing
-from rota.domain.recurrence.walk import Elapsed, Nominal
-from rota.domain.recurrence.zones import Zone, zone
+from .cron.parse import parse_cron
+from .rrule.parse import parse_rrule
+from .ticks import Point, Progression, Ticks
+from .timing import Cron, Interval, Once, RRule, Timing
+from .walk import Elapsed, Nominal
+from .zones.zone import Zone, zone
 
 __all__ = ["EPOCH", "Compiled", "compiled", "microseconds", "on_clock", "seconds"]
 

@@ -13,10 +13,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rota.domain.recurrence.compiled import EPOCH, compiled, microseconds, seconds
-from rota.domain.recurrence.rrule import first_counted
-from rota.domain.recurrence.ticks import LATEST
-from rota.domain.recurrence.timing import RRule, Timing
+from .compiled import EPOCH, compiled, microseconds, seconds
+from .rrule.parse import first_counted
+from .ticks import LATEST
+from .timing import RRule, Timing
 
 __all__ = ["begun_after", "between", "check", "count", "latest", "next_after"]
 

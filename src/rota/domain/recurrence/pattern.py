@@ -5,9 +5,9 @@ Knows nothing of zones; `walk` turns readings into instants.
 
 from __future__ import annotations
 
-from rota.domain.recurrence.days import DaySet
-from rota.domain.recurrence.ticks import DAY
-from rota.domain.recurrence.times import Times
+from .days import DaySet
+from .ticks import DAY
+from .times import Times
 
 __all__ = ["Pattern"]
 

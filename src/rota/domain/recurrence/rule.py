@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from rota.domain.recurrence.compiled import compiled, on_clock
-from rota.domain.recurrence.timing import Once, RRule, Timing
+from .compiled import compiled, on_clock
+from .timing import Once, RRule, Timing
 
 __all__ = ["DayOfWeek", "Frequency", "MonthOfYear", "RecurrenceRule"]
 

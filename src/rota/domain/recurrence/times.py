@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Protocol
 
-from rota.domain.recurrence.ticks import lowest_bit
+from .ticks import lowest_bit
 
 __all__ = ["TimeGrid", "TimeList", "Times", "nth_bit"]
 

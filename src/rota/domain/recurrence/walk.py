@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from rota.domain.recurrence.ticks import DAY, EARLIEST, LATEST, Ticks
-from rota.domain.recurrence.zones import Zone
+from .ticks import DAY, EARLIEST, LATEST, Ticks
+from .zones.zone import Zone
 
 __all__ = ["Elapsed", "Nominal", "Readings"]
 

@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run `rota` and end the process."""
-    from .failures import flushed
+    from .command import flushed
     from .root import cli
 
     code = flushed(cli.main(prog_name="rota", standalone_mode=False))

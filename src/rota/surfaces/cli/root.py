@@ -11,37 +11,38 @@ __all__ = ["cli", "keys", "schedule", "scheduler", "tenant"]
 
 _RUN = {
     "up": Entry(
-        "roles:up", "Scheduler, worker, janitor and HTTP API in one process. --demo shows how it feels."
+        "process.roles:up",
+        "Scheduler, worker, janitor and HTTP API in one process. --demo shows how it feels.",
     ),
-    "worker": Entry("roles:worker", "Run the tasks of an app."),
-    "serve": Entry("serve:serve", "Serve the HTTP API."),
+    "worker": Entry("process.roles:worker", "Run the tasks of an app."),
+    "serve": Entry("process.roles:serve", "Serve the HTTP API."),
     "scheduler": Entry("root:scheduler", "Fire schedules."),
-    "monitor": Entry("roles:monitor", "Return lost tasks, mark expiries, forget what is old."),
-    "tick": Entry("roles:tick", "One pass of everything, for those who bring their own cron."),
+    "monitor": Entry("process.roles:monitor", "Return lost tasks, mark expiries, forget what is old."),
+    "tick": Entry("process.roles:tick", "One pass of everything, for those who bring their own cron."),
 }
 _TASKS = {
-    "submit": Entry("submit:submit", "Submit a task, or one for each line of a file."),
-    "status": Entry("tasks:status", "Everything about one task."),
-    "list": Entry("tasks:list_tasks", "The newest tasks."),
-    "history": Entry("tasks:history", "What happened to a task, one line per version."),
-    "cancel": Entry("tasks:cancel", "Cancel tasks."),
-    "replay": Entry("tasks:replay", "Run failed or cancelled tasks again."),
-    "archive": Entry("tasks:archive", "Put ended tasks away."),
-    "wait": Entry("tasks:wait", "Wait until tasks have ended."),
-    "tail": Entry("tail:tail", "Follow what happens to tasks, live."),
+    "submit": Entry("commands.submit:submit", "Submit a task, or one for each line of a file."),
+    "status": Entry("commands.tasks:status", "Everything about one task."),
+    "list": Entry("commands.tasks:list_tasks", "The newest tasks."),
+    "history": Entry("commands.tasks:history", "What happened to a task, one line per version."),
+    "cancel": Entry("commands.tasks:cancel", "Cancel tasks."),
+    "replay": Entry("commands.tasks:replay", "Run failed or cancelled tasks again."),
+    "archive": Entry("commands.tasks:archive", "Put ended tasks away."),
+    "wait": Entry("commands.tasks:wait", "Wait until tasks have ended."),
+    "tail": Entry("commands.tail:tail", "Follow what happens to tasks, live."),
 }
 _SCHEDULES = {
     "schedule": Entry("root:schedule", "Create, look at and change schedules."),
-    "preview": Entry("preview:preview", "When would this expression fire? Needs no store."),
+    "preview": Entry("commands.preview:preview", "When would this expression fire? Needs no store."),
 }
 _ACCESS = {
     "keys": Entry("root:keys", "Create, list and revoke the keys of the HTTP API."),
     "tenant": Entry("root:tenant", "Create, limit and suspend tenants."),
 }
 _STORE = {
-    "migrate": Entry("store:migrate", "Bring the store's schema up to date."),
-    "doctor": Entry("store:doctor", "Look for trouble, and say what to do about it."),
-    "config": Entry("store:config", "What is set, and where it came from."),
+    "migrate": Entry("commands.store:migrate", "Bring the store's schema up to date."),
+    "doctor": Entry("commands.store:doctor", "Look for trouble, and say what to do about it."),
+    "config": Entry("commands.store:config", "What is set, and where it came from."),
     "completion": Entry("completion:completion", "Completion for bash, zsh or fish."),
 }
 
@@ -71,30 +72,32 @@ def cli(ctx: click.Context) -> None:
 
 
 _SHAPE = {
-    "create": Entry("schedules:create", "Create a schedule."),
-    "update": Entry("schedules:update", "Change what is named, nothing else."),
-    "pause": Entry("schedules:pause", "Stop firing until it is resumed."),
-    "resume": Entry("schedules:resume", "Fire again, from the first time after now."),
-    "enable": Entry("schedules:resume", "The same as resume."),
-    "disable": Entry("schedules:pause", "The same as pause."),
-    "trigger": Entry("schedules:trigger", "Run it now, beside its times."),
-    "delete": Entry("schedules:delete", "Delete it: hidden, history kept, restorable."),
-    "restore": Entry("schedules:restore", "Bring a deleted schedule back."),
+    "create": Entry("commands.schedules:create", "Create a schedule."),
+    "update": Entry("commands.schedules:update", "Change what is named, nothing else."),
+    "pause": Entry("commands.schedules:pause", "Stop firing until it is resumed."),
+    "resume": Entry("commands.schedules:resume", "Fire again, from the first time after now."),
+    "enable": Entry("commands.schedules:resume", "The same as resume."),
+    "disable": Entry("commands.schedules:pause", "The same as pause."),
+    "trigger": Entry("commands.schedules:trigger", "Run it now, beside its times."),
+    "delete": Entry("commands.schedules:delete", "Delete it: hidden, history kept, restorable."),
+    "restore": Entry("commands.schedules:restore", "Bring a deleted schedule back."),
 }
 _LOOK = {
-    "list": Entry("schedule_views:list_schedules", "All schedules, and when each is next due."),
-    "show": Entry("schedule_views:show", "One schedule in words, with its next times and last runs."),
-    "runs": Entry("schedule_views:runs", "The ledger: every expected time, and what became of it."),
-    "preview": Entry("schedule_views:preview", "The next times of a schedule."),
-    "why": Entry("schedule_views:why", "Why did it run, or not, at that time?"),
-    "history": Entry("schedule_history:history", "Who changed what, and when."),
+    "list": Entry("commands.schedule_views:list_schedules", "All schedules, and when each is next due."),
+    "show": Entry(
+        "commands.schedule_views:show", "One schedule in words, with its next times and last runs."
+    ),
+    "runs": Entry("commands.schedule_views:runs", "The ledger: every expected time, and what became of it."),
+    "preview": Entry("commands.schedule_views:preview", "The next times of a schedule."),
+    "why": Entry("commands.schedule_views:why", "Why did it run, or not, at that time?"),
+    "history": Entry("commands.schedule_history:history", "Who changed what, and when."),
 }
 
 
 @click.group(
     cls=Group,
     sections={"Look": _LOOK, "Change": _SHAPE},
-    hidden_names={"run": "roles:run_scheduler"},
+    hidden_names={"run": "process.roles:run_scheduler"},
     examples=[
         "rota schedule create nightly --task-type backup --cron '0 3 * * *' --timezone Europe/London",
         "rota schedule show nightly",
@@ -109,7 +112,7 @@ def schedule(ctx: click.Context) -> None:
 
 @click.group(
     cls=Group,
-    sections={"Run": {"run": Entry("roles:run_scheduler", "Fire schedules until stopped.")}},
+    sections={"Run": {"run": Entry("process.roles:run_scheduler", "Fire schedules until stopped.")}},
     examples=["rota scheduler run"],
 )
 @click.pass_context
@@ -122,9 +125,9 @@ def scheduler(ctx: click.Context) -> None:
     cls=Group,
     sections={
         "Keys": {
-            "create": Entry("keys:create", "Make a key. It is shown once."),
-            "list": Entry("keys:list_keys", "All keys, and which were revoked."),
-            "revoke": Entry("keys:revoke", "End a key."),
+            "create": Entry("commands.keys:create", "Make a key. It is shown once."),
+            "list": Entry("commands.keys:list_keys", "All keys, and which were revoked."),
+            "revoke": Entry("commands.keys:revoke", "End a key."),
         }
     },
     examples=[
@@ -142,12 +145,14 @@ def keys(ctx: click.Context) -> None:
 @click.group(
     cls=Group,
     sections={
-        "Look": {"list": Entry("tenants:list_tenants", "Every tenant, what it has and what it may have.")},
+        "Look": {
+            "list": Entry("commands.tenants:list_tenants", "Every tenant, what it has and what it may have.")
+        },
         "Change": {
-            "create": Entry("tenants:create", "Create a tenant."),
-            "limits": Entry("tenants:limits", "Show the limits of a tenant, or change them."),
-            "suspend": Entry("tenants:suspend", "Let nothing new begin there."),
-            "resume": Entry("tenants:resume", "End a suspension."),
+            "create": Entry("commands.tenants:create", "Create a tenant."),
+            "limits": Entry("commands.tenants:limits", "Show the limits of a tenant, or change them."),
+            "suspend": Entry("commands.tenants:suspend", "Let nothing new begin there."),
+            "resume": Entry("commands.tenants:resume", "End a suspension."),
         },
     },
     examples=[

@@ -11,7 +11,7 @@ import click
 from .render import Screen
 
 if TYPE_CHECKING:
-    from ..client import Queue
+    from ..python.client import Queue
     from ..settings import Settings
 
 __all__ = ["Session", "with_session"]
@@ -42,7 +42,7 @@ class Session:
 
     async def _with_queue(self, work: Callable[[Queue], Awaitable[T]], creates: bool) -> T:
         from ...engine.clock import SystemClock
-        from ..client import Queue
+        from ..python.client import Queue
         from ..stores import in_role, make_store
 
         settings, clock = self.settings(), SystemClock()

@@ -3,6 +3,8 @@
 With keys in the store, every request carries one, as `Authorization: Bearer …` or `X-API-Key`. Without any, only this
 machine is answered: the peer's address, the Host and the Origin must all be loopback, so that no page in a browser
 and no other machine can reach it. Another tenant's things are not there: 404, before any question of roles.
+
+How often someone may ask: a token bucket for each, in this process.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from ipaddress import ip_address
+from math import ceil
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,10 +26,39 @@ from ...domain.model import ApiKey, Role
 from ...engine.clock import SteadyClock
 from ...stores.base import Store, Tx, Work
 from ...stores.queries import ApiKeyList
-from .limiter import Limiter
 from .problems import Problem
 
-__all__ = ["ALL_TENANTS", "Access", "Caller", "Identify"]
+__all__ = [
+    "ALL_TENANTS",
+    "Access",
+    "Caller",
+    "Identify",
+    "Limiter",
+]
+
+CALLERS_REMEMBERED = 10_000
+
+
+class Limiter:
+    """`rate` requests per second on average, `burst` at once, for each name. The least recent names are forgotten
+    first: a bucket that is not remembered is full."""
+
+    def __init__(self, rate: float, burst: float, remembered: int = CALLERS_REMEMBERED) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._remembered = remembered
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str, now: float) -> int | None:
+        """None: go on. Else in how many whole seconds to ask again. `now` is a monotonic time in seconds."""
+        left, since = self._buckets.get(name, (self._burst, now))
+        left = min(self._burst, left + (now - since) * self._rate)
+        self._buckets[name] = (left - 1 if left >= 1 else left, now)
+        self._buckets.move_to_end(name)
+        if len(self._buckets) > self._remembered:
+            self._buckets.popitem(last=False)
+        return None if left >= 1 else max(1, ceil((1 - left) / self._rate))
+
 
 T = TypeVar("T")
 ALL_TENANTS = "*"

@@ -12,15 +12,17 @@ from ... import __version__
 from ...engine.app import App
 from ...engine.clock import SteadyClock
 from ...stores.base import Store
-from . import description, executions, express, keys, live, operations, problems, schedules, v1
+from . import description, operations, problems
 from .access import Identify
-from .counted import Counted
-from .guard import MOST_BODY, Guard
-from .head import Head
+from .events import live
+from .server.head import Head
+from .server.middleware import MOST_BODY, Counted, Guard
 from .service import Replayed, Service, replayed
+from .tenants import executions, express, keys, schedules
+from .v1 import router as v1
 
 if TYPE_CHECKING:
-    from ...engine.metrics import Metrics
+    from ...engine.observe.metrics import Metrics
 
 __all__ = ["create_app"]
 
@@ -90,7 +92,7 @@ def _metrics(given: Metrics | bool, clock: SteadyClock | None) -> Metrics | None
         return given
     if not given:
         return None
-    from ...engine.metrics import Metrics
+    from ...engine.observe.metrics import Metrics
 
     return Metrics(clock=clock)
 

@@ -54,7 +54,7 @@ async def metrics(request: Request) -> Response:
     service = of(request)
     if service.metrics is None:
         raise Problem(404, "not_found", "this application was made without metrics")
-    from ...engine.metrics import CONTENT_TYPE, store_away
+    from ...engine.observe.metrics import CONTENT_TYPE, store_away
 
     try:
         async with asyncio.timeout(READY_WITHIN):

@@ -19,13 +19,13 @@ from ...engine.app import App
 from ...engine.clock import SteadyClock, SystemClock
 from ...engine.commands import receipts
 from ...stores.base import Store, Tx, Work
-from ..client import Queue
+from ..python.client import Queue
 from ..stores import open_store
 from .access import ALL_TENANTS, Access, Caller, Identify
 from .problems import Problem
 
 if TYPE_CHECKING:
-    from ...engine.metrics import Metrics
+    from ...engine.observe.metrics import Metrics
 
 __all__ = ["Acting", "Admin", "Operator", "Service", "Viewer", "answer", "of"]
 

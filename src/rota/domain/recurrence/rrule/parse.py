@@ -1,0 +1,192 @@
+"""RRULE: from text, DTSTART and zone to a `Ticks` of instants.
+
+The parent that decides which of the leaves a rule needs:
+
+* YEARLY, MONTHLY, WEEKLY, DAILY name readings of the wall clock: a `Pattern`, or `Chosen` with BYSETPOS,
+  followed nominally, so that the local time of day stays the same across daylight saving;
+* HOURLY, MINUTELY, SECONDLY advance in elapsed time: a `StepRule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from ..days import ALL_MONTHS, Blocks, Comb, DaySet
+from ..months import month_of
+from ..pattern import Pattern
+from ..ticks import DAY, LATEST, Never, Ticks
+from ..times import TimeGrid, TimeList
+from ..walk import Elapsed, Nominal
+from ..zones.zone import Zone, zone
+from .bounds import Counted, Edited, Until
+from .days import month_mask
+from .periods import Chosen
+from .steps import StepRule
+from .text import DateText, RuleText, parse_rule_text
+
+__all__ = ["Rule", "first_counted", "parse_rrule"]
+
+_SOON: Final = 1500 * DAY
+_PERIODS: Final = {
+    # frequency: (seconds that a period has at least, days that it has at most)
+    "YEARLY": (365 * DAY, 366),
+    "MONTHLY": (28 * DAY, 31),
+    "WEEKLY": (7 * DAY, 7),
+    "DAILY": (DAY, 1),
+    "HOURLY": (3600, 1),
+    "MINUTELY": (60, 1),
+    "SECONDLY": (1, 1),
+}
+
+
+class Rule(NamedTuple):
+    """A parsed rule. `readings` are the wall-clock times it names, None when it advances in elapsed time."""
+
+    text: RuleText
+    readings: Ticks | None
+    instants: Ticks
+
+
+def parse_rrule(rule: str, dtstart: int, timezone: str) -> Rule:
+    """Read a rule whose DTSTART is the instant `dtstart`; `ValueError` says what is wrong with it."""
+    text, place = parse_rule_text(rule), zone(timezone)
+    readings, instants = _endless(text, dtstart, place)
+    return Rule(text, readings, _bounded(instants, text, dtstart, place))
+
+
+def first_counted(rule: str, dtstart: int, timezone: str, after: int) -> int:
+    """The DTSTART with which a COUNT counts only times later than `after`: the rule's first time from there on.
+
+    That may be unfit to begin at: a reading that a gap has moved would move all those that follow, and RDATEs
+    before it would be lost. The rule then begins in the next second."""
+    text, place = parse_rule_text(rule), zone(timezone)
+    if text.limit is None:
+        return dtstart
+    readings, instants = _endless(text, dtstart, place)
+    if instants.first(dtstart, after) is None:
+        return dtstart
+    first = instants.first(after + 1, LATEST)
+    if first is None or text.added:
+        return after + 1
+    reading = first + place.offset(first)
+    moved = readings is not None and readings.first(reading, reading) is None
+    return after + 1 if moved else first
+
+
+def _endless(text: RuleText, dtstart: int, place: Zone) -> tuple[Ticks | None, Ticks]:
+    """The readings and the instants of the rule itself, without COUNT, UNTIL and date lines."""
+    offset = place.offset(dtstart)
+    if text.frequency in ("HOURLY", "MINUTELY", "SECONDLY"):
+        steps = StepRule(text, _day_set(text, dtstart + offset), dtstart, offset)
+        return None, _checked(Elapsed(steps, place, dtstart), text, dtstart)
+    readings, possible = _calendar(_completed(text, dtstart + offset), dtstart + offset)
+    return readings, _checked(Nominal(readings, place, dtstart), text, dtstart, possible)
+
+
+def _completed(text: RuleText, local: int) -> RuleText:
+    """The rule with what it leaves open taken from DTSTART's date."""
+    if text.by_week_no or text.by_year_day or text.by_month_day or text.by_day:
+        return text
+    start = datetime.fromtimestamp(local, UTC)
+    if text.frequency == "YEARLY":
+        return text._replace(
+            by_month=text.by_month or frozenset({start.month}), by_month_day=frozenset({start.day})
+        )
+    if text.frequency == "MONTHLY":
+        return text._replace(by_month_day=frozenset({start.day}))
+    if text.frequency == "WEEKLY":
+        return text._replace(by_day=frozenset({(0, start.weekday())}))
+    return text
+
+
+def _day_set(text: RuleText, local: int) -> DaySet:
+    day = local // DAY
+    blocks, comb = None, None
+    if text.frequency == "YEARLY":
+        blocks = Blocks(12, month_of(day) // 12, text.interval)
+    elif text.frequency == "MONTHLY":
+        blocks = Blocks(1, month_of(day), text.interval)
+    elif text.frequency == "WEEKLY":
+        into_week = (day + 3 - text.week_start) % 7  # 1970-01-01 was a Thursday
+        comb = Comb(day - into_week, 7 * text.interval, 7)
+    elif text.frequency == "DAILY":
+        comb = Comb(day, text.interval, 1)
+    months = sum(1 << month - 1 for month in text.by_month) or ALL_MONTHS
+    narrowed = text.by_month or text.by_month_day or text.by_year_day or text.by_week_no or text.by_day
+    skipping = text.interval > 1 and (blocks or comb)
+    return DaySet(month_mask(text), months, blocks, comb, every=not narrowed and not skipping)
+
+
+def _calendar(text: RuleText, local: int) -> tuple[Ticks, Callable[[], bool]]:
+    """The readings of a rule that names wall-clock times, and what tells whether there are any."""
+    days = _day_set(text, local)
+    second = local % DAY
+    grid = TimeGrid(
+        _mask(text.by_hour or {second // 3600}),
+        _mask(text.by_minute or {second // 60 % 60}),
+        _mask(text.by_second or {second % 60}),
+    )
+    if not text.by_set_pos:
+        return Pattern(days, grid), days.possible
+    if text.frequency == "DAILY":
+        places = {place - 1 if place > 0 else grid.size + place for place in text.by_set_pos}
+        times = tuple(grid.nth(place) for place in sorted(places) if 0 <= place < grid.size)
+        return Pattern(days, TimeList(times)) if times else Never(), days.possible
+    chosen = Chosen(days, grid, text.by_set_pos, text.frequency, text.week_start)
+    return chosen, chosen.possible
+
+
+def _checked(
+    instants: Ticks, text: RuleText, dtstart: int, possible: Callable[[], bool] | None = None
+) -> Ticks:
+    """Refuse a rule that never fires, unless RDATE lines give it something to do. If a calendar rule does not
+    fire soon, it is searched further only when that is `possible`; a step rule decides that by itself, for
+    each offset."""
+    soon = possible is not None and instants.first(dtstart, dtstart + _SOON) is not None
+    if soon or ((possible is None or possible()) and instants.first(dtstart, LATEST) is not None):
+        return instants
+    if text.added:
+        return Until(instants, dtstart - 1)
+    raise ValueError(
+        "rrule: the rule never fires, since its BY parts and INTERVAL name no date that ever comes; "
+        "accepted are rules that fire at least once"
+    )
+
+
+def _bounded(instants: Ticks, text: RuleText, dtstart: int, place: Zone) -> Ticks:
+    """Apply UNTIL or COUNT, then RDATE and EXDATE."""
+    if text.until is not None:
+        instants = Until(instants, _stretch(text.until._replace(zone=None), place)[1] - 1)
+    if text.limit is not None:
+        instants = Counted(instants, dtstart, text.limit, dtstart + _least_span(text, text.limit))
+    if not text.added and not text.excluded:
+        return instants
+    added = [start for start, _ in (_stretch(date, place) for date in text.added) if start >= dtstart]
+    excluded = [(date.whole_day, _stretch(date, place)) for date in text.excluded]
+    moments = {stretch[0] for whole_day, stretch in excluded if not whole_day}
+    return Edited(instants, added, moments, [stretch for whole_day, stretch in excluded if whole_day])
+
+
+def _least_span(text: RuleText, limit: int) -> int:
+    """Seconds that pass for certain before the rule has fired `limit` times. A period counts twice, since
+    clocks that go back may show it twice, and two more are left out, since the first may have begun before."""
+    seconds, days = _PERIODS[text.frequency]
+    most = days * (len(text.by_hour) or 1) * (len(text.by_minute) or 1) * (len(text.by_second) or 1)
+    if text.by_set_pos:
+        most = min(most, len(text.by_set_pos))
+    return max(limit // (2 * most) - 2, 0) * text.interval * seconds - 2 * DAY
+
+
+def _stretch(date: DateText, place: Zone) -> tuple[int, int]:
+    """The instant of a date, or the whole local day, as `[start, end)`."""
+    if date.utc:
+        return date.seconds, date.seconds + 1
+    where = zone(date.zone) if date.zone is not None else place
+    start = where.resolve(date.seconds)
+    return start, where.resolve(date.seconds + DAY) if date.whole_day else start + 1
+
+
+def _mask(values: frozenset[int] | set[int]) -> int:
+    return sum(1 << value for value in values)

@@ -1,0 +1,335 @@
+"""RRULEs that repeat within the day: HOURLY, MINUTELY, SECONDLY.
+
+The rule is an arithmetic progression of units (hours, minutes or seconds) in *elapsed* time. Which of them
+count is decided by the local clock: BYHOUR and the like repeat every day, so they are a short cyclic pattern
+over the progression, and the day parts are a `DaySet`. A search hops from the one to the other and never
+steps through units that do not match. Finer parts (BYMINUTE of an HOURLY rule) expand a unit into moments.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import lru_cache
+from math import gcd
+from typing import Final, NamedTuple
+
+from ..days import DaySet
+from ..months import CYCLE_DAYS
+from ..ticks import DAY, Never, Ticks
+from .days import month_mask
+from .text import RuleText
+
+__all__ = ["StepRule", "Steps"]
+
+_UNITS: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
+_SMALL: Final = 2048
+_FEW: Final = 300
+_ANY: Final[frozenset[int]] = frozenset()
+
+
+class Course(NamedTuple):
+    """A walk through the units of the day: from unit `start`, `stride` at a time. The masks say which units
+    count; 0 allows all."""
+
+    unit: int
+    hours: int
+    minutes: int
+    seconds: int
+    start: int
+    stride: int
+
+
+class Steps:
+    """The readings of a step rule while the offset stays the same.
+
+    Unit k begins at `base + k * step`, in local seconds; its time of day counts if byte k of the course's
+    hits, which repeat, is 1; its day counts if it is in `days`; `moments` are the seconds within the unit
+    that fire.
+    """
+
+    __slots__ = ("_base", "_course", "_days", "_gap", "_known", "_moments", "_step")
+
+    def __init__(self, base: int, step: int, course: Course, days: DaySet, moments: tuple[int, ...]) -> None:
+        self._base = base
+        self._step = step
+        self._course = course
+        self._days = days
+        self._moments = moments
+        self._gap = (1, 0, False)
+        """There are no members from the first number up to the second, which may be one itself: what the last
+        search found, since sparse rules are asked about the same gap again. One tuple, assigned at once:
+        threads may race here and lose nothing."""
+        hits = _hits(course)
+        self._known = hits if len(hits) <= _SMALL else None  # the large ones are shared, and may be dropped
+
+    @property
+    def _pattern(self) -> bytes:
+        return self._known or _hits(self._course)
+
+    def first(self, low: int, high: int) -> int | None:
+        begin, end, is_member = self._gap
+        if not begin <= low <= end:
+            begin = low
+        elif is_member or high < end:
+            return end if is_member and end <= high else None
+        else:
+            low = end
+        hit = self._search(low, high)
+        self._gap = (begin, high + 1, False) if hit is None else (begin, hit, True)
+        return hit if hit is not None and hit <= high else None
+
+    def _search(self, low: int, high: int) -> int | None:
+        """The first member from `low` on, None if that is certain to lie beyond `high`."""
+        unit = self._unit_from(low - self._moments[-1])
+        hits = self._pattern
+        while (found := _next_hit(hits, unit)) is not None:
+            start = self._base + found * self._step
+            if start > high:
+                return None
+            day = self._days.following(start // DAY, high // DAY)
+            if day is None:
+                return None
+            if day == start // DAY:
+                return start + self._moments[bisect_left(self._moments, low - start)]
+            unit = self._unit_from(day * DAY)
+        return None
+
+    def last(self, low: int, high: int) -> int | None:
+        unit = (high - self._moments[0] - self._base) // self._step
+        hits = self._pattern
+        while (found := _previous_hit(hits, unit)) is not None:
+            start = self._base + found * self._step
+            if start + self._moments[-1] < low:
+                return None
+            if start // DAY in self._days:
+                moment = start + self._moments[bisect_right(self._moments, high - start) - 1]
+                return moment if moment >= low else None
+            day = self._days.preceding(start // DAY - 1, low // DAY)
+            if day is None:
+                return None
+            unit = ((day + 1) * DAY - 1 - self._base) // self._step
+        return None
+
+    def count(self, low: int, high: int) -> int:
+        """Units wholly inside are counted a day, or all days, at a time; the two at the edges by hand."""
+        if low > high:
+            return 0
+        first = self._unit_from(low - self._moments[-1])
+        last = (high - self._moments[0] - self._base) // self._step
+        if last - first < 2:
+            return sum(self._moments_in(unit, low, high) for unit in range(first, last + 1))
+        edges = self._moments_in(first, low, high) + self._moments_in(last, low, high)
+        return edges + self._units_counting(first + 1, last - 1) * len(self._moments)
+
+    def _moments_in(self, unit: int, low: int, high: int) -> int:
+        start = self._base + unit * self._step
+        hits = self._pattern
+        if not hits[unit % len(hits)] or start // DAY not in self._days:
+            return 0
+        return bisect_right(self._moments, high - start) - bisect_left(self._moments, low - start)
+
+    def _units_counting(self, first: int, last: int) -> int:
+        """How many units from `first` to `last` count."""
+        if self._days.every:
+            return self._hits_below(last + 1) - self._hits_below(first)
+        if self._step > 4 * DAY:
+            return sum(1 for _ in self._units(first, last))
+        low, high = ((self._base + unit * self._step) // DAY for unit in (first, last))
+        if DAY % self._step == 0 and high - low > 2:  # all days between are alike
+            inner = self._days.count(low + 1, high - 1)
+            total = inner * self._units_in(low + 1, first, last) if inner else 0
+            days = [day for day in (low, high) if day in self._days]
+        else:
+            total, days = 0, self._days.between(low, high)
+        return total + sum(self._units_in(day, first, last) for day in days)
+
+    def _units(self, first: int, last: int) -> Iterator[int]:
+        """The units from `first` to `last` that count, one by one."""
+        hits, base, step, days = self._pattern, self._base, self._step, self._days
+        unit = _next_hit(hits, first)
+        while unit is not None and unit <= last:
+            if (base + unit * step) // DAY in days:
+                yield unit
+            unit = _next_hit(hits, unit + 1)
+
+    def _units_in(self, day: int, first: int, last: int) -> int:
+        """How many of the units from `first` to `last` lie in the day and have a time of day that counts."""
+        start, end = self._unit_from(day * DAY), self._unit_from((day + 1) * DAY)
+        return self._hits_below(min(end, last + 1)) - self._hits_below(max(start, first))
+
+    def _hits_below(self, unit: int) -> int:
+        size = len(self._pattern)
+        return unit // size * _hits_before(self._course, size) + _hits_before(self._course, unit % size)
+
+    def _unit_from(self, reading: int) -> int:
+        """The first unit that begins at or after `reading`."""
+        return max(-((self._base - reading) // self._step), 0)
+
+
+class StepRule:
+    """A step rule with its DTSTART, for any offset that the zone may have.
+
+    When the offset changes, elapsed time moves on against the wall clock, and so do the units. Only where a
+    part finer than the unit is given (`HOURLY;BYMINUTE=0`) do units stay aligned to the clock on the wall.
+    """
+
+    __slots__ = (
+        "_aligned",
+        "_base",
+        "_days",
+        "_moments",
+        "_offset",
+        "_rule",
+        "_steps",
+        "_unit",
+        "_weekdays",
+    )
+
+    def __init__(self, rule: RuleText, days: DaySet, dtstart: int, offset: int) -> None:
+        local = dtstart + offset
+        self._rule = rule
+        self._unit = _UNITS[rule.frequency]
+        self._days = days
+        self._weekdays = DaySet(
+            month_mask(rule._replace(by_month_day=_ANY, by_year_day=_ANY, by_week_no=_ANY))
+        )
+        self._offset = offset
+        self._aligned = _alignment(rule)
+        self._base = local - local % self._aligned
+        self._moments = _moments(rule, self._aligned, local % 60)
+        self._steps: dict[int, Ticks] = {}
+
+    def under(self, offset: int) -> Ticks:
+        steps = self._steps.get(offset)
+        if steps is None:
+            possible = self._possible(offset)
+            steps = self._build(offset, self._rule.interval, self._days) if possible else Never()
+            self._steps[offset] = steps
+        return steps
+
+    def _possible(self, offset: int) -> bool:
+        """Whether it ever fires under this offset; decided exactly, over one calendar cycle.
+
+        A week is tried first: where the step and the weekdays never meet, the whole cycle need not be tried.
+        """
+        if not self._moments or not self._days.possible():
+            return False
+        return self._meets(offset, self._weekdays, 7) and self._meets(offset, self._days, CYCLE_DAYS)
+
+    def _meets(self, offset: int, days: DaySet, cycle: int) -> bool:
+        """Over a cycle of days the progression covers the same places as one whose interval is the common
+        divisor of both (the Chinese remainder theorem again)."""
+        interval = gcd(self._rule.interval, cycle * DAY // self._unit)
+        steps = self._build(offset, interval, days)
+        return steps.first(self._base - DAY, self._base + (cycle + 1) * DAY) is not None
+
+    def _build(self, offset: int, interval: int, days: DaySet) -> Steps:
+        shift = offset - self._offset
+        start = self._base + shift - shift % self._aligned
+        size = DAY // self._unit
+        course = _course(self._rule, self._unit, start % DAY // self._unit, interval % size)
+        return Steps(start, interval * self._unit, course, days, self._moments)
+
+
+def _alignment(rule: RuleText) -> int:
+    """The seconds to which units are rounded down, because a finer part says what happens within."""
+    if rule.frequency == "HOURLY" and rule.by_minute:
+        return 3600
+    return 60 if rule.frequency != "SECONDLY" and rule.by_second else 1
+
+
+def _moments(rule: RuleText, aligned: int, second: int) -> tuple[int, ...]:
+    """The seconds within a unit that fire, after BYSETPOS has chosen among them."""
+    minutes = rule.by_minute if aligned == 3600 else {0}
+    seconds = (rule.by_second or {second}) if aligned > 1 else {0}
+    moments = sorted(minute * 60 + moment for minute in minutes for moment in seconds)
+    if not rule.by_set_pos:
+        return tuple(moments)
+    chosen = {place - 1 if place > 0 else len(moments) + place for place in rule.by_set_pos}
+    return tuple(moments[place] for place in sorted(chosen) if 0 <= place < len(moments))
+
+
+def _course(rule: RuleText, unit: int, start: int, stride: int) -> Course:
+    """Parts finer than the unit are no filters; they made its moments."""
+    hours = _mask(rule.by_hour)
+    minutes = _mask(rule.by_minute) if unit < 3600 else 0
+    seconds = _mask(rule.by_second) if unit < 60 else 0
+    if not hours | minutes | seconds:
+        start = stride = 0  # all units count, wherever it begins
+    return Course(unit, hours, minutes, seconds, start, stride)
+
+
+@lru_cache(maxsize=256)
+def _hits(course: Course) -> bytes:
+    """What the course meets until it comes round again, one byte per unit: 1 if the unit counts.
+
+    Every `steps` strides the course comes out only a little further in the day, a `leap`: units that are so
+    many strides apart are the rows of slices, a few hundred of them even for a day of seconds."""
+    day, start, stride = _time_of_day(*course[:4]), course.start, course.stride
+    size = len(day)
+    length = size // gcd(stride, size)
+    if length <= _FEW:
+        return bytes(day[(start + place * stride) % size] for place in range(length))
+    steps, leap = min(_leaps(stride, size), key=lambda found: found[0] + abs(found[1]))
+    if leap < 0:  # the same walk, seen from the end of the day
+        day, start, stride, leap = day[::-1], size - 1 - start, size - stride, -leap
+    hits = bytearray(length)
+    for first in range(steps):
+        missing = len(range(first, length, steps))
+        place, rows = (start + first * stride) % size, []
+        while missing > 0:  # one row for each time that it comes through midnight
+            rows.append(day[place::leap][:missing])
+            missing -= len(rows[-1])
+            place = (place - size) % leap
+        hits[first::steps] = b"".join(rows)
+    return bytes(hits)
+
+
+def _leaps(stride: int, size: int) -> Iterator[tuple[int, int]]:
+    """After how many strides one is how far from where one began, ahead or behind."""
+    for steps in range(1, _FEW):
+        ahead = steps * stride % size
+        yield steps, ahead if ahead <= size // 2 else ahead - size
+
+
+@lru_cache(maxsize=4096)
+def _hits_before(course: Course, place: int) -> int:
+    """Remembered, since days begin at the same few places over and over."""
+    return _hits(course).count(1, 0, place)
+
+
+@lru_cache(maxsize=16)
+def _time_of_day(unit: int, hours: int, minutes: int, seconds: int) -> bytes:
+    """One byte per unit of the day."""
+    day = bytes(not hours or hours >> hour & 1 for hour in range(24))
+    for coarser, mask in ((3600, minutes), (60, seconds)):
+        if unit < coarser:
+            row = bytes(not mask or mask >> place & 1 for place in range(60))
+            day = b"".join(row if allowed else bytes(60) for allowed in day)
+    return day
+
+
+def _next_hit(hits: bytes, unit: int) -> int | None:
+    """The first unit at or after `unit` that counts."""
+    place = unit % len(hits)
+    found = hits.find(1, place)
+    if found < 0:
+        found = hits.find(1)
+        unit += len(hits)
+    return None if found < 0 else unit - place + found
+
+
+def _previous_hit(hits: bytes, unit: int) -> int | None:
+    """The last unit at or before `unit` that counts; there are none before unit 0."""
+    place = unit % len(hits)
+    found = hits.rfind(1, 0, place + 1)
+    if found < 0:
+        found = hits.rfind(1)
+        unit -= len(hits)
+    hit = unit - place + found
+    return hit if found >= 0 and hit >= 0 else None
+
+
+def _mask(values: frozenset[int]) -> int:
+    return sum(1 << value for value in values)

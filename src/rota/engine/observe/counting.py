@@ -1,0 +1,333 @@
+"""Signals as numbers: an observer that counts what the engine reports, in series whose labels are bounded.
+
+It runs once or twice for every task, so each signal costs one look-up by its type and one per series.
+
+Numbers with labels, cheap enough to be counted for every task, and labels that cannot grow without end.
+
+A metric has a series for every combination of its labels, kept for as long as the process lives, and names come from
+users. So of each label the first `most` names are shown as they are, the rest as `other`. Which are shown is decided
+once, when they are first seen: a counter that moved to `other` later would seem to have been reset.
+
+Series are plain numbers, counted on the thread of the event loop without a lock (that of prometheus-client costs more
+than the counting); they become families of prometheus-client when someone collects them, from any thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from itertools import accumulate
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from ...domain.model import RunStatus, Task, TaskStatus
+from ...domain.run import follows, is_by_hand
+from .telemetry import (
+    ClockJumped,
+    HookFailed,
+    LeaseLost,
+    LoopBlocked,
+    LoopFailed,
+    ResultLost,
+    Signal,
+    TaskMoved,
+    TaskStarted,
+    TimesHandled,
+)
+
+__all__ = [
+    "BRIEF",
+    "LONG",
+    "OTHER",
+    "Count",
+    "Counts",
+    "Instruments",
+    "Names",
+    "SignalCounts",
+    "Spread",
+    "Spreads",
+]
+
+OTHER = "other"
+
+S = TypeVar("S", "Count", "Spread")
+
+
+class Names:
+    """One label: which of its values are shown."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def shown(self, name: str) -> str:
+        if name in self._known:
+            return name
+        if len(self._known) >= self._most:
+            return OTHER
+        self._known.add(name)
+        return name
+
+
+class Count:
+    """A number that only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, number: int = 1) -> None:
+        self.value += number
+
+
+class Spread:
+    """How many values fell between which bounds, and their sum."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class _Family(Collector, Generic[S]):
+    """A metric. Called with the values of its labels it gives the series to add to."""
+
+    def __init__(self, name: str, about: str, labels: Mapping[str, Names], new: Callable[[], S]) -> None:
+        self._name = name
+        self._about = about
+        self._labels = dict(labels)
+        self._new: Callable[[], S] = new
+        self._asked: dict[tuple[str, ...], S] = {}  # by the values as given, where they are shown as given
+        self._series: dict[tuple[str, ...], S] = {}
+        if not labels:
+            self()
+
+    def __call__(self, *values: str) -> S:
+        return self._asked.get(values) or self._shown(values)
+
+    def _shown(self, values: tuple[str, ...]) -> S:
+        shown = tuple(names.shown(value) for names, value in zip(self._labels.values(), values, strict=True))
+        series = self._series.get(shown)
+        if series is None:
+            series = self._series[shown] = self._new()
+        if shown == values:
+            self._asked[values] = series
+        return series
+
+
+class Counts(_Family[Count]):
+    """A counter. Its name comes out with `_total` behind it."""
+
+    def __init__(self, name: str, about: str, labels: Mapping[str, Names]) -> None:
+        super().__init__(name, about, labels, Count)
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(self._name, self._about, labels=list(self._labels))
+        for values, series in list(self._series.items()):
+            family.add_metric(values, series.value)
+        yield family
+
+
+class Spreads(_Family[Spread]):
+    """A histogram."""
+
+    def __init__(self, name: str, about: str, labels: Mapping[str, Names], bounds: tuple[float, ...]) -> None:
+        super().__init__(name, about, labels, lambda: Spread(bounds))
+        self._ends = [*map(floatToGoString, bounds), "+Inf"]
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(self._name, self._about, labels=list(self._labels))
+        for values, series in list(self._series.items()):
+            counted = accumulate(list(series.counts))
+            family.add_metric(values, list(zip(self._ends, counted, strict=True)), series.total)
+        yield family
+
+
+BRIEF = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+LIVES = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400, 30 * 86_400)
+
+_ENDS = (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.EXPIRED)
+
+
+class Instruments(msgspec.Struct, frozen=True, kw_only=True):
+    """Makes metrics. The names of tenants, queues and task types are bounded across all of them; a label without
+    `Names` of its own (a status, a code) is bounded by itself."""
+
+    registry: CollectorRegistry
+    most: int
+    tenant: Names
+    queue: Names
+    task_type: Names
+
+    def counter(self, name: str, about: str, **labels: Names | None) -> Counts:
+        counts = Counts(name, about, self._bounded(labels))
+        self.registry.register(counts)
+        return counts
+
+    def histogram(self, name: str, about: str, bounds: tuple[float, ...], **labels: Names | None) -> Spreads:
+        spreads = Spreads(name, about, self._bounded(labels), bounds)
+        self.registry.register(spreads)
+        return spreads
+
+    def _bounded(self, labels: dict[str, Names | None]) -> dict[str, Names]:
+        return {label: Names(self.most) if names is None else names for label, names in labels.items()}
+
+
+class SignalCounts:
+    """Called with every signal."""
+
+    def __init__(self, make: Instruments) -> None:
+        self._of_tasks(make)
+        self._of_schedules(make)
+        self._of_trouble(make)
+        self._handle: dict[type[Signal], Callable[[Any], None]] = {
+            TaskStarted: self._task_started,
+            TaskMoved: self._task_moved,
+            TimesHandled: self._times_handled,
+            LeaseLost: lambda signal: self._leases_lost(signal.task.kind, "worker").add(),
+            ResultLost: lambda signal: self._results_lost(signal.task.kind).add(),
+            LoopFailed: lambda signal: self._loop_failures(signal.role).add(),
+            HookFailed: lambda signal: self._hook_failures(signal.hook).add(),
+            LoopBlocked: lambda signal: self._loop_blocked().add(),
+            ClockJumped: lambda signal: self._clock_jumps().add(),
+        }
+
+    def __call__(self, signal: Signal) -> None:
+        handle = self._handle.get(type(signal))
+        if handle is not None:
+            handle(signal)
+
+    # What there is to count
+
+    def _of_tasks(self, make: Instruments) -> None:
+        queue, kind = make.queue, make.task_type
+        self._claims = make.counter("rota_task_claims", "Tasks that a worker took.", queue=queue)
+        self._wait = make.histogram(
+            "rota_task_wait_seconds", "From when a task could run until a worker took it.", LONG, queue=queue
+        )
+        self._duration = make.histogram(
+            "rota_task_duration_seconds", "How long attempts took.", LONG, task_type=kind
+        )
+        self._ended = make.counter(
+            "rota_tasks_ended", "Tasks that ended.", queue=queue, task_type=kind, status=None
+        )
+        self._retries = make.counter(
+            "rota_task_retries", "Attempts that failed and will be repeated.", task_type=kind
+        )
+        self._expired = make.counter(
+            "rota_tasks_expired", "Tasks that expired before they ran.", task_type=kind
+        )
+        self._ttl = make.histogram(
+            "rota_task_ttl_seconds", "Time from submission to expiry.", LIVES, task_type=kind
+        )
+        self._leases_lost = make.counter(
+            "rota_leases_lost", "Leases that ran out.", task_type=kind, seen_by=None
+        )
+        self._results_lost = make.counter(
+            "rota_results_lost", "Results that could not be stored.", task_type=kind
+        )
+
+    def _of_schedules(self, make: Instruments) -> None:
+        self._runs = make.counter(
+            "rota_schedule_runs",
+            "Times of schedules, and what became of them.",
+            tenant=make.tenant,
+            status=None,
+            target_type=None,
+        )
+        self._latency = make.histogram(
+            "rota_schedule_run_latency_seconds",
+            "From when a run was scheduled until it was started.",
+            LONG,
+            tenant=make.tenant,
+        )
+
+    def _of_trouble(self, make: Instruments) -> None:
+        self._loop_failures = make.counter("rota_loop_failures", "Rounds of a loop that failed.", role=None)
+        self._hook_failures = make.counter("rota_hook_failures", "Hooks that raised.", hook=None)
+        self._loop_blocked = make.counter(
+            "rota_loop_blocked", "Times that a handler kept the event loop from turning."
+        )
+        self._clock_jumps = make.counter("rota_clock_jumps", "Times that the wall clock moved on its own.")
+
+    # What signals mean
+
+    def _task_started(self, signal: TaskStarted) -> None:
+        task = signal.task
+        self._claims(task.queue).add()
+        if task.started_at is not None:
+            self._wait(task.queue).add(_seconds(task.available_at, task.started_at))
+        if task.attempt == 1:
+            self._first_seen(task)
+
+    def _first_seen(self, task: Task) -> None:
+        """Once for each task. Who triggers a run by hand may be a command, whose counts nobody would see."""
+        if task.expires_at is not None:
+            self._ttl(task.kind).add(_seconds(task.created_at, task.expires_at))
+        if is_by_hand(task):
+            self._run_of(task, RunStatus.RUNNING)
+
+    def _task_moved(self, signal: TaskMoved) -> None:
+        task = signal.task
+        if task.status is TaskStatus.PENDING:
+            self._returned(task)
+        elif task.status is TaskStatus.EXPIRED:
+            self._task_expired(task)
+        else:
+            self._ended(task.queue, task.kind, task.status.value).add()
+            self._attempt_ended(task, failed=task.status is TaskStatus.FAILED)
+        if task.run_id is not None and task.status in _ENDS:
+            self._run_of(task, follows(task))
+
+    def _returned(self, task: Task) -> None:
+        """Its last line of history says why; an error may be that of an earlier attempt."""
+        retried = bool(task.history) and task.history[-1].detail.startswith("retry ")
+        if retried:
+            self._retries(task.kind).add()
+        self._attempt_ended(task, failed=retried)
+
+    def _attempt_ended(self, task: Task, *, failed: bool) -> None:
+        if failed and task.error is not None and task.error.type == "LeaseLost":
+            self._leases_lost(task.kind, "janitor").add()  # how long it really took nobody knows
+        elif task.started_at is not None:
+            self._duration(task.kind).add(_seconds(task.started_at, task.updated_at))
+
+    def _task_expired(self, task: Task) -> None:
+        self._ended(task.queue, task.kind, task.status.value).add()
+        self._expired(task.kind).add()
+        if task.attempt == 0:
+            self._first_seen(task)
+
+    def _times_handled(self, signal: TimesHandled) -> None:
+        run, task = signal.run, signal.task
+        self._run(run.tenant, run.status, run.target_type, run.count)
+        if task is None or run.started_at is None:
+            return
+        self._latency(run.tenant).add(_seconds(run.scheduled_at, run.started_at))
+
+    def _run_of(self, task: Task, status: RunStatus) -> None:
+        self._run(task.tenant, status, "workflow" if task.is_workflow else "task")
+
+    def _run(self, tenant: str, status: RunStatus, target_type: str, count: int = 1) -> None:
+        """A template starts a task; a task no longer knows of the template."""
+        started = "workflow" if target_type == "workflow" else "task"
+        self._runs(tenant, status.value, started).add(count)
+
+
+def _seconds(since: datetime, until: datetime) -> float:
+    return max(0.0, (until - since).total_seconds())

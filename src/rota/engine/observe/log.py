@@ -1,0 +1,180 @@
+"""The observer that everyone has: signals as records of the standard `rota` logger.
+
+What went wrong is a warning or an error, the rest is info or debug. Each record carries the ids that it is about as
+attributes (`extra`): tenant, schedule, run, task and worker, where they apply. Inputs and results are never logged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from ...domain.errors import Unavailable
+from ...domain.model import Run, RunStatus, Schedule, Task, TaskStatus
+from ..guard import name_of, text_of, traceback_of
+from .telemetry import (
+    ClockJumped,
+    ClockSetBack,
+    HookFailed,
+    LeaseLost,
+    LoopBlocked,
+    LoopFailed,
+    ResultLost,
+    ScheduleStopped,
+    Signal,
+    TaskMoved,
+    TaskStarted,
+    TimesHandled,
+    ZonesRefreshed,
+)
+
+__all__ = ["FIELDS", "ids_of_task", "log_signals"]
+
+log = logging.getLogger("rota")
+
+FIELDS = (
+    "tenant",
+    "schedule",
+    "schedule_key",
+    "run",
+    "task",
+    "task_type",
+    "queue",
+    "attempt",
+    "worker",
+    "trace",
+)
+
+
+def log_signals(signal: Signal) -> None:
+    say = _SAY.get(type(signal))
+    if say is not None:
+        say(signal)
+
+
+def ids_of_task(task: Task) -> dict[str, Any]:
+    """What a record about this task carries."""
+    ids: dict[str, Any] = {
+        "tenant": task.tenant,
+        "task": task.id,
+        "task_type": task.kind,
+        "queue": task.queue,
+    }
+    if task.attempt:
+        ids["attempt"] = task.attempt
+    worker = task.worker_id or _last_worker(task)
+    if worker is not None:
+        ids["worker"] = worker
+    if task.schedule_id is not None:
+        ids["schedule"] = task.schedule_id
+    if task.run_id is not None:
+        ids["run"] = task.run_id
+    if task.trace is not None:
+        ids["trace"] = task.trace.split("-")[1] if task.trace.count("-") == 3 else task.trace
+    return ids
+
+
+def _last_worker(task: Task) -> str | None:
+    """Who ran it, if its last line of history is about an attempt."""
+    if not task.attempt or task.status is TaskStatus.EXPIRED or not task.history:
+        return None
+    return task.history[-1].actor
+
+
+def _ids_of_schedule(schedule: Schedule, run: Run | None = None, task: Task | None = None) -> dict[str, Any]:
+    ids = {"tenant": schedule.tenant, "schedule": schedule.id, "schedule_key": schedule.key}
+    if run is not None:
+        ids["run"] = run.id
+    return ids if task is None else {**ids_of_task(task), **ids}
+
+
+def _task_started(signal: TaskStarted) -> None:
+    if log.isEnabledFor(logging.DEBUG):
+        task = signal.task
+        log.debug("started %s %s (attempt %d)", task.kind, task.id, task.attempt, extra=ids_of_task(task))
+
+
+def _task_moved(signal: TaskMoved) -> None:
+    task = signal.task
+    level = logging.WARNING if task.status is TaskStatus.FAILED or task.error else logging.DEBUG
+    if log.isEnabledFor(level):
+        detail = task.history[-1].detail if task.history else ""
+        log.log(level, "%s %s is %s: %s", task.kind, task.id, task.status, detail, extra=ids_of_task(task))
+
+
+def _times_handled(signal: TimesHandled) -> None:
+    schedule, run = signal.schedule, signal.run
+    level = logging.WARNING if run.status is RunStatus.FAILED else logging.INFO
+    what = f"{run.status} ({run.reason})" if run.reason else "fired"
+    about = _ids_of_schedule(schedule, run, signal.task)
+    log.log(level, "schedule %s, %s: %s", schedule.key, run.scheduled_at.isoformat(), what, extra=about)
+
+
+def _schedule_stopped(signal: ScheduleStopped) -> None:
+    schedule = signal.schedule
+    why = schedule.completed_reason or schedule.pause_note
+    about = _ids_of_schedule(schedule)
+    log.info("schedule %s is %s: %s", schedule.key, schedule.status, why, extra=about)
+
+
+def _zones_refreshed(signal: ZonesRefreshed) -> None:
+    schedule = signal.schedule
+    about = _ids_of_schedule(schedule)
+    log.info("new zone data: schedule %s is next due at %s", schedule.key, schedule.next_run_at, extra=about)
+
+
+def _lease_lost(signal: LeaseLost) -> None:
+    task = signal.task
+    words = "lost the lease of %s %s; its result is not recorded"
+    log.error(words, task.kind, task.id, extra=ids_of_task(task))
+
+
+def _result_lost(signal: ResultLost) -> None:
+    task, error = signal.task, signal.error
+    words = "the result of %s %s cannot be stored: %s"
+    log.error(words, task.kind, task.id, error, exc_info=error, extra=ids_of_task(task))
+
+
+def _clock_set_back(signal: ClockSetBack) -> None:
+    counts = signal.schedules, signal.tasks
+    log.warning("the clock was set back; schedules planned anew: %d, tasks that count from now: %d", *counts)
+
+
+def _clock_jumped(signal: ClockJumped) -> None:
+    way = "forward" if signal.by > timedelta(0) else "back"
+    log.warning("the clock jumped %s by %s; missed runs follow their policy", way, abs(signal.by))
+
+
+def _loop_blocked(signal: LoopBlocked) -> None:
+    names = ", ".join(signal.kinds) or "a handler"
+    words = "%s has blocked the event loop for %.0f s; leases cannot be renewed\n%s"
+    log.error(words, names, signal.blocked_for.total_seconds(), signal.stack)
+
+
+def _loop_failed(signal: LoopFailed) -> None:
+    """A store that is away is an event, not a defect: the sentence says it all, and an outage has many of them."""
+    error, again_in = signal.error, signal.again_in.total_seconds()
+    trace = None if isinstance(error, Unavailable) else error
+    log.error("%s: %s; trying again in %.1f s", signal.role, error, again_in, exc_info=trace)
+
+
+def _hook_failed(signal: HookFailed) -> None:
+    what = f"{name_of(signal.error)}: {text_of(signal.error)}"
+    log.error("the hook %s raised %s\n%s", signal.hook, what, traceback_of(signal.error))
+
+
+_SAY: dict[type[Signal], Callable[[Any], None]] = {
+    TaskStarted: _task_started,
+    TaskMoved: _task_moved,
+    TimesHandled: _times_handled,
+    ScheduleStopped: _schedule_stopped,
+    ZonesRefreshed: _zones_refreshed,
+    LeaseLost: _lease_lost,
+    ResultLost: _result_lost,
+    ClockJumped: _clock_jumped,
+    ClockSetBack: _clock_set_back,
+    LoopBlocked: _loop_blocked,
+    LoopFailed: _loop_failed,
+    HookFailed: _hook_failed,
+}

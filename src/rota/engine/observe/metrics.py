@@ -1,0 +1,266 @@
+"""Metrics for Prometheus: what the engine signals, how the store and the loop behave, what a look at the store shows.
+
+    metrics = Metrics()
+    queue.store = metrics.observed(queue.store)         # its calls are timed
+    node = Node(queue, observers=[metrics.observe])     # signals become counters and histograms
+    await metrics.render(queue.store)                   # what /metrics answers
+
+A process counts what it did itself, since it began; only the gauges are about the whole store. `docs/observability.md`
+lists every metric. This module needs prometheus-client (`rota[server]`); the rest of the engine does not need it.
+
+What a scrape asks the store: how much there is of what, now. One read of a few questions, each for an index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from ...domain.errors import StoreError, Unavailable
+from ...stores.base import Store, Tx, Work
+from ...stores.queries import DueSchedules, OpenTasks, PastExpiry, ScheduleList
+from ..clock import SteadyClock, SystemClock
+from .counting import BRIEF, OTHER, Instruments, Names, SignalCounts
+from .observed import LoopLag, ObservedStore
+from .telemetry import Signal
+
+__all__ = [
+    "CONTENT_TYPE",
+    "LATE",
+    "Bounds",
+    "Metrics",
+    "Reading",
+    "families",
+    "read_gauges",
+    "readable",
+    "store_away",
+]
+
+LATE = timedelta(seconds=60)
+COUNTED_AT_MOST = 100_000
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers: tasks by (tenant, queue, state), schedules by (tenant, state), tasks that will expire by (type)."""
+
+    tasks: Mapping[tuple[str, ...], int]
+    schedules: Mapping[tuple[str, ...], int]
+    near_expiration: Mapping[tuple[str, ...], int]
+    overdue: int
+
+
+class Bounds(Protocol):
+    """The labels, each with its own limit."""
+
+    @property
+    def tenant(self) -> Names: ...
+
+    @property
+    def queue(self) -> Names: ...
+
+    @property
+    def task_type(self) -> Names: ...
+
+
+def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
+    """`near` is how close its expiry must be for a task to be near it; `at` is when (None: the store's own now)."""
+
+    async def work(tx: Tx) -> Reading:
+        now = at or tx.now
+        past = await tx.tally(PastExpiry(at=now), "kind")  # these read as expired, swept or not
+        soon = await tx.tally(PastExpiry(at=now + near), "kind")
+        return Reading(
+            tasks=await tx.tally(OpenTasks(), "tenant", "queue", "status"),
+            schedules=await tx.tally(ScheduleList(tenant=None), "tenant", "status"),
+            near_expiration=Counter(soon) - Counter(past),
+            overdue=await tx.count(DueSchedules(at=now - LATE), at_most=COUNTED_AT_MOST),
+        )
+
+    return work
+
+
+def readable(is_readable: bool) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("rota_store_readable", "Whether the last look at the store succeeded.")
+    family.add_metric([], 1 if is_readable else 0)
+    return family
+
+
+def families(reading: Reading | None, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
+    """As Prometheus has them. What could not be read is left out: an old number would pass for a new one."""
+    yield readable(reading is not None)
+    overdue = GaugeMetricFamily(
+        "rota_schedules_overdue", "Active schedules that should have fired more than 60 s ago."
+    )
+    if reading is not None:
+        overdue.add_metric([], reading.overdue)
+    yield overdue
+    yield _family(
+        "rota_schedules_total",
+        "Schedules by state.",
+        {"tenant": bounds.tenant, "state": None},
+        {} if reading is None else reading.schedules,
+    )
+    yield _family(
+        "rota_tasks",
+        "Tasks that wait or run, by queue and state.",
+        {"tenant": bounds.tenant, "queue": bounds.queue, "state": None},
+        {} if reading is None else reading.tasks,
+    )
+    yield _family(
+        "rota_tasks_near_expiration",
+        "Pending tasks that expire soon.",
+        {"task_type": bounds.task_type},
+        {} if reading is None else reading.near_expiration,
+    )
+
+
+def _family(
+    name: str, about: str, labels: Mapping[str, Names | None], found: Mapping[tuple[str, ...], int]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, about, labels=list(labels))
+    shown: Counter[tuple[str, ...]] = Counter()
+    for values, count in sorted(found.items(), key=lambda item: -item[1]):  # the largest get names first
+        of_series = zip(labels.values(), values, strict=True)
+        shown[tuple(value if names is None else names.shown(value) for names, value in of_series)] += count
+    for series, count in shown.items():
+        family.add_metric(series, count)
+    return family
+
+
+log = logging.getLogger("rota")
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+NAMES = 100
+NEAR = timedelta(minutes=5)
+FRESH = timedelta(seconds=10)
+PATIENCE = timedelta(seconds=5)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Metrics:
+    """The metrics of one process. `loop_lag` is a role, to be kept running on the loop that is to be measured;
+    `registry` takes collectors of your own, too.
+
+    Of tenants, task types, queues and routes at most `names` each are told apart. A look at the store is good for
+    `fresh`, however often it is asked for; a task is near its expiry if that is at most `near` away."""
+
+    def __init__(
+        self,
+        *,
+        names: int = NAMES,
+        near: timedelta = NEAR,
+        fresh: timedelta = FRESH,
+        clock: SteadyClock | None = None,
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self._clock = clock or SystemClock()
+        self._near = near
+        self._fresh = fresh.total_seconds()
+        self._reading: Reading | None = None
+        self._read_at: float | None = None
+        self._looking = asyncio.Lock()
+        make = Instruments(
+            registry=self.registry,
+            most=names,
+            tenant=Names(names),
+            queue=Names(names),
+            task_type=Names(names),
+        )
+        self._counts = SignalCounts(make)
+        self._of_store_and_loop(make)
+        self._of_http(make)
+        self.registry.register(_Gauges(lambda: families(self._reading, make)))
+
+    def observe(self, signal: Signal) -> None:
+        """An Observer, for `Node(observers=…)`."""
+        self._counts(signal)
+
+    def observed(self, store: Store) -> Store:
+        """The same store, its calls timed and its errors counted."""
+        return ObservedStore(store, self.store_answered, self.store_failed, self._clock)
+
+    def http_request(self, route: str | None, method: str, status: int, seconds: float) -> None:
+        """A request was answered. `route` is a template (`/api/tenants/{tenant}/schedules`) and never a path; None: no
+        route matched."""
+        route, method = route or OTHER, method if method in METHODS else OTHER
+        self._http_requests(route, method, str(status)).add()
+        self._http_seconds(route, method).add(seconds)
+
+    async def render(self, store: Store | None = None, now: datetime | None = None) -> bytes:
+        """What to answer a scraper, as `CONTENT_TYPE`. With a store: what it holds, too, as of `now` (None: the store's
+        own), at most `fresh` old. If the store does not answer, the rest is rendered without it."""
+        if store is not None:
+            await self._look(store, now)
+        return await asyncio.to_thread(generate_latest, self.registry)
+
+    async def _look(self, store: Store, now: datetime | None) -> None:
+        """However many ask at once, the store is asked once; and no more often if it fails."""
+        async with self._looking:
+            if self._read_at is not None and self._clock.monotonic() - self._read_at < self._fresh:
+                return
+            try:
+                async with asyncio.timeout(PATIENCE.total_seconds()):
+                    self._reading = await store.read(read_gauges(self._near, now))
+            except Exception as error:  # whatever ails the store, the other metrics are wanted all the more
+                self._reading = None
+                self.store_failed("gauges", error.code if isinstance(error, StoreError) else "unexpected")
+                log.warning(
+                    "the store cannot be read for the metrics: %s", str(error) or type(error).__name__
+                )
+            self._read_at = self._clock.monotonic()
+
+    def _of_store_and_loop(self, make: Instruments) -> None:
+        self._store_seconds = make.histogram(
+            "rota_store_seconds", "How long the store took to answer.", BRIEF, operation=None
+        )
+        self._store_errors = make.counter(
+            "rota_store_errors", "Calls that the store did not answer.", operation=None, code=None
+        )
+        lag = make.histogram("rota_loop_lag_seconds", "How late the event loop was.", BRIEF)
+        self.loop_lag = LoopLag(lag().add, self._clock)
+
+    def _of_http(self, make: Instruments) -> None:
+        routes = Names(make.most)
+        self._http_requests = make.counter(
+            "rota_http_requests", "Requests that were answered.", route=routes, method=None, status=None
+        )
+        self._http_seconds = make.histogram(
+            "rota_http_request_seconds", "How long an answer took.", BRIEF, route=routes, method=None
+        )
+
+    def store_answered(self, operation: str, seconds: float) -> None:
+        """For an `ObservedStore` that is made before the metrics are."""
+        self._store_seconds(operation).add(seconds)
+
+    def store_failed(self, operation: str, code: str) -> None:
+        """As `store_answered`. A store that was there at the last look is looked at again."""
+        self._store_errors(operation, code).add()
+        if code == Unavailable.code and self._reading is not None:
+            self._read_at = None
+
+
+def store_away() -> bytes:
+    """What to answer a scraper that nobody can tell apart from others while the store does not answer."""
+    registry = CollectorRegistry()
+    registry.register(_Gauges(lambda: iter([readable(False)])))
+    return generate_latest(registry)
+
+
+class _Gauges(Collector):
+    """What the last look at the store showed."""
+
+    def __init__(self, collected: Callable[[], Iterator[Metric]]) -> None:
+        self._collected = collected
+
+    def collect(self) -> Iterable[Metric]:
+        return self._collected()

@@ -1,0 +1,104 @@
+"""The store and the event loop, watched from outside: how long each call takes, what fails, how late the loop is.
+
+One wrapper round the store instead of stopwatches in it: stores and loops know nothing of being measured."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from ...domain.errors import Refused, StoreError
+from ...domain.model import Record
+from ...stores.base import Store, Work
+from ..clock import SteadyClock, SystemClock
+
+__all__ = ["LoopLag", "ObservedStore"]
+
+T = TypeVar("T")
+
+EVERY = timedelta(seconds=1)
+
+
+class ObservedStore:
+    """A store that reports how long `transact` and `read` took, and with which code they failed. What a work refuses is
+    an answer and no failure. Everything else a store has is passed on as it is."""
+
+    def __init__(
+        self,
+        store: Store,
+        on_time: Callable[[str, float], None],
+        on_error: Callable[[str, str], None],
+        clock: SteadyClock | None = None,
+    ) -> None:
+        self._store = store
+        self._on_time = on_time
+        self._on_error = on_error
+        self._monotonic = (clock or SystemClock()).monotonic
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    async def open(self, *, migrate: bool = True) -> None:
+        await self._store.open(migrate=migrate)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def migrate(self) -> Sequence[str]:
+        return await self._store.migrate()
+
+    async def plan(self) -> str:
+        return await self._store.plan()
+
+    async def now(self) -> datetime:
+        return await self._store.now()
+
+    async def transact(self, work: Work[T], /) -> T:
+        return await self._timed("transact", self._store.transact(work))
+
+    async def read(self, work: Work[T], /) -> T:
+        return await self._timed("read", self._store.read(work))
+
+    async def wait(self, until: datetime | None) -> None:
+        await self._store.wait(until)
+
+    async def snapshot(self) -> dict[str, list[Record]]:
+        return await self._store.snapshot()
+
+    def __getattr__(self, name: str) -> Any:
+        """What only some stores have: `join`, `tidy`, `prove`, `take_role`."""
+        return getattr(self._store, name)
+
+    async def _timed(self, operation: str, answer: Awaitable[T]) -> T:
+        began = self._monotonic()
+        try:
+            return await answer
+        except Refused:
+            raise
+        except Exception as error:
+            self._on_error(operation, error.code if isinstance(error, StoreError) else "unexpected")
+            raise
+        finally:
+            self._on_time(operation, self._monotonic() - began)
+
+
+class LoopLag:
+    """A role: asks to be called again in a second, and reports by how much the loop was late. Whatever keeps the loop
+    from turning (a handler that computes, a machine with too much to do) makes everything late by as much."""
+
+    def __init__(
+        self, on_lag: Callable[[float], None], clock: SteadyClock | None = None, every: timedelta = EVERY
+    ) -> None:
+        self._on_lag = on_lag
+        self._monotonic = (clock or SystemClock()).monotonic
+        self._every = every
+        self._due: float | None = None
+
+    async def run_once(self) -> timedelta:
+        now = self._monotonic()
+        if self._due is not None:
+            self._on_lag(max(0.0, now - self._due))
+        self._due = now + self._every.total_seconds()
+        return self._every

@@ -1,0 +1,130 @@
+"""The janitor: returns tasks of dead workers, and marks expiries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from random import Random
+
+from ...domain.errors import Unavailable
+from ...stores.base import Store, Tx, at_leisure
+from ...stores.queries import LostLeases
+from ..clock import SteadyClock, sleep
+from ..commands import sweep
+from ..commands.upkeep import END_OF_TIME
+from ..loops import Backoff
+from ..observe.telemetry import Observer, TaskMoved
+from .leases import LEASE
+
+__all__ = ["Janitor"]
+
+BATCH = 500
+LOOK_AGAIN = timedelta(seconds=10)
+HOLD_OFF = timedelta(seconds=10)
+KNOCK_EVERY = timedelta(seconds=1)
+AFTER_OUTAGE = max(LEASE, Backoff.LONGEST + timedelta(seconds=10))
+HELD_UP_AT_MOST = timedelta(seconds=1)
+GRACE = timedelta(seconds=2)
+"""How long the holder of a lease that ran out has, from a look on that found the store free."""
+NOW = timedelta(0)
+
+
+class Janitor:
+    """A lease is lost if it had run out when the janitor looked, and is not renewed for a while after. A lease may run
+    out because the store was locked or slow, or the whole process stood still: then the look waited, too, and when it
+    gets through, whoever holds results or leases gets through as well, before the janitor takes anything.
+
+    After a jump of the clock leases look older than they are: `hold_off` gives their holders time to renew them.
+
+    So does an outage of the store: leases ran out because nobody could renew them. Whoever held them tries again within
+    the longest backoff, so that for longer than that, and for at least a lease, nothing is taken for lost. The looks
+    become more frequent as a lease runs out: an outage that is too short for any of them to fall into it leaves the
+    holders enough time."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: SteadyClock,
+        observe: Observer,
+        *,
+        look_for_jumps: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._observe = observe
+        self._look_for_jumps = look_for_jumps
+        self._after_outage = AFTER_OUTAGE
+        self.saw_outage = False
+        self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
+        self._sweep_at = clock.monotonic()
+        self._looked: tuple[datetime, float] | None = (
+            None  # a look that found leases run out: as of when, and when
+        )
+
+    def hold_off(self, length: timedelta = HOLD_OFF) -> None:
+        self._sweep_at = max(self._sweep_at, self._clock.monotonic() + length.total_seconds())
+
+    def expect_leases(self, lease: timedelta) -> None:
+        """How long leases are here."""
+        self._after_outage = max(self._after_outage, lease)
+
+    async def run_once(self) -> timedelta:
+        """One sweep. At once again if it found anything; else when the next record falls due."""
+        self._look_for_jumps()
+        try:
+            return await self._hold_off_or_sweep()
+        except Unavailable as error:
+            self.saw_outage = self.saw_outage or not error.is_busy
+            raise
+
+    async def look_twice(self) -> timedelta:
+        """For who looks only now and then: if leases have run out, their grace is waited for here."""
+        delay = await self.run_once()
+        if self._looked is None:
+            return delay
+        await sleep(GRACE)
+        return await self.run_once()
+
+    async def _hold_off_or_sweep(self) -> timedelta:
+        if self.saw_outage:
+            await self._store.read(_knock)
+            self.saw_outage = False
+            self.hold_off(self._after_outage)
+        left = timedelta(seconds=self._sweep_at - self._clock.monotonic())
+        if left > NOW:
+            await self._store.read(_knock)  # an outage meanwhile is another
+            return min(left, KNOCK_EVERY)
+        return await self._sweep()
+
+    async def _sweep(self) -> timedelta:
+        ran_out_by, valid_until = self._judgement()
+        swept = await self._store.transact(
+            at_leisure(sweep(BATCH, ran_out_by=ran_out_by, valid_until=valid_until))
+        )
+        for task in (*swept.returned, *swept.expired):
+            self._observe(TaskMoved(task))
+        if ran_out_by is not None and not swept.returned:
+            self._looked = None
+        if swept.returned or swept.expired:
+            return NOW
+        if swept.next_in is not None and swept.next_in <= NOW:
+            self._looked = self._looked or (swept.at, self._clock.monotonic())
+            return self._held_up.next()  # in its grace, or held by someone else
+        self._held_up.reset()
+        if swept.next_in is None or swept.next_in <= KNOCK_EVERY:
+            return swept.next_in or LOOK_AGAIN
+        return min(max(swept.next_in / 2, KNOCK_EVERY), LOOK_AGAIN)
+
+    def _judgement(self) -> tuple[datetime | None, datetime]:
+        """Which leases are lost, by when they had run out; and until when that can be said. It cannot if the sweep has
+        to wait for as long as the grace is."""
+        if self._looked is None:
+            return None, END_OF_TIME
+        at, looked = self._looked
+        since = timedelta(seconds=self._clock.monotonic() - looked)
+        return (at, at + since + GRACE) if since >= GRACE else (None, END_OF_TIME)
+
+
+async def _knock(tx: Tx) -> None:
+    """Is it there?"""
+    await tx.find(LostLeases(at=None), 1)

@@ -1,0 +1,173 @@
+"""The scheduler: fires what is due, sleeps until the next time. Any number may run; each due time has one run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from random import Random
+
+from ...domain.model import Run, ScheduleStatus
+from ...stores.base import Store, at_leisure, side_by_side
+from ..clock import sleep
+from ..commands import (
+    Tick,
+    bring_back_leases,
+    bring_back_tasks,
+    fire_due,
+    is_anything_due,
+    lies_anything_ahead,
+    refresh_zones,
+    replan_schedules,
+)
+from ..loops import Backoff
+from ..observe.telemetry import ClockSetBack, Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
+
+__all__ = ["Scheduler"]
+
+BATCH = 500
+ROWS_PER_CALL = 5_000
+NO_STEP = timedelta(seconds=2)
+LOOK_AGAIN = timedelta(seconds=30)
+HELD_UP_AT_MOST = timedelta(seconds=1)
+"""What someone else holds is most likely being fired by them: look again soon, and less and less often."""
+NOW = timedelta(0)
+
+
+class Scheduler:
+    """`jumped` is set by whoever saw the clock jump; the next tick then fires at most one time per schedule.
+
+    `beside` is called along with a tick that will fire something: a worker in the same process claims in it.
+
+    `early` is how much too late a timer may ring: epoll counts whole milliseconds, rounded up. The scheduler sleeps
+    that much less, and lets the rest pass turn by turn. It never fires before its time."""
+
+    def __init__(
+        self,
+        store: Store,
+        observe: Observer,
+        *,
+        batch: int = BATCH,
+        look_for_jumps: Callable[[], None] = lambda: None,
+        early: timedelta = NOW,
+    ) -> None:
+        self.jumped = False
+        self.beside: Callable[[], Awaitable[None]] | None = None
+        self._look_for_jumps = look_for_jumps
+        self._store = store
+        self._observe = observe
+        self._batch = batch
+        self._early = early
+        self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
+        self._is_prepared = False
+        self._seen_at: datetime | None = None
+        self.rows_written = 0
+        self._next_at: datetime | None = None
+        self._is_behind = False
+
+    async def run_once(self) -> timedelta:
+        """One tick. At once again if it fired anything; else when the next schedule is due."""
+        if not self._is_prepared:
+            await self._prepare()
+        await self._until_due()
+        self._look_for_jumps()  # a hint may come before the next look of whoever watches the clock
+        if self.jumped:
+            await self._bring_back()
+        tick = await self._tick_beside()
+        await self._compare(tick.at)
+        if not tick.is_held_up:
+            self._held_up.reset()
+        self._is_behind = tick.is_more_due
+        if tick.schedules:
+            return NOW
+        self.jumped = False
+        self._next_at = tick.next_at
+        longest = self._held_up.next() if tick.is_held_up else LOOK_AGAIN
+        if tick.next_at is None:
+            return longest
+        left = tick.next_at - await self._store.now()  # from now, not from the tick: that took its time, too
+        return max(NOW, min(left - self._early, longest))
+
+    async def _until_due(self) -> None:
+        """The last moment before the next time that is known, if this is that moment."""
+        while self._next_at is not None and NOW < self._next_at - await self._store.now() <= self._early:
+            await sleep(NOW)
+
+    async def _tick_beside(self) -> Tick:
+        """With a claim in the same commit if this is the moment; but not batch after batch, where each would only wait
+        for the other."""
+        if self.beside is None or self._next_at is None or self._is_behind:
+            return await self._tick_now()
+        if await self._store.now() < self._next_at:
+            return await self._tick_now()
+        tick, _ = await asyncio.gather(self._tick_now(), self.beside(), return_exceptions=True)
+        if isinstance(tick, BaseException):
+            raise tick
+        return tick
+
+    async def _tick_now(self) -> Tick:
+        """Reported at once: what it fired is told before what a worker then starts."""
+        work = at_leisure(fire_due(self._batch, jumped=self.jumped))
+        tick = await self._store.transact(side_by_side(work, "scheduler") if self._is_behind else work)
+        self._report(tick)
+        return tick
+
+    async def tick(self) -> tuple[list[Run], bool]:
+        """What is due now, up to about `ROWS_PER_CALL` rows; and whether more is."""
+        runs: list[Run] = []
+        await self._prepare()
+        while True:
+            tick = await self._store.transact(fire_due(self._batch, jumped=self.jumped))
+            self._report(tick)
+            runs += tick.runs
+            if not tick.schedules:
+                return runs, False
+            if len(runs) >= ROWS_PER_CALL:
+                return runs, await self._store.read(is_anything_due())
+
+    async def _prepare(self) -> None:
+        """What a start has to look after: other zone data than before, a clock that was set back meanwhile."""
+        await self._refresh_zones()
+        if await self._store.read(at_leisure(lies_anything_ahead(self._batch))):
+            await self._bring_back()
+        self._is_prepared = True
+
+    async def _compare(self, at: datetime) -> None:
+        """The store's clock may be another than the one that is watched here."""
+        seen, self._seen_at = self._seen_at, at
+        if seen is not None and at < seen - NO_STEP:
+            await self._bring_back()
+
+    async def _bring_back(self) -> None:
+        """Whatever was written by a clock that was ahead, page by page."""
+        schedules = tasks = 0
+        page, more = await self._store.transact(replan_schedules(None, self._batch))
+        schedules += len(more)
+        while page is not None:
+            page, more = await self._store.transact(replan_schedules(page, self._batch))
+            schedules += len(more)
+        after, moved = await self._store.transact(bring_back_tasks(None, self._batch))
+        tasks += len(moved)
+        while after is not None:
+            after, moved = await self._store.transact(bring_back_tasks(after, self._batch))
+            tasks += len(moved)
+        tasks += len(await self._store.transact(bring_back_leases()))
+        if schedules or tasks:
+            self._observe(ClockSetBack(schedules, tasks))
+
+    async def _refresh_zones(self) -> None:
+        seen = self._batch
+        while seen == self._batch:
+            seen, moved = await self._store.transact(refresh_zones(self._batch))
+            for schedule in moved:
+                self._observe(ZonesRefreshed(schedule))
+
+    def _report(self, tick: Tick) -> None:
+        self.rows_written += len(tick.runs)
+        schedules = {schedule.id: schedule for schedule in tick.schedules}
+        tasks = {task.run_id: task for task in tick.tasks}
+        for run in tick.runs:
+            self._observe(TimesHandled(schedules[run.schedule_id], run, tasks.get(run.id)))
+        for schedule in tick.schedules:
+            if schedule.status is not ScheduleStatus.ACTIVE:
+                self._observe(ScheduleStopped(schedule))

@@ -1,0 +1,79 @@
+"""Two watchers of a running node: one for a clock that jumps, one for handlers that block the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+
+from ..clock import JumpDetector, SteadyClock, SystemClock
+from ..observe.telemetry import ClockJumped, LoopBlocked, Observer
+
+__all__ = ["BlockWatch", "JumpWatch"]
+
+EVERY = timedelta(seconds=1)
+
+
+class JumpWatch:
+    """A role: looks once a second whether the wall clock moved on its own. Timers cannot: they follow the other one."""
+
+    def __init__(self, clock: SteadyClock, observe: Observer, on_jump: Callable[[], None]) -> None:
+        self.every = EVERY
+        self._detector = JumpDetector(clock)
+        self._observe = observe
+        self._on_jump = on_jump
+
+    async def run_once(self) -> timedelta:
+        self.look()
+        return self.every
+
+    def look(self) -> None:
+        """Also for whoever is about to compare times with the clock, and cannot wait for the next round."""
+        jump = self._detector.observe()
+        if jump:
+            self._observe(ClockJumped(jump))
+            self._on_jump()
+
+
+class BlockWatch:
+    """A thread that notices when the event loop stops turning, and says which handlers were running and where.
+
+    A blocked loop renews no leases: if it lasts longer than the lease, another worker gets the tasks, and what
+    these handlers do is not recorded. That must not go unnoticed."""
+
+    def __init__(
+        self, kinds_running: Callable[[], tuple[str, ...]], observe: Observer, tolerated: timedelta
+    ) -> None:
+        self._kinds_running = kinds_running
+        self._observe = observe
+        self._tolerated = tolerated.total_seconds()
+        self._clock = SystemClock()
+        self._beat = self._clock.monotonic()
+        self._stopped = threading.Event()
+        self._watched = threading.get_ident()
+        self._thread = threading.Thread(target=self._watch, name="rota-block-watch", daemon=True)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self._thread.start()
+        try:
+            while True:
+                self._beat = self._clock.monotonic()
+                await asyncio.sleep(EVERY.total_seconds())
+        finally:
+            self._stopped.set()
+
+    def _watch(self) -> None:
+        reported = 0.0
+        while not self._stopped.wait(EVERY.total_seconds()):
+            blocked = self._clock.monotonic() - self._beat
+            if blocked < self._tolerated:
+                reported = 0.0
+            elif blocked >= 2 * reported:
+                reported = blocked
+                frame = sys._current_frames().get(self._watched)
+                stack = "".join(traceback.format_stack(frame)) if frame else ""
+                self._observe(LoopBlocked(timedelta(seconds=blocked), self._kinds_running(), stack))

@@ -1,0 +1,411 @@
+"""The worker: claims what it can run, runs it, keeps its leases, and writes down how it ended.
+
+A round settles the results that have gathered and claims up to the free slots: each is one transaction for the whole
+batch, and those of one round share a commit where the store can. Handlers run between and during rounds. A result
+stays here until the store has taken it, so a store that is away loses nothing. Leases are kept by a role of their own
+(`leases.py`), so that nothing that a round waits for keeps them from being renewed.
+
+A worker has two hands. The first does all of this; the second helps when a claim shows that there is more to do than
+one batch: it settles and claims by itself, so that one hand's tasks run while the other waits for the store. Each
+takes at most half of the slots at a time (few slots are not divided); between them they never hold more than there
+are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from ...domain.errors import Refused, Unavailable
+from ...domain.model import Task, TaskStatus
+from ...domain.task import Failed, Outcome, Released
+from ...stores.base import at_leisure, impatient, side_by_side
+from ...stores.threads import Threads
+from ..app import App
+from ..clock import NewId, new_id
+from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settle_tasks
+from ..executor import Execution, StopReason
+from ..guard import entering_handler
+from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
+from .leases import LEASE, Leases, QueueLike, pieces
+
+__all__ = ["TaskWorker"]
+
+LOOK_AGAIN = timedelta(seconds=30)
+PAUSE = timedelta(milliseconds=50)
+"""Between two tries to settle what someone else holds: short, so that we are the next in line."""
+SETTLED_AT_ONCE = 1000
+LEAST_SHARE = 100
+"""Smaller batches cost more than a second hand gains."""
+
+
+class Hand:
+    """`wake` is set whenever a round of this hand would have something to do."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.wake = asyncio.Event()
+
+
+class SecondHand(Hand):
+    """Helps a worker while there is more to do than one hand can: a role of its own."""
+
+    def __init__(self, worker: TaskWorker) -> None:
+        super().__init__("second")
+        self.is_there = False
+        self._worker = worker
+
+    async def run_once(self) -> timedelta | None:
+        if not self.is_there:
+            self.is_there = True
+            return None  # from here on it waits to be called
+        return await self._worker.help_once()
+
+
+class LateResults:
+    """Settles, one by one, the results of tasks that someone else holds locked: a role of its own, so that they hold up
+    no others."""
+
+    def __init__(self, worker: TaskWorker) -> None:
+        self.wake = asyncio.Event()
+        self._worker = worker
+
+    async def run_once(self) -> timedelta | None:
+        return await self._worker.settle_late()
+
+
+class TaskWorker:
+    """One worker. `wake` is set whenever a round would have something to do."""
+
+    def __init__(
+        self,
+        queue: QueueLike,
+        app: App,
+        *,
+        worker_id: str,
+        queues: Sequence[str] | None,
+        concurrency: int,
+        observe: Observer,
+        lease: timedelta = LEASE,
+        all_tenants: bool = False,
+        new_id: NewId = new_id,
+    ) -> None:
+        self.first = Hand("first")
+        self.second = SecondHand(self)
+        self.late = LateResults(self)
+        self.wake = self.first.wake
+        self.accepting = True
+        self.worker_id = worker_id
+        self._queue = queue
+        self._app = app
+        self._queues = None if queues is None else tuple(queues)
+        self._tenant = None if all_tenants else queue.tenant
+        self._concurrency = concurrency
+        self._share = max((concurrency + 1) // 2, LEAST_SHARE)
+        self._observe = observe
+        self._lease = lease
+        self._new_id = new_id
+        self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
+        self._running: dict[Execution, None] = {}  # a set that keeps its order
+        self.leases = Leases(queue, self._running, lease, observe, self._renewed)
+        self._asked_for = 0  # slots kept for claims under way
+        self._stuck: list[Execution] = []
+        self._ended: dict[Execution, Outcome] = {}
+        self._settling: dict[Execution, Outcome] = {}
+        self._held_up: dict[Execution, Outcome] = {}
+        self._hooks: set[asyncio.Task[None]] = set()
+
+    @property
+    def kinds_running(self) -> tuple[str, ...]:
+        return tuple(sorted({execution.task.kind for execution in self._running}))
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._running or self._ended or self._settling or self._held_up or self._hooks)
+
+    async def run_once(self) -> timedelta:
+        """Settle and claim; how long until there is something to do without being woken."""
+        _, claimed = await _all(self._settle(self.first), self._claim(self.first))
+        next_at = None if claimed is None else await self._next_at(*claimed)
+        return self._delay(None if next_at is None else next_at - await self._queue.store.now())
+
+    async def help_once(self) -> timedelta | None:
+        """What the second hand does: settle and claim."""
+        if self._to_settle() or self._free():
+            _, claimed = await _all(self._settle(self.second), self._claim(self.second))
+            if claimed is not None:
+                self.wake.set()  # there was less than asked for: the first plans when to look again
+        return timedelta(0) if self._to_settle() else None
+
+    async def settle_late(self) -> timedelta | None:
+        """One try for each result that is held up; how long until the next."""
+        for execution, outcome in list(self._held_up.items()):
+            self._settling[execution] = self._held_up.pop(execution)
+            try:
+                await self._settle_alone((execution, outcome), self.first)
+            finally:
+                if execution in self._settling:
+                    self._held_up[execution] = self._settling.pop(execution)
+            self.wake.set()  # whoever waits for the end looks again
+        return PAUSE if self._held_up else None
+
+    def stop_handlers(self, reason: StopReason) -> None:
+        """Ask every running handler to end."""
+        for execution in self._running:
+            execution.stop(reason)
+
+    def abandon_handlers(self) -> None:
+        """Stop waiting for handlers that did not end: their tasks are to be handed back."""
+        for execution in list(self._running):
+            self._forget(execution)
+            if execution.stopping is not StopReason.LEASE_LOST:
+                self._ended[execution] = Released()
+            execution.abandon()
+
+    def close(self) -> None:
+        self._threads.close()
+
+    async def claim_beside(self) -> None:
+        """Claim while a tick commits. Where works share a commit, the tick's tasks are handed out by the commit that
+        makes them; elsewhere nothing is found yet. Either way a round of our own follows."""
+        try:
+            if self._free():
+                await self._claim(self.first)
+        finally:
+            self.wake.set()
+
+    # One round
+
+    def _free(self) -> int:
+        self._stuck = [execution for execution in self._stuck if execution.is_stuck]
+        taken = len(self._running) + len(self._stuck) + self._asked_for
+        return max(0, self._concurrency - taken) if self.accepting else 0
+
+    async def _claim(self, hand: Hand) -> tuple[Claim, datetime] | None:
+        """Take what is ready, and start it. If there was less than asked for: what was asked, and as of when."""
+        free = min(self._free(), self._share) if self.second.is_there else self._free()
+        if not free and not self._running:
+            return None
+        ask = Claim(
+            worker_id=self.worker_id,
+            lease_id=self._new_id(),
+            lease=self._lease,
+            limit=free,
+            kinds=self._app.defaults(),
+            queues=self._queues,
+            tenant=self._tenant,
+            is_running=bool(self._running),
+            begun=frozenset(execution.task.id for execution in (*self._running, *self._stuck)),
+        )
+        self._asked_for += free
+        began = self._queue.clock.now()
+        try:
+            claimed: Claimed = await self._queue.store.transact(
+                side_by_side(at_leisure(claim_tasks(ask)), hand.name)
+            )
+        finally:
+            self._asked_for -= free
+        if claimed.cancelling:
+            self._cancel(set(claimed.cancelling))
+        for task in claimed.tasks:
+            self._start(task, hand, began)
+        if claimed.tasks and len(claimed.tasks) == free:
+            if self._free():
+                self._other(hand).wake.set()
+            return None  # full: the next claim follows when a handler ends
+        return (ask, claimed.at) if free else None
+
+    async def _next_at(self, ask: Claim, at: datetime) -> datetime | None:
+        """Asked when the handlers have been started: they need not wait for it."""
+        return await self._queue.store.transact(at_leisure(next_to_claim(ask, at)))
+
+    def _other(self, hand: Hand) -> Hand:
+        return self.second if hand is self.first and self.second.is_there else self.first
+
+    def _cancel(self, ids: set[str]) -> None:
+        for execution in self._running:
+            if execution.task.id in ids:
+                execution.stop(StopReason.CANCEL)
+
+    def _to_settle(self) -> list[tuple[Execution, Outcome]]:
+        """A renewal that is under way comes first: what it carries belongs to the result."""
+        return [ended for ended in self._ended.items() if not ended[0].renewals]
+
+    def _renewed(self) -> None:
+        if self._ended:
+            self.wake.set()
+
+    async def _settle(self, hand: Hand) -> None:
+        batch = self._to_settle()[:SETTLED_AT_ONCE]
+        if not batch:
+            return
+        self._settling.update(batch)  # from here on they are this hand's
+        if len(batch) == len(self._ended):
+            self._ended = {}
+        else:
+            for execution, _ in batch:
+                del self._ended[execution]
+        try:
+            await self._settle_all(batch, hand)
+        finally:
+            for execution, _ in batch:
+                if execution in self._settling:
+                    self._ended[execution] = self._settling.pop(execution)
+
+    async def _settle_all(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
+        """One result that cannot be stored must not keep the others from being stored."""
+        try:
+            await self._settle_now(batch, hand)
+        except Unavailable as error:
+            if not error.is_busy:
+                raise
+            await self._settle_around(batch, hand)
+        except Exception:
+            for ended in batch:
+                await self._settle_alone(ended, hand)
+
+    async def _settle_around(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
+        """Someone holds some of them: those wait by themselves."""
+        if len(batch) == 1:
+            return self._hold_up(batch[0][0])
+        for piece in pieces(batch):
+            await self._settle_all(piece, hand)
+        return None
+
+    def _hold_up(self, execution: Execution) -> None:
+        self._held_up[execution] = self._settling.pop(execution)
+        self.late.wake.set()
+
+    async def _settle_alone(self, ended: tuple[Execution, Outcome], hand: Hand) -> None:
+        try:
+            await self._settle_now([ended], hand)
+        except Unavailable as error:
+            if not error.is_busy:
+                raise
+            self._hold_up(ended[0])
+        except Exception as error:
+            del self._settling[ended[0]]
+            self._observe(ResultLost(ended[0].task, error))
+
+    async def _settle_now(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
+        results = [
+            Result(task=execution.task, outcome=outcome, progress=execution.progress, logs=execution.logs)
+            for execution, outcome in batch
+        ]
+        answers = await self._queue.store.transact(side_by_side(impatient(settle_tasks(results)), hand.name))
+        for (execution, outcome), answer in zip(batch, answers, strict=True):
+            del self._settling[execution]
+            self._report(execution, outcome, answer)
+
+    # Handlers
+
+    def _start(self, task: Task, hand: Hand, claimed_since: datetime) -> None:
+        handler = self._app.handlers[task.kind]
+        execution = Execution(task, handler, on_report=self.leases.note_report, flush=self.leases.flush)
+        self._running[execution] = None
+        self.leases.started()
+        running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, claimed_since)
+        running.add_done_callback(lambda done: self._handler_ended(execution, done, hand))
+        self._observe(TaskStarted(task))
+
+    def _queue_of(self, task: Task) -> QueueLike:
+        """What a handler may reach: the queue of its own tenant and no other."""
+        return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
+
+    def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome], hand: Hand) -> None:
+        if execution not in self._running:
+            return  # abandoned
+        self._forget(execution)
+        if execution.is_stuck:
+            self._stuck.append(execution)
+            execution.when_unstuck(self.wake.set)
+        if not done.cancelled() and execution.stopping is not StopReason.LEASE_LOST:
+            self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
+        (hand if self.accepting else self.first).wake.set()
+
+    def _forget(self, execution: Execution) -> None:
+        del self._running[execution]
+        self.leases.forget(execution)
+
+    def renew_soon(self) -> None:
+        """The clock jumped: leases may look older than they are."""
+        self.leases.renew_soon()
+        self.wake.set()
+
+    def _report(self, execution: Execution, outcome: Outcome, answer: Task | Refused) -> None:
+        if isinstance(answer, Refused):
+            self._observe(LeaseLost(execution.task))
+            return  # whoever has the task now calls the hooks
+        self._observe(TaskMoved(answer))
+        if answer.status is TaskStatus.COMPLETED:
+            self._call_hooks("on_success", answer, answer.output)
+        elif isinstance(outcome, Failed):
+            self._call_hooks("on_error", answer, execution.error)
+
+    def _call_hooks(self, name: str, *args: Any) -> None:
+        if self._app.hooks_of(name):
+            calling = asyncio.create_task(self._run_hooks(name, args))
+            self._hooks.add(calling)
+            calling.add_done_callback(self._hook_ended)
+
+    async def _run_hooks(self, name: str, args: Sequence[Any]) -> None:
+        entering_handler()
+        await run_hooks(self._app, name, args, self._observe)
+
+    def _hook_ended(self, calling: asyncio.Task[None]) -> None:
+        self._hooks.discard(calling)
+        self.wake.set()
+
+    def _delay(self, next_in: timedelta | None) -> timedelta:
+        if self._to_settle():
+            return timedelta(0)
+        return max(LOOK_AGAIN if next_in is None else min(next_in, LOOK_AGAIN), timedelta(0))
+
+
+async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
+    """What each of them answers. All come to their end; then the first that failed is heard."""
+    answers = await asyncio.gather(*parts, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
+
+
+async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer) -> None:
+    """Call the user's hooks; one that raises harms nobody."""
+    for hook in app.hooks_of(name):
+        try:
+            await _call(hook, args)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
+            observe(HookFailed(name, error))
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def call_hooks(app: App, name: str, args: Sequence[Any]) -> None:
+    """Call the user's hooks; the first that raises ends it."""
+    for hook in app.hooks_of(name):
+        await _call(hook, args)
+
+
+async def _call(hook: Callable[..., Any], args: Sequence[Any]) -> None:
+    """With as many of the arguments as it takes."""
+    answer = hook(*_fitting(hook, args))
+    if inspect.iscoroutine(answer):
+        await answer
+
+
+def _fitting(hook: Callable[..., Any], args: Sequence[Any]) -> Sequence[Any]:
+    parameters = inspect.signature(hook).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return args
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return args[: sum(p.kind in positional for p in parameters)]

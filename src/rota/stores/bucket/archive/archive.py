@@ -1,0 +1,341 @@
+"""The archive: records that left memory, found again by `get` and by the listings.
+
+Of a segment a node holds the summary, which says for most questions "not here". The others are asked of the segment
+itself, through the work's `Answers` (`objects_questions`): nothing is read here. The answers of the live state and of
+the segments are merged in the query's order; segments that lie behind the end of a page are not asked.
+
+A record that is written again comes back to the live state: what is left of it in its segment is *dead*.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from ....domain.model import Record, Task
+from ...codec import RECORD_OF, TABLES
+from ...memory.state import Row
+from ...queries import (
+    EndedRuns,
+    EndedTasks,
+    EventList,
+    FinishedTasks,
+    OldEvents,
+    OldRuns,
+    Query,
+    RunList,
+    TaskList,
+    begins_behind,
+)
+from ..entry import lines
+from .id_index import Places
+from .lookups import Answers, Asked, Matching, RowOf, Walk, together
+from .segment import Fingerprints, Segment, Span, fingerprint
+
+__all__ = ["Archive", "Hidden", "Order", "Source", "archived_order", "first_rows", "merged", "pack_segment"]
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+class Order(NamedTuple):
+    """How a query sorts: by this field, then by id."""
+
+    field: str
+    descending: bool = False
+
+
+_ORDERS: dict[type[Query], Order] = {
+    TaskList: Order("created_at", descending=True),
+    FinishedTasks: Order("completed_at"),
+    EndedTasks: Order("completed_at"),
+    RunList: Order("scheduled_at", descending=True),
+    OldRuns: Order("completed_at"),
+    EndedRuns: Order("completed_at"),
+    EventList: Order("at"),
+    OldEvents: Order("at"),
+}
+
+
+def archived_order(query: Query) -> Order | None:
+    """The order of a query that may find archived records; None for the others."""
+    return _ORDERS.get(type(query))
+
+
+class Source(NamedTuple):
+    """A part of an answer: nothing in it comes before `bound`."""
+
+    bound: datetime | None
+    open: Callable[[], Iterator[Row]]
+
+
+Hidden = dict[tuple[type[Record], str], Row]
+"""Archived records that the works of a trial have brought back."""
+
+
+class Held:
+    """A segment as a node knows it."""
+
+    def __init__(self, segment: Segment, dead: set[tuple[str, str]]) -> None:
+        self.segment = segment
+        self.key = segment.key
+        self.dead = dead
+        self.ids = {name: Fingerprints(packed) for name, packed in segment.ids.items()}
+        self.groups = {name: Fingerprints(packed) for name, packed in segment.groups.items()}
+        self.size = sum(len(each) for each in self.ids.values())
+        self.labels: dict[str, str] = {}
+        """What dead tasks counted as, of those that somebody wanted to know it of."""
+
+    def may_have(self, name: str, id: str, print: bytes) -> bool:
+        return name in self.ids and (name, id) not in self.dead and self.ids[name].has(print)
+
+    def may_answer(self, name: str, query: Query, group: bytes | None) -> bool:
+        return (
+            name in self.ids
+            and (group is None or self.groups[name].has(group))
+            and not (
+                isinstance(query, TaskList)
+                and query.status is not None
+                and f"{query.tenant}/{query.status}" not in self.segment.counts
+            )
+        )
+
+    def dead_of(self, name: str) -> list[str]:
+        return [id for of_name, id in self.dead if of_name == name]
+
+
+class Archive:
+    """All segments of a bucket."""
+
+    def __init__(self) -> None:
+        self.segments: dict[str, Held] = {}
+        self._places = Places()
+        self.dropped: set[str] = set()
+        """Segments of which nothing is left. Their objects can go when no node knows them any more."""
+
+    def clear(self) -> None:
+        self.segments.clear()
+        self._places = Places()
+        self.dropped.clear()
+
+    def add(self, segment: Segment) -> None:
+        self.add_all([(segment, set())])
+
+    def add_all(self, segments: Iterable[tuple[Segment, set[tuple[str, str]]]]) -> None:
+        """Each with what is dead of it."""
+        new = [Held(*each) for each in segments]
+        self.segments.update((held.key, held) for held in new)
+        self._places.add(held.segment for held in new)
+
+    def row(self, type: type[Record], id: str, answers: Answers) -> Row | None:
+        for held in reversed(self._with(TABLES[type].name, id)):
+            row: Row | None = answers.of((held.key, RowOf(type, id)))
+            if row is not None:
+                return row
+        return None
+
+    def bury(self, type: type[Record], id: str) -> None:
+        """The record was written again or deleted: here it is no more."""
+        name = TABLES[type].name
+        for held in self._with(name, id):
+            held.dead.add((name, id))
+            if len(held.dead) >= held.size:
+                del self.segments[held.key]
+                self._places.remove(held.key)
+                self.dropped.add(held.key)
+
+    def sources(self, query: Query, limit: int, hidden: Hidden, answers: Answers) -> list[Source]:
+        """One for each segment that may have an answer, in the order in which a walk reaches them."""
+        order = archived_order(query)
+        if order is None:
+            return []
+        name = _name(query)
+        bounds = {
+            held.key: span.last if order.descending else span.first for held, span in self._asked(query)
+        }
+        keys = sorted(bounds, key=lambda key: bounds[key], reverse=order.descending)
+        asked = [(key, Walk(query, _rows_for(limit, self.segments[key]))) for key in keys]
+
+        def open(at: int) -> Iterator[Row]:
+            held = self.segments[keys[at]]
+            answers.of(asked[at], asked[at:])
+            return (
+                row
+                for row in _walk(*asked[at], answers)
+                if (name, row.record.id) not in held.dead and (type(row.record), row.record.id) not in hidden
+            )
+
+        return [Source(bounds[key], partial(open, at)) for at, key in enumerate(keys)]
+
+    def count(self, query: Query, hidden: Hidden, answers: Answers, enough: int | None) -> int:
+        """How many records a query finds here; beyond `enough` it does not matter."""
+        if isinstance(query, TaskList) and query == TaskList(
+            tenant=query.tenant, at=query.at, status=query.status
+        ):
+            return self._count_tasks(query, hidden, answers)
+        if archived_order(query) is None:
+            return 0
+        number = 0
+        name = _name(query)
+        segments = [held for held, _ in self._asked(query)]
+        asked: list[Asked] = [(held.key, Matching(query)) for held in segments]
+        back = self._back(name, hidden)
+        for at, held in enumerate(segments):
+            if enough is not None and number >= enough:
+                break
+            found: Fingerprints = answers.of(asked[at], asked[at:])
+            number += len(found) - sum(id in found for id in (*held.dead_of(name), *back.get(held.key, ())))
+        return number
+
+    def _count_tasks(self, query: TaskList, hidden: Hidden, answers: Answers) -> int:
+        """From the summaries, less what has died since."""
+
+        def number_of(labels: Mapping[str, int]) -> int:
+            if query.status is not None:
+                return labels.get(f"{query.tenant}/{query.status}", 0)
+            return sum(number for label, number in labels.items() if label.rpartition("/")[0] == query.tenant)
+
+        counted = [held for held in self.segments.values() if number_of(held.segment.counts)]
+        lost = together(answers, (partial(self._label_dead, held, answers) for held in counted))
+        back = Counter(_label(row) for row in hidden.values() if isinstance(row.record, Task))
+        return (
+            sum(number_of(held.segment.counts) for held in counted)
+            - sum(map(number_of, lost))
+            - number_of(back)
+        )
+
+    def _label_dead(self, held: Held, answers: Answers) -> Counter[str]:
+        """What the dead tasks of a segment counted as. Each is looked up once in the life of a node."""
+        unknown = [id for id in held.dead_of("task") if id not in held.labels]
+        rows = together(answers, (partial(answers.of, (held.key, RowOf(Task, id))) for id in unknown))
+        held.labels.update(
+            (id, "" if row is None else _label(row)) for id, row in zip(unknown, rows, strict=True)
+        )
+        return Counter(held.labels.values())
+
+    def _with(self, name: str, id: str) -> list[Held]:
+        """The segments that may have a record; for one that is not archived hardly ever any."""
+        print = fingerprint(id)
+        found = [self.segments[key] for key in self._places.of(print)]
+        return [held for held in found if held.may_have(name, id, print)]
+
+    def _back(self, name: str, hidden: Hidden) -> dict[str, list[str]]:
+        """Which ids are hidden, by segment."""
+        back: dict[str, list[str]] = {}
+        for id in (id for of_type, id in hidden if TABLES[of_type].name == name):
+            for held in self._with(name, id):
+                back.setdefault(held.key, []).append(id)
+        return back
+
+    def _asked(self, query: Query) -> Iterator[tuple[Held, Span]]:
+        """The segments that may have an answer, and over which times in the query's order."""
+        order = archived_order(query)
+        name = _name(query)
+        text = _group(query)
+        group = None if text is None else fingerprint(text)
+        for held in self.segments.values():
+            span = None if order is None else held.segment.spans.get(f"{name}.{order.field}")
+            if span is not None and held.may_answer(name, query, group) and not _misses(span, query):
+                yield held, span
+
+
+def _name(query: Query) -> str:
+    return TABLES[RECORD_OF[type(query)]].name
+
+
+def _label(row: Row) -> str:
+    return f"{row.record.tenant}/{getattr(row.record, 'status', '')}"
+
+
+def _rows_for(limit: int, held: Held) -> int:
+    """How many to ask for, so that enough are alive; one of few numbers, for it is asked in each run."""
+    rows = max(limit, 1)
+    while rows < limit + len(held.dead):
+        rows *= 2
+    return rows
+
+
+def _walk(key: str, first: Walk, answers: Answers) -> Iterator[Row]:
+    """What a segment has; more of it if that is not enough."""
+    seen, asked = 0, first
+    while True:
+        rows: list[Row] = answers.of((key, asked))
+        yield from rows[seen:]
+        if len(rows) < asked.limit:
+            return
+        seen, asked = len(rows), Walk(first.query, 2 * asked.limit)
+
+
+def first_rows(rows: list[Row], most_bytes: int) -> list[Row]:
+    """As many as their text allows, at least one: whoever wants one of them reads them all."""
+    sizes = accumulate(len(row.body) for row in rows)
+    return rows[: max(1, sum(size <= most_bytes for size in sizes))]
+
+
+def pack_segment(rows: list[Row]) -> bytes:
+    by_name: dict[str, list[bytes]] = {}
+    for row in rows:
+        by_name.setdefault(TABLES[type(row.record)].name, []).append(row.body)
+    return gzip.compress(lines(by_name), compresslevel=6, mtime=0)
+
+
+def _group(query: Query) -> str | None:
+    match query:
+        case TaskList(tenant=tenant) | EndedTasks(tenant=tenant):
+            return tenant
+        case RunList(schedule_id=schedule_id):
+            return schedule_id
+        case EventList(tenant=tenant, subject_id=subject_id):
+            return tenant if subject_id is None else f"{tenant}/{subject_id}"
+    return None
+
+
+def _misses(span: Span, query: Query) -> bool:
+    """Whether nothing in this span of time can be an answer."""
+    match query:
+        case TaskList(after=after) if after is not None:
+            return span.first > after.at
+        case FinishedTasks(before=before) | OldRuns(before=before) | OldEvents(before=before):
+            return span.first >= before
+        case EndedTasks() | EndedRuns():
+            return span.last < begins_behind(query).at
+        case EventList(after=after) if after is not None:
+            return span.last < after.at
+        case RunList(since=since, until=until, after=after):
+            ends = [end for end in (until, None if after is None else after.at) if end is not None]
+            return (since is not None and span.last < since) or any(span.first > end for end in ends)
+    return False
+
+
+def merged(sources: list[Source], order: Order) -> Iterator[Row]:
+    """All that the sources have, in order; a source is opened when its bound is reached."""
+    choose: Callable[..., Any] = max if order.descending else min
+    live = [source for source in sources if source.bound is None]
+    bounded = [source for source in sources if source.bound is not None]
+    waiting = live + sorted(bounded, key=lambda source: source.bound or _NEVER, reverse=order.descending)
+    heads: list[tuple[tuple[Any, str], Row, Iterator[Row]]] = []
+
+    def advance(walking: Iterator[Row]) -> None:
+        for found in walking:
+            heads.append(((getattr(found.record, order.field), found.record.id), found, walking))
+            return
+
+    while waiting or heads:
+        best = choose(heads, key=lambda head: head[0], default=None)
+        if waiting and (best is None or _reached(waiting[0], best[0][0], order)):
+            advance(waiting.pop(0).open())
+            continue
+        assert best is not None
+        heads.remove(best)
+        yield best[1]
+        advance(best[2])
+
+
+def _reached(source: Source, time: datetime, order: Order) -> bool:
+    if source.bound is None:
+        return True
+    return source.bound >= time if order.descending else source.bound <= time

@@ -1,0 +1,150 @@
+"""In which segments an id may be, whatever their number: asked for every record that is written, on every node.
+
+Tables of numbered slots. A fingerprint belongs into the slot that its first bits name, or into the next empty one; what
+stands there is the number of its segment, no more, and whether the id is in that segment its summary tells. Most slots
+stay empty, so a walk from any of them soon ends at one that is: "nowhere".
+
+A table never grows, for then somebody would wait for it. A new one is begun, with as much room as all before it need
+together, so there are few. Nor is anything taken out: the numbers of dropped segments lead nowhere, and when most of a
+table does, what is left of it moves to another.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+
+from .segment import Segment
+
+__all__ = ["Places"]
+
+_LEAST_BITS = 20
+_MOST_BITS = 24
+"""Of the number of a slot. The smallest table is 2 MiB, the largest 32."""
+
+_TAKEN = 3 / 8
+"""So much of a table may be."""
+
+_MOST_SEGMENTS = 2**16 - 1
+"""Numbers of two bytes, and 0 is none."""
+
+_AT_ONCE = 256
+_STRIPES = 32
+"""So many segments enter a table together, stripe by stripe: a table is large beside what a processor has at hand."""
+
+
+class Places:
+    """Of all segments of an archive. Whoever asks holds the replica's lock."""
+
+    def __init__(self) -> None:
+        self._tables: list[_Table] = []
+        self._table_of: dict[str, _Table] = {}
+
+    def of(self, fingerprint: bytes) -> list[str]:
+        """The keys of the segments to ask: all that have it, and few others."""
+        return [key for table in self._tables for key in table.of(fingerprint)]
+
+    def add(self, segments: Iterable[Segment]) -> None:
+        waiting = list(segments)
+        while waiting:
+            table = self._table_for(waiting)
+            taken = table.add(waiting[:_AT_ONCE])
+            self._table_of.update((segment.key, table) for segment in waiting[:taken])
+            del waiting[:taken]
+
+    def remove(self, key: str) -> None:
+        table = self._table_of.pop(key)
+        table.remove(key)
+        if 4 * table.alive < table.used:
+            self._tables.remove(table)
+            self.add(table.segments())
+
+    def _table_for(self, waiting: list[Segment]) -> _Table:
+        if not self._tables or not self._tables[-1].has_room_for(waiting[0]):
+            alive = sum(table.alive for table in self._tables)
+            self._tables.append(_Table(max(alive, sum(map(_size, waiting)))))
+        return self._tables[-1]
+
+
+class _Table:
+    """`used` counts the slots that are taken, `alive` those of segments that were not removed since."""
+
+    def __init__(self, room: int) -> None:
+        bits = min(max(_LEAST_BITS, int(room / _TAKEN).bit_length()), _MOST_BITS)
+        self._slots = array("H", [0]) * 2**bits
+        self._cut = _MOST_BITS - bits
+        self._numbered: list[Segment | None] = [None]  # an empty slot is 0
+        self._number_of: dict[str, int] = {}
+        self.used = 0
+        self.alive = 0
+
+    def has_room_for(self, segment: Segment) -> bool:
+        used = self.used + _size(segment)
+        fits = used <= _TAKEN * len(self._slots) or not self.used
+        return fits and len(self._numbered) <= _MOST_SEGMENTS
+
+    def of(self, fingerprint: bytes) -> list[str]:
+        slots, last = self._slots, len(self._slots) - 1
+        found = []
+        at = int.from_bytes(fingerprint[:3], "big") >> self._cut
+        while number := slots[at]:
+            segment = self._numbered[number]
+            if segment is not None and segment.key not in found:
+                found.append(segment.key)
+            at = (at + 1) & last
+        return found
+
+    def add(self, segments: list[Segment]) -> int:
+        """As many of the first as there is room for."""
+        columns: list[tuple[int, array[int]]] = []
+        taken = 0
+        for segment in segments:
+            if not self.has_room_for(segment):
+                break
+            taken += 1
+            number = self._number_of[segment.key] = len(self._numbered)
+            self._numbered.append(segment)
+            self.used += _size(segment)
+            self.alive += _size(segment)
+            columns += [(number, _homes(packed, self._cut)) for packed in segment.ids.values()]
+        self._enter(columns)
+        return taken
+
+    def remove(self, key: str) -> None:
+        number = self._number_of.pop(key)
+        removed = self._numbered[number]
+        assert removed is not None
+        self._numbered[number] = None
+        self.alive -= _size(removed)
+
+    def segments(self) -> Iterator[Segment]:
+        return (segment for segment in self._numbered if segment is not None)
+
+    def _enter(self, columns: list[tuple[int, array[int]]]) -> None:
+        slots, last, stripe = self._slots, len(self._slots) - 1, -(-len(self._slots) // _STRIPES)
+        begin = [0] * len(columns)
+        for end in range(stripe, len(slots) + stripe, stripe):
+            for nth, (number, column) in enumerate(columns):
+                behind = bisect_left(column, end, begin[nth])
+                for at in column[begin[nth] : behind]:
+                    while slots[at]:
+                        at = (at + 1) & last
+                    slots[at] = number
+                begin[nth] = behind
+
+
+def _size(segment: Segment) -> int:
+    return sum(len(packed) for packed in segment.ids.values()) // 8
+
+
+def _homes(packed: bytes, cut: int) -> array[int]:
+    """The slot to which each fingerprint belongs, in order: its first three bytes as a number, less some bits."""
+    four = bytearray(len(packed) // 2)
+    for nth in range(3):
+        four[nth + 1 :: 4] = packed[nth::8]
+    homes = array("I", bytes(four))
+    if sys.byteorder == "little":
+        homes.byteswap()
+    return array("I", [home >> cut for home in homes]) if cut else homes

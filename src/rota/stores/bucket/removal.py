@@ -1,0 +1,95 @@
+"""Removing what no node can need any more: log, snapshots, and segments of the archive.
+
+1. What lies before a snapshot that everybody could have known for the whole of `retention` may go. That is *proposed*:
+   our next entry of the log says so (its `floor`). A process that makes one commit and ends proposes when it starts.
+2. What an entry of the log has said is *removed*. So whoever is up to date knows everything that can be gone, and
+   `objects_log` can tell an end of the log from a hole in it.
+3. Once after a start everything is listed, to remove what a node left over that died between the two, or that a
+   late request put back. Below the floor nobody reads, so it never mattered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from ..codec import micros
+from .archive.segment import SEGMENTS, made_at
+from .entry import entry_key
+from .log import Log
+from .replica import Replica
+from .service.objects import Bucket
+from .snapshot import SNAPSHOTS, number_of, numbered, snapshot_keys
+from .tuning import Tuning
+
+__all__ = ["Removal"]
+
+
+class Removal:
+    """Runs in the store's housekeeping thread, after a snapshot was written."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        replica: Replica,
+        log: Log,
+        tuning: Tuning,
+        now: Callable[[], datetime],
+        refresh: Callable[[], None],
+    ) -> None:
+        self._bucket = bucket
+        self._replica = replica
+        self._log = log
+        self._tuning = tuning
+        self._now = now
+        self._refresh = refresh
+        self._removed: int | None = None
+        self._dropped: dict[str, datetime] = {}
+
+    def remove(self) -> None:
+        self._refresh()  # a clock that was set must not make things look old
+        before = self._now() - self._tuning.retention
+        with self._replica.lock:
+            snapshots = dict(self._log.snapshots)
+            floor = self._log.floor
+        self._remove_up_to(floor, [number for number in snapshots if number < floor], before)
+        self._remove_dropped(before)
+        self.propose()
+
+    def propose(self) -> None:
+        """Makes no request: the clock has just been refreshed."""
+        before = self._now() - self._tuning.retention
+        with self._replica.lock:
+            known = [number for number, since in self._log.snapshots.items() if since <= before]
+            self._log.next_floor = max(self._log.next_floor, *known, 0)
+
+    def _remove_up_to(self, floor: int, old: list[int], before: datetime) -> None:
+        if self._removed is None:
+            self._remove_left_over(floor, before)
+        else:
+            self._bucket.delete(entry_key(number) for number in range(self._removed + 1, floor + 1))
+        self._bucket.delete(key for number in old for key in snapshot_keys(number))
+        self._removed = floor
+        with self._replica.lock:
+            for number in old:
+                self._log.snapshots.pop(number, None)
+
+    def _remove_left_over(self, floor: int, before: datetime) -> None:
+        logged = [key for key in numbered(self._bucket.list("log/")) if number_of(key) <= floor]
+        taken = [key for key in numbered(self._bucket.list(SNAPSHOTS)) if number_of(key) < floor]
+        segments = [key for key in self._bucket.list(SEGMENTS) if made_at(key) < micros(before)]
+        self._log.catch_up()  # a segment is written before the entry that names it
+        with self._replica.lock:
+            held = self._replica.archive.segments.keys() | self._replica.archive.dropped
+            unknown = [key for key in segments if key not in held]
+        self._bucket.delete([*logged, *taken, *unknown])
+
+    def _remove_dropped(self, before: datetime) -> None:
+        """Segments of which nothing is left, when that has been so for long enough."""
+        with self._replica.lock:
+            dropped = set(self._replica.archive.dropped)
+        self._dropped = {key: self._dropped.get(key, self._now()) for key in dropped}
+        old = [key for key, since in self._dropped.items() if since <= before]
+        self._bucket.delete(old)
+        with self._replica.lock:
+            self._replica.archive.dropped.difference_update(old)

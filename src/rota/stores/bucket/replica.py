@@ -1,0 +1,224 @@
+"""What a node holds of the bucket: the live state, the archive, and how far in the log they are.
+
+`lock` guards all of it, and is never held while the bucket is read or written: what a work needs of the archive, and
+does not have among its `Answers`, is fetched after its run (`objects_questions`). A group of works runs on a `Trial`:
+each work sees the writes of those before it, and all of them are taken back before the lock is let go, so nobody else
+sees what is not committed. `apply` is how every entry arrives, one's own and others', in the order of the log: the same
+everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from threading import RLock
+from typing import Any, TypeVar, cast
+
+from ...domain.errors import Conflict
+from ...domain.model import Record
+from ..base import BufferedTx
+from ..codec import RECORD_OF, TABLES
+from ..memory.finders import count, tally, walk
+from ..memory.state import Changes, Row, State
+from ..queries import Query
+from .archive.archive import Archive, Hidden, Source, archived_order, merged
+from .archive.lookups import Answers, together
+from .archive.segment import Segment
+from .entry import TYPES
+
+__all__ = ["ObjectsTx", "Replica", "Trial"]
+
+R = TypeVar("R", bound=Record)
+
+_SOME = 1000
+
+
+class Replica:
+    """The state after entry `number`."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.live = State()
+        self.archive = Archive()
+        self.number = 0
+        self.hidden: Hidden = {}
+
+    def reset(
+        self,
+        number: int,
+        rows: list[Row],
+        segments: Iterable[tuple[Segment, set[tuple[str, str]]]],
+        dropped: Iterable[str],
+    ) -> None:
+        self.live = State()
+        self.live.apply(Changes(rows, []))
+        self.archive.clear()
+        self.archive.add_all(segments)
+        self.archive.dropped.update(dropped)
+        self.number = number
+
+    def row(self, type: type[Record], id: str, answers: Answers) -> Row | None:
+        row = self.live.row(type, id)
+        return self.archive.row(type, id, answers) if row is None and (type, id) not in self.hidden else row
+
+    def get(self, type: type[R], id: str, answers: Answers) -> R | None:
+        row = self.row(type, id, answers)
+        return None if row is None else cast("R", TABLES[type].decode(row.body))
+
+    def find(self, query: Query, limit: int, answers: Answers) -> list[Record]:
+        decode = TABLES[RECORD_OF[type(query)]].decode
+        return [decode(row.body) for row in islice(self._walk(query, limit, answers), limit)]
+
+    def count(self, query: Query, answers: Answers, at_most: int | None = None) -> int:
+        number = count(self.live, query, at_most)
+        if at_most is None:
+            return number + self.archive.count(query, self.hidden, answers, None)
+        if number < at_most:
+            number += self.archive.count(query, self.hidden, answers, at_most - number)
+        return min(number, at_most)
+
+    def tally(self, query: Query, by: Sequence[str], answers: Answers) -> dict[tuple[str, ...], int]:
+        return tally((row.record for row in self._walk(query, _SOME, answers)), query, by)
+
+    def apply(
+        self,
+        number: int,
+        puts: Iterable[Row],
+        deletes: Iterable[tuple[type[Record], str]],
+        leave: dict[str, list[str]],
+        segment: Segment | None,
+    ) -> None:
+        """The changes of entry `number`."""
+        puts = list(puts)
+        gone = []
+        for of_type, id in (*deletes, *((type(row.record), row.record.id) for row in puts)):
+            if self.live.row(of_type, id) is None:
+                self.archive.bury(of_type, id)
+        for of_type, id in (*deletes, *((TYPES[name], id) for name, ids in leave.items() for id in ids)):
+            row = self.live.row(of_type, id)
+            if row is not None:
+                gone.append(row.record)
+        self.live.apply(Changes(puts, gone))
+        if segment is not None:
+            self.archive.add(segment)
+        self.number = number
+
+    def _walk(self, query: Query, limit: int, answers: Answers) -> Iterator[Row]:
+        live = (cast("Row", self.live.row(type(record), record.id)) for record in walk(self.live, query))
+        order = archived_order(query)
+        if order is None or not self.archive.segments:
+            return live
+        return merged(
+            [Source(None, lambda: live), *self.archive.sources(query, limit, self.hidden, answers)], order
+        )
+
+
+class ObjectsTx(BufferedTx):
+    """Reads from a replica, writes gathered. `move` is for the archive's own works."""
+
+    def __init__(self, replica: Replica, now: datetime, *, writable: bool = True) -> None:
+        super().__init__(now, writable=writable)
+        self._replica = replica
+        self.answers = Answers(now)
+        self.moved: tuple[Segment, list[Row]] | None = None
+
+    def go_on_with(self, answers: Answers) -> None:
+        """What an earlier run of the work was told, and when that was."""
+        self.answers = answers
+        self.now = answers.now or self.now
+
+    async def get(self, type: type[R], id: str, /) -> R | None:
+        self.reading()
+        return self._replica.get(type, id, self.answers)
+
+    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
+        self.reading()
+        asks = (partial(self._replica.get, type, wanted, self.answers) for wanted in set(ids))
+        return {record.id: record for record in together(self.answers, asks) if record is not None}
+
+    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+        self.reading()
+        return self._replica.find(query, limit, self.answers)
+
+    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
+        self.reading()
+        return self._replica.count(query, self.answers, at_most)
+
+    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+        self.reading()
+        return self._replica.tally(query, by, self.answers)
+
+    def move(self, segment: Segment, rows: list[Row]) -> None:
+        """These records are in that segment now."""
+        self.moved = (segment, rows)
+
+
+class Trial:
+    """The writes of a group while its works run."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._undo: list[Changes] = []
+        self._before: dict[tuple[type[Record], str], Row | None] = {}
+        self.segment: Segment | None = None
+        self.leave: dict[str, list[str]] = {}
+
+    def flush(self, tx: ObjectsTx) -> None:
+        """The writes of one work: they fit, and the next work sees them; or Conflict, and nothing happened."""
+        self._thaw(tx)
+        changes = self._replica.live.prepare(tx.puts, tx.deletes)
+        if tx.moved is not None:
+            self._move(*tx.moved)
+        self._do(changes)
+
+    def net(self) -> tuple[list[Row], list[Record]]:
+        """What is to be put and deleted in the end."""
+        puts: list[Row] = []
+        deletes: list[Record] = []
+        for (of_type, id), before in self._before.items():
+            now = self._replica.live.row(of_type, id)
+            if now is not None and now is not before:
+                puts.append(now)
+            elif now is None and before is not None:
+                deletes.append(before.record)
+        return puts, deletes
+
+    def take_back(self) -> None:
+        for changes in reversed(self._undo):
+            self._replica.live.apply(changes)
+        self._replica.hidden.clear()
+
+    def _thaw(self, tx: ObjectsTx) -> None:
+        """Archived records that are written again come back, so that they are checked like any other."""
+        away = [
+            (of_type, id)
+            for writes in (tx.puts, tx.deletes)
+            for of_type, records in writes.items()
+            for id in records
+            if self._replica.live.row(of_type, id) is None
+        ]
+        asks = (partial(self._replica.row, of_type, id, tx.answers) for of_type, id in away)
+        for row in together(tx.answers, asks):
+            if row is not None:
+                of_type, id = type(row.record), row.record.id
+                self._do(Changes([row], []))
+                self._before[of_type, id] = self._replica.hidden[of_type, id] = row
+
+    def _move(self, segment: Segment, rows: list[Row]) -> None:
+        live = self._replica.live
+        if self.segment is not None or any(
+            live.row(type(row.record), row.record.id) is not row for row in rows
+        ):
+            raise Conflict("a record changed while it was archived")
+        self.segment = segment
+        for row in rows:
+            self.leave.setdefault(TABLES[type(row.record)].name, []).append(row.record.id)
+
+    def _do(self, changes: Changes) -> None:
+        live = self._replica.live
+        for record in (*changes.deletes, *(row.record for row in changes.puts)):
+            self._before.setdefault((type(record), record.id), live.row(type(record), record.id))
+        self._undo.append(live.reverse_of(changes))
+        live.apply(changes)

@@ -1,0 +1,85 @@
+"""The bucket's clock, followed from here.
+
+The service says the time in whole seconds, so one answer gives a range for how far it is from ours: it is at
+least what it said when the answer came, and less than a second more when the question went. Ranges of several
+answers are intersected, and grow as clocks drift. The correction is the smallest that fits, so a machine whose
+clock is right has none, and all nodes agree to within a second or so however wrong theirs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import NamedTuple
+
+from ....domain.errors import StoreError
+from ...base import Clock
+
+__all__ = ["Mark", "ServiceClock", "Stopwatch"]
+
+_SECOND = timedelta(seconds=1)
+_EVERY = timedelta(seconds=60)
+_DRIFT = 0.0005
+
+
+class Mark(NamedTuple):
+    wall: datetime
+    steady: float
+
+
+class Stopwatch:
+    """Time that passed here, by whichever clock saw more of it: one stands still in a suspended machine, the
+    other can be set."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._steady: Callable[[], float] = getattr(clock, "monotonic", lambda: 0.0)
+
+    def mark(self) -> Mark:
+        return Mark(self._clock.now(), self._steady())
+
+    def since(self, mark: Mark) -> timedelta:
+        return max(abs(self._clock.now() - mark.wall), timedelta(seconds=self._steady() - mark.steady))
+
+
+class ServiceClock:
+    """`ask` is the service's time in whole seconds; None: there is no such clock, ours is the one."""
+
+    def __init__(self, clock: Clock, ask: Callable[[], datetime | None]) -> None:
+        self._clock = clock
+        self._ask = ask
+        self._watch = Stopwatch(clock)
+        self._asked: Mark | None = None
+        self._told: Mark | None = None
+        self._lock = Lock()
+        self._low = self._high = self.offset = timedelta(0)
+
+    def now(self) -> datetime:
+        return self._clock.now() + self.offset
+
+    def refresh(self) -> None:
+        """Ask, if the last answer is old. A service that does not answer leaves things as they are."""
+        if self._asked is not None and self._watch.since(self._asked) < _EVERY:
+            return
+        with self._lock:
+            before = self._watch.mark()
+            try:
+                said = self._ask()
+            except StoreError:
+                said = None
+            self._asked = after = self._watch.mark()
+            if said is not None:
+                age = None if self._told is None else self._watch.since(self._told)
+                self._told = after
+                self._learn(said - after.wall, said + _SECOND - before.wall, age)
+
+    def _learn(self, low: timedelta, high: timedelta, age: timedelta | None) -> None:
+        """The offset lies in this range; what was known before still counts, less sharply as it ages."""
+        if age is not None:
+            slack = age * _DRIFT
+            known_low, known_high = max(low, self._low - slack), min(high, self._high + slack)
+            if known_low <= known_high:  # else a clock was set: only the new answer counts
+                low, high = known_low, known_high
+        self._low, self._high = low, high
+        self.offset = min(max(self.offset, low), high)

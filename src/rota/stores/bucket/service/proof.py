@@ -1,0 +1,187 @@
+"""Does this service do what the store needs? Proved on the live bucket, under a prefix of its own.
+
+The log needs three things: of several who create one key at once, exactly one may win; what was written is read at
+once; lists are in order. That a replacement is refused unless the object is the one that was read is proved as
+well: the log does without it, but a service that ignores that condition may ignore others.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime
+from typing import NamedTuple
+
+from ....domain.errors import Invalid, StoreError, Unavailable
+from ..archive.segment import segment_key
+from ..entry import entry_key
+from ..snapshot import SNAPSHOTS
+from ..views import homes
+from .objects import Bucket, Denied, Taken
+
+__all__ = ["Proof", "check_create", "is_begun", "prove", "prove_rights"]
+
+_WRITERS = 4
+_ROUNDS = 3
+_TRIES = 3
+_STAYS = "proof/create"
+
+
+class Proof(NamedTuple):
+    behaviour: str
+    holds: bool
+    found: str
+
+
+def is_begun(bucket: Bucket) -> bool:
+    """Whether somebody has opened a store here to write, though the log has no entry yet."""
+    return bucket.get(_STAYS) is not None
+
+
+def check_create(bucket: Bucket) -> None:
+    """Whenever a bucket is opened: what exists must not be created again. A small object stays there for it, and one
+    request tells; in a new bucket, two."""
+    try:
+        _create(bucket, _STAYS)
+        _create(bucket, _STAYS)
+    except (Taken, Denied):  # who may only read cannot harm it
+        return
+    raise Invalid(
+        "store",
+        f"{bucket.name} ignores If-None-Match: it wrote over an object that was to be created",
+        "use a service with conditional writes (`rota doctor` says what is missing)",
+    )
+
+
+def _create(bucket: Bucket, key: str) -> None:
+    """Repeated after a failure: if the first was done all the same, the next is refused, which is the proof."""
+    for _ in range(_TRIES - 1):
+        try:
+            return bucket.create(key, b"whoever creates this again is to be refused")
+        except Denied:
+            raise
+        except Unavailable:
+            continue
+    return bucket.create(key, b"whoever creates this again is to be refused")
+
+
+def prove(bucket: Bucket) -> list[Proof]:
+    """Every behaviour, with what was found."""
+    prefix = f"proof/{uuid.uuid4().hex}/"
+    try:
+        return [
+            _tried("create race", lambda: _create_race(bucket, prefix)),
+            _tried("compare-and-set race", lambda: _replace_race(bucket, prefix)),
+            _tried("read after write", lambda: _read_after_write(bucket, prefix)),
+            _tried("list order", lambda: _list_order(bucket, prefix)),
+        ]
+    finally:
+        with suppress(StoreError):  # what was found is more than what is left behind
+            bucket.delete(bucket.list(prefix))
+
+
+def prove_rights(bucket: Bucket, now: datetime, *, views: str) -> Proof:
+    """Whether housekeeping, for which nobody waits, may write and remove where it does. What is written for it is taken
+    for nothing by nodes at work, and removed by them if it should stay behind."""
+    unique = uuid.uuid4().hex
+    tried = [f"{SNAPSHOTS}proof-{unique}", segment_key(now)]
+    if views != "off":
+        tried += [
+            f"{home}~proof-{unique}.json" for home in homes(tasks=views == "tasks") if home != "tenants/"
+        ]
+    problems = [problem for key in tried if (problem := _come_and_go(bucket, key))]
+    try:
+        bucket.delete([entry_key(0)])  # there is none
+    except StoreError as error:
+        problems.append(str(error))
+    found = "; ".join(problems) or "everything can be written and removed"
+    return Proof("housekeeping", not problems, found)
+
+
+def _come_and_go(bucket: Bucket, key: str) -> str | None:
+    try:
+        bucket.put(key, b"")
+        bucket.delete([key])
+    except StoreError as error:
+        return str(error)
+    return None
+
+
+def _tried(behaviour: str, proof: Callable[[], str | None]) -> Proof:
+    """`proof` returns what is wrong, or None."""
+    try:
+        wrong = proof()
+    except NotImplementedError:  # a folder has no replacements
+        return Proof(behaviour, True, "not offered here, and not needed")
+    except StoreError as error:
+        return Proof(behaviour, False, str(error))
+    return Proof(behaviour, wrong is None, wrong or "holds")
+
+
+def _winners(write: Callable[[bytes], None]) -> list[bytes]:
+    """Those of several writers at once who were told that they won."""
+
+    def tried(body: bytes) -> bytes | None:
+        try:
+            write(body)
+            return body
+        except Taken:
+            return None
+
+    bodies = [uuid.uuid4().hex.encode() for _ in range(_WRITERS)]
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        return [body for body in writers.map(tried, bodies) if body is not None]
+
+
+def _create_race(bucket: Bucket, prefix: str) -> str | None:
+    for number in range(_ROUNDS):
+        key = f"{prefix}create/{number}"
+        winners = _winners(lambda body, key=key: bucket.create(key, body))  # type: ignore[misc]  # bound per round
+        if len(winners) != 1:
+            return f"of {_WRITERS} who created one key at once, {len(winners)} were told that they had"
+        if bucket.get(key) != winners[0]:
+            return "the object is not the one of the writer who was told that he had created it"
+    return None
+
+
+def _replace_race(bucket: Bucket, prefix: str) -> str | None:
+    key = f"{prefix}replace"
+    bucket.put(key, b"first")
+    for _ in range(_ROUNDS):
+        found = bucket.find(key)
+        if found is None or found.etag is None:
+            return "an object that was written has no ETag"
+        winners = _replaced(bucket, key, found.etag) or _replaced(bucket, key, found.etag.strip('"'))
+        if len(winners) != 1:
+            return f"of {_WRITERS} who replaced one version at once, {len(winners)} were told that they had"
+    return None
+
+
+def _replaced(bucket: Bucket, key: str, etag: str) -> list[bytes]:
+    """Ceph takes an ETag only without its quotation marks."""
+    return _winners(lambda body: bucket.replace(key, body, etag))
+
+
+def _read_after_write(bucket: Bucket, prefix: str) -> str | None:
+    for number in range(_ROUNDS):
+        key = f"{prefix}read/{number}"
+        if bucket.get(key) is not None:
+            return "there is something where nothing was written"
+        bucket.create(key, b"written")
+        if bucket.get(key) != b"written":
+            return "what was just written cannot be read"
+        if key not in bucket.list(f"{prefix}read/"):
+            return "what was just written is not listed"
+    return None
+
+
+def _list_order(bucket: Bucket, prefix: str) -> str | None:
+    keys = [f"{prefix}list/{number:012}" for number in (3, 1, 10, 2)]
+    for key in keys:
+        bucket.put(key, b"")
+    if bucket.list(f"{prefix}list/") != sorted(keys):
+        return "a list does not have the keys that were written"
+    behind = bucket.list(f"{prefix}list/", sorted(keys)[1])
+    return None if behind == sorted(keys)[2:] else "a list behind a key is not what comes behind it"

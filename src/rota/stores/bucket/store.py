@@ -1,0 +1,276 @@
+"""The store on a bucket: S3, Google, Azure, a folder, memory. No server, no database.
+
+The reference store, replicated: each node holds the live state, and follows a log in the bucket. A commit is one
+conditional write of the next entry (`objects_log`), holding what all works of a group changed; whoever loses the
+race catches up and runs his works again (`objects_commit`). Snapshots bound what a node must read to start
+(`objects_snapshot`); records that have ended leave memory for the archive (`objects_archive`); people read the
+views (`objects_views`). The time is the service's (`objects_clock`).
+
+Requests are made in threads: one commits, some read and poll, some read the archive (`objects_errands`), one keeps
+house.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import uuid_utils
+
+from ...domain.errors import Unavailable
+from ...domain.model import Record
+from ..base import RECORD_TYPES, Clock, Store, Work
+from ..codec import TABLES
+from ..group_commit import Groups
+from ..memory.state import State
+from ..threads import Threads
+from ..waiting import Waiters
+from ..works import drive
+from .archive.fetching import Errands
+from .archive.lookups import Shelf
+from .commit import Committed, Committer
+from .entry import TYPES
+from .log import Log
+from .pacing import Poller
+from .replica import ObjectsTx, Replica
+from .service.address import Address
+from .service.clock import Mark, ServiceClock, Stopwatch
+from .service.objects import Bucket, Requests
+from .service.proof import Proof, prove, prove_rights
+from .tuning import Tuning
+from .upkeep import Upkeep
+
+__all__ = ["ObjectsStore"]
+
+T = TypeVar("T")
+
+
+class ObjectsStore:
+    """Everything under one prefix of a bucket."""
+
+    def __init__(self, requests: Requests, clock: Clock, tuning: Tuning | None = None) -> None:
+        self._bucket = Bucket(requests)
+        self._clock = clock
+        self._tuning = tuning or Tuning()
+        self._opened: _Opened | None = None
+
+    @classmethod
+    def from_url(cls, url: str, clock: Clock) -> ObjectsStore:
+        address = Address.parse(url)
+        return cls(address.requests(), clock, Tuning(views=address.views))
+
+    @property
+    def url(self) -> str:
+        return self._bucket.name
+
+    @property
+    def bucket(self) -> Bucket:
+        return self._bucket
+
+    async def open(self, *, migrate: bool = True) -> None:
+        if self._opened is not None:
+            return
+        opened = _Opened(self._bucket, self._clock, self._tuning)
+        try:
+            await opened.start(may_begin=migrate)
+        except BaseException:
+            await opened.close()
+            raise
+        self._opened = opened
+
+    async def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    async def migrate(self) -> Sequence[str]:
+        """There is no schema: all it does is to begin a store where there is none."""
+        if self._opened is None:
+            await self.open()
+            await self.close()
+        return ()
+
+    async def plan(self) -> str:
+        return ""
+
+    async def now(self) -> datetime:
+        return self._use().time.now()
+
+    async def transact(self, work: Work[T], /) -> T:
+        return await self._use().transact(work)
+
+    async def read(self, work: Work[T], /) -> T:
+        return await self._use().read(work)
+
+    async def wait(self, until: datetime | None) -> None:
+        await self._use().wait(until)
+
+    async def snapshot(self) -> dict[str, list[Record]]:
+        return await self._use().everything()
+
+    async def prove(self) -> list[Proof]:
+        """Whether the service does what a store needs of it, tried on the live bucket."""
+        return await asyncio.get_running_loop().run_in_executor(None, prove, self._bucket)
+
+    async def prove_upkeep(self) -> list[Proof]:
+        """Whether housekeeping is done, and may be done by who asks."""
+        opened = self._use()
+        rights = partial(prove_rights, self._bucket, opened.time.now(), views=self._tuning.views)
+        return [
+            await asyncio.get_running_loop().run_in_executor(None, rights),
+            opened.upkeep.log_length(),
+        ]
+
+    async def tidy(self) -> None:
+        """What the janitor asks for now and then: the views as they should be, and nothing left over."""
+        await self._use().tidy()
+
+    def _use(self) -> _Opened:
+        if self._opened is None:
+            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
+        return self._opened
+
+
+class _Opened:
+    """What an open store has: its replica of the log, its threads, and who waits."""
+
+    def __init__(self, bucket: Bucket, clock: Clock, tuning: Tuning) -> None:
+        watch = Stopwatch(clock)
+        self._watch = watch
+        self._closing = threading.Event()
+        self.time = ServiceClock(clock, bucket.date)
+        self.replica = Replica()
+        self.shelf = Shelf(bucket, tuning.archive_in_memory)
+        self.errands = Errands(self.replica, self.shelf, lambda: self._run(self._catch_up), bucket.name)
+        node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
+        self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
+        self._writer = Threads(1, "rota-writer")
+        self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
+        committer = Committer(
+            self.replica,
+            self.log,
+            watch,
+            node=node,
+            patience=tuning.patience,
+            now=self.time.now,
+            refresh=self.time.refresh,
+            new_id=lambda: str(uuid_utils.uuid7()),
+            committed=self._committed,
+        )
+        self.groups = Groups(self._writer, committer.commit, self._changed)
+        self.waiters = Waiters(self.time)
+        self.poller = Poller(self._reader, self._look, self.waiters.changed, tuning)
+        self.upkeep = Upkeep(
+            bucket,
+            self.replica,
+            self.shelf,
+            self.log,
+            self.time.now,
+            tuning,
+            self.groups.run,
+            node,
+            watch,
+            self.time.refresh,
+        )
+        self._seen = 0
+
+    async def start(self, *, may_begin: bool) -> None:
+        self.log.may_begin = may_begin
+        await self._run(self._catch_up)
+        self._seen = self.replica.number
+        self.upkeep.start()
+
+    async def close(self) -> None:
+        await self.errands.finish()
+        await self.groups.finish()
+        await self.upkeep.close()
+        await self.groups.finish()
+        self.waiters.close()
+        await self.poller.close()
+        self._closing.set()
+        self._writer.close(wait=True)
+        self._reader.shutdown()
+        self.errands.close()
+
+    async def transact(self, work: Work[T]) -> T:
+        return await self.errands.run(work, self.groups.run)
+
+    async def read(self, work: Work[T]) -> T:
+        asked = self._watch.mark()
+
+        def reading(work: Work[T]) -> T:
+            self._catch_up_since(asked)  # in a later run it is as current as it was then, at least
+            with self.replica.lock:
+                return drive(work, ObjectsTx(self.replica, self.time.now(), writable=False))
+
+        return await self.errands.run(work, lambda each: self._run(partial(reading, each)))
+
+    async def everything(self) -> dict[str, list[Record]]:
+        return await self._run(self._everything)
+
+    def _everything(self) -> dict[str, list[Record]]:
+        bodies: dict[str, dict[str, bytes]] = {TABLES[each].name: {} for each in RECORD_TYPES}
+
+        def add(state: State, dead: set[tuple[str, str]]) -> None:
+            for each in RECORD_TYPES:
+                name = TABLES[each].name
+                found = {row.record.id: row.body for row in state.rows(each)}
+                bodies[name].update((id, body) for id, body in found.items() if (name, id) not in dead)
+
+        self._catch_up()
+        with self.replica.lock:
+            add(self.replica.live, set())
+            segments = [(held.key, set(held.dead)) for held in self.replica.archive.segments.values()]
+        for key, dead in segments:
+            add(self.shelf.load(key), dead)
+        return {
+            name: [TABLES[TYPES[name]].decode(body) for _, body in sorted(found.items())]
+            for name, found in bodies.items()
+        }
+
+    async def wait(self, until: datetime | None) -> None:
+        with self.poller:
+            await self.waiters.wait(until)
+
+    async def tidy(self) -> None:
+        await self.upkeep.tidy()
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._reader, function)
+
+    def _catch_up(self) -> bool:
+        self.time.refresh()
+        return self.log.catch_up()
+
+    def _catch_up_since(self, asked: Mark) -> None:
+        """Those who ask while others are being answered share what these have seen, if it was seen after they asked."""
+        current_at = self.log.current_at
+        if current_at is None or current_at.steady <= asked.steady:
+            self._catch_up()
+
+    def _look(self, interval: timedelta) -> bool:
+        """For the poller: nothing is asked if the answer is known from something else."""
+        current_at = self.log.current_at
+        if current_at is None or self._watch.since(current_at) >= interval / 2:
+            self.time.refresh()
+            self.log.look()
+        seen, self._seen = self._seen, self.replica.number
+        return seen != self._seen
+
+    def _changed(self) -> None:
+        self._seen = self.replica.number
+        self.waiters.changed()
+
+    def _committed(self, commit: Committed) -> None:
+        self.upkeep.committed(commit)
+
+
+def _is_a_store(store: ObjectsStore) -> Store:
+    return store

@@ -1,0 +1,301 @@
+"""What happens after commits, in the background and at leisure: views, archive, snapshots, and the removal of
+what no node can need any more. All of it may fail or be cut short at any point: it is said, and done again later.
+
+What housekeeping could not do. Nobody waits for it, so nobody would notice: it is said in the log of the node, once
+for each kind of trouble, and again when it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+from ...domain.errors import Conflict, StoreError
+from ..base import RECORD_TYPES, Work
+from ..codec import micros
+from ..memory.finders import walk
+from ..memory.state import Row
+from ..queries import FinishedTasks, OldEvents, OldRuns, Query
+from .archive.archive import first_rows, pack_segment
+from .archive.lookups import Shelf
+from .archive.segment import Segment, made_at, segment_key, summarize
+from .commit import Committed
+from .log import Log
+from .removal import Removal
+from .replica import Replica
+from .service.clock import Stopwatch
+from .service.objects import Bucket
+from .service.proof import Proof
+from .snapshot import Archived, Snapshot, encode_snapshot
+from .tuning import Tuning
+from .view_keeper import ViewKeeper
+
+__all__ = [
+    "Chore",
+    "Troubles",
+    "Upkeep",
+]
+
+log = logging.getLogger("rota")
+
+
+class Chore(StrEnum):
+    """What is to be done; each with what it means that it is not."""
+
+    VIEWS = "views are missing or old"
+    ARCHIVE = "what has ended stays in memory, and in each snapshot"
+    SNAPSHOT = "the log grows, and nodes take longer to start"
+    REMOVAL = "what nobody needs any more stays in the bucket"
+
+
+class Troubles:
+    """Those of one bucket, as far as they have been said."""
+
+    def __init__(self, bucket: str) -> None:
+        self._bucket = bucket
+        self._said: dict[Chore, set[type[StoreError]]] = {}
+
+    def met(self, chore: Chore, error: StoreError) -> None:
+        said = self._said.setdefault(chore, set())
+        if type(error) not in said:
+            said.add(type(error))
+            log.warning("housekeeping of %s: %s. Until it works, %s", self._bucket, error, chore.value)
+
+    def over(self, chore: Chore) -> None:
+        if self._said.pop(chore, None):
+            log.info("housekeeping of %s: %s works again", self._bucket, chore.name.lower())
+
+
+_TRIES_EVERY = 32
+"""If the node that was to write a snapshot died, the one that commits so many entries later tries."""
+
+_MOST_ENTRIES = 2048
+
+_FAREWELL = timedelta(seconds=10)
+"""So long a store that closes keeps house: where every process makes one commit and ends, nobody else would."""
+
+
+class Upkeep:
+    """The housekeeping of one open store."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        replica: Replica,
+        shelf: Shelf,
+        log: Log,
+        now: Callable[[], datetime],
+        tuning: Tuning,
+        transact: Callable[[Work[bool]], Coroutine[Any, Any, bool]],
+        node: str,
+        watch: Stopwatch,
+        refresh: Callable[[], None],
+    ) -> None:
+        self._bucket = bucket
+        self._replica = replica
+        self._log = log
+        self._now = now
+        self._tuning = tuning
+        self._views = ViewKeeper(bucket, replica, shelf, watch, tuning, log.catch_up)
+        self._troubles = Troubles(bucket.name)
+        self._removal = Removal(bucket, replica, log, tuning, now, refresh)
+        self._transact = transact
+        self._node = node
+        self._keeper = ThreadPoolExecutor(1, thread_name_prefix="rota-keeper")
+        self._commits: deque[Committed] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._awake = asyncio.Event()
+        self._closing = False
+        self._was_cut = False
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._removal.propose()
+        self._task = asyncio.create_task(self._keep(), name="rota-upkeep")
+
+    def committed(self, commit: Committed) -> None:
+        """Called in the writer thread."""
+        if self._views.enabled:
+            self._views.note(commit)
+        is_due = self._is_snapshot_due(commit.number)
+        if self._loop is not None and (is_due or self._views.enabled):
+            self._commits.append(commit)
+            self._loop.call_soon_threadsafe(self._awake.set)
+
+    async def close(self) -> None:
+        """The views are brought up to date; what else is due is begun, and what takes too long is left to others."""
+        self._closing = True
+        self._awake.set()
+        if self._task is not None:
+            await self._task
+        self._keeper.shutdown()
+
+    async def tidy(self) -> None:
+        """Compare the views with the records."""
+        if self._views.enabled:
+            await self._try(Chore.VIEWS, self._views.compare)
+
+    def log_length(self) -> Proof:
+        """Whether snapshots are taken: if not, the log is much longer than it should be."""
+        with self._replica.lock:
+            entries = self._replica.number - self._log.snapshot
+            is_late = self._calls_for_snapshot(entries // 2, self._log.bytes_since_snapshot // 2)
+        found = (
+            f"{entries:,} entries {'since the last snapshot' if self._log.snapshot else 'and no snapshot'}"
+        )
+        if is_late:
+            found += (
+                f", where there should be one after about {self._tuning.snapshot_every:,}: no node writes any"
+            )
+        return Proof("log length", not is_late, found)
+
+    async def _keep(self) -> None:
+        while not self._closing:
+            await self._awake.wait()
+            if not self._closing:  # meanwhile more may come, and each view is written once
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._tuning.views_every.total_seconds()):
+                        await self._closed()
+            self._awake.clear()
+            await self._round()
+        await self._round()  # what was committed during the last one
+
+    async def _closed(self) -> None:
+        while not self._closing:
+            self._awake.clear()
+            await self._awake.wait()
+
+    async def _round(self) -> None:
+        commits = [self._commits.popleft() for _ in range(len(self._commits))]
+        if self._views.enabled:
+            await self._try(Chore.VIEWS, self._views.follow, commits)
+        if any(self._is_snapshot_due(commit.number) for commit in commits):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FAREWELL.total_seconds() if self._closing else None):
+                    await self._move_on()
+
+    async def _move_on(self) -> None:
+        """A snapshot, and what can go because of it."""
+        await self._archive_all()
+        if await self._try(Chore.SNAPSHOT, self._snapshot):
+            await self._try(Chore.REMOVAL, self._remove)
+
+    async def _try(self, chore: Chore, function: Callable[..., bool], *arguments: Any) -> bool:
+        """Whether it was done, as the function says. What is not is left for later: here nobody waits for it."""
+        try:
+            is_done: bool = await self._in_thread(function, *arguments)
+        except StoreError as error:
+            self._troubles.met(chore, error)
+            return False
+        if is_done:
+            self._troubles.over(chore)
+        return is_done
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._keeper, function, *arguments)
+
+    # Archive
+
+    async def _archive_all(self) -> None:
+        try:
+            while await self._archive():
+                self._troubles.over(Chore.ARCHIVE)
+                if self._closing:
+                    break
+        except Conflict:  # what was to be moved has changed meanwhile
+            pass
+        except StoreError as error:
+            self._troubles.met(Chore.ARCHIVE, error)
+
+    async def _archive(self) -> bool:
+        """Move what ended some time ago to a segment, when there is enough of it; whether there was."""
+        made = await self._in_thread(self._make_segment)
+        if made is None:
+            return False
+        segment, rows = made
+
+        async def work(tx: Any) -> bool:
+            if made_at(segment.key) < micros(tx.now - self._tuning.retention / 2):
+                raise Conflict("the segment is so old that it may have been removed")
+            tx.move(segment, rows)
+            return True
+
+        work.goes_last = True  # type: ignore[attr-defined]  # behind works of its group that change a record
+        try:
+            return await self._transact(work)
+        except Conflict:  # anything else may yet turn out to be committed
+            await self._in_thread(self._bucket.delete, [segment.key])
+            raise
+
+    def _make_segment(self) -> tuple[Segment, list[Row]] | None:
+        before = self._now() - self._tuning.archive_after
+        with self._replica.lock:
+            ended = [
+                row
+                for query in (FinishedTasks(before=before), OldRuns(before=before), OldEvents(before=before))
+                for row in self._ended(query)
+            ]
+        if not ended or not (self._was_cut or self._is_enough(ended)):
+            return None
+        rows = first_rows(ended, self._tuning.archive_bytes)
+        self._was_cut = len(rows) < len(ended)  # then the rest follows, however little it is
+        key = segment_key(self._now())
+        self._bucket.put(key, pack_segment(rows))
+        return summarize(key, (row.record for row in rows)), rows
+
+    def _is_enough(self, rows: list[Row]) -> bool:
+        size = sum(len(row.body) for row in rows)
+        return len(rows) >= self._tuning.archive_at_least or size >= self._tuning.archive_bytes
+
+    def _ended(self, query: Query) -> list[Row]:
+        live = self._replica.live
+        first = islice(walk(live, query), self._tuning.archive_at_most)
+        found = [live.row(type(record), record.id) for record in first]
+        return [row for row in found if row is not None]
+
+    # Snapshots
+
+    def _is_snapshot_due(self, number: int) -> bool:
+        """Every so many entries, unless they are little beside the snapshot that would be written."""
+        if number % min(_TRIES_EVERY, self._tuning.snapshot_every):
+            return False
+        return self._calls_for_snapshot(number - self._log.snapshot, self._log.bytes_since_snapshot)
+
+    def _calls_for_snapshot(self, entries: int, size: int) -> bool:
+        if entries < self._tuning.snapshot_every:
+            return False
+        return entries >= _MOST_ENTRIES or 4 * size >= self._log.snapshot_bytes
+
+    def _snapshot(self) -> bool:
+        with self._replica.lock:
+            number = self._replica.number
+            rows = [row for each in RECORD_TYPES for row in self._replica.live.rows(each)]
+            held = list(self._replica.archive.segments.values())
+            snapshot = Snapshot(
+                number=number,
+                at=self._now(),
+                node=self._node,
+                floor=self._log.floor,
+                snapshots=dict(self._log.snapshots),
+                dropped=sorted(self._replica.archive.dropped),
+                archived=[Archived(segment=each.segment, dead=sorted(each.dead)) for each in held],
+            )
+        key, body = encode_snapshot(snapshot, rows)
+        self._bucket.put(key, body)
+        with self._replica.lock:
+            self._log.learn(number, 0)
+            self._log.snapshot_bytes = len(body)
+        return True
+
+    def _remove(self) -> bool:
+        self._removal.remove()
+        return True

@@ -1,0 +1,333 @@
+"""The queries of `base.py`, answered from a `State`: for each a walk over an index, in its order, with its
+filter.
+
+This is the reference: other stores must give the same answers. `find` and `count` cut the walk at their
+limit, `tally` runs to its end, so they agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from heapq import merge
+from itertools import islice, takewhile
+from typing import Any, TypeVar
+
+from ...domain.model import (
+    LIVE,
+    ApiKey,
+    Event,
+    Receipt,
+    Record,
+    Run,
+    Schedule,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+)
+from ..codec import search_text, searched, tallied, target_kind, template_id
+from ..queries import (
+    ApiKeyList,
+    Cancelling,
+    Cursor,
+    DueSchedules,
+    EndedRuns,
+    EndedTasks,
+    EventList,
+    FinishedTasks,
+    LiveTasks,
+    LostLeases,
+    OldEvents,
+    OldReceipts,
+    OldRuns,
+    OldSchedules,
+    OpenSchedules,
+    OpenTasks,
+    OutdatedZones,
+    PastExpiry,
+    Query,
+    ReadyTasks,
+    ReturnedTasks,
+    RunList,
+    ScheduleByKey,
+    ScheduleList,
+    TaskList,
+    TemplateByAlias,
+    TemplateList,
+    TenantList,
+    UpcomingTasks,
+    begins_behind,
+)
+from .indexes import Entry
+from .state import State
+
+__all__ = ["count", "tally", "walk"]
+
+R = TypeVar("R", bound=Record)
+
+
+def walk(state: State, query: Query) -> Iterator[Record]:
+    """Every record that the query finds, in its order (as the indexes see them: not to be handed out)."""
+    return _WALKS[type(query)](state, query)
+
+
+def count(state: State, query: Query, at_most: int | None) -> int:
+    """How many the walk would find; or `at_most`, if there are more."""
+    if isinstance(query, OpenSchedules):
+        number = len(state.index["open_key"].groups.get((query.tenant,), ()))
+        return number if at_most is None else min(number, at_most)
+    return sum(1 for _ in islice(walk(state, query), at_most))
+
+
+def tally(found: Iterable[Record], query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
+    """How many of what the query found have which values in these columns."""
+    getters = [column.get for column in tallied(query, by)]
+    return dict(Counter(tuple(str(get(record) or "") for get in getters) for record in found))
+
+
+def _until(entries: Iterator[Entry], at: datetime | None) -> Iterator[Entry]:
+    """The leading entries whose time is <= `at` (None: all)."""
+    return entries if at is None else takewhile(lambda entry: entry[0] <= at, entries)
+
+
+def _before(entries: Iterator[Entry], before: datetime) -> Iterator[Entry]:
+    return takewhile(lambda entry: entry[0] < before, entries)
+
+
+def _records(state: State, type: type[R], entries: Iterable[Entry]) -> Iterator[R]:
+    return (state.peek(type, entry[-1]) for entry in entries)
+
+
+def _key(after: Cursor | None) -> Entry | None:
+    return None if after is None else (after.at, after.id)
+
+
+def _id_key(after: str | None) -> Entry | None:
+    return None if after is None else (after,)
+
+
+def _lanes(state: State, query: ReadyTasks | UpcomingTasks) -> dict[int, list[Entry]]:
+    """The groups of pending tasks that the query may look into, by priority, the highest first."""
+    lanes: dict[int, list[Entry]] = {}
+    for group in sorted(state.index["ready"].groups, key=lambda group: -group[2]):
+        queue, kind, priority = group
+        if (query.queues is None or queue in query.queues) and (query.kinds is None or kind in query.kinds):
+            lanes.setdefault(priority, []).append(group)
+    return lanes
+
+
+def _ready(state: State, query: ReadyTasks) -> Iterator[Task]:
+    index = state.index["ready"]
+    for groups in _lanes(state, query).values():
+        entries = merge(*(_until(index.ascending(group), query.at) for group in groups))
+        yield from _startable(state, entries, query.at, query.tenant)
+
+
+def _upcoming(state: State, query: UpcomingTasks) -> Iterator[Task]:
+    index = state.index["ready"]
+    groups = [group for same_priority in _lanes(state, query).values() for group in same_priority]
+    entries = merge(*(_later(index.ascending(group), query.after) for group in groups))
+    return _startable(state, entries, query.after, query.tenant)
+
+
+def _later(entries: Iterator[Entry], after: datetime) -> Iterator[Entry]:
+    return (entry for entry in entries if entry[0] > after)
+
+
+def _startable(state: State, entries: Iterable[Entry], at: datetime, tenant: str | None) -> Iterator[Task]:
+    for task in _records(state, Task, entries):
+        if not task.is_expired_at(at) and tenant in (None, task.tenant):
+            yield task
+
+
+def _lost_leases(state: State, query: LostLeases) -> Iterator[Task]:
+    return _records(state, Task, _until(state.index["lease"].ascending(), query.at))
+
+
+def _past_expiry(state: State, query: PastExpiry) -> Iterator[Task]:
+    return _records(state, Task, _until(state.index["expiry"].ascending(), query.at))
+
+
+def _cancelling(state: State, query: Cancelling) -> Iterator[Task]:
+    return _records(state, Task, state.index["cancelling"].ascending((query.worker_id,)))
+
+
+def _live_tasks(state: State, query: LiveTasks) -> Iterator[Task]:
+    for schedule_id in sorted(set(query.schedule_ids)):
+        yield from _records(state, Task, state.index["live"].ascending((schedule_id,)))
+
+
+def _finished(state: State, query: FinishedTasks) -> Iterator[Task]:
+    return _records(state, Task, _before(state.index["finished"].ascending(), query.before))
+
+
+def _open(state: State, query: OpenTasks) -> Iterator[Task]:
+    index = state.index["task_status"]
+    groups = [group for group in index.groups if group[1] in LIVE]
+    return _records(state, Task, merge(*(index.ascending(group) for group in groups)))
+
+
+def _ended(state: State, query: EndedTasks) -> Iterator[Task]:
+    tasks = _records(state, Task, state.index["finished"].ascending((), _key(begins_behind(query)) or ()))
+    return (task for task in tasks if task.tenant == query.tenant)
+
+
+def _returned(state: State, query: ReturnedTasks) -> Iterator[Task]:
+    behind = _key(begins_behind(query)) or ()
+    return _records(state, Task, state.index["returned"].ascending((query.tenant,), behind))
+
+
+def _task_list(state: State, query: TaskList) -> Iterator[Task]:
+    for task in _records(state, Task, _task_entries(state, query)):
+        if (
+            query.status in (None, task.as_of(query.at).status)
+            and query.kind in (None, task.kind)
+            and query.queue in (None, task.queue)
+            and query.schedule_id in (None, task.schedule_id)
+            and query.is_workflow in (None, task.is_workflow)
+            and (query.tag is None or query.tag in task.tags)
+        ):
+            yield task
+
+
+def _task_entries(state: State, query: TaskList) -> Iterator[Entry]:
+    """Newest first. A pending task may read as expired, so that status is two groups."""
+    before = _key(query.after)
+    if query.is_workflow:
+        return state.index["workflow"].descending((query.tenant,), before)
+    if query.status is None:
+        return state.index["task_created"].descending((query.tenant,), before)
+    stored = [query.status, TaskStatus.PENDING] if query.status is TaskStatus.EXPIRED else [query.status]
+    groups = ((query.tenant, status) for status in stored)
+    return merge(*(state.index["task_status"].descending(group, before) for group in groups), reverse=True)
+
+
+def _due(state: State, query: DueSchedules) -> Iterator[Schedule]:
+    return _records(state, Schedule, _until(state.index["due"].ascending(), query.at))
+
+
+def _outdated_zones(state: State, query: OutdatedZones) -> Iterator[Schedule]:
+    index = state.index["zone"]
+    others = (group for group in index.groups if group != (query.zone_data,))
+    return _records(state, Schedule, merge(*(index.ascending(group) for group in others)))
+
+
+def _by_key(state: State, query: ScheduleByKey) -> Iterator[Schedule]:
+    if query.deleted:
+        return _records(state, Schedule, state.index["deleted_key"].descending((query.tenant, query.key)))
+    return _records(state, Schedule, state.with_key(query.tenant, query.key))
+
+
+def _open_schedules(state: State, query: OpenSchedules) -> Iterator[Schedule]:
+    return _records(state, Schedule, state.index["open_key"].ascending((query.tenant,)))
+
+
+def _old_schedules(state: State, query: OldSchedules) -> Iterator[Schedule]:
+    return _records(state, Schedule, _before(state.index["schedule_completed"].ascending(), query.before))
+
+
+def _schedule_list(state: State, query: ScheduleList) -> Iterator[Schedule]:
+    before = _key(query.after)
+    if query.tenant is None:
+        entries = state.index["schedule"].descending((), before)
+    else:
+        entries = state.index["schedule_created"].descending((query.tenant,), before)
+    return (schedule for schedule in _records(state, Schedule, entries) if _is_listed(schedule, query))
+
+
+def _is_listed(schedule: Schedule, query: ScheduleList) -> bool:
+    return (
+        (query.deleted or schedule.deleted_at is None)
+        and query.status in (None, schedule.status)
+        and query.kind in (None, target_kind(schedule))
+        and query.template_id in (None, template_id(schedule))
+        and (query.tag is None or query.tag in getattr(schedule.target, "tags", ()))
+        and (query.text is None or search_text(query.text) in searched(schedule))
+    )
+
+
+def _run_list(state: State, query: RunList) -> Iterator[Run]:
+    entries = state.index["run"].descending((query.schedule_id,), _key(query.after))
+    for run in _records(state, Run, entries):
+        if query.since is not None and run.scheduled_at < query.since:
+            return
+        if (query.until is None or run.scheduled_at <= query.until) and query.status in (None, run.status):
+            yield run
+
+
+def _old_runs(state: State, query: OldRuns) -> Iterator[Run]:
+    return _records(state, Run, _before(state.index["run_ended"].ascending(), query.before))
+
+
+def _ended_runs(state: State, query: EndedRuns) -> Iterator[Run]:
+    runs = _records(state, Run, state.index["run_ended"].ascending((), _key(begins_behind(query)) or ()))
+    return (run for run in runs if run.tenant == query.tenant)
+
+
+def _event_list(state: State, query: EventList) -> Iterator[Event]:
+    after = _key(query.after) or ()
+    if query.subject_id is None:
+        return _records(state, Event, state.index["event_of_tenant"].ascending((query.tenant,), after))
+    group = (query.tenant, query.subject_id)
+    return _records(state, Event, state.index["event_of_subject"].ascending(group, after))
+
+
+def _old_events(state: State, query: OldEvents) -> Iterator[Event]:
+    return _records(state, Event, _before(state.index["event"].ascending(), query.before))
+
+
+def _by_alias(state: State, query: TemplateByAlias) -> Iterator[Template]:
+    return _records(state, Template, state.with_alias(query.tenant, query.alias_key))
+
+
+def _template_list(state: State, query: TemplateList) -> Iterator[Template]:
+    entries = state.index["template"].descending((query.tenant,), _id_key(query.after))
+    return _records(state, Template, entries)
+
+
+def _key_list(state: State, query: ApiKeyList) -> Iterator[ApiKey]:
+    before = _id_key(query.after)
+    if query.tenant is None:
+        return _records(state, ApiKey, state.index["key"].descending((), before))
+    return _records(state, ApiKey, state.index["key_of_tenant"].descending((query.tenant,), before))
+
+
+def _tenant_list(state: State, query: TenantList) -> Iterator[Tenant]:
+    return _records(state, Tenant, state.index["tenant"].ascending((), _id_key(query.after) or ()))
+
+
+def _old_receipts(state: State, query: OldReceipts) -> Iterator[Receipt]:
+    return _records(state, Receipt, _before(state.index["receipt"].ascending(), query.before))
+
+
+_WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
+    ApiKeyList: _key_list,
+    Cancelling: _cancelling,
+    DueSchedules: _due,
+    EndedRuns: _ended_runs,
+    EndedTasks: _ended,
+    EventList: _event_list,
+    FinishedTasks: _finished,
+    LiveTasks: _live_tasks,
+    LostLeases: _lost_leases,
+    OldEvents: _old_events,
+    OldReceipts: _old_receipts,
+    OldRuns: _old_runs,
+    OldSchedules: _old_schedules,
+    OpenSchedules: _open_schedules,
+    OpenTasks: _open,
+    OutdatedZones: _outdated_zones,
+    PastExpiry: _past_expiry,
+    ReadyTasks: _ready,
+    ReturnedTasks: _returned,
+    RunList: _run_list,
+    ScheduleByKey: _by_key,
+    ScheduleList: _schedule_list,
+    TaskList: _task_list,
+    TemplateByAlias: _by_alias,
+    TemplateList: _template_list,
+    TenantList: _tenant_list,
+    UpcomingTasks: _upcoming,
+}

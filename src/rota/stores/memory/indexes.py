@@ -1,0 +1,278 @@
+"""Sorted indexes in memory: which records are in each, in which group, in which order.
+
+An index is a function `record -> (group, sort) | None`. Records are found group by group; within a group
+the entries are sorted tuples that end with the record's id. The names and meanings match the queries of
+`base.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...domain.model import (
+    ApiKey,
+    Event,
+    Receipt,
+    Record,
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+)
+from ...domain.template import alias_key
+
+__all__ = ["INDEXES", "Entry", "Index", "SortedEntries"]
+
+Entry = tuple[Any, ...]
+Place = tuple[Entry, Entry]
+"""The group and the entry in it."""
+
+_CHUNK = 1000
+
+
+def _last(chunk: list[Entry]) -> Entry:
+    return chunk[-1]
+
+
+class SortedEntries:
+    """Entries in order, in chunks of bounded size, so that adding and removing stay cheap with a million of
+    them."""
+
+    def __init__(self) -> None:
+        self._chunks: list[list[Entry]] = []
+        self._size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, entry: Entry) -> None:
+        self._size += 1
+        if not self._chunks:
+            self._chunks.append([entry])
+            return
+        at = min(bisect_left(self._chunks, entry, key=_last), len(self._chunks) - 1)
+        chunk = self._chunks[at]
+        insort(chunk, entry)
+        if len(chunk) > _CHUNK:
+            self._chunks[at : at + 1] = [chunk[: _CHUNK // 2], chunk[_CHUNK // 2 :]]
+
+    def remove(self, entry: Entry) -> None:
+        self._size -= 1
+        at = bisect_left(self._chunks, entry, key=_last)
+        chunk = self._chunks[at]
+        del chunk[bisect_left(chunk, entry)]
+        if not chunk:
+            del self._chunks[at]
+
+    def ascending(self, after: Entry = ()) -> Iterator[Entry]:
+        """Entries > `after`."""
+        first = bisect_right(self._chunks, after, key=_last)
+        for at in range(first, len(self._chunks)):
+            chunk = self._chunks[at]
+            yield from chunk if at > first else chunk[bisect_right(chunk, after) :]
+
+    def descending(self, before: Entry | None = None) -> Iterator[Entry]:
+        """Entries < `before`, the largest first."""
+        last = len(self._chunks) - 1
+        if before is not None:
+            last = min(bisect_left(self._chunks, before, key=_last), last)
+        for at in range(last, -1, -1):
+            chunk = self._chunks[at]
+            yield from reversed(chunk if before is None or at < last else chunk[: bisect_left(chunk, before)])
+
+
+class Index:
+    """The entries of one index, by group."""
+
+    def __init__(self, place: Callable[[Any], Place | None]) -> None:
+        self._place = place
+        self.groups: dict[Entry, SortedEntries] = {}
+
+    def move(self, old: Record | None, new: Record | None) -> None:
+        """A record changed from `old` (None: it was not there) to `new` (None: it is gone)."""
+        before = None if old is None else self._place(old)
+        after = None if new is None else self._place(new)
+        if before == after:
+            return
+        if before is not None:
+            group = self.groups[before[0]]
+            group.remove(before[1])
+            if not group:
+                del self.groups[before[0]]
+        if after is not None:
+            self.groups.setdefault(after[0], SortedEntries()).add(after[1])
+
+    def ascending(self, group: Entry = (), after: Entry = ()) -> Iterator[Entry]:
+        return self.groups[group].ascending(after) if group in self.groups else iter(())
+
+    def descending(self, group: Entry = (), before: Entry | None = None) -> Iterator[Entry]:
+        return self.groups[group].descending(before) if group in self.groups else iter(())
+
+
+def _ready(task: Task) -> Place | None:
+    if task.status is not TaskStatus.PENDING:
+        return None
+    return (task.queue, task.kind, task.priority), (task.available_at, task.id)
+
+
+def _lease(task: Task) -> Place | None:
+    if task.status is not TaskStatus.RUNNING or task.lease_expires_at is None:
+        return None
+    return (), (task.lease_expires_at, task.id)
+
+
+def _expiry(task: Task) -> Place | None:
+    if task.status is not TaskStatus.PENDING or task.expires_at is None:
+        return None
+    return (), (task.expires_at, task.id)
+
+
+def _cancelling(task: Task) -> Place | None:
+    if task.status is not TaskStatus.RUNNING or not task.cancel_requested:
+        return None
+    return (task.worker_id,), (task.id,)
+
+
+def _live(task: Task) -> Place | None:
+    if not task.is_live or task.schedule_id is None:
+        return None
+    return (task.schedule_id,), (task.created_at, task.id)
+
+
+def _finished(task: Task) -> Place | None:
+    return None if task.is_live or task.completed_at is None else ((), (task.completed_at, task.id))
+
+
+def _returned(task: Task) -> Place | None:
+    at = task.returned_at
+    return None if at is None else ((task.tenant,), (at, task.id))
+
+
+def _workflow(task: Task) -> Place | None:
+    return _created(task) if task.is_workflow else None
+
+
+def _created(record: Task | Schedule) -> Place:
+    return (record.tenant,), (record.created_at, record.id)
+
+
+def _status(task: Task) -> Place:
+    return (task.tenant, task.status), (task.created_at, task.id)
+
+
+def _due(schedule: Schedule) -> Place | None:
+    if (
+        schedule.status is not ScheduleStatus.ACTIVE
+        or schedule.deleted_at is not None
+        or schedule.due_at is None
+    ):
+        return None
+    return (), (schedule.due_at, schedule.id)
+
+
+def _zone(schedule: Schedule) -> Place | None:
+    if (
+        schedule.status is not ScheduleStatus.ACTIVE
+        or schedule.deleted_at is not None
+        or not schedule.zone_data
+    ):
+        return None
+    return (schedule.zone_data,), (schedule.id,)
+
+
+def _living_key(schedule: Schedule) -> Place | None:
+    return None if schedule.deleted_at is not None else ((schedule.tenant,), (schedule.key, schedule.id))
+
+
+def _open_key(schedule: Schedule) -> Place | None:
+    return ((schedule.tenant,), (schedule.key, schedule.id)) if schedule.is_open else None
+
+
+def _schedule_completed(schedule: Schedule) -> Place | None:
+    return None if schedule.completed_at is None else ((), (schedule.completed_at, schedule.id))
+
+
+def _alias(template: Template) -> Place:
+    return (template.tenant, alias_key(template.alias)), (template.id,)
+
+
+def _deleted_key(schedule: Schedule) -> Place | None:
+    if schedule.deleted_at is None:
+        return None
+    return (schedule.tenant, schedule.key), (schedule.created_at, schedule.id)
+
+
+def _run(run: Run) -> Place:
+    return (run.schedule_id,), (run.scheduled_at, run.id)
+
+
+def _run_ended(run: Run) -> Place | None:
+    if run.status is RunStatus.RUNNING or run.completed_at is None:
+        return None
+    return (), (run.completed_at, run.id)
+
+
+def _event_of_tenant(event: Event) -> Place:
+    return (event.tenant,), (event.at, event.id)
+
+
+def _event_of_subject(event: Event) -> Place:
+    return (event.tenant, event.subject_id), (event.at, event.id)
+
+
+def _at(record: Event | Receipt) -> Place:
+    return (), (record.at, record.id)
+
+
+def _schedule(schedule: Schedule) -> Place:
+    return (), (schedule.created_at, schedule.id)
+
+
+def _of_tenant(record: Template | ApiKey) -> Place:
+    return (record.tenant,), (record.id,)
+
+
+def _id(record: ApiKey | Tenant) -> Place:
+    return (), (record.id,)
+
+
+INDEXES: dict[str, tuple[type[Record], Callable[[Any], Place | None]]] = {
+    "ready": (Task, _ready),
+    "lease": (Task, _lease),
+    "expiry": (Task, _expiry),
+    "cancelling": (Task, _cancelling),
+    "live": (Task, _live),
+    "finished": (Task, _finished),
+    "returned": (Task, _returned),
+    "workflow": (Task, _workflow),
+    "task_created": (Task, _created),
+    "task_status": (Task, _status),
+    "due": (Schedule, _due),
+    "zone": (Schedule, _zone),
+    "living_key": (Schedule, _living_key),
+    "open_key": (Schedule, _open_key),
+    "deleted_key": (Schedule, _deleted_key),
+    "schedule_completed": (Schedule, _schedule_completed),
+    "schedule_created": (Schedule, _created),
+    "schedule": (Schedule, _schedule),
+    "run": (Run, _run),
+    "run_ended": (Run, _run_ended),
+    "event_of_tenant": (Event, _event_of_tenant),
+    "event_of_subject": (Event, _event_of_subject),
+    "event": (Event, _at),
+    "template": (Template, _of_tenant),
+    "alias": (Template, _alias),
+    "key_of_tenant": (ApiKey, _of_tenant),
+    "key": (ApiKey, _id),
+    "tenant": (Tenant, _id),
+    "receipt": (Receipt, _at),
+}

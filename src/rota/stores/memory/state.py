@@ -1,0 +1,201 @@
+"""The whole state in memory: records, versions and indexes, with no notion of transactions or time.
+
+`prepare` checks a set of writes against the versions, the fixed columns and the living keys, and encodes
+them; it changes nothing. `apply` puts what was prepared in place and cannot fail. The memory store does one
+after the other; a store that replicates a log of changes may prepare, write the log, then apply, here and
+on every node.
+
+What is kept of a record is its JSON. The record object beside it serves the indexes alone, which look only at
+values that cannot be mutated; every answer is decoded anew, so nobody shares a dict with the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from typing import Any, NamedTuple, TypeVar, cast
+
+from ...domain.errors import Conflict
+from ...domain.model import Record, Schedule, Template
+from ...domain.template import alias_key
+from ..base import RECORD_TYPES
+from ..codec import TABLES, Table
+from .indexes import INDEXES, Entry, Index
+
+__all__ = ["Changes", "Row", "State", "Writes"]
+
+R = TypeVar("R", bound=Record)
+Writes = Mapping[type[Record], Mapping[str, Record]]
+"""What a transaction gathered: records by type and id."""
+
+
+class Row(NamedTuple):
+    """A record as it is kept: the text is what it is, the record is for the indexes."""
+
+    record: Record
+    body: bytes
+
+
+class Changes(NamedTuple):
+    """Writes that were checked and encoded."""
+
+    puts: list[Row]
+    deletes: list[Record]
+
+
+class State:
+    """All records of all types."""
+
+    def __init__(self) -> None:
+        self._rows: dict[type[Record], dict[str, Row]] = {each: {} for each in RECORD_TYPES}
+        self._indexes: dict[type[Record], list[Index]] = {each: [] for each in RECORD_TYPES}
+        self.index: dict[str, Index] = {}
+        for name, (of_type, entry) in INDEXES.items():
+            self.index[name] = Index(entry)
+            self._indexes[of_type].append(self.index[name])
+
+    def get(self, type: type[R], id: str) -> R | None:
+        row = self._rows[type].get(id)
+        return None if row is None else cast("R", TABLES[type].decode(row.body))
+
+    def peek(self, type: type[R], id: str) -> R:
+        """The record as the indexes see it: for filters, never handed out."""
+        return cast("R", self._rows[type][id].record)
+
+    def with_key(self, tenant: str, key: str) -> Iterator[Entry]:
+        """The entry of the living schedule that has this key, if there is one."""
+        entries = self.index["living_key"].ascending((tenant,), (key,))
+        return takewhile(lambda entry: entry[0] == key, entries)
+
+    def with_alias(self, tenant: str, alias_key: str) -> Iterator[Entry]:
+        """The entry of the template that has this alias, if there is one."""
+        return self.index["alias"].ascending((tenant, alias_key))
+
+    def all(self, type: type[R]) -> list[R]:
+        """Every record of a type, by id."""
+        decode = TABLES[type].decode
+        return [cast("R", decode(row.body)) for _, row in sorted(self._rows[type].items())]
+
+    def prepare(self, puts: Writes, deletes: Writes) -> Changes:
+        """The writes, checked and encoded; Conflict if they do not fit what is here."""
+        gone = [record for of_type in deletes.values() for record in of_type.values()]
+        rows = [
+            Row(record, TABLES[of_type].encode(record))
+            for of_type, records in puts.items()
+            for record in records.values()
+        ]
+        for record in gone:
+            self._check_stored(record, record.version)
+        for record, _ in rows:
+            self._check_put(record)
+        self._check_keys(gone, [row.record for row in rows])
+        return Changes(rows, gone)
+
+    def apply(self, changes: Changes) -> None:
+        for record in changes.deletes:
+            of_type = type(record)
+            self._reindex(of_type, self._rows[of_type].pop(record.id).record, None)
+        for row in changes.puts:
+            of_type = type(row.record)
+            rows = self._rows[of_type]
+            old = rows.get(row.record.id)
+            rows[row.record.id] = row
+            self._reindex(of_type, None if old is None else old.record, row.record)
+
+    def row(self, type: type[Record], id: str) -> Row | None:
+        """The record as it is kept."""
+        return self._rows[type].get(id)
+
+    def rows(self, type: type[Record]) -> list[Row]:
+        """Every record of a type as it is kept, in no order."""
+        return list(self._rows[type].values())
+
+    def reverse_of(self, changes: Changes) -> Changes:
+        """What would take back `changes`, asked before they are applied."""
+        touched = [*changes.deletes, *(row.record for row in changes.puts)]
+        found = [self.row(type(record), record.id) for record in touched]
+        inserted = [row.record for row in changes.puts if self.row(type(row.record), row.record.id) is None]
+        return Changes([row for row in found if row is not None], inserted)
+
+    def _reindex(self, of_type: type[Record], old: Record | None, new: Record | None) -> None:
+        for index in self._indexes[of_type]:
+            index.move(old, new)
+
+    def _check_put(self, record: Record) -> None:
+        if record.version > 1:
+            self._check_stored(record, record.version - 1)
+        elif record.id in self._rows[type(record)]:
+            raise Conflict(f"{_name(record)} exists already", id=record.id)
+
+    def _check_stored(self, record: Record, version: int) -> None:
+        """The record is here, at this version, and was always of the same tenant, creation time, …"""
+        row = self._rows[type(record)].get(record.id)
+        if row is None:
+            raise Conflict(f"{_name(record)} does not exist any more", id=record.id)
+        if row.record.version != version:
+            raise Conflict(f"{_name(record)} is at version {row.record.version}, not {version}", id=record.id)
+        table: Table[Any] = TABLES[type(record)]
+        if table.identity(row.record) != table.identity(record):
+            raise Conflict(f"{_name(record)} differs in what cannot change", id=record.id)
+
+    def _check_keys(self, deletes: list[Record], puts: list[Record]) -> None:
+        """A key belongs to one living schedule, an alias to one template; looked at in the order: deletes,
+        replacements, inserts."""
+        named = [record for record in puts if isinstance(record, Schedule | Template)]
+        gone = [record for record in deletes if isinstance(record, Schedule | Template)]
+        if not named:
+            return
+        keys = _Keys(self)
+        for record in gone:
+            keys.release(record)
+        for record in sorted(named, key=_place_in_order):
+            keys.release(record)
+            keys.take(record)
+
+
+Named = Schedule | Template
+
+
+class _Keys:
+    """Who holds which living key or alias while a set of writes is checked."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._holders: dict[Entry, str | None] = {}
+
+    def release(self, record: Named) -> None:
+        row = self._state.row(type(record), record.id)
+        name = None if row is None else _unique_name(cast("Named", row.record))
+        if name is not None:
+            self._holders[name] = None
+
+    def take(self, record: Named) -> None:
+        name = _unique_name(record)
+        if name is None:
+            return
+        holder = self._holders[name] if name in self._holders else next(self._stored(*name), None)
+        if holder is not None:
+            raise Conflict(f"{_name(record)}: {name[-1]!r} is taken", id=record.id)
+        self._holders[name] = record.id
+
+    def _stored(self, of_type: type[Record], tenant: str, name: str) -> Iterator[str]:
+        find = self._state.with_key if of_type is Schedule else self._state.with_alias
+        return (entry[-1] for entry in find(tenant, name))
+
+
+def _unique_name(record: Named) -> Entry | None:
+    """What no other record may have at the same time."""
+    if isinstance(record, Template):
+        return Template, record.tenant, alias_key(record.alias)
+    return None if record.deleted_at is not None else (Schedule, record.tenant, record.key)
+
+
+def _place_in_order(record: Named) -> int:
+    """Deleted ones first, then the other replacements, then what is new."""
+    if record.version == 1:
+        return 2
+    return 0 if _unique_name(record) is None else 1
+
+
+def _name(record: Record) -> str:
+    return f"{type(record).__name__.lower()} {record.id}"

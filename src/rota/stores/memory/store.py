@@ -1,0 +1,122 @@
+"""The reference store: everything in memory, works one after the other, nothing kept when the process ends.
+
+A work is driven straight through in the event loop, so works never overlap; `transact` lets others run once
+before each, so that a loop of transactions does not hold up the rest of the program. What is put is encoded
+at once and what is read is decoded anew: a dict that the caller changes later changes nothing here, and
+answers are exactly what a store on disk would give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+from ...domain.errors import Unavailable
+from ...domain.model import Record
+from ..base import RECORD_TYPES, BufferedTx, Clock, Store, Work
+from ..codec import TABLES
+from ..queries import Query
+from ..waiting import Waiters
+from ..works import drive, run_work
+from .finders import count, tally, walk
+from .state import State
+
+__all__ = ["MemoryStore", "MemoryTx"]
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+
+class MemoryTx(BufferedTx):
+    """Reads from a state, writes gathered."""
+
+    def __init__(self, state: State, now: datetime, *, writable: bool = True) -> None:
+        super().__init__(now, writable=writable)
+        self._state = state
+
+    async def get(self, type: type[R], id: str, /) -> R | None:
+        self.reading()
+        return self._state.get(type, id)
+
+    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
+        self.reading()
+        found = (self._state.get(type, wanted) for wanted in set(ids))
+        return {record.id: record for record in found if record is not None}
+
+    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+        self.reading()
+        found = list(islice(walk(self._state, query), limit))
+        return [self._state.get(type(record), record.id) for record in found]
+
+    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
+        self.reading()
+        return count(self._state, query, at_most)
+
+    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+        self.reading()
+        return tally(walk(self._state, query), query, by)
+
+
+class MemoryStore:
+    """A store for tests, demonstrations and programs that need nothing kept."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._state = State()
+        self._waiters = Waiters(clock)
+        self._is_open = False
+
+    @property
+    def url(self) -> str:
+        return "memory:"
+
+    async def open(self, *, migrate: bool = True) -> None:
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+        await asyncio.sleep(0)  # what was handed in is done first
+        self._waiters.close()
+
+    async def migrate(self) -> Sequence[str]:
+        return ()
+
+    async def plan(self) -> str:
+        return ""
+
+    async def now(self) -> datetime:
+        return self._clock.now()
+
+    async def transact(self, work: Work[T], /) -> T:
+        self._check_open()
+        await asyncio.sleep(0)
+        return run_work(work, lambda: MemoryTx(self._state, self._clock.now()), self._commit)
+
+    async def read(self, work: Work[T], /) -> T:
+        self._check_open()
+        await asyncio.sleep(0)
+        return drive(work, MemoryTx(self._state, self._clock.now(), writable=False))
+
+    async def wait(self, until: datetime | None) -> None:
+        self._check_open()
+        await self._waiters.wait(until)
+
+    async def snapshot(self) -> dict[str, list[Record]]:
+        self._check_open()
+        return {TABLES[each].name: list(self._state.all(each)) for each in RECORD_TYPES}
+
+    def _commit(self, tx: MemoryTx) -> None:
+        if tx.puts or tx.deletes:
+            self._state.apply(self._state.prepare(tx.puts, tx.deletes))
+            self._waiters.changed()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise Unavailable("the store at memory: is not open", is_final=True)
+
+
+def _is_a_store(store: MemoryStore) -> Store:
+    return store

@@ -1,0 +1,219 @@
+"""How records become rows of PostgreSQL: the columns of `codec.py`, and more that people ask for.
+
+A write of many rows is one statement. Its parameters are arrays, one for each column; but a column that has the
+same value in every row (the status, the worker, …: most of them, in most batches) is sent once, as a value. That
+halves the cost of a row. So there is a statement for each set of columns that vary: `Writer.compose` makes it, and
+it is kept. A row is (id, version, fixed columns, other columns, body).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task
+from ..codec import TABLES, Column
+
+__all__ = ["WRITERS", "Rows", "Writer", "text_of"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _More(NamedTuple):
+    """A column that only PostgreSQL has."""
+
+    name: str
+    get: Callable[[Any], Any]
+    type: str = "text"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is an attribute of the record, as it is."""
+        return isinstance(self.get, attrgetter)
+
+
+def text_of(value: str) -> str:
+    """PostgreSQL's texts cannot hold U+0000."""
+    return value.replace("\0", "\ufffd") if "\0" in value else value
+
+
+def _error(record: Any) -> str | None:
+    return None if record.error is None else text_of(str(record.error))
+
+
+def _array(values: Sequence[str]) -> str | None:
+    """An array as a text, since an array of arrays has to be a rectangle; None if it is empty."""
+    if not values:
+        return None
+    quoted = ('"' + text_of(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
+    return "{" + ",".join(quoted) + "}"
+
+
+def _as_json(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def _plain(names: str, type: str = "text") -> tuple[_More, ...]:
+    return tuple(_More(name, attrgetter(name), type) for name in names.split())
+
+
+_MORE: dict[type[Record], tuple[_More, ...]] = {
+    Task: (
+        *_plain("attempt", "integer"),
+        *_plain("started_at", "timestamptz"),
+        _More("error", _error),
+        _More("tags", lambda task: _array(task.tags) if task.tags else None, "text[]"),
+    ),
+    Schedule: (
+        _More("description", lambda schedule: text_of(schedule.description)),
+        _More("timing", lambda schedule: _as_json(schedule.timing), "json"),
+        _More("target", lambda schedule: _as_json(schedule.target), "json"),
+        _More("tags", lambda schedule: _array(getattr(schedule.target, "tags", ())), "text[]"),
+        *_plain("next_run_at last_run_at updated_at", "timestamptz"),
+        *_plain("run_count", "bigint"),
+        *_plain("missed_run_policy overlap_policy created_by"),
+    ),
+    Run: (
+        *_plain("trigger reason target_type target_id"),
+        *_plain("started_at created_at", "timestamptz"),
+        _More("error", _error),
+    ),
+    Event: _plain("actor action subject_type"),
+    ApiKey: (
+        _More("name", lambda key: text_of(key.name)),
+        *_plain("role created_by revoked_by"),
+        *_plain("created_at revoked_at", "timestamptz"),
+    ),
+    Receipt: _plain("status", "integer"),
+}
+_TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
+_NAMES: dict[type[Record], str] = {Run: "schedule_run"}
+
+
+def _with_type(column: Column) -> _More:
+    get = column.get
+    if column.name in ("search", "alias_key"):
+        get = lambda record: text_of(column.get(record))  # noqa: E731  a def would need the same closure
+    return _More(column.name, get, "timestamptz" if column.is_time else _TYPES.get(column.name, "text"))
+
+
+class Rows(NamedTuple):
+    """Values for a statement: which columns vary (those are arrays), and the parameters in order."""
+
+    varying: tuple[bool, ...]
+    parameters: list[Any]
+    ids: Sequence[str]
+
+
+class Writer:
+    """The statements and the rows of one record type."""
+
+    def __init__(self, of_type: type[Record]) -> None:
+        table = TABLES[of_type]
+        fixed = [_with_type(column) for column in table.columns if column.is_fixed]
+        others = [_with_type(column) for column in table.columns if not column.is_fixed]
+        others += _MORE.get(of_type, ())
+        self.table = table
+        self.name = _NAMES.get(of_type, table.name)
+        self._columns = [
+            _More("id", attrgetter("id")),
+            _More("version", attrgetter("version"), "bigint"),
+            *fixed,
+            *others,
+            _More("body", lambda record: table.encode(record).decode(), "json"),
+        ]
+        self._fixed = [column.name for column in fixed]
+        self._all = self._columns, _attributes(self._columns)
+        self._identity = self._columns[: 2 + len(fixed)], _attributes(self._columns[: 2 + len(fixed)])
+        self._composed: dict[tuple[str, tuple[bool, ...]], str] = {}
+
+    def rows(self, records: Iterable[Record], *, identities: bool = False) -> Rows:
+        """In the order of ids, so that two transactions lock rows in the same order."""
+        ordered = sorted(records, key=_id)
+        columns, attributes = self._identity if identities else self._all
+        plain = zip(*map(attributes, ordered), strict=True)
+        varying: list[bool] = []
+        parameters: list[Any] = []
+        for column in columns:
+            get = column.get
+            values: Any = next(plain) if column.is_plain else [get(record) for record in ordered]
+            varies = not varying or values.count(values[0]) < len(values)
+            varying.append(varies)
+            parameters.append(list(values) if varies else values[0])
+        return Rows(tuple(varying), parameters, parameters[0])
+
+    def compose(self, statement: str, varying: tuple[bool, ...]) -> str:
+        """The statement for rows of which these columns vary."""
+        found = self._composed.get((statement, varying))
+        if found is None:
+            found = statement
+            for word, text in self._words(varying).items():
+                found = found.replace(f"{{{word}}}", text)
+            self._composed[statement, varying] = found
+        return found
+
+    def _words(self, varying: tuple[bool, ...]) -> dict[str, str]:
+        columns = self._columns[: len(varying)]
+        value = {column.name: _once(number, column) for number, column in enumerate(columns, start=1)}
+        arrays = []
+        for number, (column, varies) in enumerate(zip(columns, varying, strict=True), start=1):
+            if varies:
+                arrays.append((column.name, f"${number}::{_sent_as(column)}[]"))
+                value[column.name] = _received(column)
+        changing = [column.name for column in columns[2:] if column.name not in self._fixed]
+        return {
+            "table": self.name,
+            "columns": ", ".join(column.name for column in columns),
+            "values": ", ".join(value[column.name] for column in columns),
+            "arrays": ", ".join(array for _, array in arrays),
+            "varying": ", ".join(name for name, _ in arrays),
+            "version": value["version"],
+            "changes": ", ".join(f"{name} = {value[name]}" for name in changing),
+            "unchanged": " and ".join(
+                f"stored.{name} is not distinct from {value[name]}" for name in self._fixed
+            ),
+            "announced": _announced(len(columns) + 1, len(columns) + 2),
+        }
+
+    def fill_in(self, statement: str) -> str:
+        """For statements without rows."""
+        return statement.replace("{table}", self.name)
+
+
+def _attributes(columns: Sequence[_More]) -> attrgetter[tuple[Any, ...]]:
+    """The columns that are plain, of a record, in one go."""
+    return attrgetter(*(column.name for column in columns if column.is_plain))
+
+
+def _id(record: Record) -> str:
+    return record.id
+
+
+def _announced(channel: int, sender: int) -> str:
+    return f"case when ${channel}::text is not null then pg_notify(${channel}::text, ${sender}::text) end"
+
+
+_AS_TEXT = ("text[]", "json")
+"""Sent as texts: an array of arrays has to be a rectangle, and a driver may have its own idea of JSON."""
+
+
+def _sent_as(column: _More) -> str:
+    return "text" if column.type in _AS_TEXT else column.type
+
+
+def _cast(column: _More) -> str:
+    return f"::{column.type}" if column.type in _AS_TEXT else ""
+
+
+def _once(number: int, column: _More) -> str:
+    return f"${number}::{_sent_as(column)}{_cast(column)}"
+
+
+def _received(column: _More) -> str:
+    return f"given.{column.name}{_cast(column)}"
+
+
+WRITERS = {of_type: Writer(of_type) for of_type in TABLES}

@@ -1,0 +1,82 @@
+"""The schema of a PostgreSQL store: which migrations it has, and applying the others.
+
+All of it is one transaction under an advisory lock that ends with it, so that any number of processes may try
+at once, also through a transaction pooler. A schema that exists is used as it is: our role need not be allowed
+to create one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+from ...domain.errors import Unavailable
+from ..base import no_store
+from ..sql_files import Applied, Migration, migrations, pending
+from .queries import Statements
+
+__all__ = ["check", "migrate", "plan"]
+
+_LOCK = 0x726F7461 << 32  # "rota"
+_PATIENCE = 86_400.0  # seconds; the driver has a timeout of its own
+
+
+async def migrate(connection: Any, statements: Statements, schema: str, store: str) -> list[str]:
+    """Apply what is missing, all or nothing; the names of what was applied now. Inside a transaction."""
+    if not await _missing(connection, statements, store):
+        return []
+    await connection.execute(statements.plain["migration_patience"].sql)
+    lock = statements.plain["migration_lock"].sql
+    await connection.fetchval(lock, _LOCK | crc32(schema.encode()), timeout=_PATIENCE)
+    missing = await _missing(connection, statements, store)
+    if missing and not await connection.fetchval(statements.plain["schema_exists"].sql):
+        await connection.execute(statements.plain["create_schema"].sql)
+    if missing and not await connection.fetchval(statements.plain["migration_table_exists"].sql):
+        await connection.execute(statements.plain["create_migration_table"].sql)
+    for step in missing:
+        await connection.execute(_sql(step, schema), timeout=_PATIENCE)
+        record = statements.plain["record_migration"]
+        await connection.execute(record.sql, step.number, step.name, step.checksum)
+    return [step.name for step in missing]
+
+
+async def check(connection: Any, statements: Statements, store: str) -> None:
+    """The schema is the one that this version knows."""
+    applied = await _applied(connection, statements)
+    if not applied:
+        raise no_store(store)
+    if missing := pending(store, migrations("postgres"), applied):
+        names = ", ".join(step.name for step in missing)
+        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`", is_final=True)
+
+
+async def plan(connection: Any, statements: Statements, schema: str, store: str) -> str:
+    """The SQL that `migrate` would run, to be read or run by hand (in one transaction)."""
+    missing = await _missing(connection, statements, store)
+    parts: list[str] = []
+    if missing and not await connection.fetchval(statements.plain["schema_exists"].sql):
+        parts.append(statements.plain["create_schema"].sql + ";")
+    if missing and not await connection.fetchval(statements.plain["migration_table_exists"].sql):
+        parts.append(statements.plain["create_migration_table"].sql + ";")
+    for step in missing:
+        parts.append(f"-- {step.name}\n{_sql(step, schema).strip()}")
+        parts.append(
+            f"insert into {schema}.migration (number, name, checksum)"
+            f" values ({step.number}, '{step.name}', '{step.checksum}');"
+        )
+    return "\n\n".join(["begin;", *parts, "commit;"]) + "\n" if parts else ""
+
+
+def _sql(step: Migration, schema: str) -> str:
+    return step.sql.replace("{schema}", schema)
+
+
+async def _missing(connection: Any, statements: Statements, store: str) -> list[Migration]:
+    return pending(store, migrations("postgres"), await _applied(connection, statements))
+
+
+async def _applied(connection: Any, statements: Statements) -> list[Applied]:
+    if not await connection.fetchval(statements.plain["migration_table_exists"].sql):
+        return []
+    rows = await connection.fetch(statements.plain["applied_migrations"].sql)
+    return [Applied(*row) for row in rows]

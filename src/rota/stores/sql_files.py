@@ -1,0 +1,100 @@
+"""Migrations: numbered, forward-only, checked.
+
+A migration is a file `<dialect>/migrations/0001_core.sql`. A released one is never edited: the table
+`rota_migration` remembers the checksum of each that was applied. `pending` compares what a database has
+with what this version knows and says what is left to do, or refuses: a database that knows more was written
+by a newer version, and one that knows something else was changed by hand. Applying is the store's part,
+under its write lock, so any number of processes may try at once.
+
+The SQL files: every statement has a name (`-- name: put_task`), and is loaded once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import NamedTuple
+
+from ..domain.errors import Refused
+
+__all__ = [
+    "Applied",
+    "Migration",
+    "load",
+    "migrations",
+    "pending",
+]
+
+_NAME = re.compile(r"^-- name: (?P<part>part )?(?P<name>\w+)$", re.MULTILINE)
+
+
+@cache
+def load(dialect: str) -> dict[str, str]:
+    """All statements of `<dialect>/statements.sql`, by name. A `part` is text that others include as `{name}`."""
+    text = files(__package__).joinpath(dialect, "statements.sql").read_text("utf-8")
+    headings = list(_NAME.finditer(text))
+    ends = [heading.start() for heading in headings[1:]] + [len(text)]
+    statements: dict[str, str] = {}
+    parts: dict[str, str] = {}
+    for heading, end in zip(headings, ends, strict=True):
+        body = _without_comments(text[heading.end() : end])
+        (parts if heading["part"] else statements)[heading["name"]] = body
+    return {name: _include(body, parts) for name, body in statements.items()}
+
+
+def _without_comments(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
+
+
+def _include(body: str, parts: dict[str, str]) -> str:
+    for name, part in reversed(parts.items()):  # a part may include those before it
+        body = body.replace(f"{{{name}}}", part)
+    return body
+
+
+class Migration(NamedTuple):
+    """One step of the schema."""
+
+    number: int
+    name: str
+    sql: str
+    checksum: str
+
+
+class Applied(NamedTuple):
+    """What a database says about a step it has."""
+
+    number: int
+    name: str
+    checksum: str
+
+
+@cache
+def migrations(dialect: str) -> tuple[Migration, ...]:
+    """All steps of a dialect, in order."""
+    folder = files(__package__).joinpath(dialect, "migrations")
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return tuple(_read(name, folder.joinpath(name).read_text("utf-8")) for name in names)
+
+
+def _read(file_name: str, text: str) -> Migration:
+    name = file_name.removesuffix(".sql")
+    sql = text.replace("\r\n", "\n")
+    return Migration(int(name.partition("_")[0]), name, sql, sha256(sql.encode()).hexdigest())
+
+
+def pending(store: str, known: Iterable[Migration], applied: Iterable[Applied]) -> list[Migration]:
+    """What is left to apply to the database at `store`."""
+    steps = {step.number: step for step in known}
+    done = list(applied)
+    newest = max((each.number for each in done), default=0)
+    if newest > max(steps, default=0):
+        raise Refused("newer_schema", store=store, found=newest, known=max(steps, default=0))
+    for each in done:
+        if each.number not in steps or steps[each.number].checksum != each.checksum:
+            raise Refused("other_schema", store=store, migration=each.name)
+    numbers = {each.number for each in done}
+    return [step for number, step in sorted(steps.items()) if number not in numbers]

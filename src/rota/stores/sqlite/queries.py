@@ -1,0 +1,294 @@
+"""The queries of `base.py` as SQLite statements: which one, with which values, and how several are merged.
+
+Most queries are one statement. Some are not: ready and upcoming tasks look into each lane (queue, kind,
+priority) by itself, since an index over all of them would have to walk what is delayed or less urgent; a
+listing of expired tasks is made of those that are marked and those that only read so, and open tasks of those
+that wait and those that run. Names of the statements in `sql/sqlite.sql` follow those of the queries.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from ...domain.model import TaskStatus
+from ..codec import micros, search_text, tallied
+from ..queries import (
+    ApiKeyList,
+    Cursor,
+    DueSchedules,
+    EndedRuns,
+    EndedTasks,
+    EventList,
+    LostLeases,
+    OpenSchedules,
+    OpenTasks,
+    OutdatedZones,
+    PastExpiry,
+    Query,
+    ReadyTasks,
+    ReturnedTasks,
+    RunList,
+    ScheduleByKey,
+    ScheduleList,
+    TaskList,
+    TemplateList,
+    TenantList,
+    UpcomingTasks,
+    begins_behind,
+)
+from ..sql_files import load
+
+__all__ = ["COUNT", "FIND", "SEEK", "count", "find", "tally", "tally_statement"]
+
+_SELECTS = {name: sql for name, sql in load("sqlite").items() if "{what}" in sql}
+FIND = {name: sql.replace("{what}", "body") for name, sql in _SELECTS.items()}
+_FIND_TIMED = {
+    name: _SELECTS[name].replace("{what}", f"{time}, id, body")
+    for name, time in {
+        "ready_tasks": "available_at",
+        "upcoming_tasks": "available_at",
+        "task_list_unusual": "created_at",
+        "task_list_past_expiry": "created_at",
+        "outdated_zones_before": "0",
+        "outdated_zones_after": "0",
+        "open_tasks_pending": "created_at",
+        "open_tasks_running": "created_at",
+    }.items()
+}
+"""Statements whose rows are merged with others: what they are sorted by comes along."""
+_UNORDERED = {name: re.sub(r"order by .* (?=limit :limit$)", "", sql) for name, sql in _SELECTS.items()}
+COUNT = {name: f"select count(*) from ({sql.replace('{what}', '1')})" for name, sql in _UNORDERED.items()}
+SEEK = load("sqlite")
+
+_FOREVER = 2**63 - 1
+_LAST = chr(0x10FFFF)
+_OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
+    DueSchedules: {"at": _FOREVER},
+    LostLeases: {"at": _FOREVER},
+    PastExpiry: {"at": _FOREVER},
+    TaskList: {"after_at": _FOREVER, "after_id": ""},
+    ScheduleList: {"after_at": _FOREVER, "after_id": ""},
+    RunList: {"since": -_FOREVER, "until": _FOREVER, "after_at": _FOREVER, "after_id": ""},
+    EventList: {"after_at": -_FOREVER, "after_id": ""},
+    TemplateList: {"after": _LAST},
+    ApiKeyList: {"after": _LAST},
+    TenantList: {"after": ""},
+}
+"""What stands for a bound that was not given."""
+
+_MANY_PENDING = 10_000
+"""Up to so many pending tasks are sorted to list them; more are found by walking all tasks, newest first."""
+
+_UNUSUAL = {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
+_NO_LIMIT = -1
+
+Values = dict[str, Any]
+LaneQuery = ReadyTasks | UpcomingTasks
+SinceQuery = EndedTasks | ReturnedTasks | EndedRuns
+
+
+class Lane(NamedTuple):
+    """Pending tasks of one queue, kind and priority: sorted by time."""
+
+    queue: str
+    kind: str
+    priority: int
+
+
+def find(db: apsw.Connection, query: Query, limit: int) -> list[str]:
+    """The bodies of what the query finds, in its order."""
+    values = _values(query, limit)
+    if isinstance(query, ReadyTasks):
+        return _ready(db, query, values, limit)
+    if isinstance(query, UpcomingTasks):
+        found = [row for lane in _all_lanes(db, query) for row in _in_lane(db, query, values, lane)]
+        return [body for _, _, body in sorted(found)[:limit]]
+    statements = _statements(db, query)
+    if len(statements) == 1:
+        return [body for (body,) in db.execute(FIND[statements[0]], values)]
+    found = [row for statement in statements for row in db.execute(_FIND_TIMED[statement], values)]
+    return [body for _, _, body in sorted(found, reverse=isinstance(query, TaskList))[:limit]]
+
+
+def count(db: apsw.Connection, query: Query, at_most: int | None = None) -> int:
+    """How many `find` would give without a limit; or `at_most`, if there are more."""
+    if isinstance(query, OpenSchedules):
+        number = _number(db, SEEK["open_schedules_number"], {"tenant": query.tenant})
+        return number if at_most is None else min(number, at_most)
+    values = _values(query, _NO_LIMIT if at_most is None else at_most)
+    number = 0
+    for part in _parts(db, query, values):
+        number += part
+        if at_most is not None and number >= at_most:
+            return at_most
+    return number
+
+
+def _parts(db: apsw.Connection, query: Query, values: Values) -> Iterator[int]:
+    """A count, statement by statement."""
+    if isinstance(query, LaneQuery):
+        statement = COUNT[_name(query)]
+        return (_number(db, statement, values | lane._asdict()) for lane in _all_lanes(db, query))
+    if isinstance(query, TaskList) and query.status is TaskStatus.PENDING and query.schedule_id is None:
+        return iter((_number(db, COUNT["task_list_pending"], values),))
+    return (_number(db, COUNT[statement], values) for statement in _statements(db, query))
+
+
+def tally(db: apsw.Connection, query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
+    """How many `find` would give without a limit, by the values of these columns."""
+    columns = ", ".join(column.name for column in tallied(query, by))
+    values = _values(query, _NO_LIMIT)
+    numbers: Counter[tuple[str, ...]] = Counter()
+    for name in _statements(db, query):
+        for *found, number in db.execute(tally_statement(name, columns), values):
+            numbers[tuple(value or "" for value in found)] += number
+    return dict(numbers)
+
+
+def tally_statement(name: str, columns: str) -> str:
+    sql = _UNORDERED[name].replace("{what}", f"{columns}, count(*)").removesuffix("limit :limit")
+    return f"{sql}group by {columns}"
+
+
+def _number(db: apsw.Connection, statement: str, values: Any) -> int:
+    number: int = db.execute(statement, values).get
+    return number
+
+
+def _name(query: Query) -> str:
+    return _NAMES[type(query)]
+
+
+_NAMES = {each: re.sub(r"(?<!^)([A-Z])", r"_\1", each.__name__).lower() for each in Query.__subclasses__()}
+
+
+def _values(query: Query, limit: int) -> Values:
+    """The parameters: the fields of the query, as SQLite writes them, with open ends closed."""
+    values: Values = {"limit": limit, **_OPEN_ENDS.get(type(query), {})}
+    if isinstance(query, SinceQuery):
+        behind = begins_behind(query)
+        return values | {"tenant": query.tenant, "after_at": micros(behind.at), "after_id": behind.id}
+    for name in query.__struct_fields__:
+        value = getattr(query, name)
+        if isinstance(value, Cursor):
+            values |= {"after_at": micros(value.at), "after_id": value.id}
+        elif isinstance(value, datetime):
+            values[name] = micros(value)
+        elif isinstance(value, tuple):
+            values[name] = msgspec.json.encode(value).decode()
+        elif name == "text" and value is not None:
+            values[name] = search_text(value)
+        elif value is not None or name not in values:
+            values[name] = value
+    return values
+
+
+def _statements(db: apsw.Connection, query: Query) -> list[str]:
+    """The statements that together find what the query asks for: the best index for the filters given."""
+    if isinstance(query, TaskList):
+        return _task_list(db, query)
+    if isinstance(query, ScheduleByKey) and query.deleted:
+        return ["schedule_by_key_deleted"]
+    if isinstance(query, EventList) and query.subject_id is not None:
+        return ["event_list_of_subject"]
+    if isinstance(query, OpenTasks):
+        return ["open_tasks_pending", "open_tasks_running"]
+    if isinstance(query, ScheduleList | ApiKeyList) and query.tenant is None:
+        return [f"{_name(query)}_of_all"]
+    if isinstance(query, OutdatedZones):
+        return ["outdated_zones_before", "outdated_zones_after"]
+    return [_name(query)]
+
+
+def _task_list(db: apsw.Connection, query: TaskList) -> list[str]:
+    if query.schedule_id is not None:
+        return ["task_list_of_schedule"]
+    if query.status in _UNUSUAL:
+        return ["task_list_unusual"]
+    if query.status is TaskStatus.EXPIRED:
+        return ["task_list_unusual", "task_list_past_expiry"]
+    if query.status is TaskStatus.RUNNING:
+        return ["task_list_running"]
+    if query.status is TaskStatus.PENDING:
+        few = _number(db, SEEK["pending_at_most"], (_MANY_PENDING + 1,)) <= _MANY_PENDING
+        if few:
+            return ["task_list_pending"]
+    return ["task_list_workflow"] if query.is_workflow else ["task_list"]
+
+
+def _ready(db: apsw.Connection, query: ReadyTasks, values: Values, limit: int) -> list[str]:
+    """From the highest priority down, until there are enough; what is less urgent is not looked at."""
+    tops = list(_top_lanes(db, query))
+    found: list[str] = []
+    while tops and len(found) < limit:
+        highest = max(lane.priority for lane in tops)
+        level = [lane for lane in tops if lane.priority == highest]
+        rows = [row for lane in level for row in _in_lane(db, query, values, lane)]
+        if len(level) > 1:
+            rows.sort()
+        found += [body for _, _, body in rows[: limit - len(found)]]
+        if len(found) < limit:
+            lower = (_lane_below(db, lane) for lane in level)
+            tops = [lane for lane in tops if lane.priority < highest] + [lane for lane in lower if lane]
+    return found
+
+
+def _in_lane(db: apsw.Connection, query: LaneQuery, values: Values, lane: Lane) -> list[tuple[int, str, str]]:
+    rows: list[Any] = db.execute(_FIND_TIMED[_name(query)], values | lane._asdict()).fetchall()
+    return rows
+
+
+def _all_lanes(db: apsw.Connection, query: LaneQuery) -> Iterator[Lane]:
+    for top in _top_lanes(db, query):
+        lane: Lane | None = top
+        while lane is not None:
+            yield lane
+            lane = _lane_below(db, lane)
+
+
+def _lane_below(db: apsw.Connection, lane: Lane) -> Lane | None:
+    row = db.execute(SEEK["next_priority"], lane._asdict()).fetchone()
+    return None if row is None else lane._replace(priority=row[0])
+
+
+def _top_lanes(db: apsw.Connection, query: LaneQuery) -> Iterator[Lane]:
+    """For each queue and kind that has pending tasks and is asked for: the lane of the highest priority."""
+    kinds = None if query.kinds is None else sorted(set(query.kinds))
+    if query.queues is not None:
+        for queue in sorted(set(query.queues)):
+            yield from _top_lanes_from(db, SEEK["next_lane_in_queue"], queue, kinds)
+    else:
+        for lane in _top_lanes_from(db, SEEK["next_lane"], "", None):
+            if kinds is None or lane.kind in kinds:
+                yield lane
+
+
+def _top_lanes_from(db: apsw.Connection, seek: str, queue: str, kinds: list[str] | None) -> Iterator[Lane]:
+    """Seek from one lane to the next, leaping over the kinds that are not asked for."""
+    kind = ""
+    while (row := db.execute(seek, {"queue": queue, "kind": kind}).fetchone()) is not None:
+        lane = Lane(*row)
+        queue, kind = lane.queue, _just_after(lane.kind)
+        if kinds is None:
+            yield lane
+            continue
+        at = bisect_left(kinds, lane.kind)
+        if at < len(kinds) and kinds[at] == lane.kind:
+            yield lane
+            at += 1
+        if at == len(kinds):
+            return
+        kind = kinds[at]
+
+
+def _just_after(text: str) -> str:
+    """The least text that is greater."""
+    return text + "\0"

@@ -1,0 +1,290 @@
+"""The SQLite store: a file in WAL mode, durable by default, shared by any number of processes.
+
+Works run in one writer thread, in groups: `begin immediate`, each work in its savepoint, one commit and one
+fsync for all of them; while one group commits the next one gathers. A work that fails takes back only its
+own writes. If a group as a whole fails (the disk is full, …) it is rolled back and its works are run again
+one by one, so that only those that cannot be done fail. Reads have a connection and a thread of their own,
+and never wait for the disk.
+
+`wait` sees commits of this process at once, and those of others by looking at the WAL index in shared
+memory, which costs no statement; where that is impossible, by a slow `pragma data_version`.
+
+Committing a group of works in one SQLite transaction. Runs in the writer thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import apsw
+
+from ...domain.errors import Invalid, StoreError, Unavailable
+from ...domain.model import Record
+from ..base import Clock, Store, Work
+from ..group_commit import Groups, Job
+from ..sql_files import load
+from ..waiting import Waiters
+from ..works import drive, run_work
+from .file import DataVersion, FileThread, Header, SqliteFile
+from .schema import check, migrate, plan
+from .tx import SqliteTx, everything, flush
+
+__all__ = [
+    "SqliteStore",
+    "commit",
+]
+
+_COMMIT_SQL = load("sqlite")
+
+
+def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[Any]]) -> None:
+    """Answer every job. If the group fails as a whole, its works are run again one by one: only what fails
+    by itself fails."""
+    try:
+        db.execute(_COMMIT_SQL["begin_write"])
+    except apsw.Error as error:
+        return _fail(jobs, file, error)
+    try:
+        _run(db, clock, jobs)
+        if (gone := file.gone()) is not None:
+            _roll_back(db)
+            return _answer(jobs, gone)
+        db.execute(_COMMIT_SQL["commit"])
+        return None
+    except apsw.Error as error:
+        _roll_back(db)
+        if len(jobs) == 1:
+            return _fail(jobs, file, error)
+    for job in jobs:
+        commit(db, file, clock, [job])
+    return None
+
+
+def _run(db: apsw.Connection, clock: Clock, jobs: list[Job[Any]]) -> None:
+    """All works. An error of SQLite ends the group, any other only the work that raised it."""
+    for job in jobs:
+        job.error = None
+        try:
+            job.value, job.wrote = _run_one(db, clock, job)
+        except apsw.Error:
+            raise
+        except BaseException as error:  # whatever it is belongs to the caller of this work
+            job.error, job.wrote = error, False
+
+
+def _run_one(db: apsw.Connection, clock: Clock, job: Job[Any]) -> tuple[Any, bool]:
+    before = db.total_changes()
+    value = run_work(job.work, lambda: SqliteTx(db, clock.now()), lambda tx: flush(db, tx))
+    return value, db.total_changes() != before
+
+
+def _fail(jobs: list[Job[Any]], file: SqliteFile, error: apsw.Error) -> None:
+    problem = file.in_words(error)
+    problem.__cause__ = error
+    _answer(jobs, problem)
+
+
+def _answer(jobs: list[Job[Any]], problem: StoreError) -> None:
+    for job in jobs:
+        job.error, job.wrote = problem, False
+
+
+def _roll_back(db: apsw.Connection) -> None:
+    if db.in_transaction:
+        db.execute(_COMMIT_SQL["rollback"])
+
+
+T = TypeVar("T")
+
+_SQL = load("sqlite")
+_SLOW_POLL_INTERVAL = timedelta(seconds=2)
+
+
+class SqliteStore:
+    """One file. `busy_timeout`: how long to wait for other processes that write."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        clock: Clock,
+        *,
+        busy_timeout: timedelta = timedelta(seconds=30),
+        poll_interval: timedelta = timedelta(milliseconds=20),
+        synchronous: str = "full",
+    ) -> None:
+        self._clock = clock
+        self._path = Path(path)
+        self._busy_timeout = busy_timeout
+        self._poll_interval = poll_interval
+        self._settings = _SQL["settings"].format(synchronous=synchronous)
+        self._opened: _Opened | None = None
+
+    @classmethod
+    def from_url(cls, url: str, clock: Clock) -> SqliteStore:
+        """`sqlite:///relative/path`, `sqlite:////absolute/path`, with `?busy_timeout=5` (seconds)."""
+        parts = urlsplit(url)
+        path = unquote(parts.path).removeprefix("/")
+        if parts.scheme != "sqlite" or parts.netloc or not path:
+            raise Invalid(
+                "store", f"{url!r} names no file", "write sqlite:///relative/path or sqlite:////path"
+            )
+        return cls(path, clock, **_options(url, parts.query))
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self._path}"
+
+    async def open(self, *, migrate: bool = True) -> None:
+        if self._opened is not None:
+            return
+        opened = self._new()
+        try:
+            await opened.start(self._settings, self.url, self._poll_interval, migrate_now=migrate)
+        except BaseException:
+            await opened.close()
+            raise
+        self._opened = opened
+
+    async def close(self) -> None:
+        """Finish what was handed in, then let go of the file. A second call does nothing."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    async def migrate(self) -> Sequence[str]:
+        """Also before `open`, which would do the same without saying what it did."""
+        if self._opened is not None:
+            return await self._opened.migrate(self.url)
+        opened = self._new()
+        try:
+            return await opened.migrate_only(self._settings, self.url)
+        finally:
+            await opened.close()
+
+    async def plan(self) -> str:
+        if self._opened is not None:
+            return await self._opened.read(lambda db: plan(db, self.url))
+        opened = self._new()
+        try:
+            return await opened.plan_only(self.url)
+        finally:
+            await opened.close()
+
+    async def now(self) -> datetime:
+        return self._clock.now()
+
+    async def transact(self, work: Work[T], /) -> T:
+        return await self._use().groups.run(work)
+
+    async def read(self, work: Work[T], /) -> T:
+        return await self._use().read(lambda db: drive(work, SqliteTx(db, self._clock.now(), writable=False)))
+
+    async def wait(self, until: datetime | None) -> None:
+        await self._use().waiters.wait(until)
+
+    async def snapshot(self) -> dict[str, list[Record]]:
+        return await self._use().read(everything)
+
+    def _new(self) -> _Opened:
+        stopwatch = getattr(self._clock, "monotonic", None)
+        return _Opened(SqliteFile(self._path, self._busy_timeout, stopwatch), self._clock)
+
+    def _use(self) -> _Opened:
+        if self._opened is None:
+            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
+        return self._opened
+
+
+def _options(url: str, query: str) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name != "busy_timeout":
+            raise Invalid(
+                "store", f"{url!r} has an unknown option {name!r}", "the one option is busy_timeout"
+            )
+        try:
+            options[name] = timedelta(seconds=float(value))
+        except ValueError:
+            raise Invalid("store", f"busy_timeout is {value!r}", "it is a number of seconds") from None
+    return options
+
+
+class _Opened:
+    """What an open store has: two connections with their threads, the queue of works, and who waits."""
+
+    def __init__(self, file: SqliteFile, clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+        self._writer = FileThread(file, "writer")
+        self._reader = FileThread(file, "reader")
+        self._data_version: DataVersion | None = None
+        self.waiters = Waiters(clock)
+        self.groups = Groups(self._writer.thread, self._commit, lambda: self.waiters.changed())
+
+    async def start(self, settings: str, url: str, poll_interval: timedelta, *, migrate_now: bool) -> None:
+        if not migrate_now:
+            await self._reader.look(lambda db: check(db, url), url)
+        await self._writer.open(settings)
+        if migrate_now:
+            await self.migrate(url)
+        self._file.remember_place()
+        await self._reader.open(_SQL["reader_settings"])
+        await self._start_looking(poll_interval)
+
+    async def _start_looking(self, poll_interval: timedelta) -> None:
+        """Who waits looks at the WAL index; failing that, asks for the data version, rarely. And at whether the file
+        is still there: whoever is woken by that meets the error."""
+        try:
+            header = await self._reader.run(Header)
+            look: Callable[[], object] = header.read
+            interval = poll_interval
+        except OSError:
+            self._data_version = DataVersion(self._file)
+            look, interval = self._data_version.read, _SLOW_POLL_INTERVAL
+        self.waiters = Waiters(self._clock, lambda: (look(), self._file.whereabouts()), interval)
+
+    async def close(self) -> None:
+        await self.groups.finish()
+        self.waiters.close()
+        if self._data_version is not None:
+            self._data_version.close()
+        await self._reader.close()
+        await self._writer.close()
+
+    async def migrate_only(self, settings: str, url: str) -> Sequence[str]:
+        await self._writer.open(settings)
+        return await self.migrate(url)
+
+    async def plan_only(self, url: str) -> str:
+        try:
+            return await self._reader.look(lambda db: plan(db, url), url)
+        except Unavailable as problem:
+            if "missing" not in problem.details:
+                raise
+            return plan(apsw.Connection(":memory:"), url)
+
+    async def migrate(self, url: str) -> Sequence[str]:
+        return await self._writer.run(lambda db: migrate(db, url, self._clock.now()))
+
+    async def read(self, function: Callable[[apsw.Connection], T]) -> T:
+        """One snapshot for all statements of the function."""
+
+        def reading(db: apsw.Connection) -> T:
+            db.execute(_SQL["begin_read"])
+            try:
+                return function(db)
+            finally:
+                db.execute(_SQL["commit"])
+
+        return await self._reader.run(reading)
+
+    def _commit(self, jobs: list[Job[Any]]) -> None:
+        commit(self._writer.db, self._file, self._clock, jobs)
+
+
+def _is_a_store(store: SqliteStore) -> Store:
+    return store

@@ -1,0 +1,184 @@
+"""Transactions on a SQLite connection: reads are statements, writes are gathered and flushed at the end.
+
+`insert`, `replace` and `delete` are the same three statements for every record type; they are composed here
+from the columns that `codec.py` lists, so a column is named once and cannot be forgotten in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, TypeVar, cast
+
+import apsw
+import msgspec
+
+from ...domain.errors import Conflict
+from ...domain.model import Record, Schedule
+from ..base import BufferedTx
+from ..codec import TABLES, Table, micros, readable
+from ..queries import Query
+from ..sql_files import load
+from .queries import count, find, tally
+
+__all__ = ["STATEMENTS", "SqliteTx", "everything", "flush"]
+
+R = TypeVar("R", bound=Record)
+Row = list[Any]
+
+_SQL = load("sqlite")
+_TAKEN = {apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE}
+
+
+class _Statements:
+    """What is said to SQLite about one record type. A row is (id, version, columns, body), the fixed
+    columns first."""
+
+    def __init__(self, table: Table[Any]) -> None:
+        self.table = table
+        names = [column.name for column in table.columns]
+        number = {name: place for place, name in enumerate(("id", "version", *names, "body"), start=1)}
+        fixed = [column.name for column in table.columns if column.is_fixed]
+        assert names[: len(fixed)] == fixed, f"the fixed columns of {table.name} come first"
+        words = {
+            "table": table.name,
+            "columns": ", ".join(names),
+            "values": ", ".join(f"?{place}" for place in number.values()),
+            "changes": ", ".join(f"{name} = ?{number[name]}" for name in [*names[len(fixed) :], "body"]),
+            "unchanged": " and ".join(f"{name} is ?{number[name]}" for name in fixed),
+        }
+        self.insert, self.replace, self.delete, self.get, self.get_many, self.all = (
+            _SQL[name].format(**words) for name in ("insert", "replace", "delete", "get", "get_many", "all")
+        )
+        self._identifies = 2 + len(fixed)
+        self._times = [place for place, column in enumerate(table.columns, start=2) if column.is_time]
+
+    def row(self, record: Record) -> Row:
+        row = [record.id, record.version, *self.table.values(record), self.table.encode(record).decode()]
+        for place in self._times:
+            at = row[place]
+            if at is not None:
+                row[place] = micros(at)
+        return row
+
+    def identity(self, record: Record) -> Row:
+        return self.row(record)[: self._identifies]
+
+
+STATEMENTS = {of_type: _Statements(table) for of_type, table in TABLES.items()}
+_OF_SCHEDULES = STATEMENTS[Schedule]
+_TRIGGERING = {_OF_SCHEDULES.insert, _OF_SCHEDULES.replace, _OF_SCHEDULES.delete}
+
+
+class SqliteTx(BufferedTx):
+    """A work's view of the file."""
+
+    def __init__(self, db: apsw.Connection, now: datetime, *, writable: bool = True) -> None:
+        super().__init__(now, writable=writable)
+        self._db = db
+
+    async def get(self, type: type[R], id: str, /) -> R | None:
+        self.reading()
+        row = self._db.execute(STATEMENTS[type].get, (id,)).fetchone()
+        return None if row is None else cast("R", TABLES[type].decode(row[0]))
+
+    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
+        self.reading()
+        wanted = msgspec.json.encode(list(ids)).decode()
+        decode = TABLES[type].decode
+        records = [
+            cast("R", decode(body)) for (body,) in self._db.execute(STATEMENTS[type].get_many, (wanted,))
+        ]
+        return {record.id: record for record in records}
+
+    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+        self.reading()
+
+        async def bodies(limit: int) -> list[str]:
+            return find(self._db, query, limit)
+
+        return await readable(query, limit, bodies, self.unreadable)
+
+    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
+        self.reading()
+        return count(self._db, query, at_most)
+
+    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+        self.reading()
+        return tally(self._db, query, by)
+
+
+def everything(db: apsw.Connection) -> dict[str, list[Record]]:
+    """All records, by type, each sorted by id."""
+    return {
+        table.name: [table.decode(body) for (body,) in db.execute(STATEMENTS[of_type].all)]
+        for of_type, table in TABLES.items()
+    }
+
+
+def flush(db: apsw.Connection, tx: SqliteTx) -> None:
+    """Write what the work gathered: all of it, or nothing and Conflict."""
+    writes = list(_writes(tx))
+    rows = sum(len(rows) for _, rows in writes)
+    if rows == 1:  # a single row is all or nothing by itself
+        _write(db, writes)
+    elif rows:
+        db.execute(_SQL["savepoint"])
+        try:
+            _write(db, writes)
+        except Conflict:
+            db.execute(_SQL["rollback_work"])
+            raise
+        finally:
+            if db.in_transaction:
+                db.execute(_SQL["release_work"])
+
+
+def _writes(tx: SqliteTx) -> Iterable[tuple[str, list[Row]]]:
+    """Statements with their rows, in order: deletes, replacements, inserts. Everything is encoded here."""
+    for of_type, records in tx.deletes.items():
+        statements = STATEMENTS[of_type]
+        yield statements.delete, [statements.identity(record) for record in records.values()]
+    inserts = []
+    for of_type, records in tx.puts.items():
+        statements = STATEMENTS[of_type]
+        old = [record for record in records.values() if record.version > 1]
+        if of_type is Schedule:
+            old.sort(key=_lives)
+        replacements = [statements.row(record) for record in old]
+        if replacements:
+            yield statements.replace, replacements
+        if len(replacements) < len(records):
+            new = [statements.row(record) for record in records.values() if record.version == 1]
+            inserts.append((statements.insert, new))
+    yield from inserts
+
+
+def _write(db: apsw.Connection, writes: list[tuple[str, list[Row]]]) -> None:
+    for statement, rows in writes:
+        try:
+            changed = _changed(db, statement, rows)
+        except apsw.ConstraintError as error:
+            if getattr(error, "extendedresult", None) not in _TAKEN:
+                raise
+            raise Conflict(f"an id or a key is taken already ({error})") from error
+        if changed != len(rows):
+            ids = ", ".join(row[0] for row in rows[:10])
+            raise Conflict(f"changed or removed by someone else: one of {ids}")
+
+
+def _changed(db: apsw.Connection, statement: str, rows: list[Row]) -> int:
+    """How many rows a statement changed. Where a trigger counts along, its own changes are left out."""
+    if statement not in _TRIGGERING:
+        before = db.total_changes()
+        db.executemany(statement, rows)
+        return db.total_changes() - before
+    changed = 0
+    for row in rows:
+        db.execute(statement, row)
+        changed += db.changes()
+    return changed
+
+
+def _lives(record: Record) -> bool:
+    return isinstance(record, Schedule) and record.deleted_at is None

@@ -1,0 +1,316 @@
+"""Commands that look at schedules: list, show, runs, preview, why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command import command
+from ..parse import TIME, WALL_TIME
+from ..render import Cell, seconds, styled
+from ..session import Session, with_session
+from .schedules import schedule_argument
+
+if TYPE_CHECKING:
+    from ....domain.model import Run, Schedule
+    from ....engine.queries import Occurrence
+    from ...python.client import Page, Queue
+
+__all__ = ["list_schedules", "occurrence_table", "preview", "runs", "show", "why"]
+
+STRIP = 30
+SHORT_STRIP = 10
+NEXT = 5
+OVERDUE = timedelta(seconds=2)
+
+
+@command(
+    name="list",
+    examples=["rota schedule list", "rota schedule list --status paused", "rota schedule list --json"],
+)
+@click.option(
+    "--status",
+    type=click.Choice(["active", "paused", "draft", "completed"]),
+    help="Only schedules in this state.",
+)
+@click.option("-t", "--type", "kind", metavar="TYPE", help="Only schedules of this kind of task.")
+@click.option("--tag", metavar="NAME", help="Only schedules whose tasks have this tag.")
+@click.option("--text", metavar="TEXT", help="Only those with this in their id or description.")
+@click.option("--deleted", is_flag=True, help="Deleted ones, too.")
+@click.option("-n", "--limit", default=50, show_default=True, help="How many.")
+@click.option("--cursor", help="Go on where an earlier page ended.")
+@with_session
+def list_schedules(session: Session, **filters: Any) -> None:
+    """All schedules, newest first: when each is next due, and how its last runs went."""
+
+    async def ask(queue: Queue) -> tuple[Page[Schedule], list[list[Run]], datetime]:
+        page = await queue.list_schedules(**filters)
+        last = [
+            await queue.runs(each.key, limit=SHORT_STRIP) if each.deleted_at is None else [] for each in page
+        ]
+        return page, last if not session.as_json else [], await queue.now()
+
+    page, last, now = session.run(ask)
+    if session.as_json:
+        from ...shapes import schedule as shape
+
+        document = {"schedules": [shape(each) for each in page], "next_cursor": page.next_cursor}
+        return session.screen.json(document)
+    if not page:
+        return session.screen.remark(
+            "no schedules match; `rota schedule create --help` shows how to make one"
+        )
+    rows = [_row(session, schedule, runs, now) for schedule, runs in zip(page, last, strict=True)]
+    session.screen.table(("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows)
+    return None
+
+
+def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetime) -> list[Cell | str]:
+    from .. import words
+
+    status = "deleted" if schedule.deleted_at is not None else str(schedule.status)
+    return [
+        Cell(schedule.key, "bold"),
+        session.screen.status(status),
+        words.sentence(schedule),
+        _when(session, schedule.next_run_at, now),
+        str(schedule.run_count),
+        session.screen.strip_cell([run.status for run in reversed(last)]),
+    ]
+
+
+def _when(session: Session, at: datetime | None, now: datetime) -> Cell:
+    from ...durations import relative, short
+
+    if at is None:
+        return Cell("-")
+    if not session.screen.is_terminal:
+        return Cell(seconds(at))
+    late = now - at
+    return Cell(f"overdue {short(late)}", "yellow") if late > OVERDUE else Cell(relative(at, now), "cyan")
+
+
+@command(examples=["rota schedule show daily-report", "rota schedule show daily-report --json | jq .next"])
+@schedule_argument
+@with_session
+def show(session: Session, schedule_id: str) -> None:
+    """One schedule in words: when it fires, its policies, its next five times in its zone and in yours,
+    and its last runs."""
+
+    async def ask(queue: Queue) -> tuple[Schedule, list[Occurrence], Page[Run], datetime]:
+        schedule = await queue.get_schedule(schedule_id)
+        upcoming = await queue.preview(schedule_id, NEXT)
+        return schedule, upcoming, await queue.runs(schedule_id, limit=STRIP), await queue.now()
+
+    schedule, upcoming, last, now = session.run(ask)
+    if session.as_json:
+        return session.screen.json(_document(schedule, upcoming, last))
+    _head(session, schedule, now)
+    _next_times(session, schedule, upcoming, now)
+    _last_runs(session, last, now)
+    return None
+
+
+def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run]) -> dict[str, Any]:
+    from ... import shapes
+    from .. import words
+
+    return {
+        **shapes.schedule(schedule),
+        "words": words.sentence(schedule),
+        "policies": words.policies(schedule),
+        "next": [shapes.occurrence(each) for each in upcoming],
+        "runs": [shapes.run(run) for run in last],
+    }
+
+
+def _head(session: Session, schedule: Schedule, now: datetime) -> None:
+    import json
+
+    from .. import words
+
+    screen = session.screen
+    status = screen.status(schedule.status)
+    screen.say(f"{click.style(schedule.key, bold=True)}  {styled(status)}  {words.sentence(schedule)}")
+    if schedule.description:
+        screen.say(schedule.description)
+    screen.say()
+    rows = [("state", words.state(schedule, now)), ("runs", words.runs_what(schedule))]
+    if schedule.target.input is not None:
+        rows.append(("input", json.dumps(schedule.target.input, ensure_ascii=False, default=str)))
+    if schedule.last_run_at is not None:
+        rows.append(("last_run_at", f"{seconds(schedule.last_run_at)} ({_ago(schedule.last_run_at, now)})"))
+    if schedule.next_run_at is not None:
+        rows.append(("next_run_at", f"{seconds(schedule.next_run_at)} ({_ago(schedule.next_run_at, now)})"))
+    rows.append(("run_count", str(schedule.run_count)))
+    screen.fields(rows)
+    screen.say()
+    for line in words.policies(schedule):
+        screen.say(line)
+
+
+def _ago(at: datetime, now: datetime) -> str:
+    from ...durations import relative
+
+    return relative(at, now)
+
+
+def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurrence], now: datetime) -> None:
+    screen = session.screen
+    screen.say()
+    if not upcoming:
+        screen.say("There is no further time.")
+        return
+    if not schedule.enabled:
+        screen.say("If it were resumed now, it would fire at:")
+    occurrence_table(session, schedule.timezone, upcoming, now)
+
+
+def occurrence_table(session: Session, zone: str, upcoming: Sequence[Occurrence], now: datetime) -> None:
+    """Times in the schedule's zone and in the viewer's, if the clocks there have another name."""
+    here = [each.at.astimezone() for each in upcoming]
+    differs = any(there.local.tzname() != at.tzname() for there, at in zip(upcoming, here, strict=True))
+    notes = any(each.dst for each in upcoming)
+    headings = ["#", zone, *(["YOUR TIME"] if differs else []), "IN", *(["NOTE"] if notes else [])]
+    rows = []
+    for number, (each, at) in enumerate(zip(upcoming, here, strict=True), 1):
+        row: list[Cell | str] = [Cell(str(number), "bright_black"), Cell(_wall(each.local), "bold")]
+        row += [_wall(at)] if differs else []
+        row += [Cell(_ago(each.at, now).removeprefix("in "), "cyan")]
+        row += [Cell(each.dst or "", "yellow")] if notes else []
+        rows.append(row)
+    session.screen.table(headings, rows)
+
+
+def _wall(at: datetime) -> str:
+    return at.strftime("%a %Y-%m-%d %H:%M:%S %Z")
+
+
+def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
+    screen = session.screen
+    screen.say()
+    if not last:
+        screen.say("It has not run yet.")
+        return
+    oldest = _ago(last[-1].scheduled_at, now)
+    screen.say(
+        f"Last {len(last)} expected times, the oldest {oldest}:" if len(last) > 1 else "Its one run so far:"
+    )
+    screen.say(f"  {screen.strip([run.status for run in reversed(last)])}")
+    screen.say(f"  {screen.legend()}")
+    trouble = next((run for run in last if run.status == "failed"), None)
+    if trouble is not None:
+        screen.say(
+            f"Last failure: {seconds(trouble.scheduled_at)}: {trouble.error or trouble.reason or 'failed'}"
+        )
+
+
+@command(
+    examples=[
+        "rota schedule runs daily-report",
+        "rota schedule runs daily-report --status skipped --since 2026-03-01",
+    ]
+)
+@schedule_argument
+@click.option(
+    "--status",
+    type=click.Choice(["running", "completed", "failed", "skipped", "cancelled"]),
+    help="Only runs in this state.",
+)
+@click.option("--since", type=TIME, help="From this time on (without a zone: local time).")
+@click.option("--until", type=TIME, help="Up to this time.")
+@click.option("-n", "--limit", default=20, show_default=True, help="How many.")
+@click.option("--cursor", help="Go on where an earlier page ended.")
+@with_session
+def runs(session: Session, schedule_id: str, **filters: Any) -> None:
+    """The ledger, latest first: every time the schedule was expected to run, and what became of it."""
+
+    async def ask(queue: Queue) -> tuple[Page[Run], datetime]:
+        return await queue.runs(schedule_id, **filters), await queue.now()
+
+    page, now = session.run(ask)
+    if session.as_json:
+        from ...shapes import run as shape
+
+        return session.screen.json({"runs": [shape(run) for run in page], "next_cursor": page.next_cursor})
+    if not page:
+        return session.screen.remark("no runs match")
+    rows = [_run_row(session, run, now) for run in page]
+    session.screen.table(("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL"), rows)
+    return None
+
+
+def _run_row(session: Session, run: Run, now: datetime) -> list[Cell | str]:
+    from ...durations import coarse
+
+    ago = coarse(run.scheduled_at, now).removesuffix(" ago")
+    status = session.screen.status(run.status)
+    task = run.target_id or "-"
+    detail = Cell(_run_detail(run), "bright_black")
+    return [seconds(run.scheduled_at), ago, status, str(run.trigger), task, detail]
+
+
+def _run_detail(run: Run) -> str:
+    from ...durations import short
+
+    if run.count > 1:
+        return f"{run.reason}, {run.count:,} times until {seconds(run.until)}"
+    if run.error or run.reason:
+        return str(run.error or run.reason).replace("\n", " ")
+    if run.completed_at and run.started_at:
+        return f"took {short(max(run.completed_at - run.started_at, timedelta(0)))}"
+    return ""
+
+
+@command(examples=["rota schedule preview daily-report -n 10"])
+@schedule_argument
+@click.option("-n", "count", default=NEXT, show_default=True, help="How many times.")
+@with_session
+def preview(session: Session, schedule_id: str, count: int) -> None:
+    """The next times of a schedule, in its zone and in yours, with what daylight saving does to them."""
+
+    async def ask(queue: Queue) -> tuple[Schedule, list[Occurrence], datetime]:
+        schedule = await queue.get_schedule(schedule_id)
+        return schedule, await queue.preview(schedule_id, count), await queue.now()
+
+    schedule, upcoming, now = session.run(ask)
+    if session.as_json:
+        from ...shapes import occurrence as shape
+
+        return session.screen.json([shape(each) for each in upcoming])
+    if not upcoming:
+        return session.screen.say("There is no further time.")
+    return occurrence_table(session, schedule.timezone, upcoming, now)
+
+
+@command(
+    examples=[
+        "rota schedule why daily-report 2026-03-08T02:00",
+        "rota schedule why daily-report 2026-03-08T07:00:00Z",
+    ]
+)
+@schedule_argument
+@click.argument("at", type=WALL_TIME)
+@with_session
+def why(session: Session, schedule_id: str, at: datetime) -> None:
+    """Why did it run, or not, at that time? From the ledger, in words.
+
+    A time without a zone is on the clock of the schedule's own zone."""
+    answer = session.run(lambda queue: queue.why(schedule_id, at))
+    if session.as_json:
+        from ...shapes import run as shape
+
+        run = None if answer.run is None else shape(answer.run)
+        at_text = at.isoformat() if at.tzinfo is None else at.astimezone(UTC).isoformat()
+        document = {
+            "id": schedule_id,
+            "at": at_text,
+            "status": answer.status,
+            "words": str(answer),
+            "run": run,
+        }
+        return session.screen.json(document)
+    return session.screen.say(str(answer))

@@ -1,0 +1,233 @@
+"""Commands that change schedules: create, update, pause, resume, trigger, delete, restore."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command import command
+from ..completion import schedule_ids
+from ..parse import DURATION, JSON, WALL_TIME
+from ..session import Session, with_session
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ....domain.model import Schedule
+    from ...python.client import Queue
+
+__all__ = ["create", "delete", "pause", "restore", "resume", "schedule_argument", "trigger", "update"]
+
+CLEARABLE = ("start-at", "end-at", "max-runs", "misfire-grace", "ttl", "timeout", "max-retries")
+
+schedule_argument = click.argument("schedule_id", shell_complete=schedule_ids)
+
+_OPTIONS = (
+    click.option("-t", "--task-type", metavar="TYPE", help="The kind of task it submits."),
+    click.option(
+        "-i", "--input", type=JSON, metavar="JSON", help="The task's input: JSON, @file, or - for stdin."
+    ),
+    click.option(
+        "--cron", metavar="LINE", help="A cron line, 5 fields or 6 with seconds first: '0 9 * * 1-5'."
+    ),
+    click.option("--interval", type=DURATION, help="Every so often: 30s 5m 1h 7d 2w."),
+    click.option("--run-at", type=WALL_TIME, help="Once, at this time."),
+    click.option("--rrule", metavar="RULE", help="An RFC 5545 rule: 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17'."),
+    click.option(
+        "--timezone",
+        metavar="ZONE",
+        help="The clock that cron, rrule and times without a zone are read on. [default: UTC for cron and rrule, local"
+        " time for times]",
+    ),
+    click.option("--start-at", type=WALL_TIME, help="No time before this one counts."),
+    click.option("--end-at", type=WALL_TIME, help="No time after this one counts."),
+    click.option("--max-runs", type=int, help="Complete after this many runs (0: no limit)."),
+    click.option(
+        "--missed-run-policy",
+        type=click.Choice(["skip", "execute_once", "catch_up"]),
+        help="What to do about times missed while nothing ran. [default: skip]",
+    ),
+    click.option(
+        "--overlap-policy",
+        type=click.Choice(["skip", "allow", "cancel_previous"]),
+        help="What to do if the last run is still going. [default: skip]",
+    ),
+    click.option(
+        "--misfire-grace",
+        type=DURATION,
+        help="How late is not yet missed. [default: 1m, or the distance to the next time if that is shorter]",
+    ),
+    click.option("--catch-up-window", type=DURATION, help="How far back catch_up goes. [default: 365d]"),
+    click.option("--jitter", type=DURATION, help="Spread the times by up to this long."),
+    click.option("--pause-on-failure/--no-pause-on-failure", default=None, help="Pause when a run fails."),
+    click.option("--description", metavar="TEXT", help="For people."),
+    click.option("--queue", metavar="NAME", help="The queue of its tasks."),
+    click.option("--priority", type=int, help="The priority of its tasks, 0 to 255."),
+    click.option("--ttl", type=DURATION, help="Its tasks expire if they have not started after this long."),
+    click.option("--timeout", type=DURATION, help="How long an attempt of its tasks may take."),
+    click.option("--max-retries", type=int, help="How often its tasks are tried again."),
+    click.option(
+        "--tag", "tags", multiple=True, metavar="NAME", help="A tag for its tasks; may be repeated."
+    ),
+    click.option("--metadata", type=JSON, metavar="JSON", help="Whatever you want to keep with it."),
+)
+
+
+def _definition(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None and value != ()}
+
+
+@command(
+    examples=[
+        "rota schedule create daily-report --task-type generate_report --cron '0 9 * * *'",
+        "rota schedule create standup -t remind --cron '30 9 * * 1-5' --timezone Europe/London",
+        "rota schedule create sync -t sync_orders --interval 5m --overlap-policy allow --jitter 30s",
+        "rota schedule create payday -t pay --rrule 'FREQ=MONTHLY;BYDAY=-1FR'",
+        "rota schedule create launch -t launch --run-at 2027-06-01T12:00:00Z",
+    ]
+)
+@click.argument("schedule_id")
+@_definition
+@click.option("--paused", "status", flag_value="paused", help="Create it, but do not fire yet.")
+@click.option("--draft", "status", flag_value="draft", help="Create it as a draft.")
+@with_session
+def create(session: Session, schedule_id: str, **options: Any) -> None:
+    """Create a schedule: what to run, and when (one of --cron, --interval, --run-at, --rrule).
+
+    It first fires at its first time after now. Times without a zone are on the clock of --timezone, or else the
+    local time of this process."""
+    _changed(
+        session,
+        "created",
+        lambda queue: queue.create_schedule(schedule_id, **_given(options)),
+        creates=True,
+        warn=True,
+    )
+
+
+@command(
+    examples=[
+        "rota schedule update daily-report --cron '0 8 * * *'",
+        'rota schedule update daily-report --input \'{"report_type":"weekly"}\' --priority 200',
+        "rota schedule update daily-report --clear end-at",
+    ]
+)
+@schedule_argument
+@_definition
+@click.option("--clear", multiple=True, type=click.Choice(CLEARABLE), help="Take this away; may be repeated.")
+@click.option("--if-version", "version", type=int, help="Only if it is still at this version.")
+@with_session
+def update(
+    session: Session, schedule_id: str, clear: tuple[str, ...], version: int | None, **options: Any
+) -> None:
+    """Change what is named, nothing else. A new timing counts from now; an edit never runs anything by
+    itself."""
+    changes = _given(options) | {name.replace("-", "_"): None for name in clear}
+    if not changes:
+        raise click.UsageError("nothing to change was given")
+    _changed(
+        session,
+        "updated",
+        lambda queue: queue.update_schedule(schedule_id, version=version, **changes),
+        warn=bool(changes.keys() & {"cron", "rrule", "interval", "timezone"}),
+    )
+
+
+@command(examples=["rota schedule pause daily-report --note 'until the move is done'"])
+@schedule_argument
+@click.option("--note", metavar="TEXT", help="Why; shown by `rota schedule show`.")
+@with_session
+def pause(session: Session, schedule_id: str, note: str | None) -> None:
+    """Stop firing until it is resumed."""
+    _changed(session, "paused", lambda queue: queue.pause_schedule(schedule_id, note))
+
+
+@command(examples=["rota schedule resume daily-report"])
+@schedule_argument
+@with_session
+def resume(session: Session, schedule_id: str) -> None:
+    """Fire again, from the first time after now. What was due meanwhile is not made up for."""
+    _changed(session, "resumed", lambda queue: queue.resume_schedule(schedule_id))
+
+
+@command(
+    examples=[
+        "rota schedule trigger daily-report",
+        'rota schedule trigger daily-report --input \'{"report_type":"test"}\'',
+    ]
+)
+@schedule_argument
+@click.option("-i", "--input", type=JSON, metavar="JSON", help="Another input, this once.")
+@with_session
+def trigger(session: Session, schedule_id: str, input: Any) -> None:
+    """Run it now, beside its times: neither its next time nor its count moves. The task's id is printed."""
+    from ...shapes import task as shape
+
+    changes = {} if input is None else {"input": input}
+    task = session.run(lambda queue: queue.trigger_schedule(schedule_id, **changes))
+    session.screen.json(shape(task)) if session.as_json else session.screen.say(task.id)
+
+
+@command(examples=["rota schedule delete daily-report", "rota schedule delete daily-report --hard --yes"])
+@schedule_argument
+@click.option("--hard", is_flag=True, help="Remove it for good, with its history.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@with_session
+def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
+    """Delete it: it stops, and is hidden; its history is kept, and `rota schedule restore` brings it back."""
+    if hard and not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise click.UsageError(
+                "--hard removes it for good, and nobody can be asked here: give --yes, too"
+            )
+        click.confirm(f"Remove {schedule_id} and its history for good?", abort=True, err=True)
+    session.run(lambda queue: queue.delete_schedule(schedule_id, hard=hard))
+    if session.as_json:
+        return session.screen.json({"id": schedule_id, "deleted": True, "hard": hard})
+    again = "" if hard else f"; `rota schedule restore {schedule_id}` brings it back"
+    session.screen.say(f"deleted {schedule_id}{again}")
+    return None
+
+
+@command(examples=["rota schedule restore daily-report"])
+@schedule_argument
+@with_session
+def restore(session: Session, schedule_id: str) -> None:
+    """Bring a deleted schedule back. It fires again from the first time after now."""
+    _changed(session, "restored", lambda queue: queue.restore_schedule(schedule_id))
+
+
+def _changed(
+    session: Session,
+    verb: str,
+    change: Callable[[Queue], Coroutine[Any, Any, Schedule]],
+    *,
+    creates: bool = False,
+    warn: bool = False,
+) -> None:
+    """Do it, and say how the schedule is now."""
+
+    async def work(queue: Queue) -> tuple[Schedule, datetime]:
+        return await change(queue), await queue.now()
+
+    schedule, now = session.run(work, creates=creates)
+    from ....domain import recurrence
+    from ...shapes import schedule as shape
+    from .. import words
+
+    if session.as_json:
+        session.screen.json(shape(schedule))
+    else:
+        name = click.style(schedule.key, bold=True)
+        session.screen.say(f"{verb} {name}: {words.sentence(schedule)}; {words.state(schedule, now)}")
+    for warning in recurrence.warnings(schedule.timing, now) if warn else ():
+        session.screen.warn(warning)

@@ -1,0 +1,335 @@
+"""Commands about tasks that exist: status, list, history, cancel, replay, archive, wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command import command
+from ..parse import DURATION
+from ..render import Cell, seconds, styled
+from ..session import Session, with_session
+
+if TYPE_CHECKING:
+    from ....domain.model import Change, Task
+    from ...python.client import Page, Queue
+
+__all__ = ["archive", "cancel", "history", "list_tasks", "replay", "status", "task_filters", "wait"]
+
+STATUSES = ("pending", "running", "completed", "failed", "cancelled", "expired", "archived")
+
+
+def task_filters(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The filters that `list`, `cancel --all` and `tail` share."""
+    options = (
+        click.option("--status", type=click.Choice(STATUSES), help="Only tasks in this state."),
+        click.option("-t", "--type", "kind", metavar="TYPE", help="Only tasks of this kind."),
+        click.option("--queue", metavar="NAME", help="Only tasks of this queue."),
+        click.option("--schedule", metavar="ID", help="Only tasks that this schedule started."),
+        click.option("--tag", metavar="NAME", help="Only tasks with this tag."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@command(examples=["rota status 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota status $ID --json | jq .output"])
+@click.argument("task_id")
+@with_session
+def status(session: Session, task_id: str) -> None:
+    """Everything about one task."""
+    from ...shapes import task as shape
+
+    async def ask(queue: Queue) -> tuple[Task, str | None, datetime]:
+        task = await queue.get(task_id)
+        return task, await _schedule_name(queue, task), await queue.now()
+
+    task, schedule, now = session.run(ask)
+    if session.as_json:
+        session.screen.json({**shape(task), "schedule": schedule})
+    else:
+        session.screen.fields(_fields(session, task, schedule, now))
+        if task.error is not None and task.error.traceback:
+            session.screen.say()
+            session.screen.say(click.style(task.error.traceback.rstrip(), dim=True))
+
+
+async def _schedule_name(queue: Queue, task: Task) -> str | None:
+    from ....domain.errors import NotFound
+
+    try:
+        return (await queue.get_schedule(task.schedule_id)).key if task.schedule_id else None
+    except NotFound:  # it is deleted
+        return task.schedule_id
+
+
+def _fields(session: Session, task: Task, schedule: str | None, now: datetime) -> Iterator[tuple[str, str]]:
+    yield "id", task.id
+    yield "task_type", click.style(task.kind, bold=True)
+    yield "status", styled(session.screen.status(task.status)) + _about_status(task)
+    yield "queue", f"{task.queue}, priority {task.priority}"
+    yield from _times(task, now)
+    if task.attempt:
+        most = "" if task.max_retries is None else f", {task.retries} of {task.max_retries} retries used"
+        yield "attempt", f"{task.attempt}{most}"
+    if task.worker_id:
+        yield "worker_id", task.worker_id
+    if schedule:
+        yield "schedule", schedule
+    if task.idempotency_key:
+        yield "idempotency_key", task.idempotency_key
+    if task.tags:
+        yield "tags", ", ".join(task.tags)
+    yield from _contents(task)
+
+
+def _about_status(task: Task) -> str:
+    if task.status == "running" and task.cancel_requested:
+        return f" (cancel requested by {task.cancelled_by})"
+    if task.status == "cancelled" and task.cancelled_by:
+        reason = f": {task.cancel_reason}" if task.cancel_reason else ""
+        return f" (by {task.cancelled_by}{reason})"
+    return ""
+
+
+def _times(task: Task, now: datetime) -> Iterator[tuple[str, str]]:
+    from ...durations import relative, short
+
+    for name in ("created_at", "available_at", "started_at", "completed_at", "expires_at", "expired_at"):
+        at = getattr(task, name)
+        if at is None or (name == "available_at" and at == task.created_at):
+            continue
+        yield name, f"{seconds(at)} ({relative(at, now)})"
+    if task.started_at and task.completed_at and task.completed_at >= task.started_at:
+        yield "took", short(task.completed_at - task.started_at)
+
+
+def _contents(task: Task) -> Iterator[tuple[str, str]]:
+    for name in ("input", "output", "progress", "metadata"):
+        value = getattr(task, name)
+        if value is not None and value != {}:
+            yield name, json.dumps(value, ensure_ascii=False, default=str)
+    if task.error is not None:
+        yield "error", click.style(str(task.error), fg="red")
+    for line in task.logs[-10:]:
+        yield "log", f"{seconds(line.at)} {line.message}"
+
+
+@command(
+    name="list",
+    examples=[
+        "rota list --status failed",
+        "rota list --status expired",
+        "rota list --schedule daily-report --limit 5",
+        "rota list --type send_reminder --count",
+    ],
+)
+@task_filters
+@click.option("-n", "--limit", default=20, show_default=True, help="How many.")
+@click.option("--cursor", help="Go on where an earlier page ended.")
+@click.option("--count", is_flag=True, help="Only how many there are.")
+@with_session
+def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **filters: Any) -> None:
+    """The newest tasks that match all filters."""
+    screen = session.screen
+    if count:
+        number = session.run(lambda queue: queue.count(**filters))
+        return screen.json({"count": number}) if session.as_json else screen.say(str(number))
+
+    async def ask(queue: Queue) -> tuple[Page[Task], datetime]:
+        return await queue.list(limit=limit, cursor=cursor, **filters), await queue.now()
+
+    page, now = session.run(ask)
+    if session.as_json:
+        from ...shapes import task as shape
+
+        return screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
+    _show_page(session, page, now)
+    return None
+
+
+def _show_page(session: Session, page: Page[Task], now: datetime) -> None:
+    screen = session.screen
+    if not page:
+        screen.remark("no tasks match")
+        return
+    headings = ["ID", "TYPE", "STATUS", "QUEUE", "CREATED", "DETAIL"]
+    rows = [_row(session, task, now) for task in page]
+    if screen.is_terminal and all(task.queue == "default" for task in page):
+        headings, rows = headings[:3] + headings[4:], [row[:3] + row[4:] for row in rows]
+    screen.table(headings, rows)
+    if page.next_cursor and screen.is_terminal:
+        screen.remark(click.style(f"there may be more: --limit {2 * len(page)}", dim=True))
+
+
+def _row(session: Session, task: Task, now: datetime) -> list[Cell | str]:
+    from ...durations import coarse
+
+    created = coarse(task.created_at, now) if session.screen.is_terminal else seconds(task.created_at)
+    status = session.screen.status(task.status)
+    detail = Cell(_detail(session, task, now), "bright_black")
+    return [task.id, Cell(task.kind, "bold"), status, task.queue, created, detail]
+
+
+def _detail(session: Session, task: Task, now: datetime) -> str:
+    """The one thing to know about it: when it is due, why it failed, how long it took."""
+    from ...durations import relative, short
+
+    def when(at: datetime) -> str:
+        return relative(at, now) if session.screen.is_terminal else seconds(at)
+
+    match task.status:
+        case "pending" if task.available_at > now:
+            return f"due {when(task.available_at)}" + (f" (retry {task.retries})" if task.retries else "")
+        case "pending" if task.expires_at:
+            return f"expires {when(task.expires_at)}"
+        case "running":
+            return f"attempt {task.attempt}" + (", cancel requested" if task.cancel_requested else "")
+        case "failed":
+            return str(task.error).replace("\n", " ")[:60]
+        case "cancelled":
+            return task.cancel_reason or ""
+        case "expired":
+            return f"expired {when(task.expires_at)}" if task.expires_at else ""
+        case "completed" if task.started_at and task.completed_at:
+            return f"took {short(max(task.completed_at - task.started_at, timedelta(0)))}"
+    return ""
+
+
+@command(examples=["rota history 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
+@click.argument("task_id")
+@with_session
+def history(session: Session, task_id: str) -> None:
+    """What happened to a task, oldest first, one line per version."""
+    from ...shapes import change as shape
+
+    async def ask(queue: Queue) -> tuple[Sequence[Change], datetime]:
+        return await queue.history(task_id), await queue.now()
+
+    lines, now = session.run(ask)
+    if session.as_json:
+        return session.screen.json([shape(line) for line in lines])
+    for line in lines:
+        session.screen.say(_history_line(session, line, now))
+    return None
+
+
+def _history_line(session: Session, line: Change, now: datetime) -> str:
+    from ...durations import relative
+
+    detail = f" ({line.detail})" if line.detail else ""
+    status = click.style(line.status, fg=session.screen.status(line.status).style or None)
+    text = f"Version {line.number}: {status}{detail}"
+    if session.screen.is_terminal:
+        text += click.style(f"   {relative(line.at, now)}, {line.actor}", dim=True)
+    return text
+
+
+def _each(
+    session: Session, ids: Sequence[str], act: Callable[[Queue, str], Awaitable[Task]], verb: str
+) -> None:
+    """Do it to every task named; those that refuse are named, and the exit code is 1."""
+    from ....domain.errors import Refused
+    from ...shapes import task as shape
+
+    async def work(queue: Queue) -> int:
+        refused = 0
+        for task_id in ids:
+            try:
+                task = await act(queue, task_id)
+            except Refused as problem:
+                refused += 1
+                session.screen.remark(f"{click.style('error:', fg='red', bold=True)} {problem}")
+            else:
+                session.screen.json_line(shape(task)) if session.as_json else session.screen.say(
+                    f"{task.id} {verb}: {styled(session.screen.status(task.status))}{_about_status(task)}"
+                )
+        return refused
+
+    if session.run(work):
+        raise click.exceptions.Exit(1)
+
+
+@command(
+    examples=[
+        "rota cancel 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e --reason 'no longer needed'",
+        "rota cancel --all --type send_reminder --status pending",
+    ]
+)
+@click.argument("task_ids", nargs=-1)
+@click.option("--all", "all_matching", is_flag=True, help="All live tasks that match the filters.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the task.")
+@task_filters
+@with_session
+def cancel(
+    session: Session, task_ids: tuple[str, ...], all_matching: bool, reason: str, **filters: Any
+) -> None:
+    """Cancel tasks: at once if they are pending; if they run, their handlers are asked to stop."""
+    if bool(task_ids) == all_matching:
+        raise click.UsageError("name the tasks, or give --all with filters")
+    if any(filters.values()) and not all_matching:
+        raise click.UsageError("filters work together with --all")
+    if task_ids:
+        return _each(session, task_ids, lambda queue, task_id: queue.cancel(task_id, reason), "cancel")
+    number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
+    if session.as_json:
+        return session.screen.json({"cancelled": number})
+    session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
+    return None
+
+
+@command(examples=["rota replay 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
+@click.argument("task_ids", nargs=-1, required=True)
+@with_session
+def replay(session: Session, task_ids: tuple[str, ...]) -> None:
+    """Run failed or cancelled tasks again, with fresh retries."""
+    _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
+
+
+@command(examples=["rota archive 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
+@click.argument("task_ids", nargs=-1, required=True)
+@with_session
+def archive(session: Session, task_ids: tuple[str, ...]) -> None:
+    """Put ended tasks away: they leave the lists of completed and failed ones."""
+    _each(session, task_ids, lambda queue, task_id: queue.archive(task_id), "archive")
+
+
+@command(
+    examples=[
+        "rota wait 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e --timeout 5m",
+        "rota wait $(rota submit -t build -i '{}') && echo built",
+    ]
+)
+@click.argument("task_ids", nargs=-1, required=True)
+@click.option("--timeout", type=DURATION, help="Give up after this long.")
+@with_session
+def wait(session: Session, task_ids: tuple[str, ...], timeout: timedelta | None) -> None:
+    """Wait until tasks have ended. Exit code 1 if one of them did not complete, or not in time."""
+    from ...shapes import task as shape
+
+    async def until_ended(queue: Queue) -> bool:
+        fine = True
+        for task_id in task_ids:
+            try:
+                task = await queue.wait(task_id, timeout)
+            except TimeoutError:
+                raise TimeoutError(
+                    f"task {task_id} has not ended in time; `rota status {task_id}` says where it is"
+                ) from None
+            fine = fine and task.status == "completed"
+            session.screen.json_line(shape(task)) if session.as_json else _ended(session, task)
+        return fine
+
+    if not session.run(until_ended):
+        raise click.exceptions.Exit(1)
+
+
+def _ended(session: Session, task: Task) -> None:
+    detail = f": {task.error}" if task.error and task.status == "failed" else ""
+    session.screen.say(f"{task.id} {task.kind} {styled(session.screen.status(task.status))}{detail}")
+    if task.output is not None:
+        session.screen.say(json.dumps(task.output, ensure_ascii=False, default=str))

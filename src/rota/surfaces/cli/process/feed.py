@@ -1,0 +1,212 @@
+"""What a running node reports, a line for each thing that happens: coloured in a terminal, plain in a
+pipe, JSON for programs. An observer, as `engine/observe/telemetry.py` describes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import click
+
+from ....domain.model import Run, RunReason, RunStatus, Schedule, Task, TaskStatus
+from ....engine.clock import SteadyClock
+from ....engine.guard import name_of, text_of
+from ....engine.observe.telemetry import (
+    ClockJumped,
+    ClockSetBack,
+    HookFailed,
+    LeaseLost,
+    LoopBlocked,
+    LoopFailed,
+    ResultLost,
+    ScheduleStopped,
+    Signal,
+    TaskMoved,
+    TaskStarted,
+    TimesHandled,
+    ZonesRefreshed,
+)
+from ...durations import relative, short
+from ...shapes import text as iso
+from ..session import Session
+
+__all__ = ["Feed"]
+
+PUNCTUAL = timedelta(milliseconds=100)
+_SKIPPED = {
+    RunReason.OVERLAP: "the last run is still going",
+    RunReason.MISSED: "nothing was there to run it in time",
+    RunReason.LIMIT: "a limit was reached",
+}
+
+
+class Line(NamedTuple):
+    """One thing that happened: `event` is its name for programs, and what the totals count."""
+
+    event: str
+    sign: str
+    colour: str
+    subject: str
+    words: str
+    about: Mapping[str, Any] = MappingProxyType({})
+
+
+class Feed:
+    """Called with every signal; `totals` is what was seen so far. Once nobody reads the output any more (`| head`) it
+    `is_unread`, and says so."""
+
+    def __init__(self, session: Session, clock: SteadyClock) -> None:
+        self.totals: Counter[str] = Counter()
+        self._session = session
+        self._clock = clock
+        self._width = 12
+        self.is_unread = False
+        self.on_unread: Callable[[], None] = lambda: None
+
+    def __call__(self, signal: Signal) -> None:
+        line = _line(signal, self._clock.now())
+        if line is None or self.is_unread:
+            return
+        try:
+            self._tell(line)
+        except BrokenPipeError:
+            self.is_unread = True
+            self.on_unread()
+
+    def _tell(self, line: Line) -> None:
+        self.totals[line.event] += 1
+        if self._session.as_json:
+            self._session.screen.json_line(
+                {"at": iso(self._clock.now()), "event": line.event, "subject": line.subject, **line.about}
+            )
+        else:
+            self._print(line)
+
+    def _print(self, line: Line) -> None:
+        screen = self._session.screen
+        self._width = min(max(self._width, len(line.subject)), 32)
+        now = self._clock.now().astimezone()
+        at = now.strftime("%H:%M:%S") if screen.is_terminal else now.isoformat(timespec="milliseconds")
+        sign = f"{click.style(line.sign, fg=line.colour)} " if screen.is_terminal else ""
+        event = click.style(f"{line.event:<9}", fg=line.colour)
+        subject = click.style(line.subject.ljust(self._width), bold=True)
+        screen.say(f"{click.style(at, dim=True)}  {sign}{event} {subject}  {line.words}".rstrip())
+
+    def summary(self) -> str:
+        counted = ("fired", "completed", "retry", "failed", "skipped", "expired", "cancelled")
+        words = {"retry": "retried"}
+        parts = [f"{self.totals[name]:,} {words.get(name, name)}" for name in counted if self.totals[name]]
+        return ", ".join(parts) or "nothing happened"
+
+
+def _line(signal: Signal, now: datetime) -> Line | None:
+    match signal:
+        case TimesHandled(schedule, run, task):
+            return _handled(schedule, run, task, now)
+        case TaskStarted(task):
+            attempt = f"attempt {task.attempt}, " if task.attempt > 1 else ""
+            return Line("started", "▶", "blue", task.kind, _dim(f"{attempt}{task.id}"), _about(task))
+        case TaskMoved(task):
+            return _moved(task)
+        case ScheduleStopped(schedule):
+            why = schedule.completed_reason or schedule.pause_note or ""
+            return Line("stopped", "■", "yellow", schedule.key, f"is {schedule.status}: {why}")
+        case ZonesRefreshed(schedule):
+            words = f"new zone data moved its next time to {schedule.next_run_at}"
+            return Line("moved", "◔", "yellow", schedule.key, words)
+    return _trouble(signal)
+
+
+def _handled(schedule: Schedule, run: Run, task: Task | None, now: datetime) -> Line:
+    next_at = schedule.next_run_at
+    after = _dim(f"next {relative(next_at, now)}") if next_at is not None else _dim("no further time")
+    about = {
+        "schedule": schedule.key,
+        "scheduled_at": iso(run.scheduled_at),
+        "trigger": str(run.trigger),
+        "reason": run.reason and str(run.reason),
+        "task_id": task and task.id,
+        "next_run_at": next_at and iso(next_at),
+    }
+    if run.reason is RunReason.EXPIRED:
+        words = f"{task.kind if task else 'its task'} had no time to start   {after}"
+        return Line("expired", "◌", "yellow", schedule.key, words, about)
+    if run.status is RunStatus.SKIPPED:
+        times = "" if run.count == 1 else f"{run.count:,} times, "
+        why = _SKIPPED.get(run.reason, str(run.reason)) if run.reason else ""
+        return Line("skipped", "↷", "yellow", schedule.key, f"{times}{why}   {after}", about)
+    if run.status is RunStatus.FAILED:
+        return Line("failed", "✗", "red", schedule.key, f"{run.error}   {after}", about)
+    late = (run.started_at or now) - run.scheduled_at
+    when = "on time" if late < PUNCTUAL else f"{short(late)} late"
+    what = f"{task.kind}, " if task and task.kind != schedule.key else ""
+    return Line("fired", "●", "magenta", schedule.key, f"{what}{when}   {after}", about)
+
+
+def _moved(task: Task) -> Line | None:
+    detail = task.history[-1].detail.replace("\n", " ") if task.history else ""
+    about = {**_about(task), "status": str(task.status), "detail": detail}
+    match task.status:
+        case TaskStatus.COMPLETED:
+            took = short((task.completed_at or task.updated_at) - (task.started_at or task.updated_at))
+            return Line("completed", "✓", "green", task.kind, f"in {took}{_output(task)}", about)
+        case TaskStatus.FAILED:
+            return Line("failed", "✗", "red", task.kind, click.style(detail, fg="red"), about)
+        case TaskStatus.PENDING if task.error is not None:
+            return Line("retry", "↻", "yellow", task.kind, detail, about)
+        case TaskStatus.PENDING:
+            return Line("waiting", "○", "cyan", task.kind, detail, about)
+        case TaskStatus.EXPIRED:
+            return Line("expired", "◌", "yellow", task.kind, _dim(task.id), about)
+        case TaskStatus.CANCELLED:
+            return Line("cancelled", "⊘", "magenta", task.kind, detail or _dim(task.id), about)
+    return None
+
+
+def _trouble(signal: Signal) -> Line | None:
+    match signal:
+        case LeaseLost(task):
+            return _alarm(
+                task.kind, f"lost the lease of {task.id}; what it did is not recorded", _about(task)
+            )
+        case ResultLost(task, error):
+            return _alarm(task.kind, f"the result of {task.id} cannot be stored: {error}", _about(task))
+        case ClockSetBack(schedules, tasks):
+            moved = f"{schedules} schedules are planned anew, {tasks} tasks count from now"
+            return _alarm("clock", f"it was set back: {moved}")
+        case ClockJumped(by):
+            return _alarm("clock", f"it jumped by {short(by)}; missed runs follow their policy")
+        case LoopBlocked(blocked_for, kinds, _):
+            who = ", ".join(kinds) or "a handler"
+            return _alarm(
+                who, f"has blocked the event loop for {short(blocked_for)}; leases cannot be renewed"
+            )
+        case LoopFailed(role, error, again_in):
+            return _alarm(role, f"{error}; trying again in {short(again_in)}")
+        case HookFailed(hook, error):
+            return _alarm(hook, f"this hook raised {name_of(error)}: {text_of(error)}")
+    return None
+
+
+def _alarm(subject: str, words: str, about: dict[str, Any] | None = None) -> Line:
+    return Line(
+        "trouble", "!", "red", subject, click.style(words, fg="red"), {"detail": words, **(about or {})}
+    )
+
+
+def _about(task: Task) -> dict[str, Any]:
+    return {"task_id": task.id, "task_type": task.kind, "attempt": task.attempt}
+
+
+def _output(task: Task) -> str:
+    if not isinstance(task.output, (str, int, float)):
+        return ""
+    text = str(task.output).replace("\n", " ")
+    return _dim(f"   {text[:60]}")
+
+
+def _dim(text: str) -> str:
+    return click.style(text, dim=True)

@@ -1,0 +1,179 @@
+"""The HTTP API beside the roles of a process.
+
+The port is taken at once, so that one that is taken already is known before anything begins, and whoever connects early
+waits. What serves it takes most of a second to import: a thread does that, while schedules fire already."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from ....domain.errors import Invalid
+from ....engine.app import App
+from ...listening import PortTaken, find, is_installed, listen, url_of
+from ...python.client import Queue
+from ...settings import Settings
+from ..session import Session
+from .measuring import Measures
+
+if TYPE_CHECKING:
+    from ....engine.observe.metrics import Metrics
+    from ...http.server.serving import Server
+
+__all__ = ["Door", "Http", "opened"]
+
+T = TypeVar("T")
+TURN = timedelta(milliseconds=0.5)
+EXTRA = "pip install 'rota[server]'"
+MAKE_KEY = "rota keys create --tenant default --role admin --name me"
+
+
+@dataclass(frozen=True)
+class Http:
+    """That the API is to be served, and how. `is_all`: the process is there for it, so that it cannot go on without.
+    `app`: whose handlers are known to it."""
+
+    settings: Settings
+    is_all: bool = False
+    app: App | None = None
+    strict: bool = False
+
+
+@asynccontextmanager
+async def opened(session: Session, http: Http | None, queue: Queue) -> AsyncIterator[Door | None]:
+    """A door that connections can come to already. None: there is to be none, or, as was said, it cannot be."""
+    door = None if http is None else await _open(session, http, queue)
+    try:
+        yield door
+    finally:
+        if door is not None:
+            door.close()
+
+
+async def _open(session: Session, http: Http, queue: Queue) -> Door | None:
+    if not is_installed():
+        if http.is_all:
+            raise Invalid("serve", "the HTTP API needs FastAPI and uvicorn", f"install them with: {EXTRA}")
+        session.screen.remark(f"http: not served, since it is not installed; install it with: {EXTRA}")
+        return None
+    place = find(http.settings["host"], http.settings["port"])
+    if not place.is_local:
+        from ...http.server.serving import check_reach
+
+        await check_reach(place, queue.store, queue.clock)
+    try:
+        return Door(http, listen(place))
+    except PortTaken:
+        if http.is_all or not http.settings.is_default("port"):
+            raise
+        session.screen.remark(f"http: not served, since {place} is taken; choose another with --port")
+        return None
+
+
+class Door:
+    """A socket that listens, and what is served on it."""
+
+    def __init__(self, http: Http, listening: socket.socket) -> None:
+        self.url = url_of(listening)
+        self.is_all = http.is_all
+        self._http = http
+        self._listening = listening
+
+    async def greet(self, session: Session, queue: Queue) -> None:
+        if session.as_json:
+            return session.screen.remark(f"http: {self.url}")
+        session.screen.say(f"http: {self.url}  documentation: {self.url}/docs")
+        if self.is_all:
+            session.screen.say(f"keys: {await _about_keys(queue)}")
+        return None
+
+    async def serve(self, session: Session, queue: Queue, measures: Measures, until: asyncio.Event) -> None:
+        """Until then. If this is not all that the process does, a failure is said and not raised."""
+        try:
+            await self._serve(queue, measures, until)
+        except Exception as problem:
+            if self.is_all:
+                raise
+            session.screen.warn(f"http: not served any more: {type(problem).__name__}: {problem}")
+
+    def close(self) -> None:
+        self._listening.close()
+
+    async def _serve(self, queue: Queue, measures: Measures, until: asyncio.Event) -> None:
+        stopping = asyncio.create_task(until.wait())
+        making = asyncio.ensure_future(_in_thread(lambda: self._make(queue, measures, until)))
+        await asyncio.wait({stopping, making}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not making.done():
+            making.cancel()
+            return
+        server, metrics = making.result()
+        if measures.metrics is None:
+            measures.arrived(metrics)
+        await server.serve([self._listening])
+
+    def _make(self, queue: Queue, measures: Measures, until: asyncio.Event) -> tuple[Server, Metrics]:
+        """Everything that takes long: the imports, and the application."""
+        from ....engine.observe.metrics import Metrics
+        from ...http import create_app
+        from ...http.server.serving import prepared
+
+        metrics = measures.metrics or Metrics(clock=queue.clock)
+        settings = self._http.settings
+        api = create_app(
+            measures.store,
+            app=self._http.app,
+            strict=self._http.strict,
+            clock=queue.clock,
+            metrics=metrics,
+            rate=settings["rate_limit"],
+            most_body=settings["max_body"],
+        )
+        api.openapi()  # whoever asks first would have to wait for it, and with them the whole loop
+        return prepared(api, until=until), metrics
+
+
+async def _about_keys(queue: Queue) -> str:
+    from ...http.access import Access
+
+    if await Access(queue.store, queue.clock, rate=1).has_keys():
+        return "every request needs one, as `Authorization: Bearer KEY`"
+    return f"there are none, so only this machine is answered; make one with: {MAKE_KEY}"
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    """As `asyncio.to_thread`, but nobody has to wait for it at the end; and the loop has its turn more often than a
+    thread that computes usually grants it, since there may be something due."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)  # type: ignore[arg-type]  # None only if T is
+
+    def work() -> None:
+        result, failure = None, None
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(TURN.total_seconds())
+        try:
+            result = function()
+        except BaseException as error:
+            failure = error
+        finally:
+            sys.setswitchinterval(usual)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=work, name="rota-http-import", daemon=True).start()
+    return await answer

@@ -1,0 +1,249 @@
+"""Who listens, and how they hear: one lookout for each tenant, however many listen to it.
+
+A hub looks when the store hints at a change, at most five times a second, never for more than a fifth of the time, and
+only while someone listens. A listener joins at a look and misses nothing from there on; one that resumes gets what it
+missed from the same snapshot, so nothing is lost or doubled in between. Each has a queue of its own: whoever leaves
+too much in it is dropped, and can resume.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+from ....domain.errors import Unavailable
+from ....engine.changes import LIMIT, Look, Lookout, Notice
+from ....engine.clock import SteadyClock, sleep
+from ....engine.loops import keep_running
+from ....stores.base import Store
+from ..problems import Problem
+
+__all__ = ["Frame", "Hub", "Hubs", "Listener", "Words"]
+
+AT_MOST_EVERY = timedelta(milliseconds=200)
+REST = 4
+"""So many times as long as a look took, the hub waits before the next."""
+
+BACKLOG = 1000
+"""Whoever has more than this in the queue when more comes is too slow."""
+
+JOIN_WITHIN = timedelta(seconds=10)
+PER_KEY = 20
+PER_PROCESS = 1000
+
+
+class Words(Protocol):
+    """How things are said on the wire."""
+
+    def notice(self, notice: Notice) -> bytes: ...
+
+    def too_many(self, at: datetime) -> bytes: ...
+
+
+class Frame:
+    """A notice (None: there were too many to tell), and its bytes once someone wants them: made once for all who do."""
+
+    def __init__(self, notice: Notice | None, encode: Callable[[], bytes]) -> None:
+        self.notice = notice
+        self._encode = encode
+        self._bytes: bytes | None = None
+
+    def __bytes__(self) -> bytes:
+        if self._bytes is None:
+            self._bytes = self._encode()
+        return self._bytes
+
+
+class Listener:
+    """One who listens. `behind`: where they left off. `at`: everything up to here is told, once the queue is empty."""
+
+    def __init__(self, wants: Callable[[Notice], bool], behind: datetime | None = None) -> None:
+        self._wants = wants
+        self._queue: deque[Frame] = deque()
+        self._rings = asyncio.Event()
+        self.behind = behind
+        self.at: datetime | None = None
+        self.has_ended = asyncio.Event()
+
+    def tell(self, at: datetime, frames: Iterable[Frame]) -> None:
+        if len(self._queue) > BACKLOG:
+            self.end()
+        elif not self.has_ended.is_set():
+            self._queue.extend(each for each in frames if each.notice is None or self._wants(each.notice))
+            self.at = at
+        if self._queue:
+            self._rings.set()
+
+    async def next(self, at_most: int) -> list[Frame]:
+        """The next that are to be sent."""
+        await self._rings.wait()
+        taken = [self._queue.popleft() for _ in range(min(at_most, len(self._queue)))]
+        if not self._queue:
+            self._rings.clear()
+        return taken
+
+    @property
+    def has_all(self) -> bool:
+        return not self._queue
+
+    def end(self) -> None:
+        self._queue.clear()
+        self.has_ended.set()
+
+
+class Hub:
+    """One tenant's changes, and those who listen to them. A role: `keep_running` runs it."""
+
+    def __init__(self, store: Store, tenant: str, clock: SteadyClock, words: Words) -> None:
+        self._store = store
+        self._clock = clock
+        self._words = words
+        self._lookout = Lookout(store, tenant, LIMIT)
+        self._not_before = clock.monotonic()
+        self._joining: dict[Listener, asyncio.Future[None]] = {}
+        self._wake = asyncio.Event()
+        self.listeners: set[Listener] = set()
+        self.running = asyncio.create_task(self._run(), name="rota-live")
+
+    @property
+    def is_deserted(self) -> bool:
+        return not self.listeners and not self._joining
+
+    async def join(self, listener: Listener) -> None:
+        """Return when whatever becomes visible from now on will be told."""
+        joined = asyncio.get_running_loop().create_future()
+        self._joining[listener] = joined
+        self._wake.set()
+        try:
+            async with asyncio.timeout(JOIN_WITHIN.total_seconds()):
+                await joined
+        except TimeoutError:
+            raise Unavailable("the store did not answer in time") from None
+        finally:
+            self._joining.pop(listener, None)
+
+    def leave(self, listener: Listener) -> None:
+        self.listeners.discard(listener)
+
+    async def run_once(self) -> timedelta | None:
+        await sleep(timedelta(seconds=max(0.0, self._not_before - self._clock.monotonic())))
+        joining = self._next_to_join()
+        behind = next((each.behind for each in joining if each.behind is not None), None)
+        began = self._clock.monotonic()
+        try:
+            look = await self._lookout.look(behind)
+        except Exception as error:
+            self._fail(error)
+            raise
+        ended = self._clock.monotonic()
+        self._not_before = ended + max(AT_MOST_EVERY.total_seconds(), REST * (ended - began))
+        self._tell(look, joining)
+        if any(not joined.done() for joined in self._joining.values()):
+            return timedelta(0)
+        return look.again_in
+
+    def _next_to_join(self) -> list[Listener]:
+        """All who begin now, and one who resumes: a look reads what one missed."""
+        waiting = [each for each, joined in self._joining.items() if not joined.done()]
+        resuming = [each for each in waiting if each.behind is not None]
+        return [each for each in waiting if each.behind is None] + resuming[:1]
+
+    def _tell(self, look: Look, joining: list[Listener]) -> None:
+        frames = self._frames(look.at, look.notices, look.too_many)
+        for listener in self.listeners:
+            listener.tell(look.at, frames)
+        for listener in joining:
+            joined = self._joining.get(listener)
+            if joined is None or joined.done():
+                continue  # it has given up
+            missed = look.missed if listener.behind is not None else None
+            listener.tell(
+                look.at, [] if missed is None else self._frames(look.at, missed.notices, missed.too_many)
+            )
+            self.listeners.add(listener)
+            joined.set_result(None)
+
+    def _frames(self, at: datetime, notices: list[Notice], too_many: bool) -> list[Frame]:
+        if too_many:
+            return [Frame(None, partial(self._words.too_many, at))]
+        return [Frame(notice, partial(self._words.notice, notice)) for notice in notices]
+
+    def _fail(self, error: Exception) -> None:
+        for joined in self._joining.values():
+            if not joined.done():
+                joined.set_exception(error)
+
+    async def _run(self) -> None:
+        await keep_running(
+            self, self._store, stop=asyncio.Event(), on_error=lambda error, delay: None, wake=self._wake
+        )
+
+
+class Hubs:
+    """The hubs of a process: one for each tenant that someone listens to."""
+
+    def __init__(self, clock: SteadyClock, words: Words) -> None:
+        self._clock = clock
+        self._words = words
+        self._by_tenant: dict[str, Hub] = {}
+        self._by_key: Counter[str] = Counter()
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    @property
+    def listening(self) -> int:
+        return self._by_key.total()
+
+    async def join(self, store: Store, tenant: str, key: str, listener: Listener) -> None:
+        """`key`: on whose account."""
+        self._check_room(key)
+        self._by_key[key] += 1
+        hub = self._by_tenant.get(tenant)
+        if hub is None:
+            hub = self._by_tenant[tenant] = Hub(store, tenant, self._clock, self._words)
+        try:
+            await hub.join(listener)
+        except BaseException:
+            self.leave(tenant, key, listener)
+            raise
+
+    def leave(self, tenant: str, key: str, listener: Listener) -> None:
+        self._by_key[key] -= 1
+        if self._by_key[key] <= 0:
+            del self._by_key[key]
+        hub = self._by_tenant.get(tenant)
+        if hub is not None:
+            hub.leave(listener)
+            if hub.is_deserted:
+                del self._by_tenant[tenant]
+                self._stop(hub)
+
+    def end(self) -> None:
+        """Everyone's stream ends: the server stops."""
+        for hub in self._by_tenant.values():
+            for listener in hub.listeners:
+                listener.end()
+
+    async def close(self) -> None:
+        self.end()
+        for hub in self._by_tenant.values():
+            self._stop(hub)
+        self._by_tenant.clear()
+        await asyncio.gather(*self._stopping, return_exceptions=True)
+
+    def _stop(self, hub: Hub) -> None:
+        hub.running.cancel()
+        self._stopping.add(hub.running)
+        hub.running.add_done_callback(self._stopping.discard)
+
+    def _check_room(self, key: str) -> None:
+        wait = {"Retry-After": "5"}
+        if self._by_key[key] >= PER_KEY:
+            sentence = f"this key has {PER_KEY} event streams open; close one, or use one for more"
+            raise Problem(429, "too_many_streams", sentence, headers=wait)
+        if self.listening >= PER_PROCESS:
+            sentence = f"this server has {PER_PROCESS:,} event streams open; ask again later"
+            raise Problem(503, "too_many_streams", sentence, headers=wait)

@@ -1,0 +1,183 @@
+"""`/api/tenants/{tenant}/task-executions` and `workflow-executions`: what runs now."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query, Request, Response
+
+from ....domain.errors import Invalid, NotFound
+from ....domain.model import Task
+from ..documents import documented
+from ..reading import Router
+from ..service import Acting, OnceKey, Operator, Viewer, answer, of, place_of
+from . import answers, schemas
+from .schedules import Cursor, Limit
+
+__all__ = ["router"]
+
+router = Router(prefix="/api/tenants/{tenant}")
+
+Id = Annotated[str, Path(description="The id of the execution.", min_length=1, max_length=255)]
+StatusFilter = Literal["pending", "running", "completed", "failed", "cancelled", "expired", "archived"]
+_TASKS: dict[str, Any] = {"tags": ["task executions"]}
+_WORKFLOWS: dict[str, Any] = {"tags": ["workflow executions"]}
+
+
+@router.post("/task-executions", **documented(201, answers_with="execution", **_TASKS))
+async def create(
+    request: Request, queue: Operator, body: schemas.ExecutionBody, once: OnceKey = None
+) -> Response:
+    """Submit a task, to run now. It is durable when this answers."""
+    of(request).check_known("kind", body.kind, is_workflow=False)
+    return _created(request, await queue.submit(body.kind, body.input, **_options(body, once)))
+
+
+@router.get("/task-executions", **documented(200, answers_with="executions", **_TASKS))
+async def list_tasks(
+    queue: Viewer,
+    status: StatusFilter | None = None,
+    kind: Annotated[str | None, Query(max_length=255)] = None,
+    queue_name: Annotated[str | None, Query(alias="queue", max_length=255)] = None,
+    schedule: Annotated[
+        str | None, Query(max_length=255, description="The id of a schedule, or its name.")
+    ] = None,
+    tag: Annotated[str | None, Query(max_length=255)] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """The newest tasks that match, a page at a time."""
+    filters = {"status": status, "kind": kind, "queue": queue_name, "schedule": schedule, "tag": tag}
+    return _page(await queue.list(workflow=False, limit=limit, cursor=cursor, **filters))
+
+
+@router.get("/task-executions/{id}", **documented(200, answers_with="execution", **_TASKS))
+async def get(queue: Viewer, id: Id) -> Response:
+    """One task."""
+    return answer(answers.execution(await queue.get(id)))
+
+
+@router.post("/task-executions/{id}/cancel", **documented(200, answers_with="execution", **_TASKS))
+async def cancel(
+    request: Request, queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
+) -> Response:
+    """Cancel it: at once if it is pending; if it is running, its handler is asked to stop."""
+    await queue.once(request, once, _answered)
+    return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
+
+
+@router.post("/task-executions/{id}/replay", **documented(200, answers_with="execution", **_TASKS))
+async def replay(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
+    """Run a failed or cancelled task again, with fresh retries."""
+    await queue.once(request, once, _answered)
+    return answer(answers.execution(await queue.replay(id)))
+
+
+@router.get("/task-executions/{id}/attempts", **documented(200, answers_with="attempts", **_TASKS))
+async def attempts(queue: Viewer, id: Id) -> Response:
+    """Each time that a worker took it, and how that ended."""
+    return answer({"items": answers.attempts(await queue.get(id))})
+
+
+@router.get("/task-executions/{id}/logs", **documented(200, answers_with="logs", **_TASKS))
+async def logs(queue: Viewer, id: Id) -> Response:
+    """What its handler logged."""
+    return answer({"items": answers.log_lines((await queue.get(id)).logs)})
+
+
+@router.get("/task-executions/{id}/history", **documented(200, answers_with="history", **_TASKS))
+async def history(queue: Viewer, id: Id) -> Response:
+    """What happened to it, oldest first."""
+    return answer({"items": answers.history(await queue.history(id))})
+
+
+@router.post("/workflow-executions", **documented(201, answers_with="execution", **_WORKFLOWS))
+async def start(
+    request: Request, queue: Operator, body: schemas.WorkflowBody, once: OnceKey = None
+) -> Response:
+    """Start a workflow now."""
+    of(request).check_known("kind", body.kind, is_workflow=True)
+    await queue.once(request, once, lambda started: (201, answers.execution(started[0])))
+    return _created(request, await queue.start_workflow(body.kind, body.input, **_options(body)))
+
+
+@router.get("/workflow-executions", **documented(200, answers_with="executions", **_WORKFLOWS))
+async def list_workflows(
+    queue: Viewer,
+    status: StatusFilter | None = None,
+    kind: Annotated[str | None, Query(max_length=255)] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """The newest workflows that match, a page at a time."""
+    return _page(await queue.list(workflow=True, limit=limit, cursor=cursor, status=status, kind=kind))
+
+
+@router.get("/workflow-executions/{id}", **documented(200, answers_with="execution", **_WORKFLOWS))
+async def get_workflow(queue: Viewer, id: Id) -> Response:
+    """One workflow."""
+    return answer(answers.execution(await _workflow(queue, id)))
+
+
+@router.post("/workflow-executions/{id}/cancel", **documented(200, answers_with="execution", **_WORKFLOWS))
+async def cancel_workflow(
+    request: Request, queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
+) -> Response:
+    """Cancel it: at once if it is pending; if it is running, it is asked to stop."""
+    await _workflow(queue, id)
+    await queue.once(request, once, _answered)
+    return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
+
+
+@router.post("/workflow-executions/{id}/replay", **documented(200, answers_with="execution", **_WORKFLOWS))
+async def replay_workflow(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
+    """Run a failed or cancelled workflow again, with fresh retries."""
+    await _workflow(queue, id)
+    await queue.once(request, once, _answered)
+    return answer(answers.execution(await queue.replay(id)))
+
+
+@router.get("/workflow-executions/{id}/attempts", **documented(200, answers_with="attempts", **_WORKFLOWS))
+async def workflow_attempts(queue: Viewer, id: Id) -> Response:
+    """Each time that a worker took it, and how that ended."""
+    return answer({"items": answers.attempts(await _workflow(queue, id))})
+
+
+@router.get("/workflow-executions/{id}/logs", **documented(200, answers_with="logs", **_WORKFLOWS))
+async def workflow_logs(queue: Viewer, id: Id) -> Response:
+    """What it logged."""
+    return answer({"items": answers.log_lines((await _workflow(queue, id)).logs)})
+
+
+@router.get("/workflow-executions/{id}/history", **documented(200, answers_with="history", **_WORKFLOWS))
+async def workflow_history(queue: Viewer, id: Id) -> Response:
+    """What happened to it, oldest first."""
+    return answer({"items": answers.history((await _workflow(queue, id)).history)})
+
+
+async def _workflow(queue: Acting, id: str) -> Task:
+    found = await queue.get(id)
+    if not found.is_workflow:
+        raise NotFound("workflow", id)
+    return found
+
+
+def _options(body: schemas.ExecutionBody | schemas.WorkflowBody, once: str | None = None) -> dict[str, Any]:
+    """The options of `submit` that the body gives. For a task, a key in the header counts as one in the body: that is
+    quicker than a receipt."""
+    given = body.model_dump(exclude={"kind", "input"}, exclude_none=True)
+    if once is not None and given.setdefault("idempotency_key", once) != once:
+        raise Invalid("idempotency_key", "it contradicts the header Idempotency-Key", "give one of them")
+    return given
+
+
+def _answered(task: Task) -> tuple[int, Any]:
+    return 200, answers.execution(task)
+
+
+def _created(request: Request, task: Task) -> Response:
+    return answer(answers.execution(task), 201, place_of(request, task.id))
+
+
+def _page(page: Any) -> Response:
+    return answer({"items": [answers.execution(each) for each in page], "nextCursor": page.next_cursor})

@@ -1,0 +1,353 @@
+"""`/api/tenants/{tenant}/schedules`: the resource of document 001.
+
+The same change to many schedules: those that match now, each in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import Header, Path, Query, Request, Response
+from msgspec import UNSET
+from pydantic import AfterValidator
+
+from ....domain import recurrence
+from ....domain.errors import Invalid, Refused
+from ....domain.limits import check_metadata
+from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
+from ...python.client import Queue
+from ..documents import documented
+from ..fields import Body, Time
+from ..naming import SLASH
+from ..reading import Router
+from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
+from . import answers, schemas
+
+__all__ = [
+    "change_schedules",
+    "router",
+]
+
+AT_ONCE = 500
+
+
+async def change_schedules(queue: Queue, action: str, note: str | None, **filters: Any) -> tuple[int, int]:
+    """(changed, left): left are those that refuse it, such as a completed one that is to be resumed."""
+    changed = left = 0
+    for id in await _matching(queue, filters):
+        try:
+            await _change(queue, action, id, note)
+            changed += 1
+        except Refused:
+            left += 1
+    return changed, left
+
+
+async def _matching(queue: Queue, filters: dict[str, Any]) -> list[str]:
+    """All of them before the first is changed: a change may move one out of the filter."""
+    page = await queue.list_schedules(limit=AT_ONCE, **filters)
+    ids = [each.id for each in page]
+    while page.next_cursor is not None:
+        page = await queue.list_schedules(limit=AT_ONCE, cursor=page.next_cursor, **filters)
+        ids += [each.id for each in page]
+    return ids
+
+
+async def _change(queue: Queue, action: str, id: str, note: str | None) -> None:
+    match action:
+        case "pause":
+            await queue.pause_schedule(id, note)
+        case "resume":
+            await queue.resume_schedule(id)
+        case _:
+            await queue.delete_schedule(id)
+
+
+router = Router(prefix="/api/tenants/{tenant}", tags=["schedules"])
+
+Id = Annotated[
+    str,
+    Path(description="The id of the schedule, or its name.", min_length=1, max_length=255),
+    AfterValidator(lambda name: name.replace(SLASH, "/")),
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Cursor = Annotated[str | None, Query(max_length=300, description="The nextCursor of the page before.")]
+IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
+StatusFilter = Literal["draft", "active", "paused", "inactive", "completed"]
+
+
+@router.post("/schedules", **documented(201, answers_with="schedule"))
+async def create(
+    request: Request, queue: Admin, body: schemas.ScheduleBody, once: OnceKey = None
+) -> Response:
+    """Create a schedule. It first fires at its first time after now."""
+    _check_known(request, body)
+    await queue.once(request, once, lambda created: (201, answers.schedule(created)))
+    created = await queue.create_schedule(body.name, **_options(body))
+    return _one(created, 201, place_of(request, created.id))
+
+
+@router.get("/schedules", **documented(200, answers_with="schedules"))
+async def list_all(
+    queue: Viewer,
+    status: StatusFilter | None = None,
+    target: Annotated[str | None, Query(max_length=255, description="The kind of what it runs.")] = None,
+    tag: Annotated[str | None, Query(max_length=255)] = None,
+    q: Annotated[str | None, Query(max_length=255, description="A part of name or description.")] = None,
+    deleted: Annotated[bool, Query(description="Deleted ones, too.")] = False,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """The newest schedules that match, a page at a time."""
+    filters = {"status": status, "kind": target, "tag": tag, "text": q, "deleted": deleted or None}
+    page = await queue.list_schedules(limit=limit, cursor=cursor, **filters)
+    return answer({"items": [answers.schedule(each) for each in page], "nextCursor": page.next_cursor})
+
+
+@router.post("/preview", **documented(200, answers_with="preview"))
+@router.post("/schedules/preview", include_in_schema=False)
+async def preview_unsaved(queue: Viewer, body: schemas.PreviewBody) -> Response:
+    """The next times of a timing that is not saved."""
+    given = _timing(body.schedule_type) | _bounds(body)
+    timing, found, warnings = await queue.preview_timing(n=body.n, **given)
+    return answer(answers.occurrences(timing, found, warnings))
+
+
+@router.post("/bulk/schedules/{action}", **documented(200, answers_with="bulk"))
+async def bulk(
+    queue: Admin, action: Literal["pause", "resume", "delete"], body: schemas.BulkBody
+) -> Response:
+    """Pause, resume or delete every schedule that matches. What cannot be changed so is counted and left."""
+    filters = {"status": body.status, "kind": body.target, "tag": body.tag, "text": body.q}
+    if not body.all and all(value is None for value in filters.values()):
+        raise Invalid("status", "no filter was given", "give status, target, tag or q, or all: true")
+    changed, left = await change_schedules(queue, action, body.note, **filters)
+    return answer({"changed": changed, "left": left})
+
+
+@router.get("/schedules/{id}", **documented(200, answers_with="schedule"))
+async def get(queue: Viewer, id: Id) -> Response:
+    """One schedule."""
+    return _one(await queue.get_schedule(id))
+
+
+@router.put("/schedules/{id}", **documented(200, answers_with="schedule"))
+async def replace(
+    request: Request, queue: Admin, id: Id, body: schemas.SchedulePut, if_match: IfMatch = None
+) -> Response:
+    """Make the schedule say this, and nothing else: what is left out has its default."""
+    version = wanted_version(if_match, body.version)
+    _check_known(request, body)
+    old = await queue.get_schedule(id)
+    missed = "execute_once" if isinstance(body.schedule_type, schemas.Once) else "skip"
+    options = {**_DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
+    return _one(await queue.update_schedule(id, version=version, **options))
+
+
+@router.patch("/schedules/{id}", **documented(200, answers_with="schedule"))
+async def change(
+    request: Request, queue: Admin, id: Id, body: schemas.SchedulePatch, if_match: IfMatch = None
+) -> Response:
+    """Change what is named; the rest stays."""
+    version = wanted_version(if_match, body.version)
+    _check_known(request, body)
+    options = _options(body, await queue.get_schedule(id))
+    if body.name is not None:
+        options["key"] = body.name
+    return _one(await queue.update_schedule(id, version=version, **options))
+
+
+@router.delete("/schedules/{id}", **documented(204))
+async def delete(
+    queue: Admin, id: Id, hard: Annotated[bool, Query(description="Remove it for good.")] = False
+) -> Response:
+    """Delete it: hidden, stopped, its history kept, restorable. With `hard` it is removed for good."""
+    await queue.delete_schedule(id, hard=hard)
+    return Response(status_code=204)
+
+
+@router.post("/schedules/{id}/restore", **documented(200, answers_with="schedule"))
+async def restore(request: Request, queue: Admin, id: Id, once: OnceKey = None) -> Response:
+    """Undo a delete."""
+    await queue.once(request, once, _answered)
+    return _one(await queue.restore_schedule(id))
+
+
+@router.post("/schedules/{id}/pause", **documented(200, answers_with="schedule"))
+async def pause(
+    request: Request, queue: Operator, id: Id, body: schemas.PauseBody | None = None, once: OnceKey = None
+) -> Response:
+    """Stop firing until it is resumed."""
+    await queue.once(request, once, _answered)
+    return _one(await queue.pause_schedule(id, None if body is None else body.note))
+
+
+@router.post("/schedules/{id}/resume", **documented(200, answers_with="schedule"))
+async def resume(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
+    """Fire again, from the first time after now."""
+    await queue.once(request, once, _answered)
+    return _one(await queue.resume_schedule(id))
+
+
+@router.post("/schedules/{id}/trigger", **documented(201, answers_with="execution"))
+async def trigger(
+    request: Request, queue: Operator, id: Id, body: schemas.TriggerBody | None = None, once: OnceKey = None
+) -> Response:
+    """Run it now, beside its times. The answer is the execution that this starts."""
+    await queue.once(request, once, lambda started: (201, answers.execution(started[1])))
+    given = body is not None and "input" in body.model_fields_set
+    task = await queue.trigger_schedule(id, body.input if body is not None and given else UNSET)
+    return answer(answers.execution(task), 201)
+
+
+@router.get("/schedules/{id}/runs", **documented(200, answers_with="runs"))
+async def runs(
+    queue: Viewer,
+    id: Id,
+    status: Literal["running", "completed", "failed", "skipped", "cancelled"] | None = None,
+    since: Annotated[Time | None, Query()] = None,
+    until: Annotated[Time | None, Query()] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """The ledger: every expected time and what became of it, latest first."""
+    page = await queue.runs(id, status=status, since=since, until=until, limit=limit, cursor=cursor)
+    return answer({"items": [answers.run(each) for each in page], "nextCursor": page.next_cursor})
+
+
+@router.get("/schedules/{id}/preview", **documented(200, answers_with="preview"))
+async def preview(queue: Viewer, id: Id, n: Annotated[int, Query(ge=1, le=1000)] = 5) -> Response:
+    """The next times."""
+    schedule = await queue.get_schedule(id)
+    found = await queue.preview(schedule.id, n)
+    warnings = recurrence.warnings(schedule.timing, await queue.now())
+    return answer(answers.occurrences(schedule.timing, found, warnings))
+
+
+@router.get("/schedules/{id}/why", **documented(200, answers_with="why"))
+async def why(queue: Viewer, id: Id, at: Annotated[Time, Query()]) -> Response:
+    """What became of an expected time, and why, in words."""
+    return answer(answers.why(await queue.why(id, at)))
+
+
+@router.get("/schedules/{id}/history", **documented(200, answers_with="changes"))
+async def history(queue: Viewer, id: Id) -> Response:
+    """Who changed what, and when, oldest first."""
+    return answer({"items": [answers.event(each) for each in await queue.schedule_history(id)]})
+
+
+def _answered(schedule: Schedule) -> tuple[int, Any]:
+    return 200, answers.schedule(schedule)
+
+
+def _one(schedule: Schedule, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return answer(answers.schedule(schedule), status, {"ETag": f'"{schedule.version}"', **(headers or {})})
+
+
+Given = schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch
+_DEFAULTS: dict[str, Any] = {
+    "description": "",
+    "start_at": None,
+    "end_at": None,
+    "max_runs": None,
+    "misfire_grace": None,
+    "catch_up_window": timedelta(days=365),
+    "overlap_policy": "skip",
+    "jitter": timedelta(0),
+    "pause_on_failure": False,
+    "metadata": {},
+}
+_SECONDS = ("misfire_grace", "catch_up_window", "jitter")
+
+
+def _options(body: Given, old: Schedule | None = None) -> dict[str, Any]:
+    """The options of `create_schedule` and `update_schedule` that the body gives."""
+    given: dict[str, Any] = {}
+    for name in body.model_fields_set & _DEFAULTS.keys() | body.model_fields_set & {"missed_run_policy"}:
+        given[name] = getattr(body, name)
+    for name in _SECONDS:
+        seconds = getattr(body, f"{name}_seconds")
+        if seconds is not None:
+            given[name] = timedelta(seconds=seconds)
+    given = {
+        name: value
+        for name, value in given.items()
+        if value is not None or name in ("start_at", "end_at", "max_runs")
+    }
+    if body.misfire_grace_seconds is None and "misfire_grace_seconds" in body.model_fields_set:
+        given["misfire_grace"] = None
+    if body.schedule_type is not None:
+        given |= _timing(body.schedule_type, keep_zone=isinstance(body, schemas.SchedulePatch))
+    if body.target is not None:
+        given["target"] = _target(body.target)
+    status = _status(body, old)
+    return given if status is None else {**given, "status": status}
+
+
+def _check_known(request: Request, body: Given) -> None:
+    match body.target:
+        case schemas.WorkflowTargetBody(workflow_kind=kind):
+            of(request).check_known("target.workflow_kind", kind, is_workflow=True)
+        case schemas.TaskTargetBody(task_kind=kind):
+            of(request).check_known("target.task_kind", kind, is_workflow=False)
+
+
+def _status(body: Given, old: Schedule | None) -> str | None:
+    """From `status` or `enabled`. If both are given, as in what was read, the one that was changed counts."""
+    if body.enabled is None or body.status is None:
+        return body.status if body.enabled is None else _switched(body.enabled)
+    if body.enabled == (body.status == "active"):
+        return body.status
+    if old is not None and body.status == old.status:
+        return _switched(body.enabled)
+    if old is not None and body.enabled == old.enabled:
+        return body.status
+    raise Invalid("enabled", "it contradicts status", "give one of them")
+
+
+def _switched(enabled: bool) -> str:
+    return "active" if enabled else "paused"
+
+
+def _timing(given: Body, *, keep_zone: bool = False) -> dict[str, Any]:
+    match given:
+        case schemas.Once():
+            return {"run_at": given.run_at}
+        case schemas.Recurring():
+            options: dict[str, Any] = {"cron": given.cron}
+        case schemas.Every():
+            options = {"interval": timedelta(seconds=given.every_seconds)}
+        case schemas.Rule():
+            options = {"rrule": given.rule}
+        case _:
+            raise AssertionError(given)
+    zone = getattr(given, "timezone", None)
+    if not isinstance(given, schemas.Every) and (zone is not None or not keep_zone):
+        options["timezone"] = "UTC" if zone is None else zone
+    end_at = getattr(given, "end_at", None)
+    return options if end_at is None else {**options, "end_at": end_at}
+
+
+def _bounds(body: schemas.PreviewBody) -> dict[str, Any]:
+    bounds = {"start_at": body.start_at, "end_at": body.end_at}
+    return {name: value for name, value in bounds.items() if value is not None}
+
+
+def _target(given: Body) -> Target:
+    values = given.model_dump(exclude_unset=True, exclude={"type"})
+    values = {name: value for name, value in values.items() if value is not None}
+    for name in ("ttl", "timeout"):
+        if f"{name}_seconds" in values:
+            values[name] = timedelta(seconds=values.pop(f"{name}_seconds"))
+    if "metadata" in values:
+        check_metadata(values["metadata"], "target.metadata")
+    if "tags" in values:
+        values["tags"] = tuple(values["tags"])
+    match given:
+        case schemas.WorkflowTargetBody():
+            return WorkflowTarget(kind=values.pop("workflow_kind"), **values)
+        case schemas.TaskTargetBody():
+            return TaskTarget(kind=values.pop("task_kind"), **values)
+        case _:
+            return TemplateTarget(**values)

@@ -1,0 +1,304 @@
+"""The bodies of the tenants' API, as document 001 prints them, and more that the same schedules can do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from ....domain.model import MissedRunPolicy, OverlapPolicy
+from ..fields import Body, Flag, Json, Metadata, Name, Seconds, Tags, Text, Time, Whole
+
+__all__ = [
+    "BulkBody",
+    "CancelBody",
+    "ExecutionBody",
+    "KeyBody",
+    "PauseBody",
+    "PreviewBody",
+    "ScheduleBody",
+    "SchedulePatch",
+    "TriggerBody",
+    "WorkflowBody",
+]
+
+Kind = Annotated[Name, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$")]
+Priority = Annotated[Whole, Field(ge=0, le=255)]
+Retries = Annotated[Whole, Field(ge=0, le=1_000_000)]
+Version = Annotated[Whole, Field(ge=1)]
+ReadOnly = Annotated[Any, Field(json_schema_extra={"readOnly": True})]
+"""What an answer carries, so that it can be sent back as it came; ignored."""
+
+
+class Once(Body):
+    """At one time."""
+
+    type: Literal["once"]
+    run_at: Time
+    description: ReadOnly = None
+
+
+class Recurring(Body):
+    """By a cron line of 5 fields, or 6 with seconds first."""
+
+    type: Literal["recurring", "cron"]
+    cron: Annotated[Text, Field(examples=["0 9 * * 1-5"])]
+    timezone: Annotated[Text, Field(examples=["America/New_York"])] | None = None
+    end_at: Time | None = None
+    description: ReadOnly = None
+
+
+class Every(Body):
+    """At a fixed distance, in absolute time."""
+
+    type: Literal["interval"]
+    every_seconds: Annotated[Seconds, Field(ge=1)]
+    end_at: Time | None = None
+    description: ReadOnly = None
+
+
+class Rule(Body):
+    """By an RFC 5545 rule."""
+
+    type: Literal["rrule"]
+    rule: Annotated[str, Field(max_length=100_000, examples=["FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17"])]
+    timezone: Text | None = None
+    end_at: Time | None = None
+    description: ReadOnly = None
+
+
+ScheduleType = Annotated[Once | Recurring | Every | Rule, Field(discriminator="type")]
+
+
+class WorkflowTargetBody(Body):
+    """Start a workflow."""
+
+    type: Literal["workflow"]
+    workflow_kind: Kind
+    queue: Kind | None = None
+    input: Json = None
+    metadata: Metadata | None = None
+    tags: Tags | None = None
+
+
+class TaskTargetBody(Body):
+    """Submit a task."""
+
+    type: Literal["task"]
+    task_kind: Kind
+    queue: Kind | None = None
+    input: Json = None
+    max_retries: Retries | None = None
+    metadata: Metadata | None = None
+    tags: Tags | None = None
+    priority: Priority | None = None
+    ttl_seconds: Seconds | None = None
+    timeout_seconds: Seconds | None = None
+
+
+class TemplateTargetBody(Body):
+    """Run a stored template."""
+
+    type: Literal["template"]
+    template_id: Name
+    input: dict[str, Json] | None = None
+
+
+TargetBody = Annotated[WorkflowTargetBody | TaskTargetBody | TemplateTargetBody, Field(discriminator="type")]
+
+
+class _Policies(Body):
+    description: Text | None = None
+    enabled: Flag | None = None
+    status: Literal["draft", "active", "paused", "inactive", "completed"] | None = None
+    missed_run_policy: MissedRunPolicy | None = None
+    overlap_policy: OverlapPolicy | None = None
+    misfire_grace_seconds: Seconds | None = None
+    catch_up_window_seconds: Seconds | None = None
+    jitter_seconds: Seconds | None = None
+    start_at: Time | None = None
+    end_at: Time | None = None
+    max_runs: Annotated[Whole, Field(ge=1, le=1_000_000_000)] | None = None
+    pause_on_failure: Flag | None = None
+    metadata: Metadata | None = None
+
+    @model_validator(mode="after")
+    def _one_end(self) -> _Policies:
+        inner = getattr(getattr(self, "schedule_type", None), "end_at", None)
+        if inner is not None and "end_at" in self.model_fields_set and self.end_at != inner:
+            raise ValueError("endAt: it contradicts scheduleType.endAt; give one of them, or the same twice")
+        return self
+
+
+_ONE_TIME: dict[str, Any] = {
+    "name": "year-end-report",
+    "description": "Generate year-end financial report",
+    "scheduleType": {"type": "once", "runAt": "2030-12-31T23:59:00Z"},
+    "target": {
+        "type": "workflow",
+        "workflowKind": "generate-report",
+        "input": {"reportType": "annual", "year": 2030},
+    },
+}
+_RECURRING: dict[str, Any] = {
+    "name": "daily-report",
+    "description": "Generate daily sales report at 9 AM Eastern",
+    "scheduleType": {"type": "recurring", "cron": "0 9 * * *", "timezone": "America/New_York"},
+    "target": {
+        "type": "workflow",
+        "workflowKind": "generate-sales-report",
+        "input": {"reportType": "daily"},
+    },
+}
+
+
+class ScheduleBody(_Policies):
+    """A schedule: when, and what."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_RECURRING, _ONE_TIME]})
+
+    name: Name
+    schedule_type: ScheduleType
+    target: TargetBody
+
+
+class _Answered(Body):
+    """What an answer carries beside; accepted, so that it can be sent back as it came, and ignored."""
+
+    id: ReadOnly = None
+    tenant: ReadOnly = None
+    next_run_at: ReadOnly = None
+    next_run_at_local: ReadOnly = None
+    last_run_at: ReadOnly = None
+    last_task_id: ReadOnly = None
+    run_count: ReadOnly = None
+    pause_note: ReadOnly = None
+    completed_reason: ReadOnly = None
+    created_by: ReadOnly = None
+    updated_by: ReadOnly = None
+    created_at: ReadOnly = None
+    updated_at: ReadOnly = None
+    deleted_at: ReadOnly = None
+    warnings: ReadOnly = None
+
+
+class SchedulePut(ScheduleBody, _Answered):
+    """A schedule as it shall be. `version`, or If-Match: only if it is still at that one."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_RECURRING, "version": 1}]})
+
+    version: Version | None = None
+
+
+class SchedulePatch(_Policies):
+    """What shall change; the rest stays. `version`, or If-Match: only if it is still at that one."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"description": "Sales, every weekday", "overlapPolicy": "allow"}]}
+    )
+
+    name: Name | None = None
+    schedule_type: ScheduleType | None = None
+    target: TargetBody | None = None
+    version: Version | None = None
+
+
+class PauseBody(Body):
+    """Why it is paused, for whoever wonders."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"note": "the warehouse is down"}]})
+
+    note: Text | None = None
+
+
+class TriggerBody(Body):
+    """Another input for this one run, if it is given."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{}]})
+
+    input: Json = None
+
+
+class PreviewBody(Body):
+    """When would this fire?"""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"scheduleType": _RECURRING["scheduleType"], "n": 5}]}
+    )
+
+    schedule_type: ScheduleType
+    start_at: Time | None = None
+    end_at: Time | None = None
+    n: Annotated[Whole, Field(ge=1, le=1000)] = 5
+
+
+class BulkBody(Body):
+    """Which schedules: those that match every filter given. None given: refused, unless `all` says so."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"tag": "nightly"}]})
+
+    status: Literal["draft", "active", "paused", "inactive", "completed"] | None = None
+    target: Kind | None = None
+    tag: Kind | None = None
+    q: Annotated[Text, Field(min_length=1)] | None = None
+    all: Flag = False
+    note: Text | None = None
+
+
+class _Submission(Body):
+    queue: Kind | None = None
+    input: Json = None
+    priority: Priority | None = None
+    max_retries: Retries | None = None
+    metadata: Metadata | None = None
+    tags: Tags | None = None
+    expires_at: Time | None = None
+    ttl_seconds: Seconds | None = None
+    timeout_seconds: Annotated[Seconds, Field(ge=0.001)] | None = None
+    idempotency_key: Name | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_for_later(cls, given: Any) -> Any:
+        for name in ("scheduledAt", "scheduled_at", "scheduleAt", "schedule_at"):
+            if isinstance(given, dict) and name in given:
+                raise ValueError(
+                    f"{name}: an execution starts now; for a later time create a schedule of type once"
+                    " at POST /api/tenants/{tenant}/schedules"
+                )
+        return given
+
+
+class ExecutionBody(_Submission):
+    """A task to run now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"kind": "send-reminder", "input": {"userId": "123"}}]}
+    )
+
+    kind: Kind
+
+
+class WorkflowBody(_Submission):
+    """A workflow to start now."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "my-workflow", "input": {}}]})
+
+    kind: Kind
+
+
+class CancelBody(Body):
+    """Why, for the history."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "no longer needed"}]})
+
+    reason: Text = ""
+
+
+class KeyBody(Body):
+    """A new API key of this tenant."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ci", "role": "operator"}]})
+
+    name: Name
+    role: Literal["viewer", "operator", "admin"]

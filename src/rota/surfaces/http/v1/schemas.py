@@ -1,0 +1,216 @@
+"""The bodies of `/api/v1`, as document 004 prints them: snake_case, accepted in camelCase, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
+
+from ..fields import Flag, Json, Name, Seconds, Tags, Text, Time, Whole, said_once
+from ..naming import camel
+from ..problems import Problem
+from ..tenants.schemas import Kind, ReadOnly, Retries, Version
+
+__all__ = ["ExecuteBody", "ScheduleV1", "TaskSchedulePatch", "TemplateBody", "TemplatePatch", "TemplatePut"]
+
+
+class SnakeBody(BaseModel):
+    """Known by the first of its names, which is the one that is documented. Unknown fields are refused."""
+
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(name, camel(name))),
+        extra="forbid",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_once(cls, given: Any) -> Any:
+        return said_once(given)
+
+
+def _task_type(value: object) -> object:
+    if value in ("shell", "http"):
+        raise ValueError(f"{value} tasks cannot run yet, they come later; accepted is python")
+    if value != "python":
+        raise ValueError(f"{value!r:.60} is not known; accepted is python")
+    return value
+
+
+TaskType = Annotated[Literal["python"], BeforeValidator(_task_type)]
+Command = Annotated[Kind, Field(description="The kind under which the function is registered.")]
+Parameters = dict[str, Json]
+
+
+class _Options(SnakeBody):
+    name: Name = Field(default_factory=str, description="For people; its command, if it is left out.")
+    alias: Name = Field(default_factory=str, description="Another word for name.")
+    parameters: Parameters = Field(default_factory=dict, description="The function's arguments, by name.")
+    queue: Kind = "default"
+    max_retries: Retries | None = None
+    timeout_seconds: Annotated[Seconds, Field(ge=0.001)] | None = None
+    enabled: Flag = True
+    tags: Tags = []
+
+    @model_validator(mode="after")
+    def _one_name(self) -> _Options:
+        if {"name", "alias"} <= self.model_fields_set and self.name != self.alias:
+            raise Problem(422, "invalid", "alias: it contradicts name; give one of them", field="alias")
+        return self
+
+
+_BACKUP: dict[str, Any] = {"command": "backup_database", "task_type": "python"}
+
+
+class TemplateBody(_Options):
+    """A task that is stored, to be executed and scheduled later."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_BACKUP]})
+
+    task_type: TaskType
+    command: Command
+
+
+class TemplatePut(TemplateBody):
+    """The task as it shall be. `version`, or If-Match: only if it is still at that one."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{**_BACKUP, "parameters": {"compress": True}, "version": 1}]}
+    )
+
+    version: Version | None = None
+    id: ReadOnly = None
+    created_at: ReadOnly = None
+    updated_at: ReadOnly = None
+
+
+class TemplatePatch(_Options):
+    """What shall change; the rest stays. `version`, or If-Match: only if it is still at that one."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": False}]})
+
+    command: Command = Field(default_factory=str)
+    task_type: TaskType = "python"
+    version: Version | None = None
+
+
+class ExecuteBody(SnakeBody):
+    """Run it with these parameters laid over its own; now, or not before `schedule_at`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"parameters": {"compress": True}}]})
+
+    parameters: Parameters = Field(default_factory=dict)
+    schedule_at: Time | None = None
+
+
+FIELD_OF = {"once": "run_at", "interval": "interval_seconds", "cron": "cron_expression"}
+"""By type, the field that says when."""
+
+
+class _Scheduled(SnakeBody):
+    """The field of its own type is needed, those of other types may only be null."""
+
+    enabled: Flag = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fitting(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        kind = _given(given, "schedule_type")
+        for other, name in FIELD_OF.items():
+            value = _given(given, name)
+            if other == kind and value is None:
+                raise Problem(422, "invalid", f"{name} required for '{kind}' schedules", field=name)
+            if other != kind and value is not None:
+                sentence = f"{name} is for '{other}' schedules; this one is of type '{kind}'"
+                raise Problem(422, "invalid", sentence, field=name)
+        return given
+
+
+IntervalSeconds = Annotated[Whole, Field(ge=1, le=3_153_600_000)]
+
+
+class OnceV1(_Scheduled):
+    """At one time, which is in the future. Without a zone: UTC."""
+
+    schedule_type: Literal["once"]
+    run_at: Time
+    interval_seconds: None = None
+    cron_expression: None = None
+
+
+class IntervalV1(_Scheduled):
+    """Every so many seconds, the first time after that long."""
+
+    schedule_type: Literal["interval"]
+    interval_seconds: IntervalSeconds
+    run_at: None = None
+    cron_expression: None = None
+
+
+class CronV1(_Scheduled):
+    """By a cron line of 5 fields, or 6 with seconds first, on the clock of `timezone`."""
+
+    schedule_type: Literal["cron"]
+    cron_expression: Annotated[Text, Field(examples=["0 2 * * *"])]
+    timezone: Annotated[Text, Field(examples=["Europe/Oslo"])] | None = None
+    run_at: None = None
+    interval_seconds: None = None
+
+
+def _schedule_type(given: Any) -> str:
+    """Which of the three it is meant to be."""
+    if not isinstance(given, dict):
+        return "once"  # whatever it is, it is refused there
+    kind = _given(given, "schedule_type")
+    if not isinstance(kind, str) or kind not in FIELD_OF:
+        problem = "it is missing" if kind is None else f"{kind!r:.60} is not known"
+        sentence = f"schedule_type: {problem}; accepted are once, interval and cron"
+        raise Problem(422, "invalid", sentence, field="schedule_type")
+    return kind
+
+
+def _given(body: Mapping[str, Any], name: str) -> Any:
+    value = body.get(name)
+    return body.get(camel(name)) if value is None else value
+
+
+ScheduleV1 = Annotated[
+    Annotated[OnceV1, Tag("once")] | Annotated[IntervalV1, Tag("interval")] | Annotated[CronV1, Tag("cron")],
+    Discriminator(_schedule_type),
+]
+SCHEDULE_EXAMPLES: dict[str, Any] = {
+    "cron": {
+        "value": {"schedule_type": "cron", "cron_expression": "0 2 * * *", "enabled": True},
+    },
+    "interval": {
+        "value": {"schedule_type": "interval", "interval_seconds": 3600, "enabled": True},
+    },
+    "once": {
+        "value": {"schedule_type": "once", "run_at": "2030-10-20T14:00:00Z", "enabled": True},
+    },
+}
+
+
+class TaskSchedulePatch(SnakeBody):
+    """Enable or disable it; or, for an admin, give it another time. Another type of time needs `schedule_type`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": False}]})
+
+    enabled: Flag | None = None
+    schedule_type: Literal["once", "interval", "cron"] | None = None
+    run_at: Time | None = None
+    interval_seconds: IntervalSeconds | None = None
+    cron_expression: Text | None = None
+    timezone: Text | None = None

@@ -1,0 +1,216 @@
+"""`/api/v1/tasks`: stored tasks, and scheduling as an operation on them. The API of document 004."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import Body, Header, Path, Request, Response
+
+from ....domain.errors import Invalid, NotFound
+from ....domain.model import Role, Schedule, Template, TemplateTarget
+from ..documents import documented
+from ..problems import Problem
+from ..reading import Router
+from ..service import Acting, OnceKey, OwnAdmin, OwnOperator, OwnViewer, answer, of, wanted_version
+from . import answers as answers
+from . import schemas as schemas
+from .jobs import Number, Size, check_reach, template_page
+from .scheduling import execute_later, schedule_template, timing_of
+
+__all__ = ["router"]
+
+router = Router()
+
+Id = Annotated[str, Path(description="The id of the task, or its name.", min_length=1, max_length=255)]
+ScheduleId = Annotated[str, Path(description="The id of the schedule.", min_length=1, max_length=255)]
+IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
+ScheduleBody = Annotated[schemas.ScheduleV1, Body(openapi_examples=schemas.SCHEDULE_EXAMPLES)]
+AT_ONCE = 1000
+_TASKS: dict[str, Any] = {"tags": ["v1 tasks"]}
+_SCHEDULES: dict[str, Any] = {"tags": ["v1 schedules"]}
+
+
+@router.post("/tasks", **documented(201, answers_with=answers.TemplateAnswer, **_TASKS))
+async def create(
+    request: Request, queue: OwnAdmin, body: schemas.TemplateBody, once: OnceKey = None
+) -> Response:
+    """Store a task. `python` ones run registered functions, and nothing else."""
+    _check_registered(request, body)
+    await queue.once(request, once, lambda made: (201, answers.template(made)))
+    fields = _fields(body)
+    made = await queue.create_template(fields.pop("alias", None), fields.pop("kind"), **fields)
+    return _one(made, 201, {"Location": f"{request.url.path}/{made.id}"})
+
+
+@router.get("/tasks", **documented(200, answers_with=answers.TemplatesAnswer, **_TASKS))
+async def list_all(queue: OwnViewer, number: Number = 1, size: Size = 20) -> Response:
+    """The stored tasks, newest first."""
+    check_reach(number, size)
+    found = await queue.store.read(template_page(queue.tenant, number, size))
+    return answer(answers.page([answers.template(each) for each in found.items], found.total, number, size))
+
+
+@router.get("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
+async def get(queue: OwnViewer, id: Id) -> Response:
+    """One stored task."""
+    return _one(await queue.get_template(id))
+
+
+@router.put("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
+async def replace(
+    request: Request, queue: OwnAdmin, id: Id, body: schemas.TemplatePut, if_match: IfMatch = None
+) -> Response:
+    """Make the task say this, and nothing else: what is left out has its default."""
+    _check_registered(request, body)
+    version = wanted_version(if_match, body.version)
+    return _one(await queue.update_template(id, version=version, replace=True, **_fields(body)))
+
+
+@router.patch("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
+async def change(
+    request: Request, queue: OwnAdmin, id: Id, body: schemas.TemplatePatch, if_match: IfMatch = None
+) -> Response:
+    """Change what is named; the rest stays."""
+    _check_registered(request, body)
+    version = wanted_version(if_match, body.version)
+    return _one(await queue.update_template(id, version=version, **_fields(body)))
+
+
+@router.delete("/tasks/{id}", **documented(204, **_TASKS))
+async def delete(queue: OwnAdmin, id: Id) -> Response:
+    """Delete the task and its schedules. Its jobs stay."""
+    await queue.delete_template(id)
+    return Response(status_code=204)
+
+
+@router.post("/tasks/{id}/$execute", **documented(202, answers_with=answers.StartedAnswer, **_TASKS))
+async def execute(
+    request: Request,
+    queue: OwnOperator,
+    id: Id,
+    body: schemas.ExecuteBody | None = None,
+    once: OnceKey = None,
+) -> Response:
+    """Run it now, or not before `schedule_at`. The answer names the job."""
+    await queue.once(request, once, lambda task: (202, answers.started(task)))
+    if body is None or body.schedule_at is None:
+        task = await queue.execute_template(id, None if body is None else body.parameters)
+    else:
+        task = await execute_later(queue, id, body.parameters, body.schedule_at)
+    return answer(answers.started(task), 202, {"Location": f"{_root(request)}/jobs/{task.id}"})
+
+
+@router.post(
+    "/tasks/{id}/$schedule", **documented(201, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES)
+)
+async def schedule(
+    request: Request, queue: OwnAdmin, id: Id, body: ScheduleBody, once: OnceKey = None
+) -> Response:
+    """Run the task at a time, at an interval, or by a cron line. A run that was missed is made up for once; runs may
+    overlap."""
+    await queue.once(request, once, lambda made: (201, answers.schedule(made)))
+    made = await schedule_template(queue, id, body)
+    place = f"{_root(request)}/tasks/{id}/$schedules/{made.id}"
+    return answer(answers.schedule(made), 201, {"Location": place})
+
+
+@router.get(
+    "/tasks/{id}/$schedules", **documented(200, answers_with=answers.TaskSchedulesAnswer, **_SCHEDULES)
+)
+async def schedules(queue: OwnViewer, id: Id) -> Response:
+    """All schedules of the task, newest first."""
+    template = await queue.get_template(id)
+    found: list[Schedule] = []
+    cursor: str | None = None
+    while True:
+        page = await queue.list_schedules(template_id=template.id, limit=AT_ONCE, cursor=cursor)
+        found += page
+        cursor = page.next_cursor
+        if cursor is None:
+            return answer([answers.schedule(each) for each in found])
+
+
+@router.get(
+    "/tasks/{id}/$schedules/{schedule_id}",
+    **documented(200, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES),
+)
+async def get_schedule(queue: OwnViewer, id: Id, schedule_id: ScheduleId) -> Response:
+    """One schedule of the task."""
+    return answer(answers.schedule(await _under(queue, id, schedule_id)))
+
+
+@router.patch(
+    "/tasks/{id}/$schedules/{schedule_id}",
+    **documented(200, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES),
+)
+async def change_schedule(
+    queue: OwnOperator, id: Id, schedule_id: ScheduleId, body: schemas.TaskSchedulePatch
+) -> Response:
+    """Enable or disable it; or, as an admin, give it another time. One that has run for the last time is enabled again
+    only with a new time."""
+    found = await _under(queue, id, schedule_id)
+    timing = await timing_of(queue, found, body)
+    if timing:
+        _check_admin(queue, "another time")
+        if body.enabled is not None:
+            timing["status"] = "active" if body.enabled else "paused"
+        found = await queue.update_schedule(found.id, **timing)
+    elif body.enabled is not None and not (found.deleted_at or body.enabled == found.enabled):
+        found = await (queue.resume_schedule if body.enabled else queue.pause_schedule)(found.id)
+    return answer(answers.schedule(found))
+
+
+@router.delete("/tasks/{id}/$schedules/{schedule_id}", **documented(204, **_SCHEDULES))
+async def delete_schedule(queue: OwnAdmin, id: Id, schedule_id: ScheduleId) -> Response:
+    """Delete a schedule of the task."""
+    await queue.delete_schedule((await _under(queue, id, schedule_id)).id)
+    return Response(status_code=204)
+
+
+async def _under(queue: Acting, id: str, schedule_id: str) -> Schedule:
+    """A schedule of this task; that of another one is not there."""
+    template = await queue.get_template(id)
+    found = await queue.get_schedule(schedule_id)
+    if not isinstance(found.target, TemplateTarget) or found.target.template_id != template.id:
+        raise NotFound("schedule", schedule_id)
+    return found
+
+
+def _check_admin(queue: Acting, what: str) -> None:
+    if queue.caller.role is not Role.ADMIN:
+        sentence = f"{what} needs the role {Role.ADMIN}; the key has the role {queue.caller.role}"
+        raise Problem(403, "role_needed", sentence)
+
+
+def _check_registered(request: Request, body: schemas.TemplateBody | schemas.TemplatePatch) -> None:
+    """Where the functions are known, a task names one of them."""
+    app = of(request).app
+    if app is None or not body.command or body.command in app.handlers:
+        return
+    known = ", ".join(sorted(app.handlers)[:100]) or "none"
+    problem = f"no function is registered as {body.command!r}"
+    raise Invalid("command", problem, f"registered are: {known}")
+
+
+def _fields(body: schemas.TemplateBody | schemas.TemplatePatch) -> dict[str, Any]:
+    """The fields of a template that the body gives."""
+    read_only = {"task_type", "version", "id", "created_at", "updated_at"}
+    given = body.model_dump(exclude_unset=True, exclude=read_only)
+    if "command" in given:
+        given["kind"] = given["command"]
+    if "name" in given:
+        given["alias"] = given.pop("name")
+    if "timeout_seconds" in given:
+        seconds = given.pop("timeout_seconds")
+        given["timeout"] = None if seconds is None else timedelta(seconds=seconds)
+    return given
+
+
+def _one(template: Template, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return answer(answers.template(template), status, {"ETag": f'"{template.version}"', **(headers or {})})
+
+
+def _root(request: Request) -> str:
+    """Where this API is, also if the application is mounted somewhere."""
+    return request.url.path.partition("/tasks/")[0]

@@ -1,0 +1,114 @@
+"""What the calls of a queue share: whose they are, how they commit, how a listing is paged."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+from ...domain.errors import Invalid, Unavailable
+from ...domain.limits import check_number, check_text
+from ...domain.model import Run
+from ...domain.tenants import check_tenant
+from ...engine.clock import NewId, SteadyClock, SystemClock, new_id, sleep
+from ...stores.base import Store, Work
+from . import options as given
+
+__all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
+
+T = TypeVar("T")
+LIMIT = 100
+MOST = 10_000
+TRIES = 3
+PATIENCE = timedelta(seconds=5)
+
+
+class Page(list[T], Generic[T]):
+    """A list, and where the next one begins (`next_cursor`; None: this was the last)."""
+
+    next_cursor: str | None = None
+
+    @classmethod
+    def by_id(cls, found: list[Any], limit: int) -> Page[Any]:
+        """A page of a listing that goes on behind the id of the last one."""
+        page: Page[Any] = Page(found)
+        if len(found) == limit:
+            page.next_cursor = found[-1].id
+        return page
+
+
+class DueRuns(list[Run]):
+    """The rows that one call of `run_due` wrote, and whether more is due (`is_more_due`): then call it again."""
+
+    def __init__(self, runs: Iterable[Run] = (), *, is_more_due: bool = False) -> None:
+        super().__init__(runs)
+        self.is_more_due = is_more_due
+
+
+class Calls:
+    """One tenant's view of one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tenant: str = "default",
+        actor: str | None = None,
+        clock: SteadyClock | None = None,
+        new_id: NewId = new_id,
+    ) -> None:
+        self.store = store
+        self.clock: SteadyClock = clock or SystemClock()
+        self.tenant = check_tenant(tenant)
+        self.actor = check_actor(actor) or _whoami()
+        self._new_id = new_id
+
+    async def now(self) -> datetime:
+        """The store's clock, which all nodes share."""
+        return await self.store.now()
+
+    async def _commit(self, work: Work[T]) -> T:
+        """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not
+        happened is not repeated: the store has waited already."""
+        give_up_at = self.clock.monotonic() + PATIENCE.total_seconds()
+        for attempt in count(1):
+            try:
+                return await self.store.transact(work)
+            except Unavailable as problem:
+                if problem.is_final or attempt == TRIES or self.clock.monotonic() > give_up_at:
+                    raise
+                await sleep(timedelta(milliseconds=50 * attempt))
+        raise AssertionError("unreachable")
+
+    async def _join(self, connection: object, work: Work[T]) -> T:
+        """As part of a transaction of the caller's own."""
+        join: Callable[[object, Work[T]], Awaitable[T]] | None = getattr(self.store, "join", None)
+        if join is None:
+            raise Invalid(
+                "connection", f"{self.store.url} has none to join", "it is for stores at postgresql://"
+            )
+        return await join(connection, work)
+
+
+def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:
+    page: Page[Any] = Page(found)
+    if len(found) == limit:
+        page.next_cursor = given.cursor_text(at(found[-1]), found[-1].id)
+    return page
+
+
+def check_limit(value: object) -> int:
+    return check_number("limit", value, 1, MOST)
+
+
+def check_actor(value: object) -> str:
+    return "" if value is None else check_text("actor", value, most=255)
+
+
+def _whoami() -> str:
+    try:
+        return f"user:{getpass.getuser()}"
+    except (KeyError, OSError):  # a process without a user name
+        return "user:unknown"

@@ -1,0 +1,95 @@
+"""The Python API: `connect()` and `Queue`. Thin: arguments in, one transaction, records out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any
+
+from ...domain.errors import Invalid
+from ...domain.tenants import check_tenant
+from ...engine.clock import SteadyClock, SystemClock
+from ..stores import BUCKETS, open_store
+from .calls import DueRuns, Page, check_actor
+from .schedule_calls import ScheduleCalls
+from .task_calls import TaskCalls
+from .template_calls import TemplateCalls
+from .tenant_calls import TenantCalls
+
+__all__ = ["DueRuns", "Page", "Queue", "connect"]
+
+_A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
+
+
+class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls):
+    """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
+
+    async def __aenter__(self) -> Queue:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    def for_tenant(self, tenant: str) -> Queue:
+        """The same store, for another tenant. Closing either closes the store of both."""
+        return Queue(self.store, tenant=tenant, actor=self.actor, clock=self.clock, new_id=self._new_id)
+
+
+class _Connecting:
+    """`await rota.connect()` and `async with rota.connect() as queue` both work."""
+
+    def __init__(self, opening: Callable[[], Coroutine[Any, Any, Queue]]) -> None:
+        self._opening = opening
+        self._queue: Queue | None = None
+
+    def __await__(self) -> Generator[Any, None, Queue]:
+        queue: Queue = yield from self._opening().__await__()
+        return queue
+
+    async def __aenter__(self) -> Queue:
+        self._queue = await self
+        return self._queue
+
+    async def __aexit__(self, *about: object) -> None:
+        if self._queue is not None:
+            await self._queue.close()
+
+
+def connect(
+    store: str | None = None,
+    *,
+    bucket: str | None = None,
+    tenant: str = "default",
+    actor: str | None = None,
+    clock: SteadyClock | None = None,
+) -> _Connecting:
+    """Open a store and its queue. Without an address: ROTA_STORE, else the file rota.db. `bucket` is short for the
+    store s3://BUCKET."""
+
+    async def opening() -> Queue:
+        check_tenant(tenant)
+        check_actor(actor)
+        time = clock or SystemClock()
+        return Queue(await open_store(_address(store, bucket), time), tenant=tenant, actor=actor, clock=time)
+
+    return _Connecting(opening)
+
+
+def _address(store: str | None, bucket: str | None) -> str | None:
+    if bucket is None:
+        return store
+    if store is not None:
+        raise Invalid("bucket", "a store was given, too", "give one of them")
+    if not isinstance(bucket, str):
+        raise Invalid("bucket", f"{bucket!r:.60} is not a name", _A_BUCKET)
+    place = bucket.partition("?")[0]  # an endpoint behind it is an address, too
+    if "://" not in place and not place.startswith("memory-bucket:"):
+        return f"s3://{bucket}"
+    if place.partition(":")[0] not in BUCKETS:
+        raise Invalid("bucket", "it is the address of something else", _A_BUCKET)
+    return bucket

@@ -1,0 +1,346 @@
+"""What callers write, turned into what the domain takes: one timing out of five ways to say it, a target, a
+submission. Durations are timedeltas or seconds. Naive datetimes are the local time of the process, or, in a schedule
+for which a timezone is given beside them, on the clock of that zone.
+
+What a schedule is to run, from the options of `create_schedule` and `update_schedule`. Options for the task go
+with whatever target they fit; what would be ignored is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import MAXYEAR, UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...domain import definition, recurrence
+from ...domain.definition import check_choice
+from ...domain.errors import Invalid
+from ...domain.limits import check_duration, check_tags, check_text, shown
+from ...domain.model import (
+    Limits,
+    Schedule,
+    ScheduleStatus,
+    Target,
+    TaskStatus,
+    TaskTarget,
+    TemplateTarget,
+    WorkflowTarget,
+)
+from ...domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
+from ...domain.task import Submission, check_submission
+from ...engine.app import App
+from ...engine.clock import aware
+from ...stores.queries import Cursor
+
+__all__ = [
+    "OPTIONS",
+    "changed_target",
+    "check_registered",
+    "cursor_text",
+    "given_time",
+    "in_words_of",
+    "new_schedule",
+    "new_target",
+    "parsed_cursor",
+    "schedule_changes",
+    "schedule_status",
+    "submission",
+    "submissions",
+    "task_status",
+    "unsaved_schedule",
+]
+
+_FITTING = ("input", "queue", "max_retries", "ttl", "priority", "timeout", "tags")
+OPTIONS = ("task_type", "target", *_FITTING)
+
+
+def new_target(chosen: Mapping[str, Any]) -> Target:
+    target, kind = chosen.get("target"), chosen.get("task_type")
+    if (target is None) == (kind is None):
+        problem = "no task was given" if kind is None else "it was given together with target"
+        raise Invalid("task_type", problem, "give exactly one of task_type and target")
+    return _fitted(TaskTarget(kind=check_text("task_type", kind)) if target is None else target, chosen)
+
+
+def check_registered(target: Target, app: App) -> None:
+    """Refused, if the app has this kind as something else: a workflow as a task, or a task as a workflow."""
+    handler = None if isinstance(target, TemplateTarget) else app.handlers.get(target.kind)
+    if handler is None or handler.is_workflow == isinstance(target, WorkflowTarget):
+        return
+    what, wanted = ("workflow", "WorkflowTarget") if handler.is_workflow else ("task", "TaskTarget")
+    raise Invalid(
+        "task_type", f"{handler.kind!r} is registered as a {what}", f"give a rota.{wanted} as target"
+    )
+
+
+def changed_target(old: Target, chosen: Mapping[str, Any]) -> Target:
+    """The old one with what is named, or else the new one that is given."""
+    kind = chosen.get("task_type")
+    if chosen.get("target") is not None:
+        return new_target(chosen)
+    if kind is None:
+        return _fitted(old, chosen)
+    if not isinstance(old, TaskTarget):
+        problem = f"this schedule runs a {type(old).__name__}"
+        raise Invalid("task_type", problem, "give a rota.TaskTarget as target to replace it")
+    return _fitted(replace(old, kind=check_text("task_type", kind)), chosen)
+
+
+def _fitted(target: object, chosen: Mapping[str, Any]) -> Target:
+    """The target with the options that were given beside it."""
+    if not isinstance(target, (TaskTarget, WorkflowTarget, TemplateTarget)):
+        accepted = "give a rota.TaskTarget, WorkflowTarget or TemplateTarget"
+        raise Invalid("target", f"{shown(target)} is not a target", accepted)
+    options = {name: chosen[name] for name in _FITTING if name in chosen}
+    for name in options:
+        if name not in target.__struct_fields__:
+            fitting = ", ".join(each for each in _FITTING if each in target.__struct_fields__)
+            raise Invalid(name, f"a {type(target).__name__} has none", f"it takes {fitting}")
+    return replace(target, **_checked(options))
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    for name in ("ttl", "timeout"):
+        if options.get(name) is not None:
+            options[name] = check_duration(name, options[name])
+    if "tags" in options:
+        options["tags"] = check_tags(options["tags"])
+    return options
+
+
+_SUBMIT = {
+    "schedule_at",
+    "expires_at",
+    "ttl",
+    "ttl_seconds",
+    "queue",
+    "priority",
+    "max_retries",
+    "max_reschedules",
+}
+_SUBMIT |= {"retry_policy", "timeout_seconds", "idempotency_key", "metadata", "tags"}
+_TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
+_TIMES = ("run_at", "start_at", "end_at")
+_ONE_OF = "give exactly one of cron, interval, run_at, rrule and rule"
+
+
+def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
+    """A checked submission from the options of `Queue.submit`."""
+    chosen = {name: value for name, value in options.items() if value is not None}
+    unknown = chosen.keys() - _SUBMIT
+    if unknown:
+        raise Invalid(min(unknown), "there is no such option", f"accepted are {', '.join(sorted(_SUBMIT))}")
+    expiries = [name for name in ("ttl", "ttl_seconds", "expires_at") if name in chosen]
+    if len(expiries) > 1:
+        raise Invalid(expiries[1], f"it was given together with {expiries[0]}", "give one of them")
+    if "ttl_seconds" in chosen:
+        chosen["ttl"] = check_duration("ttl_seconds", chosen.pop("ttl_seconds"))
+    elif "ttl" in chosen:
+        chosen["ttl"] = check_duration("ttl", chosen["ttl"])
+    if "timeout_seconds" in chosen:
+        chosen["timeout"] = check_duration("timeout_seconds", chosen.pop("timeout_seconds"))
+    for name in ("schedule_at", "expires_at"):
+        if name in chosen:
+            chosen[name] = given_time(name, chosen[name])
+    if "idempotency_key" in chosen:
+        _check_idempotency_key(chosen["idempotency_key"])
+    return check_submission(Submission(kind=kind, input=input, **chosen))
+
+
+def submissions(pairs: Iterable[tuple[str, Any]], options: Mapping[str, Any]) -> list[Submission]:
+    """Many with the same options, which are checked once for each kind."""
+    seen: dict[str, Submission] = {}
+    asked = []
+    for kind, input in pairs:
+        like = seen.get(kind) if isinstance(kind, str) else None
+        if like is None:
+            like = seen[kind] = submission(kind, input, options)
+        asked.append(replace(like, input=input))
+    return asked
+
+
+def _check_idempotency_key(key: object) -> None:
+    if not isinstance(key, str) or not 1 <= len(key) <= 255:
+        raise Invalid(
+            "idempotency_key", f"{shown(key)} is not accepted", "give a text of 1 to 255 characters"
+        )
+
+
+def given_time(field: str, value: object, zone: str | None = None) -> datetime:
+    """A naive one is on the clock of the zone, or else the local time of the process."""
+    if not isinstance(value, datetime):
+        raise Invalid(field, f"{shown(value)} is not a time", "give a datetime")
+    try:
+        if value.tzinfo is None and zone is not None:
+            return recurrence.on_clock(value, zone)
+        return aware(value)
+    except (OverflowError, OSError, ValueError):
+        raise Invalid(field, f"{value} is out of range", "give a time between the years 1 and 9999") from None
+
+
+def new_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
+    """(timing, target, fields) from the options of `Queue.create_schedule`."""
+    chosen = _with_times({name: value for name, value in options.items() if value is not None})
+    if "key" in chosen:
+        raise Invalid("key", "there is no such option here", "give the name as schedule_id")
+    _check_names(chosen)
+    timing, bounds = _timing(chosen, now)
+    target = new_target(chosen)
+    fields = _fields(chosen)
+    if not isinstance(target, TemplateTarget) and "metadata" in fields and not target.metadata:
+        target = replace(target, metadata=fields["metadata"])
+    return timing, target, {**bounds, **fields}
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    accepted = {*_TIMINGS, *OPTIONS, "timezone", *definition.FIELDS}
+    for name in options:
+        if name not in accepted:
+            raise Invalid(name, "there is no such option", f"accepted are {', '.join(sorted(accepted))}")
+
+
+def unsaved_schedule(options: Mapping[str, Any], now: datetime) -> Schedule:
+    """A schedule that is only looked at: when it fires, and nothing else."""
+    accepted = (*_TIMINGS, "timezone", "start_at", "end_at", "max_runs")
+    for name in options:
+        if name not in accepted:
+            raise Invalid(name, "there is no such option here", f"accepted are {', '.join(accepted)}")
+    timing, target, fields = new_schedule({**options, "task_type": "unsaved"}, now)
+    return definition.create(
+        "", "unsaved", timing, target, fields, tenant="default", now=now, actor="", limits=Limits()
+    )
+
+
+def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The changes that `Queue.update_schedule` asks for. Only what is named changes."""
+    chosen = _with_times(options)
+    _check_names({name: value for name, value in chosen.items() if name != "key"})
+    changes: dict[str, Any] = {}
+    zone = chosen.get("timezone")
+    if any(chosen.get(name) is not None for name in _TIMINGS):
+        chosen.setdefault("timezone", old.timezone)
+        begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.start_at
+        start = begin if chosen.get("start_at") is None else chosen["start_at"]
+        changes["timing"], bounds = _timing({**chosen, "start_at": start}, now)
+        changes |= bounds
+    elif zone is not None:
+        if not isinstance(old.timing, (Cron, RRule)):
+            raise Invalid("timezone", "this schedule's timing has no zone", "give a cron or an rrule with it")
+        changes["timing"] = replace(old.timing, timezone=zone)
+    if any(name in chosen for name in OPTIONS):
+        changes["target"] = changed_target(old.target, chosen)
+    target = changes.get("target", old.target)
+    if "metadata" in chosen and not isinstance(target, TemplateTarget) and target.metadata == old.metadata:
+        changes["target"] = replace(target, metadata=chosen["metadata"])
+    if "key" in chosen:
+        changes["key"] = chosen["key"]
+    return changes | _fields(chosen)
+
+
+@contextmanager
+def in_words_of(options: Mapping[str, Any]) -> Iterator[None]:
+    """Who gave a `rule` knows nothing of the rrule or the run_at that it became."""
+    try:
+        yield
+    except Invalid as problem:
+        if options.get("rule") is None or problem.field not in ("rrule", "run_at"):
+            raise
+        raise Invalid("rule", str(problem).partition(": ")[2]) from None
+
+
+def _with_times(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the zone checked, if one is given, and the times on its clock, if they are naive."""
+    chosen = dict(options)
+    zone = chosen.get("timezone")
+    if zone is not None:
+        zone = chosen["timezone"] = _zone(zone)
+    for name in _TIMES:
+        if chosen.get(name) is not None:
+            chosen[name] = given_time(name, chosen[name], zone)
+    return chosen
+
+
+def _fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    other = {*_TIMINGS, *OPTIONS, "timezone", "key"}
+    return {name: value for name, value in chosen.items() if name not in other}
+
+
+def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str, Any]]:
+    """The one timing that was given, and the bounds that a RecurrenceRule may bring along."""
+    given = [name for name in _TIMINGS if chosen.get(name) is not None]
+    if len(given) != 1:
+        problem = f"it was given together with {given[0]}" if given else "no timing was given"
+        raise Invalid(given[1] if given else "cron", problem, _ONE_OF)
+    name = given[0]
+    value = chosen[name]
+    zone = chosen.get("timezone") or "UTC"
+    begin = _begin(chosen.get("start_at"), now)
+    match name:
+        case "cron":
+            return Cron(check_text(name, value), zone), {}
+        case "interval":
+            return Interval(check_duration(name, value, least=timedelta(seconds=1))), {}
+        case "run_at":
+            return Once(value), {}
+        case "rrule":
+            return RRule(check_text(name, value, most=100_000), begin, zone), {}
+        case _:
+            return _from_rule(value, begin, zone, chosen)
+
+
+def _begin(start: datetime | None, now: datetime) -> datetime:
+    """DTSTART, in whole seconds: not before `start`, or else now."""
+    if start is None:
+        return now.replace(microsecond=0)
+    whole = start.replace(microsecond=0)
+    return whole if whole == start or whole.year == MAXYEAR else whole + timedelta(seconds=1)
+
+
+def _from_rule(
+    value: object, begin: datetime, zone: str, chosen: Mapping[str, Any]
+) -> tuple[Timing, dict[str, Any]]:
+    if not isinstance(value, RecurrenceRule):
+        raise Invalid("rule", f"{shown(value)} is not a rule", "give a rota.RecurrenceRule")
+    if value.ends_at is not None and "end_at" in chosen:
+        raise Invalid("end_at", "it was given together with the rule's ends_at", "give one of them")
+    try:
+        timing, start_at, end_at = value.timing(begin, zone)
+    except ValueError as problem:
+        raise Invalid("rule", str(problem).partition(": ")[2] or str(problem)) from None
+    bounds = {"start_at": start_at, "end_at": end_at}
+    return timing, {name: at for name, at in bounds.items() if at is not None}
+
+
+def _zone(value: object) -> str:
+    name = check_text("timezone", getattr(value, "key", value))  # a ZoneInfo is as good as its name
+    try:
+        recurrence.check(Cron("@daily", name))
+    except ValueError as problem:
+        raise Invalid("timezone", str(problem).partition(": ")[2]) from None
+    return name
+
+
+def task_status(value: object) -> TaskStatus | None:
+    return None if value is None else check_choice("status", value, TaskStatus)
+
+
+def schedule_status(value: object) -> ScheduleStatus | None:
+    return None if value is None else check_choice("status", value, ScheduleStatus)
+
+
+def cursor_text(at: datetime, id: str) -> str:
+    """Where a page ended, as a text to hand back."""
+    return f"{at.astimezone(UTC).isoformat().replace('+00:00', 'Z')}~{id}"
+
+
+def parsed_cursor(value: object) -> Cursor | None:
+    if value is None:
+        return None
+    try:
+        at, id = check_text("cursor", value).split("~", 1)
+        return Cursor(aware(datetime.fromisoformat(at)), id)
+    except (ValueError, OverflowError, OSError):
+        raise Invalid("cursor", f"{shown(value)} is not a cursor", "give the next_cursor of a page") from None

@@ -1,0 +1,216 @@
+"""The calls of a queue that are about schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from msgspec import UNSET
+
+from ...domain import recurrence
+from ...domain.definition import check_choice
+from ...domain.errors import Invalid, Refused
+from ...domain.limits import check_flag, check_key, check_number, check_text
+from ...domain.model import Event, Run, RunStatus, Schedule, Task
+from ...domain.recurrence import Timing
+from ...domain.why import Why
+from ...engine import commands, queries
+from ...engine.app import App
+from ...engine.observe.log import log_signals
+from ...engine.observe.telemetry import Observer
+from ...engine.queries import Occurrence
+from ...engine.roles.scheduler import Scheduler
+from ...stores.queries import Cursor, ScheduleList
+from . import options as given
+from .calls import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
+from .options import check_registered
+
+__all__ = ["ScheduleCalls"]
+
+
+class ScheduleCalls(Calls):
+    """Create schedules, change them, and ask what became of their times."""
+
+    async def create_schedule(
+        self, schedule_id: str | None = None, *, id: str | None = None, **options: Any
+    ) -> Schedule:
+        """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
+        `interval`, `run_at`, `rrule`, `rule`).
+
+        Also: timezone, start_at, end_at, max_runs, missed_run_policy, misfire_grace, catch_up_window,
+        overlap_policy, jitter, pause_on_failure, pause_note, description, status, metadata; and for the task: queue,
+        priority, max_retries, ttl, timeout, tags. A key that a completed schedule has is taken from it."""
+        if schedule_id is not None and id is not None:
+            raise Invalid("id", "it was given together with schedule_id", "give one of them")
+        key = check_key(schedule_id if schedule_id is not None else id)
+        timing, target, fields = given.new_schedule(options, await self.now())
+        work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
+        with given.in_words_of(options):
+            return await self._commit(work)
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))
+
+    async def list_schedules(
+        self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Any
+    ) -> Page[Schedule]:
+        """The newest schedules that match: status, kind, template_id, tag, text; `deleted=True`: deleted ones too."""
+        query = await self._schedule_list(filters, given.parsed_cursor(cursor))
+        found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
+        return page_of(found, limit, lambda schedule: schedule.created_at)
+
+    async def count_schedules(self, **filters: Any) -> int:
+        return await self.store.read(queries.count_schedules(await self._schedule_list(filters)))
+
+    async def update_schedule(
+        self, schedule_id: str, *, version: int | None = None, **changes: Any
+    ) -> Schedule:
+        """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
+        work = commands.edit_schedule(
+            self.tenant,
+            check_key(schedule_id),
+            lambda old, now: given.schedule_changes(old, changes, now),
+            self.actor,
+            version,
+        )
+        with given.in_words_of(changes):
+            return await self._commit(work)
+
+    async def pause_schedule(self, schedule_id: str, note: str | None = None) -> Schedule:
+        return await self._commit(
+            commands.pause_schedule(self.tenant, check_key(schedule_id), self.actor, note)
+        )
+
+    async def resume_schedule(self, schedule_id: str) -> Schedule:
+        """Fire again from the first time after now; what was due meanwhile is not made up for."""
+        return await self._commit(commands.resume_schedule(self.tenant, check_key(schedule_id), self.actor))
+
+    disable_schedule = pause_schedule
+    enable_schedule = resume_schedule
+
+    async def trigger_schedule(self, schedule_id: str, input: Any = UNSET) -> Task:
+        """Run it now, beside its times (with another `input`, if one is given); the task."""
+        work = commands.trigger_schedule(
+            self._new_id(), self.tenant, check_key(schedule_id), self.actor, input
+        )
+        return (await self._commit(work))[1]
+
+    async def delete_schedule(self, schedule_id: str, *, hard: bool = False) -> None:
+        """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good."""
+        key = check_key(schedule_id)
+        try:
+            deleted = await self._commit(commands.delete_schedule(self.tenant, key, self.actor))
+        except LookupError:
+            if not hard:
+                raise
+            deleted = await self.store.read(queries.deleted_schedule(self.tenant, key))
+        while hard and not await self._commit(commands.purge_schedule(deleted.id, self.actor)):
+            pass
+
+    async def restore_schedule(self, schedule_id: str) -> Schedule:
+        return await self._commit(commands.restore_schedule(self.tenant, check_key(schedule_id), self.actor))
+
+    async def schedule_history(self, schedule_id: str) -> list[Event]:
+        """Every version of the schedule, oldest first: who, when, before, after."""
+        return await self.store.read(queries.schedule_events(self.tenant, check_key(schedule_id)))
+
+    async def runs(
+        self,
+        schedule_id: str,
+        *,
+        status: RunStatus | str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Run]:
+        """The ledger: every expected time and what became of it, latest first."""
+        filters: dict[str, Any] = {
+            "status": None if status is None else check_choice("status", status, RunStatus),
+            "since": None if since is None else given.given_time("since", since),
+            "until": None if until is None else given.given_time("until", until),
+            "after": given.parsed_cursor(cursor),
+        }
+        work = queries.schedule_runs(self.tenant, check_key(schedule_id), check_limit(limit), **filters)
+        return page_of(await self.store.read(work), limit, lambda run: run.scheduled_at)
+
+    async def preview(self, schedule_id: str, n: int = 5) -> list[Occurrence]:
+        """The next n times, each with its local time and what daylight saving does to it."""
+        count = check_number("n", n, 1, MOST)
+        return await self.store.read(queries.upcoming(self.tenant, check_key(schedule_id), count))
+
+    async def preview_timing(
+        self, *, n: int = 5, **options: Any
+    ) -> tuple[Timing, list[Occurrence], tuple[str, ...]]:
+        """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it.
+
+        Options as in `create_schedule`: cron, interval, run_at, rrule, rule, timezone, start_at, end_at, max_runs."""
+        count = check_number("n", n, 1, MOST)
+        now = await self.now()
+        with given.in_words_of(options):
+            unsaved = given.unsaved_schedule(options, now)
+        return (
+            unsaved.timing,
+            queries.next_times(unsaved, now, count),
+            recurrence.warnings(unsaved.timing, now),
+        )
+
+    async def why(self, schedule_id: str, at: datetime) -> Why:
+        """What became of an expected time, and why, in words. A naive `at` is on the clock of the schedule's zone."""
+        if not isinstance(at, datetime):
+            raise Invalid("at", f"{at!r:.60} is not a time", "give a datetime")
+        return await self.store.read(queries.why(self.tenant, check_key(schedule_id), at))
+
+    async def run_due(self, *, observe: Observer = log_signals) -> DueRuns:
+        """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
+        thousand at most: if `is_more_due` is set in what it returns, call it again."""
+        runs, is_more_due = await Scheduler(self.store, observe).tick()
+        return DueRuns((run for run in runs if run.tenant == self.tenant), is_more_due=is_more_due)
+
+    async def declare_schedules(self, app: App) -> None:
+        """Create the schedules that an app declares, and bring those that differ up to date: all of them, or, if one is
+        refused, none. A suspended tenant's stay as they are."""
+        now = await self.now()
+        declared = []
+        for key, options in app.schedules.items():
+            with commands.naming_schedule(key):
+                declared.append(self._declared(key, options, now, app))
+        try:
+            await self._commit(commands.declare_schedules(self.tenant, declared, self.actor))
+        except Refused as refused:
+            if refused.code != "tenant_suspended":  # its tasks still run, so its workers must start
+                raise
+
+    def _declared(self, key: str, options: Mapping[str, Any], now: datetime, app: App) -> commands.Declared:
+        timing, target, fields = given.new_schedule(options, now)
+        check_registered(target, app)
+        wanted = {name: value for name, value in options.items() if name != "status"}
+        return commands.Declared(
+            id=self._new_id(),
+            key=key,
+            timing=timing,
+            target=target,
+            fields=fields,
+            changes=lambda old, now: given.schedule_changes(old, wanted, old.created_at),
+            in_words=lambda: given.in_words_of(options),
+        )
+
+    async def _schedule_list(self, filters: Mapping[str, Any], after: Cursor | None = None) -> ScheduleList:
+        unknown = filters.keys() - _FILTERS.keys()
+        if unknown:
+            accepted = f"accepted are {', '.join(sorted(_FILTERS))}"
+            raise Invalid(min(unknown), "there is no such filter", accepted)
+        chosen = {name: _FILTERS[name](value) for name, value in filters.items() if value is not None}
+        if "template_id" in chosen:
+            named = queries.template_named(self.tenant, chosen["template_id"])
+            chosen["template_id"] = await self.store.read(named)
+        return ScheduleList(tenant=self.tenant, after=after, **chosen)
+
+
+_FILTERS: dict[str, Callable[[object], Any]] = {
+    "status": given.schedule_status,
+    **{name: partial(check_text, name) for name in ("kind", "template_id", "tag", "text")},
+    "deleted": partial(check_flag, "deleted"),
+}

@@ -1,0 +1,264 @@
+"""The calls of a queue that are about tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...domain.errors import Invalid
+from ...domain.limits import check_duration, check_flag, check_text, shown, storable
+from ...domain.model import LIVE, Change, RetryPolicy, Task, TaskStatus
+from ...domain.task import Submission
+from ...engine import commands, queries
+from ...engine.clock import SystemClock, sleep
+from ...engine.observe import tracing
+from . import options as given
+from .calls import LIMIT, Calls, Page, check_limit, page_of
+
+__all__ = ["TaskCalls"]
+
+Tasks = list[Task]
+CANCEL_AT_ONCE = 500
+LOOK_AGAIN = timedelta(seconds=30)
+
+
+class TaskCalls(Calls):
+    """Submit tasks, find them, and change what becomes of them."""
+
+    async def submit(
+        self,
+        kind: str,
+        input: Any = None,
+        *,
+        schedule_at: datetime | None = None,
+        expires_at: datetime | None = None,
+        ttl: timedelta | float | None = None,
+        ttl_seconds: float | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        max_retries: int | None = None,
+        max_reschedules: int | None = None,
+        retry_policy: RetryPolicy | None = None,
+        timeout_seconds: float | timedelta | None = None,
+        idempotency_key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] | None = None,
+        connection: Any = None,
+    ) -> Task:
+        """Submit a task, to run now or at `schedule_at`. It is durable when this returns.
+
+        On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
+        transaction commits that is open on it."""
+        options = {
+            "schedule_at": schedule_at,
+            "expires_at": expires_at,
+            "ttl": ttl,
+            "ttl_seconds": ttl_seconds,
+            "queue": queue,
+            "priority": priority,
+            "max_retries": max_retries,
+            "max_reschedules": max_reschedules,
+            "retry_policy": retry_policy,
+            "timeout_seconds": timeout_seconds,
+            "idempotency_key": idempotency_key,
+            "metadata": metadata,
+            "tags": tags,
+        }
+        return await self._submit(given.submission(kind, input, options), connection)
+
+    async def start_workflow(self, kind: str, input: Any = None, **options: Any) -> Task:
+        """Start a workflow, which runs as a task of its own. Options as in `submit`."""
+        connection = options.pop("connection", None)
+        asked = given.submission(kind, input, options)
+        return await self._submit(replace(asked, is_workflow=True), connection)
+
+    async def submit_many(self, tasks: Iterable[tuple[str, Any]], **options: Any) -> Tasks:
+        """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
+        if options.get("idempotency_key") is not None:
+            raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
+        asked = given.submissions(_pairs(tasks), options)
+        return await self._submit_all(asked, None) if asked else []
+
+    async def get(self, task_id: str) -> Task:
+        return await self.store.read(queries.one_task(self.tenant, _id("task_id", task_id)))
+
+    async def list(
+        self,
+        *,
+        status: TaskStatus | str | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        schedule: str | None = None,
+        tag: str | None = None,
+        workflow: bool | None = None,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Page[Task]:
+        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on. `workflow`: only workflows,
+        or none of them."""
+        filters = self._task_filters(status, kind, queue, schedule, tag, workflow)
+        filters["after"] = given.parsed_cursor(cursor)
+        found = await self.store.read(queries.task_page(self.tenant, check_limit(limit), **filters))
+        return page_of(found, limit, lambda task: task.created_at)
+
+    async def count(
+        self,
+        *,
+        status: TaskStatus | str | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        schedule: str | None = None,
+        tag: str | None = None,
+        workflow: bool | None = None,
+    ) -> int:
+        filters = self._task_filters(status, kind, queue, schedule, tag, workflow)
+        return await self.store.read(queries.count_matching(self.tenant, **filters))
+
+    async def history(self, task_id: str) -> tuple[Change, ...]:
+        """What happened to a task, oldest first."""
+        return (await self.get(task_id)).history
+
+    async def cancel(self, task_id: str, reason: str = "") -> Task:
+        """Cancel a task: at once if it is pending; if it is running its handler is asked to stop."""
+        why = check_text("reason", reason)
+        work = commands.cancel_task(self.tenant, _id("task_id", task_id), self.actor, why)
+        return await self._commit(work)
+
+    request_cancellation = cancel
+
+    async def cancel_many(
+        self,
+        task_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        status: TaskStatus | str | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        schedule: str | None = None,
+        tag: str | None = None,
+    ) -> int:
+        """Cancel the tasks named, or all live ones that match the filters; how many were cancelled or asked to stop.
+
+        A task that has ended meanwhile is passed over."""
+        why = check_text("reason", reason)
+        filters = self._task_filters(status, kind, queue, schedule, tag)
+        if task_ids is not None:
+            _check_alone("task_ids", filters)
+            work = commands.cancel_listed(self.tenant, _ids(task_ids), self.actor, why)
+            return len(await self._commit(work))
+        wanted = filters.pop("status")
+        if wanted is not None and wanted not in LIVE:
+            problem = f"a task that is {wanted} cannot be cancelled any more"
+            raise Invalid("status", problem, "accepted are pending and running")
+        cancelled = 0
+        for state in [wanted] if wanted else [TaskStatus.PENDING, TaskStatus.RUNNING]:
+            cancelled += await self._cancel_matching({"status": state, **filters}, why)
+        return cancelled
+
+    async def mark_expired(self, task_id: str) -> Task:
+        """Expire a pending task by hand."""
+        return await self._commit(commands.expire_task(self.tenant, _id("task_id", task_id), self.actor))
+
+    async def replay(self, task_id: str) -> Task:
+        """Run a failed or cancelled task again, with fresh retries."""
+        return await self._commit(commands.replay_task(self.tenant, _id("task_id", task_id), self.actor))
+
+    async def archive(self, task_id: str) -> Task:
+        """Put an ended task away."""
+        return await self._commit(commands.archive_task(self.tenant, _id("task_id", task_id), self.actor))
+
+    async def wait(self, task_id: str, timeout: timedelta | float | None = None) -> Task:  # noqa: ASYNC109  a word of the API
+        """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
+        async with asyncio.timeout(
+            None if timeout is None else check_duration("timeout", timeout).total_seconds()
+        ):
+            while True:
+                changed = asyncio.ensure_future(self.store.wait(None))
+                try:
+                    await sleep(timedelta(0))
+                    task = await self.get(task_id)
+                    if not task.is_live:
+                        return task
+                    await asyncio.wait({changed}, timeout=self._until_looked_again(task, await self.now()))
+                finally:
+                    changed.cancel()
+
+    def _until_looked_again(self, task: Task, now: datetime) -> float | None:
+        """Seconds: a change is hinted, but an expiry comes about without one. In virtual time no hint is late, and to
+        look again and again would hide that nothing can happen any more."""
+        longest = LOOK_AGAIN if isinstance(self.clock, SystemClock) else None
+        if task.expires_at is None or task.status is not TaskStatus.PENDING:
+            return None if longest is None else longest.total_seconds()
+        left = task.expires_at - now
+        return max(0.0, (left if longest is None else min(longest, left)).total_seconds())
+
+    async def _submit(self, asked: Submission, connection: object) -> Task:
+        return (await self._submit_all([asked], connection))[0]
+
+    async def _submit_all(self, asked: Sequence[Submission], connection: object) -> Tasks:
+        with tracing.submitting(asked[0].kind, len(asked)) as trace:
+            if trace is not None:
+                asked = [replace(each, trace=trace) for each in asked]
+            work = commands.submit_tasks([(self._new_id(), each) for each in asked], self.tenant, self.actor)
+            return await (self._commit(work) if connection is None else self._join(connection, work))
+
+    async def _cancel_matching(self, filters: dict[str, Any], reason: str) -> int:
+        query = await self.store.read(queries.task_query(self.tenant, **filters))
+        cancelled, after = await self._commit(
+            commands.cancel_tasks(query, CANCEL_AT_ONCE, self.actor, reason)
+        )
+        while after is not None:
+            work = commands.cancel_tasks(replace(query, after=after), CANCEL_AT_ONCE, self.actor, reason)
+            more, after = await self._commit(work)
+            cancelled += more
+        return cancelled
+
+    def _task_filters(
+        self,
+        status: TaskStatus | str | None,
+        kind: str | None,
+        queue: str | None,
+        schedule: str | None,
+        tag: str | None,
+        workflow: bool | None = None,
+    ) -> dict[str, Any]:
+        filters: dict[str, Any] = {"kind": kind, "queue": queue, "schedule": schedule, "tag": tag}
+        for name, value in filters.items():
+            if value is not None:
+                check_text(name, value)
+        filters["is_workflow"] = None if workflow is None else check_flag("workflow", workflow)
+        return {"status": given.task_status(status), **filters}
+
+
+def _pairs(tasks: object) -> Iterable[tuple[str, Any]]:
+    for number, pair in enumerate(_listed("tasks", tasks, "give a list of (kind, input) pairs")):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise Invalid(f"tasks[{number}]", f"{shown(pair)} is not a pair", "give (kind, input) pairs")
+        yield pair[0], pair[1]
+
+
+def _ids(values: object) -> tuple[str, ...]:
+    listed = _listed("task_ids", values, "give a list of the ids of tasks")
+    return tuple(_id(f"task_ids[{number}]", value) for number, value in enumerate(listed))
+
+
+def _id(field: str, value: object) -> str:
+    if not isinstance(value, str) or not value or storable(value) != value:
+        raise Invalid(field, f"{shown(value)} is not an id", "give the id of a task")
+    return value
+
+
+def _listed(field: str, value: object, accepted: str) -> Iterable[Any]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise Invalid(field, f"{shown(value)} is not a list", accepted)
+    return value
+
+
+def _check_alone(field: str, others: Mapping[str, object]) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise Invalid(name, f"it was given together with {field}", "give one of them")

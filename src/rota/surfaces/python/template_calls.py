@@ -1,0 +1,61 @@
+"""The calls of a queue that are about templates: stored task definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...domain.limits import check_key, check_text
+from ...domain.model import Task, Template
+from ...engine import commands
+from ...engine import queries as queries
+from .calls import LIMIT, Calls, Page, check_limit
+
+__all__ = ["TemplateCalls"]
+
+
+class TemplateCalls(Calls):
+    """Keep what to run apart from when; run it by hand or by a schedule (`rota.TemplateTarget`)."""
+
+    async def create_template(self, alias: str | None, kind: str, **fields: Any) -> Template:
+        """Store what to run: a `kind` of task, under a name for people (`alias`; None: one is made from the kind).
+
+        No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does.
+
+        Also: parameters (a dict, the input), queue, max_retries, timeout, tags, enabled, command; `runtime` is
+        python: the kind is a registered function."""
+        given = {"alias": alias, "kind": kind, **fields}
+        return await self._commit(commands.create_template(self._new_id(), self.tenant, given, self.actor))
+
+    async def get_template(self, template_id: str) -> Template:
+        return await self.store.read(queries.one_template(self.tenant, _id(template_id)))
+
+    async def list_templates(self, *, limit: int = LIMIT, cursor: str | None = None) -> Page[Template]:
+        """The newest templates; give a page's `next_cursor` as `cursor` to go on."""
+        after = None if cursor is None else check_text("cursor", cursor)
+        found = await self.store.read(queries.template_page(self.tenant, check_limit(limit), after))
+        return Page.by_id(found, limit)
+
+    async def update_template(
+        self, template_id: str, *, version: int | None = None, replace: bool = False, **changes: Any
+    ) -> Template:
+        """Change what is named; with `replace`, all else goes back to its default. With `version`: only if it is still
+        at that one."""
+        work = commands.edit_template(
+            self.tenant, _id(template_id), changes, self.actor, version, whole=replace
+        )
+        return await self._commit(work)
+
+    async def delete_template(self, template_id: str) -> None:
+        """Remove it for good, and delete the schedules that run it."""
+        work = commands.delete_template(self.tenant, _id(template_id), self.actor)
+        while not await self._commit(work):
+            pass
+
+    async def execute_template(self, template_id: str, input: Any = None) -> Task:
+        """Run it now: its parameters, overlaid with `input` (a dict), are the task's input."""
+        work = commands.execute_template(self._new_id(), self.tenant, _id(template_id), input, self.actor)
+        return await self._commit(work)
+
+
+def _id(value: object) -> str:
+    return check_key(value, "template_id")
