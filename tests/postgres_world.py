@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from postgres_server import new_database
 from rota.domain.errors import Unavailable
 from rota.domain.model import Record
-from rota.stores.base import Store, Tx, Work
+from rota.stores.base import PLAIN_COMMIT, CommitOptions, Store, Tx, Work
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.waiting import Waiters
@@ -22,7 +22,7 @@ from rota.testing import LoopClock
 T = TypeVar("T")
 
 
-class PostgresInVirtualTime:
+class PostgresInVirtualTime(Store):
     """A PostgresStore whose clock is virtual."""
 
     def __init__(self, clock: LoopClock) -> None:
@@ -57,7 +57,7 @@ class PostgresInVirtualTime:
     async def now(self) -> datetime:
         return self._clock.now()
 
-    async def transact(self, work: Work[T], /) -> T:
+    async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
         wrote = False
 
         async def watched(tx: Tx) -> T:
@@ -67,7 +67,7 @@ class PostgresInVirtualTime:
             return value
 
         try:
-            return await self._call(lambda: self._store.transact(watched))
+            return await self._call(lambda: self._store.transact(watched, options))
         finally:
             if wrote:
                 self._waiters.changed()
@@ -97,10 +97,6 @@ class PostgresInVirtualTime:
         if self._loop is None:
             raise Unavailable(f"the store at {self.url} is not open")
         return self._loop
-
-
-def _is_a_store(store: PostgresInVirtualTime) -> Store:
-    return store
 
 
 def postgres(clock: Any) -> Store:

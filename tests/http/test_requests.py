@@ -396,8 +396,8 @@ class AwayStore(SqliteStore):
 
     away: Exception | None = None
 
-    async def transact(self, work: Any, /) -> Any:
-        return await self._answer(super().transact, work)
+    async def transact(self, work: Any, /, *options: Any) -> Any:
+        return await self._answer(super().transact, work, *options)
 
     async def read(self, work: Any, /) -> Any:
         return await self._answer(super().read, work)

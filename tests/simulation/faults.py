@@ -40,24 +40,24 @@ class FaultyStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def transact(self, work: Any) -> Any:
+    async def transact(self, work: Any, *options: Any) -> Any:
         self.calls += 1
         match self._plan(self.calls):
             case Fault.BEFORE:
                 raise rota.Unavailable("injected: away")
             case Fault.AFTER:
-                await self._inner.transact(work)
+                await self._inner.transact(work, *options)
                 raise rota.Unavailable("injected: answer lost")
             case Fault.SLOW:
-                answer = await self._inner.transact(work)
+                answer = await self._inner.transact(work, *options)
                 await asyncio.sleep(10)
                 return answer
             case Fault.DIES:
                 return await self._die()
             case Fault.DIES_AFTER:
-                await self._inner.transact(work)
+                await self._inner.transact(work, *options)
                 return await self._die()
-        return await self._inner.transact(work)
+        return await self._inner.transact(work, *options)
 
     async def _die(self) -> None:
         self.dead.set()

@@ -17,7 +17,7 @@ from rota.domain.model import Failure
 from rota.domain.task import Completed, Failed
 from rota.engine.commands import Result, settle_tasks
 from rota.engine.observe.telemetry import LeaseLost
-from rota.stores.base import Work
+from rota.stores.base import PLAIN_COMMIT, CommitOptions, Work
 from worlds import MINUTE, SECOND, START, World
 
 AT_ONCE = rota.RetryPolicy(initial=timedelta(0))
@@ -238,12 +238,12 @@ class FailingOnce:
         self._is_busy = is_busy
         self.tried: list[timedelta] = []
 
-    async def __call__(self, work: Work[Any]) -> Any:
-        if getattr(work, "apart", False):
+    async def __call__(self, work: Work[Any], options: CommitOptions = PLAIN_COMMIT) -> Any:
+        if options.own_transaction:
             self.tried.append(self._clock.now() - START)
             if len(self.tried) == 1:
                 raise Unavailable("injected", is_busy=self._is_busy)
-        return await self._transact(work)
+        return await self._transact(work, options)
 
 
 @pytest.mark.parametrize("is_busy", [False, True], ids=["away", "busy"])

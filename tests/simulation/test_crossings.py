@@ -12,7 +12,7 @@ import rota
 from rota.domain.errors import Unavailable
 from rota.domain.model import TaskStatus
 from rota.engine.observe.telemetry import LeaseLost
-from rota.stores.base import Work
+from rota.stores.base import PLAIN_COMMIT, CommitOptions, Work
 from worlds import SECOND, START, World
 
 
@@ -49,13 +49,13 @@ class Crossing:
         self._is_first = True
         self.ended = asyncio.Event()
 
-    async def __call__(self, work: Work[Any]) -> Any:
-        if getattr(work, "apart", False) and self._is_first:
+    async def __call__(self, work: Work[Any], options: CommitOptions = PLAIN_COMMIT) -> Any:
+        if options.own_transaction and self._is_first:
             self._is_first = False
             await self.ended.wait()
             await asyncio.sleep(0)
             await asyncio.sleep(0.1)
-        return await self._transact(work)
+        return await self._transact(work, options)
 
 
 async def test_what_a_handler_reported_is_kept_though_it_ended_while_that_was_on_its_way(
@@ -105,9 +105,9 @@ async def test_a_result_of_which_the_answer_was_lost_is_known_again(
     transact = world.store.transact
     lost: list[str] = []
 
-    async def losing(work: Work[Any]) -> Any:
-        answer = await transact(work)
-        if getattr(work, "impatient", False) and not getattr(work, "apart", False) and not lost:
+    async def losing(work: Work[Any], options: CommitOptions = PLAIN_COMMIT) -> Any:
+        answer = await transact(work, options)
+        if options.fail_if_locked and not options.own_transaction and not lost:
             lost.append("a settlement")
             raise Unavailable("the connection was cut after the commit")
         return answer

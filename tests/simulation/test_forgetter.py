@@ -40,12 +40,12 @@ class Torn:
 def tear(world: World, problem: StoreError, monkeypatch: pytest.MonkeyPatch) -> None:
     transact = world.store.transact
 
-    async def torn(work: Work[Any]) -> Any:
+    async def torn(work: Work[Any], *options: Any) -> Any:
         @wraps(work)
         async def in_part(tx: Any) -> Any:
             return await work(Torn(tx, problem))  # type: ignore[arg-type]  # it is one in all but its type
 
-        return await transact(in_part)
+        return await transact(in_part, *options)
 
     monkeypatch.setattr(world.store, "transact", torn)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from rota.stores.base import Work
+from rota.stores.base import PLAIN_COMMIT, CommitOptions, Work
 from worlds import Crowd, World
 
 
@@ -26,9 +26,9 @@ async def test_the_second_hand_helps_only_when_there_is_more(world: World) -> No
     hands: Counter[str] = Counter()
     transact = world.store.transact
 
-    async def counted(work: Work[Any], /) -> Any:
-        hands[getattr(work, "line", "")] += 1
-        return await transact(work)
+    async def counted(work: Work[Any], /, options: CommitOptions = PLAIN_COMMIT) -> Any:
+        hands[options.lane or ""] += 1
+        return await transact(work, options)
 
     world.store.transact = counted
     world.app.task("work")(lambda: None)

@@ -41,14 +41,14 @@ class Holder:
         self.held = set()
         self._released.set()
 
-    async def transact(self, work: Work[Any], /) -> Any:
+    async def transact(self, work: Work[Any], /, *options: Any) -> Any:
         self.asked += 1
         while await self._in_the_way(work):
             try:
                 await asyncio.wait_for(self._released.wait(), self._patience)
             except TimeoutError:
                 raise rota.Unavailable("injected: a row is held", is_busy=True) from None
-        return await self._transact(self._skipping(work))
+        return await self._transact(self._skipping(work), *options)
 
     async def _in_the_way(self, work: Work[Any]) -> bool:
         """Whether the work would write a row that is held: it is run, and what it wrote is looked at and undone."""

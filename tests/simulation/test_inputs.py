@@ -404,9 +404,9 @@ async def test_a_lock_costs_the_time_that_the_sentence_says(
         tries: list[float] = []
         transact = queue.store.transact
 
-        async def counted(work: Any) -> Any:
+        async def counted(work: Any, *options: Any) -> Any:
             tries.append(time.monotonic())
-            return await transact(work)
+            return await transact(work, *options)
 
         monkeypatch.setattr(queue.store, "transact", counted)
         with pytest.raises(Unavailable, match=r"was locked by another process for 0.5 s") as caught:

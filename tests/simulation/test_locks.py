@@ -34,12 +34,12 @@ class Locked:
             free.set()
             await asyncio.sleep(0.01)
 
-    async def transact(self, work: Work[Any], /) -> Any:
+    async def transact(self, work: Work[Any], /, *options: Any) -> Any:
         if self._is_locked:
             free = asyncio.Event()
             self._waiting.append(("sweep" in work.__qualname__, free))
             await free.wait()
-        return await self._transact(work)
+        return await self._transact(work, *options)
 
 
 @pytest.mark.parametrize(("lease", "length"), [(30, 45), (30, 120), (3, 5), (2, 1.9)])

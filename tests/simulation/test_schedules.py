@@ -581,12 +581,12 @@ async def test_a_tick_is_all_or_nothing(world: World) -> None:
     before = await world.store.snapshot()
 
     class Failing:
-        async def transact(self, work: object) -> object:
+        async def transact(self, work: object, *options: object) -> object:
             async def doomed(tx: object) -> object:
                 await work(tx)
                 raise RuntimeError("the process died here")
 
-            return await world.store.transact(doomed)
+            return await world.store.transact(doomed, *options)
 
     failing: Store = Failing()
     scheduler = Scheduler(failing, lambda signal: None)

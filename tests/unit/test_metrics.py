@@ -373,9 +373,8 @@ def test_an_observed_store_is_a_whole_store() -> None:
 
 async def test_what_only_some_stores_have_is_still_there() -> None:
     store = Metrics().observed(MemoryStore(LoopClock(testing.START)))
-    assert getattr(store, "join", None) is None
-    store._store.join = "here"
-    assert store.join == "here"
+    with pytest.raises(rota.Invalid, match="has none to join"):
+        await store.join(None, None)
 
 
 async def test_the_lag_of_the_loop_is_how_late_a_round_is() -> None:

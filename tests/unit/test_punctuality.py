@@ -27,7 +27,7 @@ class Ticking:
         self.at += STEP
         return self.at
 
-    async def transact(self, work: Any) -> Any:
+    async def transact(self, work: Any, options: Any = None) -> Any:
         if "refresh_zones" in work.__qualname__:
             return 0, []
         self.ticked.append(self.at)

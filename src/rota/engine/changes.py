@@ -32,7 +32,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..domain.model import ApiKey, Change, Event, Record, Run, Schedule, Task, TaskStatus, Template, Tenant
-from ..stores.base import Store, Tx, Work, at_leisure
+from ..stores.base import Store, Tx, Work
 from ..stores.queries import (
     Cursor,
     EndedRuns,
@@ -397,7 +397,7 @@ class Lookout:
         asks = [Ask(since=since, told=self._told, limit=self._limit, marks=True)]
         if behind is not None:
             asks.append(Ask(since=behind - OVERLAP, limit=self._limit))
-        found, *rest = await self._store.read(at_leisure(changes_since(self._tenant, *asks)))
+        found, *rest = await self._store.read(changes_since(self._tenant, *asks))
         too_many = self._note(found) or found.too_many
         return Look(
             at=found.at,

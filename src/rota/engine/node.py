@@ -90,10 +90,8 @@ class Node:
 
     async def _take_role(self) -> None:
         """Where a server shows who is connected, it is to show what we are."""
-        take = getattr(self.queue.store, "take_role", None)
-        if take is not None:
-            mine = {name for name, *_ in self._roles()}
-            await take("-".join(name for name in ROLES if name in mine))
+        mine = {name for name, *_ in self._roles()}
+        await self.queue.store.take_role("-".join(name for name in ROLES if name in mine))
 
     async def run_once(self) -> timedelta:
         """One pass of every role; the shortest delay that any of them returned."""

@@ -24,6 +24,8 @@ exception that the work itself raised, nothing of that work was written (other w
 unaffected). When it raises `Unavailable`, the outcome is unknown: repeat with the same ids. A store raises
 nothing else.
 
+**Options.** `transact(work, CommitOptions(…))` says what the caller wants of the commit: see there.
+
 **Reads.** `store.read(work)` is `transact` for works that only read: one consistent snapshot, no lock, no
 write.
 
@@ -49,11 +51,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Protocol, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
-from ..domain.errors import Corrupt, Unavailable
+from ..domain.errors import Corrupt, Invalid, Unavailable
 from ..domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Step, Task, Template, Tenant
 from .queries import (
     ApiKeyList,
@@ -68,17 +70,16 @@ from .queries import (
 )
 
 __all__ = [
+    "PLAIN_COMMIT",
     "RECORD_TYPES",
     "BufferedTx",
     "Clock",
+    "CommitOptions",
+    "Proof",
     "Store",
     "Tx",
     "Work",
-    "apart",
-    "at_leisure",
-    "impatient",
     "no_store",
-    "side_by_side",
 ]
 
 R = TypeVar("R", bound=Record)
@@ -157,32 +158,29 @@ class Tx(Protocol):
 Work = Callable[[Tx], Awaitable[T]]
 
 
-def at_leisure(work: Work[T]) -> Work[T]:
-    """Mark a work of a loop: if it writes nothing, its answer may be as old as the store's poll interval. When
-    that was too old, a hint follows. A store that need not ask anyone takes no notice."""
-    work.at_leisure = True  # type: ignore[attr-defined]  # functions have room for a note
-    return work
+class CommitOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller wants of a commit. A store for which one of them makes no difference takes no notice of it."""
+
+    may_be_stale: bool = False
+    """A work that writes nothing may be answered from a state as old as the poll interval. Loops ask so: when their
+    answer was too old, a hint follows."""
+    own_transaction: bool = False
+    """The work shares its commit only with works that ask for the same, so that it waits for no others."""
+    fail_if_locked: bool = False
+    """A row that somebody else holds is `Unavailable` (with `is_busy`) soon, instead of a long wait."""
+    lane: str | None = None
+    """Works of different lanes gain nothing from a common commit. Where transactions can overlap, they do."""
 
 
-def apart(work: Work[T]) -> Work[T]:
-    """Mark a work that must not wait for others: a store that can run several transactions at a time shares its commit
-    with no work but its like. Others take no notice."""
-    work.apart = True  # type: ignore[attr-defined]  # functions have room for a note
-    return work
+class Proof(NamedTuple):
+    """One thing that a store needs of the service under it, tried on the live service."""
+
+    behaviour: str
+    holds: bool
+    found: str
 
 
-def impatient(work: Work[T]) -> Work[T]:
-    """Mark a work that would rather be told soon (`Unavailable.is_busy`) that someone holds what it wants to write than
-    wait for it. A store in which nobody can hold anything takes no notice."""
-    work.impatient = True  # type: ignore[attr-defined]  # functions have room for a note
-    return work
-
-
-def side_by_side(work: Work[T], line: str) -> Work[T]:
-    """Mark a work that gains nothing from sharing a commit with works of another `line`: a store that can run several
-    transactions at a time runs it beside those. Others take no notice."""
-    work.line = line  # type: ignore[attr-defined]  # functions have room for a note
-    return work
+PLAIN_COMMIT = CommitOptions()
 
 
 def no_store(url: str) -> Unavailable:
@@ -191,7 +189,9 @@ def no_store(url: str) -> Unavailable:
 
 
 class Store(Protocol):
-    """One place to keep everything. `url` says which, without secrets."""
+    """One place to keep everything. `url` says which, without secrets.
+
+    Stores inherit from this class: what only some of them can do (from `join` on) has its default here."""
 
     @property
     def url(self) -> str: ...
@@ -213,13 +213,34 @@ class Store(Protocol):
 
     async def now(self) -> datetime: ...
 
-    async def transact(self, work: Work[T], /) -> T: ...
+    async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T: ...
 
     async def read(self, work: Work[T], /) -> T: ...
 
     async def wait(self, until: datetime | None) -> None: ...
 
     async def snapshot(self) -> dict[str, list[Record]]: ...
+
+    async def join(self, connection: Any, work: Work[T], /) -> T:
+        """As `transact`, inside a transaction that is open on a connection of the caller's: what the work writes
+        exists if and only if that transaction commits."""
+        raise Invalid("connection", f"{self.url} has none to join", "it is for stores at postgresql://")
+
+    async def take_role(self, role: str) -> None:
+        """Tell the server what this node does, where a server shows who is connected to it."""
+        return
+
+    async def tidy(self) -> None:
+        """Put right what the store keeps beside its records. The janitor asks for it now and then."""
+        return
+
+    async def prove(self) -> Sequence[Proof]:
+        """Try whether the service keeps the promises that the store relies on."""
+        return ()
+
+    async def prove_upkeep(self) -> Sequence[Proof]:
+        """Try whether housekeeping is done, and may be done by whoever asks."""
+        return ()
 
 
 class BufferedTx:

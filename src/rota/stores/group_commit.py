@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from .base import Work
+from .base import CommitOptions, Work
 from .threads import Threads
 
 __all__ = ["Groups", "Job"]
@@ -24,8 +24,9 @@ _LARGEST = 256
 class Job(Generic[T]):
     """A work on its way: afterwards `value` or `error`, and whether it wrote anything."""
 
-    def __init__(self, work: Work[T], future: asyncio.Future[T]) -> None:
+    def __init__(self, work: Work[T], options: CommitOptions, future: asyncio.Future[T]) -> None:
         self.work = work
+        self.options = options
         self.future = future
         self.value: T | None = None
         self.error: BaseException | None = None
@@ -55,10 +56,10 @@ class Groups:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def run(self, work: Work[T]) -> T:
+    async def run(self, work: Work[T], options: CommitOptions) -> T:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        job = Job(work, answer)
+        job = Job(work, options, answer)
         self._waiting.append(job)
         if not self._busy:
             self._busy = True

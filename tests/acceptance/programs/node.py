@@ -79,14 +79,14 @@ class Dying:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def transact(self, work: Any) -> Any:
+    async def transact(self, work: Any, *options: Any) -> Any:
         async def watched(tx: Any) -> Any:
             answer = await work(tx)
             if self._when == "before" and isinstance(answer, Tick) and answer.runs:
                 os.kill(os.getpid(), signal.SIGKILL)
             return answer
 
-        answer = await self._inner.transact(watched)
+        answer = await self._inner.transact(watched, *options)
         if isinstance(answer, Tick) and answer.runs:
             os.kill(os.getpid(), signal.SIGKILL)
         return answer

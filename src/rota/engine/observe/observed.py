@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ...domain.errors import Refused, StoreError
 from ...domain.model import Record
-from ...stores.base import Store, Work
+from ...stores.base import PLAIN_COMMIT, CommitOptions, Proof, Store, Work
 from ..clock import SteadyClock, SystemClock
 
 __all__ = ["LoopLag", "ObservedStore"]
@@ -20,9 +20,9 @@ T = TypeVar("T")
 EVERY = timedelta(seconds=1)
 
 
-class ObservedStore:
+class ObservedStore(Store):
     """A store that reports how long `transact` and `read` took, and with which code they failed. What a work refuses is
-    an answer and no failure. Everything else a store has is passed on as it is."""
+    an answer and no failure."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class ObservedStore:
     async def now(self) -> datetime:
         return await self._store.now()
 
-    async def transact(self, work: Work[T], /) -> T:
-        return await self._timed("transact", self._store.transact(work))
+    async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
+        return await self._timed("transact", self._store.transact(work, options))
 
     async def read(self, work: Work[T], /) -> T:
         return await self._timed("read", self._store.read(work))
@@ -67,9 +67,20 @@ class ObservedStore:
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self._store.snapshot()
 
-    def __getattr__(self, name: str) -> Any:
-        """What only some stores have: `join`, `tidy`, `prove`, `take_role`."""
-        return getattr(self._store, name)
+    async def join(self, connection: Any, work: Work[T], /) -> T:
+        return await self._store.join(connection, work)
+
+    async def take_role(self, role: str) -> None:
+        await self._store.take_role(role)
+
+    async def tidy(self) -> None:
+        await self._store.tidy()
+
+    async def prove(self) -> Sequence[Proof]:
+        return await self._store.prove()
+
+    async def prove_upkeep(self) -> Sequence[Proof]:
+        return await self._store.prove_upkeep()
 
     async def _timed(self, operation: str, answer: Awaitable[T]) -> T:
         began = self._monotonic()

@@ -45,13 +45,7 @@ class Forgetter:
                 problem = problem or error
         if gone:
             return NOW
-        await self._tidy()
+        await self._store.tidy()
         if problem is not None:
             raise problem
         return FORGET_EVERY
-
-    async def _tidy(self) -> None:
-        """Some stores have more to keep in order than records: a bucket has its views."""
-        tidy = getattr(self._store, "tidy", None)
-        if tidy is not None:
-            await tidy()

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from ...domain.errors import Unavailable
-from ...stores.base import Store, Tx, at_leisure
+from ...stores.base import CommitOptions, Store, Tx
 from ...stores.queries import LostLeases
 from ..clock import SteadyClock, sleep
 from ..commands import sweep
@@ -98,9 +98,8 @@ class Janitor:
 
     async def _sweep(self) -> timedelta:
         ran_out_by, valid_until = self._judgement()
-        swept = await self._store.transact(
-            at_leisure(sweep(BATCH, ran_out_by=ran_out_by, valid_until=valid_until))
-        )
+        work = sweep(BATCH, ran_out_by=ran_out_by, valid_until=valid_until)
+        swept = await self._store.transact(work, CommitOptions(may_be_stale=True))
         for task in (*swept.returned, *swept.expired):
             self._observe(TaskMoved(task))
         if ran_out_by is not None and not swept.returned:

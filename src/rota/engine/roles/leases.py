@@ -14,7 +14,7 @@ from math import isqrt
 from typing import Protocol, TypeVar
 
 from ...domain.errors import Refused, Unavailable
-from ...stores.base import Store, apart, impatient
+from ...stores.base import CommitOptions, Store
 from ..clock import SteadyClock
 from ..commands import Renewal, renew_leases
 from ..executor import Execution, Reports, StopReason
@@ -28,6 +28,7 @@ LEASE = timedelta(seconds=30)
 REPORT_EVERY = timedelta(seconds=1)
 NOTHING: Reports = (None, None, ())
 INSTANT = 1e-6
+_RENEWING = CommitOptions(own_transaction=True, fail_if_locked=True)
 """Seconds; a shorter delay would be none, and so a round without end."""
 
 
@@ -144,7 +145,7 @@ class Leases:
         for execution in due:
             execution.renewals += 1
         try:
-            answers = await self._queue.store.transact(apart(impatient(renew_leases(renewals))))
+            answers = await self._queue.store.transact(renew_leases(renewals), _RENEWING)
         except BaseException:
             for execution, taken in zip(due, reports, strict=True):
                 execution.put_back(taken)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from ...domain.model import Run, ScheduleStatus
-from ...stores.base import Store, at_leisure, side_by_side
+from ...stores.base import CommitOptions, Store
 from ..clock import sleep
 from ..commands import (
     Tick,
@@ -107,8 +107,9 @@ class Scheduler:
 
     async def _tick_now(self) -> Tick:
         """Reported at once: what it fired is told before what a worker then starts."""
-        work = at_leisure(fire_due(self._batch, jumped=self.jumped))
-        tick = await self._store.transact(side_by_side(work, "scheduler") if self._is_behind else work)
+        work = fire_due(self._batch, jumped=self.jumped)
+        options = CommitOptions(may_be_stale=True, lane="scheduler" if self._is_behind else None)
+        tick = await self._store.transact(work, options)
         self._report(tick)
         return tick
 
@@ -128,7 +129,7 @@ class Scheduler:
     async def _prepare(self) -> None:
         """What a start has to look after: other zone data than before, a clock that was set back meanwhile."""
         await self._refresh_zones()
-        if await self._store.read(at_leisure(lies_anything_ahead(self._batch))):
+        if await self._store.read(lies_anything_ahead(self._batch)):
             await self._bring_back()
         self._is_prepared = True
 

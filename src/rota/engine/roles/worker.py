@@ -22,7 +22,7 @@ from typing import Any
 from ...domain.errors import Refused, Unavailable
 from ...domain.model import Task, TaskStatus
 from ...domain.task import Failed, Outcome, Released
-from ...stores.base import at_leisure, impatient, side_by_side
+from ...stores.base import CommitOptions
 from ...stores.threads import Threads
 from ..app import App
 from ..clock import NewId, new_id
@@ -204,7 +204,7 @@ class TaskWorker:
         began = self._queue.clock.now()
         try:
             claimed: Claimed = await self._queue.store.transact(
-                side_by_side(at_leisure(claim_tasks(ask)), hand.name)
+                claim_tasks(ask), CommitOptions(may_be_stale=True, lane=hand.name)
             )
         finally:
             self._asked_for -= free
@@ -220,7 +220,7 @@ class TaskWorker:
 
     async def _next_at(self, ask: Claim, at: datetime) -> datetime | None:
         """Asked when the handlers have been started: they need not wait for it."""
-        return await self._queue.store.transact(at_leisure(next_to_claim(ask, at)))
+        return await self._queue.store.transact(next_to_claim(ask, at), CommitOptions(may_be_stale=True))
 
     def _other(self, hand: Hand) -> Hand:
         return self.second if hand is self.first and self.second.is_there else self.first
@@ -295,7 +295,9 @@ class TaskWorker:
             Result(task=execution.task, outcome=outcome, progress=execution.progress, logs=execution.logs)
             for execution, outcome in batch
         ]
-        answers = await self._queue.store.transact(side_by_side(impatient(settle_tasks(results)), hand.name))
+        answers = await self._queue.store.transact(
+            settle_tasks(results), CommitOptions(fail_if_locked=True, lane=hand.name)
+        )
         for (execution, outcome), answer in zip(batch, answers, strict=True):
             del self._settling[execution]
             self._report(execution, outcome, answer)

@@ -3,7 +3,7 @@
 1. Catch up, unless the state was current a moment ago and nobody else is writing (then the append finds out).
 2. Run the works on a trial; take it back; encode what remains as entry N+1.
 3. If nothing is to be written, the answers count if the state was current: catch up, and if something came, go to 2.
-   (Works `at_leisure` are content with a fresh state: loops that find nothing to do ask for nothing.)
+   (Works that `may_be_stale` are content with a fresh state: loops that find nothing to do ask for nothing.)
 4. If another thread has read on meanwhile, or we slept, go to 2: the draft belongs to a place that is no longer ours.
 5. Append. If another node has N+1, pause (`objects_turns`), catch up, and go to 2.
 """
@@ -131,8 +131,8 @@ class Committer:
             return True
         if all(isinstance(job.error, Away) for job in jobs):
             return True  # it is asked again
-        at_leisure = all(hasattr(job.work, "at_leisure") and job.error is None for job in jobs)
-        return at_leisure and self._log.is_fresh(current_at)
+        content = all(job.options.may_be_stale and job.error is None for job in jobs)
+        return content and self._log.is_fresh(current_at)
 
     def _draft(self, jobs: list[Job[Any]]) -> tuple[_Draft, Mark | None]:
         """Run the works on the state as it is here, and say when that was last seen to be current."""

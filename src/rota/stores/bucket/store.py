@@ -26,7 +26,7 @@ import uuid_utils
 
 from ...domain.errors import Unavailable
 from ...domain.model import Record
-from ..base import RECORD_TYPES, Clock, Store, Work
+from ..base import PLAIN_COMMIT, RECORD_TYPES, Clock, CommitOptions, Proof, Store, Work
 from ..codec import TABLES
 from ..group_commit import Groups
 from ..memory.state import State
@@ -43,7 +43,7 @@ from .replica import ObjectsTx, Replica
 from .service.address import Address
 from .service.clock import Mark, ServiceClock, Stopwatch
 from .service.objects import Bucket, Requests
-from .service.proof import Proof, prove, prove_rights
+from .service.proof import prove, prove_rights
 from .tuning import Tuning
 from .upkeep import Upkeep
 
@@ -52,7 +52,7 @@ __all__ = ["ObjectsStore"]
 T = TypeVar("T")
 
 
-class ObjectsStore:
+class ObjectsStore(Store):
     """Everything under one prefix of a bucket."""
 
     def __init__(self, requests: Requests, clock: Clock, tuning: Tuning | None = None) -> None:
@@ -103,8 +103,8 @@ class ObjectsStore:
     async def now(self) -> datetime:
         return self._use().time.now()
 
-    async def transact(self, work: Work[T], /) -> T:
-        return await self._use().transact(work)
+    async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
+        return await self._use().transact(work, options)
 
     async def read(self, work: Work[T], /) -> T:
         return await self._use().read(work)
@@ -174,7 +174,7 @@ class _Opened:
             self.log,
             self.time.now,
             tuning,
-            self.groups.run,
+            lambda work: self.groups.run(work, CommitOptions()),
             node,
             watch,
             self.time.refresh,
@@ -199,8 +199,8 @@ class _Opened:
         self._reader.shutdown()
         self.errands.close()
 
-    async def transact(self, work: Work[T]) -> T:
-        return await self.errands.run(work, self.groups.run)
+    async def transact(self, work: Work[T], options: CommitOptions) -> T:
+        return await self.errands.run(work, lambda each: self.groups.run(each, options))
 
     async def read(self, work: Work[T]) -> T:
         asked = self._watch.mark()
@@ -270,7 +270,3 @@ class _Opened:
 
     def _committed(self, commit: Committed) -> None:
         self.upkeep.committed(commit)
-
-
-def _is_a_store(store: ObjectsStore) -> Store:
-    return store

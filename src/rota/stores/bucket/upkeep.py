@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from ...domain.errors import Conflict, StoreError
-from ..base import RECORD_TYPES, Work
+from ..base import RECORD_TYPES, Proof, Work
 from ..codec import micros
 from ..memory.finders import walk
 from ..memory.state import Row
@@ -33,7 +33,6 @@ from .removal import Removal
 from .replica import Replica
 from .service.clock import Stopwatch
 from .service.objects import Bucket
-from .service.proof import Proof
 from .snapshot import Archived, Snapshot, encode_snapshot
 from .tuning import Tuning
 from .view_keeper import ViewKeeper

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ...domain.errors import Unavailable
 from ...domain.model import Record
-from ..base import RECORD_TYPES, BufferedTx, Clock, Store, Work
+from ..base import PLAIN_COMMIT, RECORD_TYPES, BufferedTx, Clock, CommitOptions, Store, Work
 from ..codec import TABLES
 from ..queries import Query
 from ..waiting import Waiters
@@ -60,7 +60,7 @@ class MemoryTx(BufferedTx):
         return tally(walk(self._state, query), query, by)
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """A store for tests, demonstrations and programs that need nothing kept."""
 
     def __init__(self, clock: Clock) -> None:
@@ -90,7 +90,7 @@ class MemoryStore:
     async def now(self) -> datetime:
         return self._clock.now()
 
-    async def transact(self, work: Work[T], /) -> T:
+    async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
         self._check_open()
         await asyncio.sleep(0)
         return run_work(work, lambda: MemoryTx(self._state, self._clock.now()), self._commit)
@@ -116,7 +116,3 @@ class MemoryStore:
     def _check_open(self) -> None:
         if not self._is_open:
             raise Unavailable("the store at memory: is not open", is_final=True)
-
-
-def _is_a_store(store: MemoryStore) -> Store:
-    return store

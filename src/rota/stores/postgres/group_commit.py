@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 
 from ...domain.errors import Conflict, StoreError
-from ..base import Work
+from ..base import CommitOptions, Work
 from ..group_commit import Job
 from ..works import ATTEMPTS
 from .connection import Line
@@ -77,10 +77,10 @@ class Groups:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def run(self, work: Work[T]) -> T:
+    async def run(self, work: Work[T], options: CommitOptions) -> T:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(Job(work, answer))
+        self._waiting.append(Job(work, options, answer))
         self._idle.clear()
         self._call(loop)
         return await answer
@@ -117,15 +117,15 @@ class Groups:
     def _next_jobs(self) -> list[Job[Any]]:
         """The first that wait, without those that are to run beside them: they are the next."""
         waiting = [job for job in self._waiting if not job.future.done()]
-        if hurried := [job for job in waiting if getattr(job.work, "apart", False)]:
-            self._waiting = [job for job in waiting if not getattr(job.work, "apart", False)]
+        if hurried := [job for job in waiting if job.options.own_transaction]:
+            self._waiting = [job for job in waiting if not job.options.own_transaction]
             return hurried
-        lines = {line for job in waiting if (line := getattr(job.work, "line", None)) is not None}
-        if len(lines) < 2:
+        lanes = {lane for job in waiting if (lane := job.options.lane) is not None}
+        if len(lanes) < 2:
             self._waiting = waiting[_LARGEST:]
             return waiting[:_LARGEST]
-        first = next(line for job in waiting if (line := getattr(job.work, "line", None)) is not None)
-        jobs = [job for job in waiting if getattr(job.work, "line", first) == first][:_LARGEST]
+        first = next(lane for job in waiting if (lane := job.options.lane) is not None)
+        jobs = [job for job in waiting if job.options.lane in (first, None)][:_LARGEST]
         taken = {id(job) for job in jobs}
         self._waiting = [job for job in waiting if id(job) not in taken]
         return jobs
@@ -159,10 +159,6 @@ class Groups:
         for job in jobs:
             job.error = failure or job.error
             job.settle()
-
-
-def _is_impatient(job: Job[Any]) -> bool:
-    return getattr(job.work, "impatient", False)
 
 
 class _Group:
@@ -216,7 +212,7 @@ class _Group:
 
         async def run(job: Job[Any]) -> None:
             async with slots:
-                await self._alone(job, ATTEMPTS, patient=not _is_impatient(job))
+                await self._alone(job, ATTEMPTS, patient=not job.options.fail_if_locked)
 
         await asyncio.gather(*(run(job) for job in jobs))
 
@@ -237,7 +233,7 @@ class _Group:
                 _fail([job], lost.error)
                 break
             except Exception as error:
-                if isinstance(error, Blocked) and not patient and not _is_impatient(job):
+                if isinstance(error, Blocked) and not patient and not job.options.fail_if_locked:
                     raise
                 _fail([job], error)
                 if not isinstance(error, Conflict):

@@ -21,7 +21,7 @@ import asyncpg
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record
-from ..base import Clock, Store, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, Store, Work
 from ..waiting import Waiters
 from .address import Address
 from .clock import DatabaseClock
@@ -39,7 +39,7 @@ __all__ = ["PostgresStore"]
 T = TypeVar("T")
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """One schema of one database. `time` replaces the database's clock: for tests in virtual time."""
 
     def __init__(self, address: Address, clock: Clock, *, time: Clock | None = None) -> None:
@@ -96,8 +96,8 @@ class PostgresStore:
         await opened.check_time()
         return opened.time.now()
 
-    async def transact(self, work: Work[T], /) -> T:
-        return await self._use().groups.run(work)
+    async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
+        return await self._use().groups.run(work, options)
 
     async def read(self, work: Work[T], /) -> T:
         opened = self._use()
@@ -340,7 +340,3 @@ async def _answer(turn: Turn, use: Callable[[Turn], Awaitable[T]]) -> T:
 def _throw_away(connection: Any) -> None:
     with suppress(asyncpg.InterfaceError):  # it is closed, so the pool has thrown it away already
         connection.terminate()
-
-
-def _is_a_store(store: PostgresStore) -> Store:
-    return store

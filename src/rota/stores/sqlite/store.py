@@ -24,7 +24,7 @@ import apsw
 
 from ...domain.errors import Invalid, StoreError, Unavailable
 from ...domain.model import Record
-from ..base import Clock, Store, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, Store, Work
 from ..group_commit import Groups, Job
 from ..sql_files import load
 from ..waiting import Waiters
@@ -104,7 +104,7 @@ _SQL = load("sqlite")
 _SLOW_POLL_INTERVAL = timedelta(seconds=2)
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """One file. `busy_timeout`: how long to wait for other processes that write."""
 
     def __init__(
@@ -177,8 +177,8 @@ class SqliteStore:
     async def now(self) -> datetime:
         return self._clock.now()
 
-    async def transact(self, work: Work[T], /) -> T:
-        return await self._use().groups.run(work)
+    async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
+        return await self._use().groups.run(work, options)
 
     async def read(self, work: Work[T], /) -> T:
         return await self._use().read(lambda db: drive(work, SqliteTx(db, self._clock.now(), writable=False)))
@@ -284,7 +284,3 @@ class _Opened:
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         commit(self._writer.db, self._file, self._clock, jobs)
-
-
-def _is_a_store(store: SqliteStore) -> Store:
-    return store

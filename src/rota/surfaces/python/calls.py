@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from ...domain.errors import Invalid, Unavailable
+from ...domain.errors import Unavailable
 from ...domain.limits import check_number, check_text
 from ...domain.model import Run
 from ...domain.tenants import check_tenant
@@ -81,15 +81,6 @@ class Calls:
                     raise
                 await sleep(timedelta(milliseconds=50 * attempt))
         raise AssertionError("unreachable")
-
-    async def _join(self, connection: object, work: Work[T]) -> T:
-        """As part of a transaction of the caller's own."""
-        join: Callable[[object, Work[T]], Awaitable[T]] | None = getattr(self.store, "join", None)
-        if join is None:
-            raise Invalid(
-                "connection", f"{self.store.url} has none to join", "it is for stores at postgresql://"
-            )
-        return await join(connection, work)
 
 
 def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:

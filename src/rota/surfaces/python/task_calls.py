@@ -204,7 +204,7 @@ class TaskCalls(Calls):
             if trace is not None:
                 asked = [replace(each, trace=trace) for each in asked]
             work = commands.submit_tasks([(self._new_id(), each) for each in asked], self.tenant, self.actor)
-            return await (self._commit(work) if connection is None else self._join(connection, work))
+            return await (self._commit(work) if connection is None else self.store.join(connection, work))
 
     async def _cancel_matching(self, filters: dict[str, Any], reason: str) -> int:
         query = await self.store.read(queries.task_query(self.tenant, **filters))

@@ -12,27 +12,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple
 
 from ....domain.errors import Invalid, StoreError, Unavailable
+from ...base import Proof
 from ..archive.segment import segment_key
 from ..entry import entry_key
 from ..snapshot import SNAPSHOTS
 from ..views import homes
 from .objects import Bucket, Denied, Taken
 
-__all__ = ["Proof", "check_create", "is_begun", "prove", "prove_rights"]
+__all__ = ["check_create", "is_begun", "prove", "prove_rights"]
 
 _WRITERS = 4
 _ROUNDS = 3
 _TRIES = 3
 _STAYS = "proof/create"
-
-
-class Proof(NamedTuple):
-    behaviour: str
-    holds: bool
-    found: str
 
 
 def is_begun(bucket: Bucket) -> bool:

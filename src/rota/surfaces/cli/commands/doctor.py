@@ -11,7 +11,7 @@ from ....domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailab
 from ....domain.model import Schedule, Task
 from ....engine.checks import Health, broken_records, check_health, leave_mark, remove_mark
 from ....engine.clock import SystemClock, new_id
-from ....stores.base import Store, impatient
+from ....stores.base import CommitOptions, Store
 from ...durations import short
 
 __all__ = ["Finding", "examine"]
@@ -96,31 +96,25 @@ async def _conditions_of_a_service(store: Store) -> list[Finding]:
 
 async def _conditions(store: Store) -> list[Finding]:
     """What a bucket must do, proved on the live one."""
-    prove = getattr(store, "prove", None)
-    if prove is None:
-        return []
     advice = "this service cannot carry a queue: use one with conditional writes"
     return [
         Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else advice)
-        for proof in await prove()
+        for proof in await store.prove()
     ]
 
 
 async def _upkeep(store: Store) -> list[Finding]:
     """What a bucket needs for its housekeeping, which fails quietly beside the work."""
-    prove = getattr(store, "prove_upkeep", None)
-    if prove is None:
-        return []
     return [
         Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else _UPKEEP)
-        for proof in await prove()
+        for proof in await store.prove_upkeep()
     ]
 
 
 async def _writable(store: Store) -> Finding:
     try:
-        mark = await store.transact(impatient(leave_mark(new_id())))
-        await store.transact(impatient(remove_mark(mark)))
+        mark = await store.transact(leave_mark(new_id()), CommitOptions(fail_if_locked=True))
+        await store.transact(remove_mark(mark), CommitOptions(fail_if_locked=True))
     except RotaError as problem:
         advice = "check the rights to it and the room on its disk"
         return Finding("writable", False, str(problem), _HELD if _is_held(problem) else advice)
