@@ -384,13 +384,22 @@ create function {schema}.submit(
 #variable_conflict use_variable
 declare
   name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$';
+  -- As `str.isprintable` has it, but for characters that a later Unicode may assign.
   unprintable constant text :=
-    '[\u0001-\u001f\u007f-\u00a0\u00ad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ue000-\uf8ff\ufeff\ufff0-\ufffb]';
+    '[\u0001-\u001f\u007f-\u00a0\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u1680\u180e'
+    || '\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ue000-\uf8ff\ufeff\ufff9-\ufffb\U000110bd\U000110cd'
+    || '\U00013430-\U00013438\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U00040000-\U000e00ff'
+    || '\U000e01f0-\U0010ffff]';
   at constant timestamptz := clock_timestamp();
   who constant text := coalesce(nullif(actor, ''), 'sql:' || session_user);
   owner json := (select t.body from {schema}.tenant t where t.id = tenant);
   most bigint := coalesce((owner -> 'limits' ->> 'input_bytes')::bigint, 1048576);
   most_pending bigint := (owner -> 'limits' ->> 'pending_tasks')::bigint;
+  -- Rounded as `timedelta` rounds: half to even, and a large number keeps its fraction.
+  timeout constant numeric :=
+    case when abs(timeout_seconds) <= 1e10 then
+      trunc(timeout_seconds)::numeric + round((timeout_seconds - trunc(timeout_seconds)) * 1e6)::numeric / 1000000
+    end;
   labels text[];
   task_id uuid;
   known record;
@@ -404,7 +413,7 @@ begin
       using errcode = '22023';
   elsif max_retries not between 0 and 1000000 then
     raise exception 'max_retries: % is not accepted; give a whole number from 0 to 1000000', max_retries using errcode = '22023';
-  elsif not timeout_seconds between 0.001 and 3153600000 then
+  elsif timeout_seconds is not null and (timeout is null or not timeout between 0.001 and 3153600000) then
     raise exception 'timeout_seconds: % is not accepted; give a number of seconds', timeout_seconds using errcode = '22023';
   elsif length(idempotency_key) not between 1 and 255 then
     raise exception 'idempotency_key: give a text of 1 to 255 characters' using errcode = '22023';
@@ -462,10 +471,10 @@ begin
       'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(labels), '[]'::json),
       'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(greatest(schedule_at, at)),
       'expires_at', {schema}.iso(expires_at), 'max_retries', max_retries, 'idempotency_key', idempotency_key,
-      'timeout', 'PT' || round(timeout_seconds::numeric, 6) || 'S',
+      'timeout', 'PT' || round(timeout, 6) || 'S',
       'history', json_build_array(json_build_object(
         'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
-        'detail', 'created' || coalesce(', expires_at: ' || {schema}.iso(expires_at), '')
+        'detail', 'created' || coalesce(to_char(expires_at at time zone 'UTC', '", expires_at: "YYYY-MM-DD"T"HH24:MI:SS"Z"'), '')
       ))
     )
   ) on conflict (id) do nothing;
