@@ -176,7 +176,7 @@ def test_config_says_where_values_come_from(folder: Path, monkeypatch: pytest.Mo
 
 def test_migrate_says_what_it_did() -> None:
     line = "migrate --store sqlite:///new.db"
-    assert document(line) == {"store": "sqlite:///new.db", "applied": ["0001_core", "0002_http"]}
+    assert document(line) == {"store": "sqlite:///new.db", "applied": ["0001_core"]}
     assert document(line)["applied"] == []
     assert "nothing to do" in rota(line).stdout
 

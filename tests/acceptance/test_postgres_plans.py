@@ -150,7 +150,7 @@ async def test_plans(filled: bool, generic: bool) -> None:
             name = statement_name(query)
             statement = (STATEMENTS.locked if lock else STATEMENTS.find)[name]
             if lock and isinstance(query, ReadyTasks):
-                statement = STATEMENTS.plain["hold_ready_tasks"]
+                statement = STATEMENTS.plain["lock_ready_tasks"]
             plan, used = await explained(connection, statement, values_of(query, 50), generic)
             assert index in used, f"{name}\n{plan}"
             assert "Seq Scan" not in plan, f"{name}\n{plan}"

@@ -106,8 +106,10 @@ CREATE TABLE task (
   worker_id text,
   cancel_requested integer not null,
   completed_at integer,
-  body text not null
-, is_workflow integer not null default 0, returned_at integer) strict;
+  body text not null,
+  is_workflow integer not null default 0,
+  returned_at integer
+) strict;
 
 CREATE TABLE template (
   id text primary key not null,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 from typing import Any
@@ -13,13 +12,13 @@ import pytest
 
 import rota
 from postgres_server import databases, new_database
-from records import api_key, receipt
+from records import api_key, receipt, task
 from rota.domain.errors import Refused, Unavailable
 from rota.engine.clock import SystemClock
 from rota.stores import sql_files as migrations
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
-from rota.stores.queries import OpenTasks, ReturnedTasks, TaskList
+from rota.stores.queries import OpenTasks
 from rota.stores.sql_files import Migration
 from stores import START, find, put
 
@@ -100,68 +99,31 @@ async def test_a_migration_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyP
     url = databases().empty()
     broken = Migration(99, "0099_broken", "create table {schema}.half (a int); select 1/0;", "x")
     known = (*migrations.migrations("postgres"), broken)
-    monkeypatch.setattr("rota.stores.postgres.store.schema.migrations", lambda dialect: known)
+    monkeypatch.setattr("rota.stores.postgres.schema.migrations", lambda dialect: known)
     with pytest.raises(Unavailable, match="division by zero"):
         await store(url).migrate()
     assert (await ask(url, "select to_regnamespace('rota') is null as nothing"))[0]["nothing"]
 
 
-OLD = {
-    "new": ("pending", "2026-03-01T12:00:00Z"),
-    "again": ("pending", "2026-03-01T12:01:00.000250Z"),
-    "whole": ("pending", "2026-03-01T12:02:00Z"),
-    "running": ("running", "2026-03-01T12:03:00Z"),
-    "done": ("completed", "2026-03-01T12:04:00Z"),
-}
-"""Tasks as release 0.1.0 wrote them, all created at 12:00: status, updated_at."""
-
-
-async def test_tasks_of_0001_are_found_by_the_queries_of_0002(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_step_is_missed_then_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     url = databases().empty()
-    known = migrations.migrations("postgres")
-    with monkeypatch.context() as earlier:
-        earlier.setattr("rota.stores.postgres.store.schema.migrations", lambda dialect: known[:1])
-        assert await store(url).migrate() == NAMES[:1]
-    for id, (status, updated_at) in OLD.items():
-        times = {
-            "created_at": "2026-03-01T12:00:00Z",
-            "available_at": "2026-03-01T12:00:00Z",
-            "updated_at": updated_at,
-        }
-        values = {
-            "id": id,
-            "version": 1,
-            "kind": "report",
-            "status": status,
-            "input": "\0 \\\0 \\u0000",
-            **times,
-        }
-        body = json.dumps({"record": "task.1", **values})
-        await ask(url, INSERT_0001, id, status, START, body)
-    await ask(url, "select rota.submit('report')")
-    with pytest.raises(Unavailable, match=f"lacks {NAMES[1]}"):
-        await store(url).open(migrate=False)
-    assert await store(url).migrate() == NAMES[1:]
     opened = store(url)
     await opened.open()
-    returned = await find(opened, ReturnedTasks(tenant="default", since=START))
-    assert [task.id for task in returned] == ["again", "whole"]
-    columns = await ask(url, "select returned_at from rota.task where returned_at is not null order by 1")
-    assert [row["returned_at"] for row in columns] == [task.returned_at for task in returned]
-    assert len(await find(opened, OpenTasks())) == 5
-    assert await find(opened, TaskList(tenant="default", at=START, is_workflow=True)) == []
-    [stored] = await put(opened, returned[0])
-    assert stored.version == 2
-    await ask(url, "select rota.submit('report')")
-    assert len(await find(opened, OpenTasks())) == 6
+    [before] = await put(opened, task())
     await opened.close()
-
-
-INSERT_0001 = """
-insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, cancel_requested,
-  version, body)
-values ($1, 'default', $2, 'report', 'default', 128, 0, $3, $3, false, 1, $4)
-"""
+    second = Migration(2, "0002_note", "alter table {schema}.task add column note text;", "x")
+    known = (*migrations.migrations("postgres"), second)
+    monkeypatch.setattr("rota.stores.postgres.schema.migrations", lambda dialect: known)
+    with pytest.raises(Unavailable, match="lacks 0002_note"):
+        await opened.open(migrate=False)
+    assert "add column note" in await opened.plan()
+    assert await opened.migrate() == ["0002_note"]
+    assert await opened.plan() == ""
+    await opened.open(migrate=False)
+    assert await find(opened, OpenTasks()) == [before]
+    await opened.close()
+    [row] = await ask(url, "select id, note from rota.task")
+    assert (row["id"], row["note"]) == (before.id, None)
 
 
 # For people who look with psql
@@ -212,8 +174,8 @@ async def test_failed_tasks_read_well() -> None:
     assert row["started_at"] <= row["completed_at"]
 
 
-async def test_the_tables_of_document_001_are_there() -> None:
-    """Their columns by name, where ours has another one that is given; the rules as indexes."""
+async def test_the_documented_columns_and_indexes_are_there() -> None:
+    """Other programs read these columns by name."""
     url = new_database()
     rows = await ask(
         url, "select table_name, column_name from information_schema.columns where table_schema = 'rota'"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,21 +10,19 @@ from pathlib import Path
 import apsw
 import pytest
 
-from records import api_key, receipt, task
+from records import task
 from rota.domain.errors import Refused, Unavailable
-from rota.stores import sql_files as statements
-from rota.stores.codec import micros
-from rota.stores.queries import OpenTasks, ReturnedTasks, TaskList
+from rota.stores.queries import OpenTasks
 from rota.stores.sql_files import Applied, Migration, migrations, pending
 from rota.stores.sqlite.store import SqliteStore
-from stores import START, TestClock, find, put
+from stores import TestClock, find, put
 
 DUMP = Path(__file__).with_name("sqlite_schema.sql")
 
 MIGRATE_TOGETHER = """
 import asyncio, os, sys, traceback
 from datetime import UTC, datetime
-from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.store import SqliteStore
 
 class Clock:
     def now(self):
@@ -136,7 +133,7 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
         *migrations("sqlite"),
         Migration(99, "0099_bad", "create table extra (id); create table task (id);", "x"),
     )
-    monkeypatch.setattr("rota.stores.sqlite.store.schema.migrations", lambda dialect: steps)
+    monkeypatch.setattr("rota.stores.sqlite.schema.migrations", lambda dialect: steps)
     with pytest.raises(Unavailable, match="already exists"):
         await store.open()
     assert schema(path) == ""
@@ -145,57 +142,24 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
     await store.close()
 
 
-OLD = {
-    "new": {"status": "pending", "updated_at": "2026-03-01T12:00:00Z"},
-    "again": {"status": "pending", "updated_at": "2026-03-01T12:01:00.000250Z", "input": "\u0000"},
-    "whole": {"status": "pending", "updated_at": "2026-03-01T12:02:00Z"},
-    "running": {"status": "running", "updated_at": "2026-03-01T12:03:00Z"},
-    "done": {"status": "completed", "updated_at": "2026-03-01T12:04:00Z"},
-}
-"""Tasks as release 0.1.0 wrote them, all created at 12:00."""
-
-
-def fill_with_0001(path: Path) -> None:
-    """A file as it was before 0002, with tasks in it and one that cannot be read."""
-    first = migrations("sqlite")[0]
-    db = apsw.Connection(str(path))
-    db.execute(statements.load("sqlite")["create_migration_table"])
-    db.execute(first.sql)
-    db.execute("insert into rota_migration values (?, ?, ?, 'then')", first[:2] + first[3:])
-    for id, values in OLD.items():
-        times = {"created_at": "2026-03-01T12:00:00Z", "available_at": "2026-03-01T12:00:00Z"}
-        body = {"record": "task.1", "id": id, "version": 1, "kind": "report", **times, **values}
-        db.execute(INSERT_0001, (id, micros(START), values["status"], micros(START), json.dumps(body)))
-    db.execute(INSERT_0001, ("damaged", micros(START), "pending", micros(START), "not json"))
-    db.close()
-
-
-INSERT_0001 = """
-insert into task (id, version, tenant, created_at, kind, queue, priority, status, available_at, cancel_requested, body)
-values (?, 1, 'default', ?, 'report', 'default', 128, ?, ?, 0, ?)
-"""
-
-
-async def test_tasks_of_0001_are_found_by_the_queries_of_0002(store: SqliteStore, path: Path) -> None:
-    fill_with_0001(path)
-    names = [step.name for step in migrations("sqlite")[1:]]
-    with pytest.raises(Unavailable, match=f"lacks {names[0]}"):
-        await store.open(migrate=False)
-    assert list(await store.migrate()) == names
-    execute(path, "delete from task where id = 'damaged'")
-    assert schema(path) == DUMP.read_text("utf-8")
+async def test_a_second_step_is_missed_then_applied(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await store.open()
-    returned = await find(store, ReturnedTasks(tenant="default", since=START))
-    assert [task.id for task in returned] == ["again", "whole"]
-    assert [
-        row[0] for row in execute(path, "select returned_at from task where returned_at is not null")
-    ] == [micros(task.returned_at) for task in returned]
-    assert [task.id for task in await find(store, OpenTasks())] == ["again", "new", "running", "whole"]
-    assert await find(store, TaskList(tenant="default", at=START, is_workflow=True)) == []
-    [stored] = await put(store, returned[0])
-    assert stored.version == 2
-    await put(store, api_key(), receipt())
+    [before] = await put(store, task())
     await store.close()
+    second = Migration(2, "0002_note", "alter table task add column note text;", "x")
+    steps = (*migrations("sqlite"), second)
+    monkeypatch.setattr("rota.stores.sqlite.schema.migrations", lambda dialect: steps)
+    with pytest.raises(Unavailable, match="lacks 0002_note"):
+        await store.open(migrate=False)
+    assert "add column note" in await store.plan()
+    assert list(await store.migrate()) == ["0002_note"]
+    assert await store.plan() == ""
+    await store.open(migrate=False)
+    assert await find(store, OpenTasks()) == [before]
+    await store.close()
+    assert execute(path, "select id, note from task") == [(before.id, None)]
 
 
 def test_twenty_processes_migrate_at_once(path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from rota.domain.errors import Unavailable
-from rota.stores.postgres.errors import COMMITTING, in_words
+from rota.stores.postgres.errors import COMMITTING, as_store_error
 
 REFUSED = (
     asyncpg.ReadOnlySQLTransactionError,
@@ -26,14 +26,14 @@ UNDECIDED = (
 
 @pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: kind.__name__)
 def test_a_commit_that_the_server_refused_was_not_done(kind: type[Exception]) -> None:
-    said = in_words(kind("no"), "shop on db", COMMITTING)
+    said = as_store_error(kind("no"), "shop on db", COMMITTING)
     assert isinstance(said, Unavailable)
     assert "while committing (nothing was written): " in str(said)
 
 
 @pytest.mark.parametrize("kind", UNDECIDED, ids=lambda kind: kind.__name__)
 def test_a_commit_that_nobody_answered_may_have_been_done(kind: type[Exception]) -> None:
-    said = in_words(kind("gone"), "shop on db", COMMITTING)
+    said = as_store_error(kind("gone"), "shop on db", COMMITTING)
     assert "while committing (whether it was done is unknown): " in str(said)
 
 
@@ -47,6 +47,6 @@ def test_a_commit_that_nobody_answered_may_have_been_done(kind: type[Exception])
     ids=lambda error: type(error).__name__,
 )
 def test_a_transaction_pooler_is_recognised(error: Exception) -> None:
-    said = str(in_words(error, "shop on db", "reading"))
+    said = str(as_store_error(error, "shop on db", "reading"))
     assert "add pgbouncer=1 to the options of the address" in said
     assert "\n" not in said

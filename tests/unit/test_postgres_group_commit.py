@@ -7,64 +7,66 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rota.stores.base import CommitOptions, Tx
-from rota.stores.postgres.group_commit import Groups, Turn
+from rota.stores.postgres.group_commit import GroupCommit
 
 
-class Lender:
-    """Lends turns that do nothing, and keeps each until it is let go."""
+class Transactions:
+    """Transactions that do nothing. Each stays open until `end` is set."""
 
     def __init__(self) -> None:
-        self.out = 0
+        self.open = 0
         self.most = 0
-        self.lent = asyncio.Semaphore(0)
-        self.let_go = asyncio.Event()
+        self.began = asyncio.Semaphore(0)
+        self.end = asyncio.Event()
 
-    async def lend(self, use: Callable[[Turn], Awaitable[None]], *, patient: bool = False) -> None:
-        self.out += 1
-        self.most = max(self.most, self.out)
-        self.lent.release()
+    async def run(self, use: Callable[[Any], Awaitable[None]], *, wait_for_locks: bool = False) -> None:
+        self.open += 1
+        self.most = max(self.most, self.open)
+        self.began.release()
         await use(_NothingDone())
-        await self.let_go.wait()
-        self.out -= 1
+        await self.end.wait()
+        self.open -= 1
 
 
 class _NothingDone:
+    """A shared transaction, its parts, and a tx without writes."""
+
     def __init__(self) -> None:
-        self.line = self.unwritten = self
+        self.database = self.pending_writes = self
         self.failure = None
         self.puts: dict[Any, Any] = {}
         self.deletes: dict[Any, Any] = {}
 
-    def new_tx(self, unwritten: object) -> _NothingDone:
+    def new_tx(self) -> _NothingDone:
         return self
 
-    async def flush(self, *, last: bool) -> None:
+    async def flush(self, *, commit: bool) -> None:
         pass
 
 
 async def nothing(tx: Tx) -> None: ...
 
 
-async def groups_of(lanes: list[str | None], turns: int) -> int:
-    """How many turns were out at once, when that many had been lent."""
-    lender = Lender()
-    groups = Groups(lender.lend, 8, lambda: None)
-    answers = asyncio.gather(*(groups.run(nothing, CommitOptions(lane=lane)) for lane in lanes))
-    for _ in range(turns):
-        await lender.lent.acquire()
-    lender.let_go.set()
+async def groups_of(lanes: list[str | None], begun: int) -> int:
+    """How many transactions were open at once, when that many had begun."""
+    transactions = Transactions()
+    group_commit = GroupCommit(transactions.run, 8, lambda: None)
+    answers = asyncio.gather(*(group_commit.run(nothing, CommitOptions(lane=lane)) for lane in lanes))
+    for _ in range(begun):
+        await transactions.began.acquire()
+    transactions.end.set()
     await answers
-    await groups.finish()
-    return lender.most
+    await group_commit.finish()
+    return transactions.most
 
 
 async def test_works_that_come_together_share_a_commit() -> None:
-    assert await groups_of([None] * 10, turns=1) == 1
+    assert await groups_of([None] * 10, begun=1) == 1
 
 
 async def test_works_of_one_lane_share_a_commit() -> None:
-    assert await groups_of(["a", None, "a"], turns=1) == 1
+    assert await groups_of(["a", None, "a"], begun=1) == 1
 
 
 async def test_works_of_two_lanes_run_side_by_side() -> None:
-    assert await groups_of(["a", "b", None, "a"], turns=2) == 2
+    assert await groups_of(["a", "b", None, "a"], begun=2) == 2

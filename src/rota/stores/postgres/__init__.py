@@ -1,7 +1,8 @@
 """The store in a PostgreSQL database.
 
-Begin with `store`, then `group_commit`, where a commit happens, and `connection`, where its statements are sent.
-`tx` is a work's view, `rows` writes many records in one statement, `queries` chooses among the statements of
-`statements.sql`, `listen` hears of others' commits, `foreign` joins a transaction of the caller's. From outside
-only `PostgresStore` is imported.
+Begin with `store`: its `transact` gives each work to `group_commit`, which runs several works in one database
+transaction. The commit itself is `DatabaseTransaction.write(…, commit=True)` in `transaction`. `tx` is a work's view
+and keeps its writes until they are flushed, `rows` turns many records into one statement, `queries` chooses among the
+statements of `statements.sql`, `listen` hears of others' commits, `foreign_transaction` runs a work in a transaction
+that the caller has open. From outside only `PostgresStore` is imported.
 """

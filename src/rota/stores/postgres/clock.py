@@ -1,9 +1,9 @@
 """The database's clock, read without asking it each time.
 
-Asked at `before`, answered at `after` (by the event loop's clock, which never steps), the database's time lies
-between the two. As long as our estimate does, too, it is as good as the answer and stays; otherwise it moves
-just inside. So a slow answer does no harm, and drift is followed as soon as it can be seen. The estimate is
-checked again after `GOOD_FOR`, and at once when the machine's own clock has jumped (it may have slept).
+The database is asked at `before` and has answered at `after`, by the event loop's clock, which never steps. Its time
+was taken between the two. An estimate that lies between them, too, is as good as the answer and stays; any other is
+moved just inside. So a slow answer does no harm, and drift is followed as soon as it can be seen. The estimate is
+checked again after `GOOD_FOR` seconds, and at once when the machine's own clock has jumped (it may have slept).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNNOTICED = timedelta(seconds=1)
 
 
 class DatabaseClock:
-    """`now()` is the estimate. `keep_right(ask)` asks the database if that is due."""
+    """`now` is the estimate of the database's time. `check_if_due` asks the database now and then."""
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
@@ -37,14 +37,14 @@ class DatabaseClock:
         return self._origin is not None
 
     def now(self) -> datetime:
-        assert self._origin is not None, "keep_right comes first"
+        assert self._origin is not None, "check_if_due comes first"
         now = self._origin + timedelta(seconds=_loop_time())
         if self._last is not None and timedelta(0) < self._last - now < _UNNOTICED:
             return self._last
         self._last = now
         return now
 
-    def is_right(self) -> bool:
+    def was_checked_lately(self) -> bool:
         """Whether the estimate was checked lately, and nothing happened to this machine since."""
         if self._origin is None or self._checked_wall is None:
             return False
@@ -52,8 +52,8 @@ class DatabaseClock:
         jump = self._machine.now() - self._checked_wall - timedelta(seconds=passed)
         return passed < GOOD_FOR and abs(jump) < _JUMP
 
-    async def keep_right(self, ask: Callable[[], Awaitable[datetime]]) -> None:
-        if self.is_right():
+    async def check_if_due(self, ask: Callable[[], Awaitable[datetime]]) -> None:
+        if self.was_checked_lately():
             return
         before = _loop_time()
         answer = await ask()

@@ -1,8 +1,8 @@
-"""What PostgreSQL and the network say, in the words of the contract: Conflict, Unavailable or Corrupt.
+"""Errors of the driver as errors of the contract: Conflict, Unavailable or Corrupt.
 
-Every sentence names the place and what was being done. `Unavailable` from a commit means that its outcome is
-unknown, unless the server itself refused it; everything before it was rolled back by the server, which to the caller
-is the same: repeat with the same ids.
+Every message names the place and what was being done. After `Unavailable` from a commit the outcome is unknown, unless
+the server itself refused the commit. Any earlier failure was rolled back by the server. The caller does the same in
+both cases: repeat with the same ids.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import asyncpg
 
 from ...domain.errors import Conflict, Corrupt, StoreError, Unavailable
 
-__all__ = ["COMMITTING", "FAILURES", "Blocked", "in_words", "is_lost", "translated"]
+__all__ = ["COMMITTING", "FAILURES", "Blocked", "as_store_error", "driver_errors_translated", "is_lost"]
 
 COMMITTING = "committing"
-"""What is being done when the outcome may be unknown."""
+"""The one thing to be `doing` after which the outcome may be unknown."""
 
 _CHANGED = "RT001"
 _BLOCKED = "55P03"
@@ -50,7 +50,7 @@ _REASONS = {
 }
 _CORRUPT = ("XX001", "XX002")
 _UNDECIDED = ("08", "57P", "40003")
-"""Beginnings of what a server says that ends in the middle: a commit may have been done just before."""
+"""Codes of a server that stops in the middle of a statement: the commit may have been done just before."""
 _UNKNOWN = " (whether it was done is unknown)"
 FAILURES = (
     asyncpg.PostgresError,
@@ -60,23 +60,23 @@ FAILURES = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
-"""What the driver raises: what the server said, or that it did not answer."""
+"""What the driver raises if the server reports an error or does not answer."""
 
 
 class Blocked(Unavailable):
-    """Another transaction kept a lock for longer than works wait that are not alone: nothing was done."""
+    """Another transaction kept a lock for longer than a group of works waits. Nothing was done."""
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection is of no more use: gone, or to a server that does not serve."""
+    """Whether the connection is of no more use: it is gone, or its server refuses work."""
     if not isinstance(error, asyncpg.PostgresError):
         return True
     state = str(error.sqlstate)
     return state.startswith(("08", "57P")) or state in ("25006", "25P03", "53300")
 
 
-def in_words(error: BaseException, place: str, doing: str) -> StoreError:
-    """The contract's error for what went wrong at `place` while `doing` something."""
+def as_store_error(error: BaseException, place: str, doing: str) -> StoreError:
+    """The error of the contract for an error of the driver at `place`, while `doing` something."""
     if isinstance(error, asyncpg.PostgresError):
         state = str(error.sqlstate)
         if doing == COMMITTING:
@@ -101,9 +101,9 @@ def in_words(error: BaseException, place: str, doing: str) -> StoreError:
 
 
 @contextmanager
-def translated(place: str, doing: str) -> Iterator[None]:
+def driver_errors_translated(place: str, doing: str) -> Iterator[None]:
     """Errors of the driver leave as errors of the contract."""
     try:
         yield
     except FAILURES as error:
-        raise in_words(error, place, doing) from error
+        raise as_store_error(error, place, doing) from error

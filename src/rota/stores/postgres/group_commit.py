@@ -1,16 +1,15 @@
 """Group commit: works that arrive while others are being committed share one transaction, and one fsync.
 
-Works of a group run one after the other; each sees what those before it wrote. A work that fails takes back
-only its own. If the group as a whole fails (a conflict, …), its works are run again one by one, each up to ATTEMPTS
-times, so that only what cannot be done by itself fails; each is answered as soon as it is done.
+Works of a group run one after the other. Each sees the writes of those before it, and an error of its own fails it
+alone. If the group as a whole fails (a conflict, …), its works are run again one by one, each up to ATTEMPTS times. So
+only works that cannot be done by themselves fail, and each is answered as soon as it is done.
 
-A group waits a second at most for a lock that somebody else holds (a transaction of the user's, say, with the same
-idempotency key). Then its works are run again, a few at a time; those that again wait in vain come last, each
-patiently in a transaction of its own. So the works that merely happened to be beside them are not held up.
+A group waits for a lock for a second at most. The lock may belong to a transaction of the user's that has the same
+idempotency key. Then the works are run again, each in its own transaction, a few at a time. Works that are blocked
+again are run last and wait as long as a statement may take. So one blocked work does not hold up the rest of its group.
 
-A few groups run at a time, so that one can gather while others wait for the disk. A group that waits for
-longer (another transaction holds a row that it wants) does not count: others pass it, as far as there are
-connections.
+Two groups run at a time: one gathers and writes while the other waits for the disk. A group that takes long (it waits
+for a lock) does not count, so that others can pass it, as far as there are connections.
 """
 
 from __future__ import annotations
@@ -24,55 +23,48 @@ from ...domain.errors import Conflict, StoreError
 from ..base import CommitOptions, Work
 from ..group_commit import Job
 from ..works import ATTEMPTS
-from .connection import Line
 from .errors import Blocked
-from .tx import PostgresTx, Unwritten
+from .tx import SharedTransaction
 
-__all__ = ["Groups", "Lost", "Turn"]
+__all__ = ["ConnectionLost", "GroupCommit", "RunInTransaction"]
 
 T = TypeVar("T")
-_LARGEST = 256
-_AT_ONCE = 2
-_SLOW = 0.05
-_BESIDE = 3
+_LARGEST_GROUP = 256
+_GROUPS_AT_ONCE = 2
+_SLOW_AFTER = 0.05
+_RETRIES_AT_ONCE = 3
 
 
-class Turn:
-    """One connection with what runs on it: made by the store for each group."""
+class RunInTransaction(Protocol):
+    """Calls a function with a transaction, and rolls back what the function does not commit.
 
-    def __init__(self, line: Line, new_tx: Callable[[Unwritten], PostgresTx]) -> None:
-        self.line = line
-        self.unwritten = Unwritten(line)
-        self.new_tx = new_tx
+    Raises `ConnectionLost` if there is no connection, else errors of the contract or of works. With `wait_for_locks` a
+    statement waits for locks as long as it may take; without, it is `Blocked` sooner."""
 
-
-class Lend(Protocol):
-    """Calls a function with a turn. What it does not commit is rolled back. Raises `Lost` if there is no connection
-    to do anything with; else only errors of the contract, and those of works. If `patient`, it waits for locks as long
-    as a statement may take; else it is `Blocked` before that."""
-
-    async def __call__(self, use: Callable[[Turn], Awaitable[None]], *, patient: bool = False) -> None: ...
+    async def __call__(
+        self, use: Callable[[SharedTransaction], Awaitable[None]], *, wait_for_locks: bool = False
+    ) -> None: ...
 
 
-class Lost(Exception):
-    """There is no connection, or not any more: trying again at once is of no use."""
+class ConnectionLost(Exception):
+    """There is no connection to the server. Trying again at once is of no use."""
 
     def __init__(self, error: StoreError) -> None:
         super().__init__(str(error))
         self.error = error
 
 
-class Groups:
-    """Gathers jobs into groups and runs them."""
+class GroupCommit:
+    """Gathers jobs into groups and runs them, at most `most` groups at a time. `changed` is called after commits."""
 
-    def __init__(self, lend: Lend, most: int, changed: Callable[[], None]) -> None:
-        self._lend = lend
+    def __init__(self, run_in_transaction: RunInTransaction, most: int, changed: Callable[[], None]) -> None:
+        self._run_in_transaction = run_in_transaction
         self._most = most
         self._changed = changed
         self._waiting: list[Job[Any]] = []
         self._running: set[asyncio.Task[None]] = set()
         self._slow = 0
-        self._is_called = False
+        self._is_start_scheduled = False
         self._random = Random()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -82,59 +74,59 @@ class Groups:
         answer: asyncio.Future[T] = loop.create_future()
         self._waiting.append(Job(work, options, answer))
         self._idle.clear()
-        self._call(loop)
+        self._schedule_start(loop)
         return await answer
 
     async def finish(self) -> None:
-        """Until everything that was handed in is answered."""
+        """Wait until every job is answered."""
         await self._idle.wait()
-        while self._running:  # answered, and about to end
+        while self._running:  # their jobs are answered, the tasks are about to end
             await asyncio.wait(self._running)
 
-    def _call(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _schedule_start(self, loop: asyncio.AbstractEventLoop) -> None:
         if (
-            not self._is_called
-            and len(self._running) - self._slow < _AT_ONCE
+            not self._is_start_scheduled
+            and len(self._running) - self._slow < _GROUPS_AT_ONCE
             and len(self._running) < self._most
         ):
-            self._is_called = True
-            loop.call_soon(self._start, loop)  # later in this turn: others may join
+            self._is_start_scheduled = True
+            loop.call_soon(self._start, loop)  # later in this round of the loop: other jobs may join
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._is_called = False
+        self._is_start_scheduled = False
         jobs = self._next_jobs()
         if jobs:
-            group = _Group(jobs, self._lend, self._random, self._settle)
+            group = _Group(jobs, self._run_in_transaction, self._random, self._settle)
             running = loop.create_task(group.run(), name="rota-commit")
             self._running.add(running)
-            timer = loop.call_later(_SLOW, self._is_slow, loop, group)
+            timer = loop.call_later(_SLOW_AFTER, self._mark_slow, loop, group)
             running.add_done_callback(lambda done: self._ended(loop, group, done, timer))
         if self._waiting:
-            self._call(loop)
+            self._schedule_start(loop)
         elif not self._running:
             self._idle.set()
 
     def _next_jobs(self) -> list[Job[Any]]:
-        """The first that wait, without those that are to run beside them: they are the next."""
+        """Jobs with `own_transaction` come first. A group has at most one lane; the others are next."""
         waiting = [job for job in self._waiting if not job.future.done()]
-        if hurried := [job for job in waiting if job.options.own_transaction]:
+        if own := [job for job in waiting if job.options.own_transaction]:
             self._waiting = [job for job in waiting if not job.options.own_transaction]
-            return hurried
+            return own
         lanes = {lane for job in waiting if (lane := job.options.lane) is not None}
         if len(lanes) < 2:
-            self._waiting = waiting[_LARGEST:]
-            return waiting[:_LARGEST]
+            self._waiting = waiting[_LARGEST_GROUP:]
+            return waiting[:_LARGEST_GROUP]
         first = next(lane for job in waiting if (lane := job.options.lane) is not None)
-        jobs = [job for job in waiting if job.options.lane in (first, None)][:_LARGEST]
+        jobs = [job for job in waiting if job.options.lane in (first, None)][:_LARGEST_GROUP]
         taken = {id(job) for job in jobs}
         self._waiting = [job for job in waiting if id(job) not in taken]
         return jobs
 
-    def _is_slow(self, loop: asyncio.AbstractEventLoop, group: _Group) -> None:
+    def _mark_slow(self, loop: asyncio.AbstractEventLoop, group: _Group) -> None:
         group.is_slow = True
         self._slow += 1
         if self._waiting:
-            self._call(loop)
+            self._schedule_start(loop)
 
     def _ended(
         self,
@@ -149,7 +141,7 @@ class Groups:
         failure = asyncio.CancelledError() if done.cancelled() else done.exception()
         self._settle(group.unanswered, failure)
         if self._waiting:
-            self._call(loop)
+            self._schedule_start(loop)
         elif not self._running:
             self._idle.set()
 
@@ -162,43 +154,45 @@ class Groups:
 
 
 class _Group:
-    """Some jobs on their way together."""
+    """Jobs that are run together, and again one by one if that fails."""
 
     def __init__(
         self,
         jobs: list[Job[Any]],
-        lend: Lend,
+        run_in_transaction: RunInTransaction,
         random: Random,
         settle: Callable[[Iterable[Job[Any]]], None],
     ) -> None:
         self.unanswered = list(jobs)
         self.is_slow = False
-        self._lend = lend
+        self._run_in_transaction = run_in_transaction
         self._random = random
         self._settle = settle
 
     async def run(self) -> None:
-        """Do every job, or find out why it cannot be done. Those still unanswered at the end are the caller's."""
+        """Run every job, or leave in it why it failed. The caller answers jobs that are still in `unanswered`."""
         jobs, tries = list(self.unanswered), ATTEMPTS
         try:
-            return await self._lend(lambda turn: self._together(turn, jobs))
-        except Lost as lost:
+            return await self._run_in_transaction(lambda shared: self._commit_together(shared, jobs))
+        except ConnectionLost as lost:
             return _fail(jobs, lost.error)
         except Blocked:
             if len(jobs) > 1:
-                jobs = await self._beside(jobs)
-            return await self._patiently(jobs)
+                jobs = await self._blocked_again(jobs)
+            return await self._commit_waiting_for_locks(jobs)
         except Exception as error:
             if len(jobs) == 1:
                 tries -= 1
                 _fail(jobs, error)
                 if not isinstance(error, Conflict):
                     return None
-        return await self._patiently([job for job in jobs if await self._is_blocked(job, tries)])
+        return await self._commit_waiting_for_locks(
+            [job for job in jobs if await self._is_blocked(job, tries)]
+        )
 
-    async def _beside(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Run each by itself, a few at a time; those that are blocked by others."""
-        slots = asyncio.Semaphore(_BESIDE)
+    async def _blocked_again(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Run each job in its own transaction, a few at a time. The answer: the jobs that are blocked even then."""
+        slots = asyncio.Semaphore(_RETRIES_AT_ONCE)
 
         async def run(job: Job[Any]) -> bool:
             async with slots:
@@ -207,33 +201,35 @@ class _Group:
         blocked = await asyncio.gather(*(run(job) for job in jobs))
         return [job for job, is_blocked in zip(jobs, blocked, strict=True) if is_blocked]
 
-    async def _patiently(self, jobs: list[Job[Any]]) -> None:
-        slots = asyncio.Semaphore(_BESIDE)
+    async def _commit_waiting_for_locks(self, jobs: list[Job[Any]]) -> None:
+        slots = asyncio.Semaphore(_RETRIES_AT_ONCE)
 
         async def run(job: Job[Any]) -> None:
             async with slots:
-                await self._alone(job, ATTEMPTS, patient=not job.options.fail_if_locked)
+                await self._commit_alone(job, ATTEMPTS, wait_for_locks=not job.options.fail_if_locked)
 
         await asyncio.gather(*(run(job) for job in jobs))
 
     async def _is_blocked(self, job: Job[Any], tries: int) -> bool:
         try:
-            await self._alone(job, tries)
+            await self._commit_alone(job, tries)
         except Blocked:
             return True
         return False
 
-    async def _alone(self, job: Job[Any], tries: int, *, patient: bool = False) -> None:
-        """Until it succeeds or fails for good; a little later each time, so that those who met part."""
+    async def _commit_alone(self, job: Job[Any], tries: int, *, wait_for_locks: bool = False) -> None:
+        """Try until the job succeeds or fails for good. The random pause parts works that met in a conflict."""
         for attempt in range(1, tries + 1):
             try:
-                await self._lend(lambda turn: self._together(turn, [job]), patient=patient)
+                await self._run_in_transaction(
+                    lambda shared: self._commit_together(shared, [job]), wait_for_locks=wait_for_locks
+                )
                 break
-            except Lost as lost:
+            except ConnectionLost as lost:
                 _fail([job], lost.error)
                 break
             except Exception as error:
-                if isinstance(error, Blocked) and not patient and not job.options.fail_if_locked:
+                if isinstance(error, Blocked) and not wait_for_locks and not job.options.fail_if_locked:
                     raise
                 _fail([job], error)
                 if not isinstance(error, Conflict):
@@ -242,22 +238,23 @@ class _Group:
         self.unanswered.remove(job)
         self._settle([job])
 
-    async def _together(self, turn: Turn, jobs: list[Job[Any]]) -> None:
+    async def _commit_together(self, shared: SharedTransaction, jobs: list[Job[Any]]) -> None:
+        """Run the works of these jobs in one transaction, and commit it."""
         for job in jobs:
             job.error, job.wrote = None, False
-            tx = turn.new_tx(turn.unwritten)
+            tx = shared.new_tx()
             try:
                 job.value = await job.work(tx)
             except Exception as error:
-                if turn.line.failure is None:
+                if shared.database.failure is None:
                     job.error = error  # it belongs to the caller of this work
                     continue
-            if turn.line.failure is not None:
-                raise turn.line.failure
+            if shared.database.failure is not None:
+                raise shared.database.failure
             if tx.puts or tx.deletes:
                 job.wrote = True
-                await turn.unwritten.add(tx)
-        await turn.unwritten.flush(last=True)
+                await shared.pending_writes.add(tx)
+        await shared.pending_writes.flush(commit=True)
 
 
 def _fail(jobs: list[Job[Any]], error: BaseException) -> None:

@@ -1,9 +1,9 @@
-"""Hearing of changes that others make: `LISTEN` on one connection of its own, opened when somebody waits.
+"""Hearing of commits by other nodes: `LISTEN` on a connection of its own, opened by the first `wait`.
 
-Every `interval` the same connection is asked whether any transaction has committed since (the snapshot differs):
-so a notification that was lost costs at most the interval, a connection that died is noticed, and an idle node
-costs one statement per interval. When the connection is lost, everyone wakes and looks; it is opened anew with
-growing delays and jitter. Behind a pooler there is no `LISTEN`, only the asking, on any connection.
+Every `interval` the same connection is asked whether any transaction has committed since (the snapshot differs). So a
+lost notification costs at most the interval, a dead connection is noticed, and an idle node sends one statement per
+interval. When the connection is lost, all waiting calls wake, and it is opened anew with growing delays and jitter.
+Behind a pooler there is no `LISTEN`: the question is asked on any connection of the pool.
 """
 
 from __future__ import annotations
@@ -21,35 +21,40 @@ from .address import Address
 from .errors import FAILURES
 from .queries import Statements
 
-__all__ = ["Listener"]
+__all__ = ["ChangeListener"]
 
-_SHORTEST, _LONGEST = 0.1, 15.0
-
-
-class Ask(Protocol):
-    """Calls a function with a connection of the pool; in a transaction, unless it is one statement `alone`."""
-
-    async def __call__(self, use: Callable[[Any], Awaitable[Any]], *, alone: bool = False) -> Any: ...
+_SHORTEST, _LONGEST = 0.1, 15.0  # seconds until it is opened anew
 
 
-class Listener:
-    """Calls `changed` when somebody else has committed something. `close` ends it."""
+class RunOnConnection(Protocol):
+    """Calls a function with a connection of the pool, in a transaction or for one statement without."""
+
+    async def __call__(self, use: Callable[[Any], Awaitable[Any]], *, in_transaction: bool = True) -> Any: ...
+
+
+class ChangeListener:
+    """Calls `changed` when another node has committed something, until it is closed."""
 
     def __init__(
-        self, address: Address, statements: Statements, sender: str, changed: Callable[[], None], ask: Ask
+        self,
+        address: Address,
+        statements: Statements,
+        sender: str,
+        changed: Callable[[], None],
+        run: RunOnConnection,
     ) -> None:
         self.address = address
         self._statements = statements
         self._sender = sender
         self._changed = changed
-        self._ask = ask
+        self._run_on_connection = run
         self._interval = address.poll_interval.total_seconds()
         self._random = Random()
         self._running: asyncio.Task[None] | None = None
         self.is_listening = asyncio.Event()
 
     def start(self) -> None:
-        """From the first wait on."""
+        """Called by every wait; the first one starts it."""
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run(), name="rota-listen")
 
@@ -64,11 +69,11 @@ class Listener:
             try:
                 await (self._poll() if self.address.pgbouncer else self._listen())
             except (*FAILURES, StoreError):
-                pass  # whoever uses the store meets the same trouble, and says so
+                pass  # callers of the store get the same error
             if self.is_listening.is_set():
                 self.is_listening.clear()
                 delay = _SHORTEST
-            self._changed()  # something may have happened unheard
+            self._changed()  # a notification may have been missed
             await asyncio.sleep(delay * self._random.uniform(0.5, 1.0))
             delay = min(2 * delay, _LONGEST)
 
@@ -78,10 +83,10 @@ class Listener:
         try:
             closed = asyncio.Event()
             connection.add_termination_listener(lambda _: closed.set())
-            await connection.add_listener(self.address.channel, self._heard)
+            await connection.add_listener(self.address.channel, self._notified)
             look = self._statements.plain["look"].sql
             seen = await connection.fetchval(look)
-            self._began()
+            self._started()
             while not closed.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(closed.wait(), self._interval)
@@ -96,31 +101,33 @@ class Listener:
     async def _poll(self) -> None:
         """Until the server cannot be asked."""
         look = self._statements.plain["look"].sql
-        seen = await self._ask(lambda connection: connection.fetchval(look))
-        self._began()
+        seen = await self._run_on_connection(lambda connection: connection.fetchval(look))
+        self._started()
         while True:
             await asyncio.sleep(self._interval)
             if await self._differs(seen):
-                seen = await self._ask(lambda connection: connection.fetchval(look))
+                seen = await self._run_on_connection(lambda connection: connection.fetchval(look))
                 self._changed()
 
     async def _differs(self, seen: str) -> bool:
         statement = self._statements.plain["look_again"].sql.replace("{seen}", seen)
-        answer: str = await self._ask(lambda connection: connection.execute(statement), alone=True)
+        answer: str = await self._run_on_connection(
+            lambda connection: connection.execute(statement), in_transaction=False
+        )
         return answer != "SELECT 0"
 
-    def _began(self) -> None:
-        """From here on changes are heard. What came just before was not."""
+    def _started(self) -> None:
+        """Changes are heard from now on. A change just before was not, so everyone looks once."""
         self.is_listening.set()
         self._changed()
 
-    def _heard(self, connection: Any, pid: int, channel: str, payload: object) -> None:
-        if payload != self._sender:  # of our own commits we know already
+    def _notified(self, connection: Any, pid: int, channel: str, payload: object) -> None:
+        if payload != self._sender:  # commits of this node are known already
             self._changed()
 
 
 async def _end(connection: Any) -> None:
-    """Politely, if that is quick."""
+    """Say goodbye to the server, if that is quick."""
     try:
         await connection.close(timeout=1)
     except FAILURES:

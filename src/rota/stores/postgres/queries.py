@@ -1,6 +1,6 @@
 """The queries of `base.py` as PostgreSQL statements: which one, and with which values.
 
-Names of the statements in `sql/postgres.sql` follow those of the queries. `Statements` is the file with its
+Names of the statements in `statements.sql` follow those of the queries. `Statements` is the file with its
 words filled in for one schema, and each `:name` numbered as PostgreSQL wants it.
 """
 
@@ -36,7 +36,15 @@ from ..queries import (
 from ..sql_files import load
 from .rows import WRITERS, text_of
 
-__all__ = ["MANY_PENDING", "Statement", "Statements", "Writes", "named", "statement_name", "values_of"]
+__all__ = [
+    "MANY_PENDING",
+    "RecordStatements",
+    "Statement",
+    "Statements",
+    "named",
+    "statement_name",
+    "values_of",
+]
 
 _LOCK = "for update skip locked"
 _SORT = re.compile(r"order by [^\n]* (?=limit :limit::bigint\Z)")
@@ -76,14 +84,14 @@ class Statement(NamedTuple):
         return [values[name] for name in self.parameters]
 
 
-class Writes(NamedTuple):
+class RecordStatements(NamedTuple):
     """The statements that write one record type, with arrays as parameters; and two that read it."""
 
     insert: str
     replace: str
     delete: str
-    insert_alone: str
-    replace_alone: str
+    insert_and_commit: str
+    replace_and_commit: str
     get: str
     get_many: str
     all: str
@@ -105,8 +113,10 @@ class Statements:
         self.count = {
             name: named(f"select count(*) from ({text}) as found") for name, text in counting.items()
         }
-        self.of: dict[type[Record], Writes] = {
-            of_type: Writes(**{name: named(writer.fill_in(sql[name])).sql for name in Writes._fields})
+        self.of: dict[type[Record], RecordStatements] = {
+            of_type: RecordStatements(
+                **{name: named(writer.fill_in(sql[name])).sql for name in RecordStatements._fields}
+            )
             for of_type, writer in WRITERS.items()
         }
 
@@ -152,10 +162,10 @@ def values_of(query: Query, limit: int | None) -> dict[str, Any]:
     return values
 
 
-def statement_name(query: Query, *, few_pending: bool = True) -> str:
+def statement_name(query: Query, *, many_pending: bool = False) -> str:
     """The statement that finds what the query asks for: with the best index for the filters given."""
     if isinstance(query, TaskList):
-        return _task_list(query, few_pending)
+        return _task_list(query, many_pending)
     if isinstance(query, ScheduleByKey) and query.deleted:
         return "schedule_by_key_deleted"
     if isinstance(query, EventList) and query.subject_id is not None:
@@ -165,7 +175,7 @@ def statement_name(query: Query, *, few_pending: bool = True) -> str:
     return _NAMES[type(query)]
 
 
-def _task_list(query: TaskList, few_pending: bool) -> str:
+def _task_list(query: TaskList, many_pending: bool) -> str:
     if query.schedule_id is not None:
         return "task_list_of_schedule"
     if query.status in _UNUSUAL:
@@ -174,7 +184,7 @@ def _task_list(query: TaskList, few_pending: bool) -> str:
         return "task_list_expired"
     if query.status is TaskStatus.RUNNING:
         return "task_list_running"
-    if query.status is TaskStatus.PENDING and few_pending:
+    if query.status is TaskStatus.PENDING and not many_pending:
         return "task_list_pending"
     if query.is_workflow:
         return "task_list_workflow"

@@ -22,8 +22,8 @@ __all__ = ["WRITERS", "Rows", "Writer", "text_of"]
 _encode = msgspec.json.Encoder().encode
 
 
-class _More(NamedTuple):
-    """A column that only PostgreSQL has."""
+class _SqlColumn(NamedTuple):
+    """A column, how to get its value from a record, and its type in PostgreSQL."""
 
     name: str
     get: Callable[[Any], Any]
@@ -56,22 +56,22 @@ def _as_json(value: Any) -> str:
     return _encode(value).decode()
 
 
-def _plain(names: str, type: str = "text") -> tuple[_More, ...]:
-    return tuple(_More(name, attrgetter(name), type) for name in names.split())
+def _plain(names: str, type: str = "text") -> tuple[_SqlColumn, ...]:
+    return tuple(_SqlColumn(name, attrgetter(name), type) for name in names.split())
 
 
-_MORE: dict[type[Record], tuple[_More, ...]] = {
+_EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
     Task: (
         *_plain("attempt", "integer"),
         *_plain("started_at", "timestamptz"),
-        _More("error", _error),
-        _More("tags", lambda task: _array(task.tags) if task.tags else None, "text[]"),
+        _SqlColumn("error", _error),
+        _SqlColumn("tags", lambda task: _array(task.tags) if task.tags else None, "text[]"),
     ),
     Schedule: (
-        _More("description", lambda schedule: text_of(schedule.description)),
-        _More("timing", lambda schedule: _as_json(schedule.timing), "json"),
-        _More("target", lambda schedule: _as_json(schedule.target), "json"),
-        _More("tags", lambda schedule: _array(getattr(schedule.target, "tags", ())), "text[]"),
+        _SqlColumn("description", lambda schedule: text_of(schedule.description)),
+        _SqlColumn("timing", lambda schedule: _as_json(schedule.timing), "json"),
+        _SqlColumn("target", lambda schedule: _as_json(schedule.target), "json"),
+        _SqlColumn("tags", lambda schedule: _array(getattr(schedule.target, "tags", ())), "text[]"),
         *_plain("next_run_at last_run_at updated_at", "timestamptz"),
         *_plain("run_count", "bigint"),
         *_plain("missed_run_policy overlap_policy created_by"),
@@ -79,11 +79,11 @@ _MORE: dict[type[Record], tuple[_More, ...]] = {
     Run: (
         *_plain("trigger reason target_type target_id"),
         *_plain("started_at created_at", "timestamptz"),
-        _More("error", _error),
+        _SqlColumn("error", _error),
     ),
     Event: _plain("actor action subject_type"),
     ApiKey: (
-        _More("name", lambda key: text_of(key.name)),
+        _SqlColumn("name", lambda key: text_of(key.name)),
         *_plain("role created_by revoked_by"),
         *_plain("created_at revoked_at", "timestamptz"),
     ),
@@ -93,11 +93,11 @@ _TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": 
 _NAMES: dict[type[Record], str] = {Run: "schedule_run"}
 
 
-def _with_type(column: Column) -> _More:
+def _with_type(column: Column) -> _SqlColumn:
     get = column.get
     if column.name in ("search", "alias_key"):
         get = lambda record: text_of(column.get(record))  # noqa: E731  a def would need the same closure
-    return _More(column.name, get, "timestamptz" if column.is_time else _TYPES.get(column.name, "text"))
+    return _SqlColumn(column.name, get, "timestamptz" if column.is_time else _TYPES.get(column.name, "text"))
 
 
 class Rows(NamedTuple):
@@ -115,15 +115,15 @@ class Writer:
         table = TABLES[of_type]
         fixed = [_with_type(column) for column in table.columns if column.is_fixed]
         others = [_with_type(column) for column in table.columns if not column.is_fixed]
-        others += _MORE.get(of_type, ())
+        others += _EXTRA_COLUMNS.get(of_type, ())
         self.table = table
         self.name = _NAMES.get(of_type, table.name)
         self._columns = [
-            _More("id", attrgetter("id")),
-            _More("version", attrgetter("version"), "bigint"),
+            _SqlColumn("id", attrgetter("id")),
+            _SqlColumn("version", attrgetter("version"), "bigint"),
             *fixed,
             *others,
-            _More("body", lambda record: table.encode(record).decode(), "json"),
+            _SqlColumn("body", lambda record: table.encode(record).decode(), "json"),
         ]
         self._fixed = [column.name for column in fixed]
         self._all = self._columns, _attributes(self._columns)
@@ -175,7 +175,7 @@ class Writer:
             "unchanged": " and ".join(
                 f"stored.{name} is not distinct from {value[name]}" for name in self._fixed
             ),
-            "announced": _announced(len(columns) + 1, len(columns) + 2),
+            "notified": _notified(len(columns) + 1, len(columns) + 2),
         }
 
     def fill_in(self, statement: str) -> str:
@@ -183,7 +183,7 @@ class Writer:
         return statement.replace("{table}", self.name)
 
 
-def _attributes(columns: Sequence[_More]) -> attrgetter[tuple[Any, ...]]:
+def _attributes(columns: Sequence[_SqlColumn]) -> attrgetter[tuple[Any, ...]]:
     """The columns that are plain, of a record, in one go."""
     return attrgetter(*(column.name for column in columns if column.is_plain))
 
@@ -192,7 +192,7 @@ def _id(record: Record) -> str:
     return record.id
 
 
-def _announced(channel: int, sender: int) -> str:
+def _notified(channel: int, sender: int) -> str:
     return f"case when ${channel}::text is not null then pg_notify(${channel}::text, ${sender}::text) end"
 
 
@@ -200,19 +200,19 @@ _AS_TEXT = ("text[]", "json")
 """Sent as texts: an array of arrays has to be a rectangle, and a driver may have its own idea of JSON."""
 
 
-def _sent_as(column: _More) -> str:
+def _sent_as(column: _SqlColumn) -> str:
     return "text" if column.type in _AS_TEXT else column.type
 
 
-def _cast(column: _More) -> str:
+def _cast(column: _SqlColumn) -> str:
     return f"::{column.type}" if column.type in _AS_TEXT else ""
 
 
-def _once(number: int, column: _More) -> str:
+def _once(number: int, column: _SqlColumn) -> str:
     return f"${number}::{_sent_as(column)}{_cast(column)}"
 
 
-def _received(column: _More) -> str:
+def _received(column: _SqlColumn) -> str:
     return f"given.{column.name}{_cast(column)}"
 
 

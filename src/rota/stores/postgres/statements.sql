@@ -1,5 +1,5 @@
 -- Every statement of the PostgreSQL store. `{…}` is filled in once, when a store is made: {schema} with where its tables
--- are, {table}, {columns}, … by postgres_columns.py, since the same statements serve every
+-- are, {table}, {columns}, … by rows.py, since the same statements serve every
 -- record type; {what} with what to select, since `find`, `count` and `tally` differ in little else; {lock} with how.
 -- `:name` is a parameter. Each query ends with its order and its limit, on one line, and its filter repeats the predicate of
 -- the partial index that it means. One that ends with {lock} walks that index in its order. The others sort what they have
@@ -87,7 +87,7 @@ select number, name, checksum from {schema}.migration order by number
 insert into {schema}.migration (number, name, checksum) values (:number::integer, :name::text, :checksum::text)
 
 -- Until the transaction ends.
--- name: hold_count
+-- name: lock_count
 select pg_advisory_xact_lock(hashtextextended('{schema} ' || :of::text, 0))
 
 -- ## Every record type (a column that varies is an array, and `given` has it; any other is one value for all rows)
@@ -117,16 +117,16 @@ with gone as (
 )
 select count(*) from gone
 
--- Two of them with all that makes a commit of its own: undone unless every row was found, and announced.
+-- Two of them as a whole commit in one statement: it fails unless every row was found, and it notifies others.
 
--- name: insert_alone
+-- name: insert_and_commit
 with new as (
   insert into {schema}.{table} ({columns}) select {values} from unnest({arrays}) as given ({varying})
   returning 1
 )
-select {announced}
+select {notified}
 
--- name: replace_alone
+-- name: replace_and_commit
 with new as (
   update {schema}.{table} as stored set version = {version}, {changes}
   from unnest({arrays}) as given ({varying})
@@ -135,7 +135,7 @@ with new as (
 ), checked as (
   select {schema}.expect(count(*), cardinality($1)) from new
 )
-select {announced} from checked
+select {notified} from checked
 
 -- name: get
 select body::text from {schema}.{table} where id = :id::text
@@ -239,9 +239,9 @@ cross join lateral (
 ) as found
 order by lane.priority desc, found.available_at, found.id
 
--- The same, held; and in a last row how many were the best of several lanes. Who gets fewer than that knows that others
--- hold some of them, and that there may be more behind those.
--- name: hold_ready_tasks
+-- The same rows, locked. A last row has the number of the best of several lanes. If fewer were locked, others hold some
+-- of them, and there may be more behind those.
+-- name: lock_ready_tasks
 with recursive {lanes}, {shares}
 select held.body::text, null::bigint from (
   select found.body

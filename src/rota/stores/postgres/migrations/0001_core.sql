@@ -24,7 +24,9 @@ create table {schema}.task (
   cancel_requested boolean not null,
   schedule_id text collate "C",
   version bigint not null,
-  body json not null
+  body json not null,
+  is_workflow boolean not null default false,
+  returned_at timestamptz
 ) with (
   fillfactor = 80,
   autovacuum_vacuum_scale_factor = 0,
@@ -34,17 +36,23 @@ create table {schema}.task (
   autovacuum_vacuum_cost_delay = 0
 );
 
-create index task_created on {schema}.task (tenant, created_at, id);
+-- A running task is in no listing index: those few are added from `task_lease`, which saves two index entries for each
+-- task that runs. `task_pending` ends with the tenant, so that a worker of one tenant passes over the tasks of others
+-- within the index. `task_expiry` comes last: of two indexes that cost the same, as all do while a table is empty, the
+-- planner takes the newer one.
 create index task_of_schedule on {schema}.task (schedule_id, created_at, id) where schedule_id is not null;
-create index task_pending on {schema}.task (queue, kind, priority desc, available_at, id) where status = 'pending';
 create index task_lease on {schema}.task (lease_expires_at, id) where status = 'running';
 create index task_cancelling on {schema}.task (worker_id, id) where status = 'running' and cancel_requested;
-create index task_expiry on {schema}.task (expires_at, id) where status = 'pending' and expires_at is not null;
 create index task_live on {schema}.task (schedule_id, created_at, id)
   where schedule_id is not null and status in ('pending', 'running');
 create index task_finished on {schema}.task (completed_at, id) where status not in ('pending', 'running');
 create index task_unusual on {schema}.task (tenant, status, created_at, id)
   where status in ('failed', 'cancelled', 'expired', 'archived');
+create index task_workflow on {schema}.task (tenant, created_at, id) where is_workflow;
+create index task_returned on {schema}.task (tenant, returned_at, id) where returned_at is not null;
+create index task_created on {schema}.task (tenant, created_at, id) where status <> 'running';
+create index task_pending on {schema}.task (queue, kind, priority desc, available_at, id, tenant) where status = 'pending';
+create index task_expiry on {schema}.task (expires_at, id) where status = 'pending' and expires_at is not null;
 
 create table {schema}.schedule (
   id text collate "C" primary key,
@@ -76,6 +84,7 @@ create table {schema}.schedule (
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 
 create index schedule_created on {schema}.schedule (tenant, created_at, id);
+create index schedule_of_all on {schema}.schedule (created_at, id);
 create index schedule_due on {schema}.schedule (due_at, id)
   where status = 'active' and deleted_at is null and due_at is not null;
 create index schedule_next_run on {schema}.schedule (next_run_at) where enabled and next_run_at is not null;
@@ -154,6 +163,7 @@ create table {schema}.template (
 );
 
 create unique index template_alias on {schema}.template (tenant, alias_key);
+create index template_of_tenant on {schema}.template (tenant, id);
 
 create table {schema}.step (
   id text collate "C" primary key,
@@ -169,6 +179,32 @@ create table {schema}.tenant (
   version bigint not null,
   body json not null
 );
+
+create table {schema}.apikey (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  name text not null,
+  role text not null,
+  created_at timestamptz not null,
+  created_by text not null,
+  revoked_at timestamptz,
+  revoked_by text,
+  version bigint not null,
+  body json not null
+);
+
+create index apikey_of_tenant on {schema}.apikey (tenant, id);
+
+create table {schema}.receipt (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  at timestamptz not null,
+  status integer not null,
+  version bigint not null,
+  body json not null
+);
+
+create index receipt_at on {schema}.receipt (at, id);
 
 comment on schema {schema} is 'Rota: schedules and tasks. Look as you like; change through rota, or through {schema}.submit().';
 comment on table {schema}.task is 'One row per piece of work. pending -> running -> completed | failed | cancelled | expired -> archived.';
@@ -201,6 +237,14 @@ comment on table {schema}.template is 'Stored task definitions.';
 comment on column {schema}.template.alias_key is 'The alias as it is compared: without letter case, - and _.';
 comment on table {schema}.step is 'Checkpoints of workflows.';
 comment on table {schema}.tenant is 'Tenants with limits or a status of their own; others have the defaults.';
+comment on column {schema}.task.is_workflow is 'Whether a durable workflow is to run.';
+comment on column {schema}.task.returned_at is 'Since when it waits again: after a retry, a reschedule, a lost lease, a replay.';
+comment on table {schema}.apikey is 'Who may do what over HTTP. Of the key itself only a digest is kept.';
+comment on column {schema}.apikey.tenant is 'Whose records it opens; * is every tenant.';
+comment on column {schema}.apikey.role is 'viewer, operator or admin.';
+comment on column {schema}.apikey.revoked_at is 'Since when it opens nothing; null: it does.';
+comment on table {schema}.receipt is 'What was answered to a request with an Idempotency-Key, so that it is answered the same again.';
+comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
 
 -- Raised by a write that met another version than it expected: undoes the whole statement.
 create function {schema}.expect(rows bigint, wanted bigint) returns void language plpgsql as $$
@@ -211,7 +255,8 @@ begin
 end $$;
 comment on function {schema}.expect is 'Used by rota: fails unless every row of a write was found in its expected version.';
 
--- The door for any language. What it stores is what `queue.submit` would.
+-- Submitting from any language. `submit` stores the same task as `queue.submit`, or refuses the same values.
+-- (`sha1` has no backslash in a text, so that `standard_conforming_strings` does not matter.)
 
 create function {schema}.sha1(message bytea) returns bytea language plpgsql immutable strict as $$
 -- Version 5 UUIDs are made with it, and PostgreSQL has none of its own without an extension.
@@ -221,7 +266,7 @@ declare
   a bigint; b bigint; c bigint; d bigint; e bigint; f bigint; k bigint; t bigint;
   w bigint[];
   size constant integer := length(message);
-  padded bytea := message || '\x80'::bytea || decode(repeat('00', (119 - size % 64) % 64), 'hex') || int8send(size::bigint * 8);
+  padded bytea := message || decode('80', 'hex') || decode(repeat('00', (119 - size % 64) % 64), 'hex') || int8send(size::bigint * 8);
 begin
   for chunk in 0 .. length(padded) / 64 - 1 loop
     w := array_fill(0::bigint, array[80]);
@@ -276,6 +321,51 @@ create function {schema}.iso(at timestamptz) returns text language sql immutable
 $$;
 comment on function {schema}.iso is 'Used by {schema}.submit.';
 
+-- What `rota.domain.limits` says of data. Paths are strict, since lax ones look into arrays by themselves.
+create function {schema}.check_data(field text, data jsonb, most bigint) returns void language plpgsql stable as $$
+declare
+  shown constant text := data::text;
+  bare text;
+  size bigint := octet_length(shown);
+  wide jsonb;
+begin
+  if jsonb_path_exists(data, 'strict $.**{64} ? (@.type() == "array" || @.type() == "object")') then
+    raise exception '%: it is nested too deeply; the most is 64 levels', field using errcode = '22023';
+  end if;
+  wide := jsonb_path_query_first(
+    data, 'strict $.** ? (@.type() == "number" && (@ > 18446744073709551615 || @ < -9223372036854775808))'
+  );
+  if wide is not null then
+    raise exception '%: the number % does not fit 64 bits; give it as a text', field,
+      case when length(wide::text) > 60 then left(wide::text, 57) || '…' else wide::text end using errcode = '22023';
+  end if;
+  if size > most then  -- jsonb is shown with a blank behind each comma and colon: only those in texts count
+    bare := regexp_replace(replace(replace(shown, repeat(chr(92), 2), ''), chr(92) || '"', ''), '"[^"]*"', '', 'g');
+    size := size - length(bare) + length(replace(bare, ' ', ''));
+    if size > most then
+      raise exception '%: % bytes are too many; the most is % bytes of JSON', field,
+        to_char(size, 'FM999,999,999,999,990'), to_char(most, 'FM999,999,999,999,990') using errcode = '22023';
+    end if;
+  end if;
+exception when statement_too_complex then
+  raise exception '%: it is nested too deeply; the most is 64 levels', field using errcode = '22023';
+end $$;
+comment on function {schema}.check_data is 'Used by {schema}.submit: refuses JSON that rota would not take.';
+
+create function {schema}.check_time(field text, at timestamptz) returns void language plpgsql stable as $$
+begin
+  if at < timestamptz '0001-01-01 00:00:00+00' or at >= timestamptz '10000-01-01 00:00:00+00' then
+    raise exception '%: % is out of range; give a time in the years 1 to 9999', field, at using errcode = '22023';
+  end if;
+end $$;
+comment on function {schema}.check_time is 'Used by {schema}.submit: refuses times that rota cannot read.';
+
+create function {schema}.count_keys(data jsonb) returns bigint language sql stable as $$
+  select count(*)
+  from jsonb_path_query(data, 'strict $.** ? (@.type() == "object")') as part, jsonb_object_keys(part)
+$$;
+comment on function {schema}.count_keys is 'Used by {schema}.submit.';
+
 create function {schema}.submit(
   kind text,
   input jsonb default null,
@@ -294,49 +384,97 @@ create function {schema}.submit(
 #variable_conflict use_variable
 declare
   name constant text := '^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$';
+  -- As `str.isprintable` has it, but for characters that a later Unicode may assign.
+  unprintable constant text :=
+    '[\u0001-\u001f\u007f-\u00a0\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u1680\u180e'
+    || '\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ue000-\uf8ff\ufeff\ufff9-\ufffb\U000110bd\U000110cd'
+    || '\U00013430-\U00013438\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U00040000-\U000e00ff'
+    || '\U000e01f0-\U0010ffff]';
   at constant timestamptz := clock_timestamp();
-  who constant text := coalesce(actor, 'sql:' || session_user);
+  who constant text := coalesce(nullif(actor, ''), 'sql:' || session_user);
   owner json := (select t.body from {schema}.tenant t where t.id = tenant);
   most bigint := coalesce((owner -> 'limits' ->> 'input_bytes')::bigint, 1048576);
+  most_pending bigint := (owner -> 'limits' ->> 'pending_tasks')::bigint;
+  -- Rounded as `timedelta` rounds: half to even, and a large number keeps its fraction.
+  timeout constant numeric :=
+    case when abs(timeout_seconds) <= 1e10 then
+      trunc(timeout_seconds)::numeric + round((timeout_seconds - trunc(timeout_seconds)) * 1e6)::numeric / 1000000
+    end;
+  labels text[];
   task_id uuid;
   known record;
 begin
   if kind is null or kind !~ name then
-    raise exception 'kind: % is not a valid name', coalesce(quote_literal(kind), 'null') using errcode = '22023';
+    raise exception 'kind: % is not a valid name', coalesce(quote_literal(left(kind, 60)), 'null') using errcode = '22023';
   elsif queue is null or queue !~ name then
-    raise exception 'queue: % is not a valid name', coalesce(quote_literal(queue), 'null') using errcode = '22023';
+    raise exception 'queue: % is not a valid name', coalesce(quote_literal(left(queue, 60)), 'null') using errcode = '22023';
   elsif priority is null or priority not between 0 and 255 then
-    raise exception 'priority: % is not accepted; give a whole number from 0 to 255', priority using errcode = '22023';
+    raise exception 'priority: % is not accepted; give a whole number from 0 to 255', coalesce(priority::text, 'null')
+      using errcode = '22023';
   elsif max_retries not between 0 and 1000000 then
     raise exception 'max_retries: % is not accepted; give a whole number from 0 to 1000000', max_retries using errcode = '22023';
-  elsif not timeout_seconds between 0.001 and 3153600000 then
+  elsif timeout_seconds is not null and (timeout is null or not timeout between 0.001 and 3153600000) then
     raise exception 'timeout_seconds: % is not accepted; give a number of seconds', timeout_seconds using errcode = '22023';
   elsif length(idempotency_key) not between 1 and 255 then
     raise exception 'idempotency_key: give a text of 1 to 255 characters' using errcode = '22023';
-  elsif jsonb_typeof(metadata) <> 'object' then
-    raise exception 'metadata: give a JSON object' using errcode = '22023';
-  elsif exists (select 1 from unnest(tags) tag where tag is null or tag !~ name) then
-    raise exception 'tags: one of them is not a valid name' using errcode = '22023';
-  elsif octet_length(input::text) > most then
-    raise exception 'input: % bytes are too many; the most is %', octet_length(input::text), most using errcode = '22023';
+  elsif length(actor) > 255 then
+    raise exception 'actor: % characters are too many; the most is 255', length(actor) using errcode = '22023';
+  elsif tenant = '*' then
+    raise exception 'tenant: ''*'' stands for every tenant; give the name of one' using errcode = '22023';
+  elsif tenant is null or length(tenant) not between 1 and 255 or tenant <> btrim(tenant) or tenant ~ unprintable then
+    raise exception 'tenant: % is not a valid name; accepted are 1 to 255 printable characters without blanks at the ends',
+      coalesce(quote_literal(left(tenant, 60)), 'null') using errcode = '22023';
   elsif owner ->> 'status' = 'suspended' then
     raise exception 'tenant % is suspended', tenant using errcode = '22023';
+  elsif jsonb_typeof(metadata) <> 'object' then
+    raise exception 'metadata: give a JSON object' using errcode = '22023';
+  elsif array_ndims(tags) > 1 then
+    raise exception 'tags: they are not a list; give an array of one dimension' using errcode = '22023';
+  elsif cardinality(tags) > 32 then
+    raise exception 'tags: there are too many; the most is 32' using errcode = '22023';
+  elsif exists (select 1 from unnest(tags) tag where tag is null or tag !~ name) then
+    raise exception 'tags: one of them is not a valid name' using errcode = '22023';
+  end if;
+  perform {schema}.check_time('schedule_at', schedule_at), {schema}.check_time('expires_at', expires_at);
+  perform {schema}.check_data('input', input, most);
+  if metadata <> '{}' then
+    perform {schema}.check_data('metadata', metadata, 1048576);
+    if jsonb_path_exists(metadata, 'strict $.**{3} ? (@.type() == "array" || @.type() == "object")') then
+      raise exception 'metadata: it is more than 3 levels deep; the most is 3 levels' using errcode = '22023';
+    elsif {schema}.count_keys(metadata) > 100 then
+      raise exception 'metadata: it has % keys; the most is 100 keys', {schema}.count_keys(metadata) using errcode = '22023';
+    end if;
+  end if;
+  if tags <> '{}' then
+    labels := array(select tag from unnest(tags) with ordinality as given (tag, place) group by tag order by min(place));
   end if;
   task_id := {schema}.submission_id(tenant, idempotency_key);
+  if most_pending is not null and not exists (select 1 from {schema}.task t where t.id = task_id::text)
+    and most_pending <= (
+      select count(*) from (
+        select 1 from {schema}.task t
+        where t.status = 'pending' and t.tenant = tenant and (t.expires_at is null or t.expires_at > at)
+        limit most_pending
+      ) as waiting
+    )
+  then
+    raise exception 'tenant % may have % pending tasks and has that many; wait until some have run, or raise the limit',
+      tenant, to_char(most_pending, 'FM999,999,999,999,999,990') using errcode = '54000', detail = 'limit_reached';
+  end if;
   insert into {schema}.task (
     id, tenant, status, kind, queue, priority, attempt, tags, created_at, available_at, expires_at, cancel_requested, version, body
   ) values (
-    task_id::text, tenant, 'pending', kind, queue, priority, 0, nullif(tags, '{}'), at, coalesce(schedule_at, at), expires_at,
+    task_id::text, tenant, 'pending', kind, queue, priority, 0, labels, at, greatest(schedule_at, at), expires_at,
     false, 1,
     json_build_object(
       'record', 'task.1', 'id', task_id, 'tenant', tenant, 'version', 1, 'kind', kind, 'queue', queue, 'priority', priority,
-      'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(tags), '[]'::json),
-      'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(coalesce(schedule_at, at)),
+      'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(labels), '[]'::json),
+      'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(greatest(schedule_at, at)),
       'expires_at', {schema}.iso(expires_at), 'max_retries', max_retries, 'idempotency_key', idempotency_key,
-      'timeout', 'PT' || round(timeout_seconds::numeric, 6) || 'S',
+      'timeout', 'PT' || round(timeout, 6) || 'S',
       'history', json_build_array(json_build_object(
         'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
-        'detail', 'created' || coalesce(', expires_at: ' || {schema}.iso(expires_at), '')
+        'detail', 'created' || coalesce(to_char(expires_at at time zone 'UTC', '", expires_at: "YYYY-MM-DD"T"HH24:MI:SS"Z"'), '')
       ))
     )
   ) on conflict (id) do nothing;
@@ -351,5 +489,42 @@ begin
   end if;
   return task_id::text;
 end $$;
-comment on function {schema}.submit is
-  'Submit a task inside the caller''s transaction: it exists if and only if that commits. Returns its id.';
+comment on function {schema}.submit(
+  text, jsonb, text, integer, timestamptz, timestamptz, integer, double precision, text, jsonb, text[], text, text
+) is 'Submit a task inside the caller''s transaction: it exists if and only if that commits. Returns its id.';
+
+create function {schema}.read_json(field text, given text) returns jsonb language plpgsql immutable as $$
+begin
+  return given::jsonb;
+exception
+  when statement_too_complex then
+    raise exception '%: it is nested too deeply; the most is 64 levels', field using errcode = '22023';
+  when data_exception then
+    raise exception '%: it cannot be read as JSON (%); give JSON without the character 0', field, sqlerrm using errcode = '22023';
+end $$;
+comment on function {schema}.read_json is 'Used by {schema}.submit: refuses texts that are not JSON.';
+
+-- With JSON as a text: a literal, a parameter. So what is not JSON is refused here and not by a cast before the call.
+create function {schema}.submit(
+  kind text,
+  input text,
+  queue text default 'default',
+  priority integer default 128,
+  schedule_at timestamptz default null,
+  expires_at timestamptz default null,
+  max_retries integer default null,
+  timeout_seconds double precision default null,
+  idempotency_key text default null,
+  metadata text default '{}',
+  tags text[] default '{}',
+  tenant text default 'default',
+  actor text default null
+) returns text language sql volatile as $$
+  select {schema}.submit(
+    kind, {schema}.read_json('input', input), queue, priority, schedule_at, expires_at, max_retries, timeout_seconds,
+    idempotency_key, {schema}.read_json('metadata', metadata), tags, tenant, actor
+  )
+$$;
+comment on function {schema}.submit(
+  text, text, text, integer, timestamptz, timestamptz, integer, double precision, text, text, text[], text, text
+) is 'Submit a task inside the caller''s transaction: it exists if and only if that commits. Returns its id.';

@@ -18,7 +18,9 @@ create table task (
   worker_id text,
   cancel_requested integer not null,
   completed_at integer,
-  body text not null
+  body text not null,
+  is_workflow integer not null default 0,
+  returned_at integer
 ) strict;
 
 create index task_created on task (tenant, created_at, id);
@@ -32,6 +34,8 @@ create index task_live on task (schedule_id, created_at, id)
 create index task_finished on task (completed_at, id) where status not in ('pending', 'running');
 create index task_unusual on task (tenant, status, created_at, id)
   where status in ('failed', 'cancelled', 'expired', 'archived');
+create index task_workflow on task (tenant, created_at, id) where is_workflow = 1;
+create index task_returned on task (tenant, returned_at, id) where returned_at is not null;
 
 create table schedule (
   id text primary key not null,
@@ -51,11 +55,11 @@ create table schedule (
 ) strict;
 
 create index schedule_created on schedule (tenant, created_at, id);
+create index schedule_of_all on schedule (created_at, id);
 create index schedule_due on schedule (due_at, id)
   where status = 'active' and deleted_at is null and due_at is not null;
 create unique index schedule_living_key on schedule (tenant, key) where deleted_at is null;
 create index schedule_deleted_key on schedule (tenant, key, created_at, id) where deleted_at is not null;
-
 create index schedule_zone on schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
 create index schedule_completed on schedule (completed_at, id) where completed_at is not null;
@@ -122,6 +126,7 @@ create table template (
 ) strict;
 
 create unique index template_alias on template (tenant, alias_key);
+create index template_of_tenant on template (tenant, id);
 
 create table step (
   id text primary key not null,
@@ -137,3 +142,22 @@ create table tenant (
   tenant text not null,
   body text not null
 ) strict;
+
+create table apikey (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  body text not null
+) strict;
+
+create index apikey_of_tenant on apikey (tenant, id);
+
+create table receipt (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  at integer not null,
+  body text not null
+) strict;
+
+create index receipt_at on receipt (at, id);

@@ -1,6 +1,6 @@
-"""Works inside somebody else's transaction: on a connection of asyncpg or psycopg that the caller brings.
+"""Works inside a transaction of the caller's, on a connection of asyncpg or psycopg that the caller has open.
 
-What the work writes exists if and only if the caller's transaction commits; so does its notification. Nothing is
+The writes of the work, and its notification, exist if and only if the caller's transaction commits. Nothing is
 committed or rolled back here, except to a savepoint when the work has to be run again. A connection in autocommit,
 outside a transaction, commits each statement by itself, as it does for its owner.
 """
@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from ...domain.errors import Conflict, Invalid
 from ..base import Work
 from ..works import ATTEMPTS
 from .address import Address
-from .connection import Line
 from .queries import Statements
-from .tx import PostgresTx, Unwritten
+from .transaction import DatabaseTransaction
+from .tx import SharedTransaction
 
-__all__ = ["run_inside"]
+__all__ = ["run_in_foreign_transaction"]
 
 T = TypeVar("T")
 _TAKEN = "23505"
 
 
-class Guest(Protocol):
-    """What a foreign connection can do for us: as asyncpg says it."""
+class ForeignConnection(Protocol):
+    """A connection of the caller's, with the methods of asyncpg."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -51,7 +52,7 @@ class _Asyncpg:
 
 
 class _Psycopg:
-    """Either kind: the calls of a synchronous connection are made in a thread."""
+    """A connection of psycopg 3. The calls of a synchronous one are made in a thread."""
 
     def __init__(self, connection: Any) -> None:
         import psycopg
@@ -65,7 +66,7 @@ class _Psycopg:
 
     @property
     def in_transaction(self) -> bool:
-        """Without autocommit the first statement begins one."""
+        """Without autocommit the first statement begins a transaction."""
         return not self._connection.autocommit or self._connection.info.transaction_status != 0
 
     async def fetch(self, sql: str, *args: Any) -> list[Any]:
@@ -93,7 +94,7 @@ class _Psycopg:
 
 
 def _check_psycopg(connection: Any, psycopg: Any) -> None:
-    """What it is asked for has to come back at once, and any text has to fit."""
+    """Refuse connections that do not answer at once, or cannot take every text."""
     if connection.closed:
         return  # psycopg says so itself
     if connection.info.pipeline_status != psycopg.pq.PipelineStatus.OFF:
@@ -104,7 +105,7 @@ def _check_psycopg(connection: Any, psycopg: Any) -> None:
         )
 
 
-def _guest(connection: Any) -> Guest:
+def _adapted(connection: Any) -> ForeignConnection:
     library = type(connection).__module__.partition(".")[0]
     if library == "asyncpg":
         return _Asyncpg(connection)
@@ -119,60 +120,58 @@ def _guest(connection: Any) -> Guest:
     )
 
 
-async def run_inside(
-    connection: Any,
-    work: Work[T],
-    address: Address,
-    statements: Statements,
-    new_tx: Callable[[Line, Unwritten], PostgresTx],
+async def run_in_foreign_transaction(
+    connection: Any, work: Work[T], address: Address, statements: Statements, now: Callable[[], datetime]
 ) -> T:
-    """The work's answer, its writes done on the connection; tried again while it meets conflicts."""
-    guest = _guest(connection)
+    """The work's answer, its writes sent on the connection. After a conflict the work is run again."""
+    foreign = _adapted(connection)
 
     async def attempt() -> T:
-        line = _line(guest, address, statements)
-        unwritten = Unwritten(line)
-        tx = new_tx(line, unwritten)
+        shared = SharedTransaction(_open_transaction(foreign, address, statements), statements, now)
+        tx = shared.new_tx()
         value = await work(tx)
         if tx.puts or tx.deletes:
-            await unwritten.add(tx)
-            await unwritten.flush()
-            await guest.fetch(statements.plain["notify"].sql, address.channel, "")
+            await shared.pending_writes.add(tx)
+            await shared.pending_writes.flush()
+            await foreign.fetch(statements.plain["notify"].sql, address.channel, "")
         return value
 
     for _ in range(ATTEMPTS - 1):
         try:
-            return await _in_savepoint(guest, statements, attempt)
+            return await _in_savepoint(foreign, statements, attempt)
         except Conflict:
             continue
-    return await _in_savepoint(guest, statements, attempt)
+    return await _in_savepoint(foreign, statements, attempt)
 
 
-async def _in_savepoint(guest: Guest, statements: Statements, attempt: Callable[[], Awaitable[T]]) -> T:
-    """A failed statement spoils a transaction, but not beyond its savepoint."""
-    if not guest.in_transaction:
+async def _in_savepoint(
+    foreign: ForeignConnection, statements: Statements, attempt: Callable[[], Awaitable[T]]
+) -> T:
+    """A failed statement spoils the transaction only back to the savepoint."""
+    if not foreign.in_transaction:
         return await attempt()
-    await guest.execute(statements.plain["savepoint"].sql)
+    await foreign.execute(statements.plain["savepoint"].sql)
     try:
         value = await attempt()
     except Exception:
-        await guest.execute(statements.plain["rollback_to_savepoint"].sql)
+        await foreign.execute(statements.plain["rollback_to_savepoint"].sql)
         raise
-    await guest.execute(statements.plain["release_savepoint"].sql)
+    await foreign.execute(statements.plain["release_savepoint"].sql)
     return value
 
 
-def _line(guest: Guest, address: Address, statements: Statements) -> Line:
-    """A line whose transaction is open already, and is not ours to end."""
-    line = Line(
-        guest,
+def _open_transaction(
+    foreign: ForeignConnection, address: Address, statements: Statements
+) -> DatabaseTransaction:
+    """The caller's transaction. It is open already, and not ours to end."""
+    return DatabaseTransaction(
+        foreign,
         statements,
         begin="",
-        eager=False,
+        begin_at_once=False,
         channel=address.channel,
         sender="",
-        lookahead=set(),
+        found_nothing=set(),
         place=address.place,
+        is_open=True,
     )
-    line.is_open = True
-    return line

@@ -1,0 +1,213 @@
+"""One use of a connection, with at most one database transaction. Every commit is made here, by `write` or `commit`.
+
+The transaction begins as late as possible: before the first row is locked, or when one statement cannot be the whole
+commit. Until then reads are statements of their own. Under read committed that gives the same answers and saves two
+round trips. Behind a pooler the transaction begins with the first statement, since only within a transaction do two
+messages reach the same server.
+
+`found_nothing` has the names of locking queries that found nothing the last time. They are first asked without a lock,
+so that an idle node begins no transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ...domain.errors import Conflict, StoreError
+from ...domain.model import Record, Schedule
+from .errors import COMMITTING, FAILURES, as_store_error, is_lost
+from .queries import Statements
+from .rows import WRITERS, Rows, Writer
+
+__all__ = ["DatabaseTransaction", "Records", "SecondStatement"]
+
+Records = dict[type[Record], dict[str, Record]]
+"""Records that are put or deleted, by type and id."""
+
+
+class SecondStatement(BaseException):
+    """A read that was expected to be one statement sends another one, so it needs a snapshot. No work catches it."""
+
+
+class DatabaseTransaction:
+    """Sends statements on one connection, and begins, commits or rolls back its transaction.
+
+    `failure` is the first thing that went wrong. A work that catches the exception does not make it good: nothing is
+    committed. `is_lost` says that the connection is of no more use."""
+
+    def __init__(
+        self,
+        connection: Any,
+        statements: Statements,
+        *,
+        begin: str,
+        begin_at_once: bool,
+        channel: str,
+        sender: str,
+        found_nothing: set[str],
+        place: str,
+        is_open: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._begin = begin
+        self._begin_at_once = begin_at_once
+        self._channel = channel
+        self._sender = sender
+        self._found_nothing = found_nothing
+        self._place = place
+        self._has_written = False
+        self._must_notify = False
+        self._statements_left: int | None = None
+        self.is_open = is_open
+        self.failure: StoreError | None = None
+        self.is_lost = False
+
+    async def fetch(self, sql: str, args: Sequence[Any]) -> list[Any]:
+        """The first column of each row."""
+        return [row[0] for row in await self.fetch_rows(sql, *args)]
+
+    def allow_one_statement(self) -> None:
+        """After the next statement, any other raises `SecondStatement`."""
+        self._statements_left = 1
+
+    async def fetch_rows(self, sql: str, *args: Any) -> list[Any]:
+        if self._statements_left is not None:
+            if self._statements_left == 0:
+                raise SecondStatement
+            self._statements_left -= 1
+        if self._begin_at_once:
+            await self.begin()
+        with self._failure_kept("reading"):
+            rows: list[Any] = await self._connection.fetch(sql, *args)
+            return rows
+
+    async def fetch_locked(
+        self,
+        name: str,
+        fetch: Callable[[], Awaitable[list[Any]]],
+        fetch_and_lock: Callable[[], Awaitable[list[Any]]],
+    ) -> list[Any]:
+        """What `fetch_and_lock` gives, in a transaction. `fetch` gives the same and locks nothing."""
+        if not self.is_open and not self._begin_at_once and name in self._found_nothing:
+            if not await fetch():
+                return []
+            self._found_nothing.discard(name)
+        await self.begin()
+        found = await fetch_and_lock()
+        if not found:
+            self._found_nothing.add(name)
+        return found
+
+    async def clock(self) -> datetime:
+        [now] = await self.fetch(self._statements.plain["clock"].sql, ())
+        assert isinstance(now, datetime)
+        return now
+
+    async def begin(self) -> None:
+        if not self.is_open:
+            with self._failure_kept("beginning a transaction"):
+                await self._connection.execute(self._begin)
+            self.is_open = True
+
+    async def write(self, deletes: Records, puts: Records, *, commit: bool, notify: bool) -> None:
+        """Write all of the records, or raise Conflict. With `commit` this is the end of the transaction."""
+        writes = _in_order(self._statements, deletes, puts)
+        self._must_notify |= notify
+        whole = writes[0].committing_statement if len(writes) == 1 else None
+        if commit and whole is not None and not self.is_open and not self._begin_at_once:
+            return await self._commit_in_one_statement(whole, writes[0].rows)
+        if writes:
+            await self.begin()
+        for write in writes:
+            await self._send(write)
+        if commit:
+            await self.commit()
+        return None
+
+    async def _commit_in_one_statement(self, statement: str, rows: Rows) -> None:
+        """A statement outside a transaction commits by itself. It notifies others and checks its own number of rows."""
+        notification = (self._channel, self._sender) if self._must_notify else (None, None)
+        with self._failure_kept(COMMITTING):
+            await self._connection.execute(statement, *rows.parameters, *notification)
+
+    async def _send(self, write: _Write) -> None:
+        self._has_written = True
+        with self._failure_kept("writing"):
+            found = await self._connection.fetchval(write.statement, *write.rows.parameters)
+        if found != len(write.rows.ids):
+            ids = ", ".join(write.rows.ids[:10])
+            self.failure = Conflict(f"changed or removed by someone else: one of {ids}")
+            raise self.failure
+
+    async def commit(self) -> None:
+        if not self.is_open:
+            return
+        name = "notify_and_commit" if self._has_written and self._must_notify else "commit"
+        text = self._statements.plain[name].sql
+        with self._failure_kept(COMMITTING if self._has_written else "ending a transaction"):
+            await self._connection.execute(
+                text.replace("{channel}", self._channel).replace("{sender}", self._sender)
+            )
+        self.is_open = False
+
+    async def roll_back(self) -> None:
+        if self.is_open and not self.is_lost:
+            self.is_open = False
+            with self._failure_kept("rolling back"):
+                await self._connection.execute(self._statements.plain["rollback"].sql)
+
+    @contextmanager
+    def _failure_kept(self, doing: str) -> Iterator[None]:
+        """Driver errors become errors of the contract, and are kept in `failure`."""
+        try:
+            yield
+        except FAILURES as error:
+            self.failure = as_store_error(error, self._place, doing)
+            self.is_lost = self.is_lost or is_lost(error)
+            raise self.failure from error
+
+
+class _Write(NamedTuple):
+    """A statement with its rows, and the statement that is a whole commit with the same rows, if there is one."""
+
+    statement: str
+    committing_statement: str | None
+    rows: Rows
+
+
+def _in_order(statements: Statements, deletes: Records, puts: Records) -> list[_Write]:
+    """Deletes, replacements, inserts. Records are encoded here."""
+    writes: list[_Write] = []
+    inserts: list[_Write] = []
+    for of_type, gone in deletes.items():
+        own, writer = statements.of[of_type], WRITERS[of_type]
+        rows = writer.rows(gone.values(), identities=True)
+        writes.append(_Write(writer.compose(own.delete, rows.varying), None, rows))
+    for of_type, records in puts.items():
+        own, writer = statements.of[of_type], WRITERS[of_type]
+        old = [record for record in records.values() if record.version > 1]
+        new = [record for record in records.values() if record.version == 1]
+        for part in _deleted_first(old):
+            writes.append(_write(writer, own.replace, own.replace_and_commit, part))
+        if new:
+            inserts.append(_write(writer, own.insert, own.insert_and_commit, new))
+    return writes + inserts
+
+
+def _deleted_first(records: list[Record]) -> list[list[Record]]:
+    """Deleted schedules free their keys for others. One statement takes rows in any order, so these get their own."""
+    deleted: list[Record] = []
+    others: list[Record] = []
+    for record in records:
+        is_deleted = isinstance(record, Schedule) and record.deleted_at is not None
+        (deleted if is_deleted else others).append(record)
+    return [part for part in (deleted, others) if part]
+
+
+def _write(writer: Writer, statement: str, committing: str, records: list[Record]) -> _Write:
+    rows = writer.rows(records)
+    return _Write(writer.compose(statement, rows.varying), writer.compose(committing, rows.varying), rows)
