@@ -336,7 +336,7 @@ begin
       'timeout', 'PT' || round(timeout_seconds::numeric, 6) || 'S',
       'history', json_build_array(json_build_object(
         'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
-        'detail', 'created' || coalesce(', expires_at: ' || {schema}.iso(expires_at), '')
+        'type', 'created', 'expires_at', {schema}.iso(expires_at)
       ))
     )
   ) on conflict (id) do nothing;
