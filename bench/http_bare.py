@@ -36,7 +36,7 @@ def _body(id: str, kind: str, at: datetime, input: Any) -> str:
     import json
 
     when = at.isoformat()
-    history = [{"number": 1, "at": when, "status": "pending", "actor": "bare", "detail": "created"}]
+    history = [{"number": 1, "at": when, "status": "pending", "actor": "bare", "type": "created"}]
     record = {"record": "task.1", "id": id, "version": 1, "kind": kind, "input": input, "created_at": when}
     return json.dumps({**record, "available_at": when, "updated_at": when, "history": history})
 

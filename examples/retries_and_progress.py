@@ -11,7 +11,6 @@ prints
 """
 
 import asyncio
-import re
 from datetime import timedelta
 
 import rota
@@ -43,8 +42,8 @@ async def main() -> None:
         for line in done.logs:
             print(f"attempt {line.attempt}: {line.message}")
         for change in done.history:
-            if "retry" in change.detail:
-                print(f"{change.status}  {re.sub(r' in [0-9.]+ s', '', change.detail)}")
+            if change.type is rota.ChangeType.RETRIED:
+                print(f"{change.status}  retry {change.retry} of {change.max_retries}: {change.reason}")
         worker.stop()
 
 

@@ -93,6 +93,7 @@ RECORDS: list[type[msgspec.Struct]] = [
 ]
 CHOICES = [
     rota.TaskStatus,
+    rota.ChangeType,
     rota.ScheduleStatus,
     rota.RunStatus,
     rota.RunTrigger,

@@ -25,6 +25,7 @@ __all__ = [
     "ApiKey",
     "App",
     "Change",
+    "ChangeType",
     "Conflict",
     "Context",
     "Corrupt",

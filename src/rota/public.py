@@ -18,6 +18,7 @@ from .domain.errors import (
 from .domain.model import (
     ApiKey,
     Change,
+    ChangeType,
     Event,
     Failure,
     Limits,
@@ -64,6 +65,7 @@ __all__ = [
     "ApiKey",
     "App",
     "Change",
+    "ChangeType",
     "Conflict",
     "Context",
     "Corrupt",

@@ -243,7 +243,11 @@ def _with_history(task: Task) -> Task:
     from msgspec.structs import replace
 
     line = rota.Change(
-        number=1, at=task.created_at, status=TaskStatus.PENDING, actor="late", detail="created"
+        number=1,
+        at=task.created_at,
+        status=TaskStatus.PENDING,
+        actor="late",
+        type=rota.ChangeType.CREATED,
     )
     return replace(task, updated_at=task.created_at, history=(line,))
 

@@ -16,12 +16,14 @@ from typing import Any
 
 import msgspec
 
+from .history import ChangeType, describe
 from .recurrence import Timing, next_after
 
 __all__ = [
     "LIVE",
     "ApiKey",
     "Change",
+    "ChangeType",
     "Event",
     "Failure",
     "Limits",
@@ -179,13 +181,26 @@ class Failure(Value, frozen=True, kw_only=True):
 
 
 class Change(Value, frozen=True, kw_only=True):
-    """One line of a task's history."""
+    """One line of a task's history: what happened, and the status since then. The facts from `attempt` on belong to
+    some types only. `expires_at` is the expiry that the change set; `was` is the status of a task that was archived."""
 
     number: int
     at: datetime
     status: TaskStatus
     actor: str
-    detail: str = ""
+    type: ChangeType
+    attempt: int | None = None
+    retry: int | None = None
+    max_retries: int | None = None
+    delay: timedelta = timedelta(0)
+    expires_at: datetime | None = None
+    was: TaskStatus | None = None
+    reason: str = ""
+
+    @property
+    def detail(self) -> str:
+        """What happened, in words."""
+        return describe(self)
 
 
 class LogLine(Value, frozen=True, kw_only=True):
@@ -250,6 +265,11 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
         return self.status in LIVE
 
     @property
+    def last_change(self) -> ChangeType | None:
+        """What happened to it last."""
+        return self.history[-1].type if self.history else None
+
+    @property
     def returned_at(self) -> datetime | None:
         """Since when it waits *again*: after a retry, a reschedule, a lost lease, a replay."""
         again = self.status is TaskStatus.PENDING and self.updated_at != self.created_at
@@ -278,9 +298,12 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
         if self.expires_at is None or self.expires_at > at or not self.history:
             return msgspec.structs.replace(self, status=TaskStatus.EXPIRED)
         last = self.history[-1]
-        detail = f"expired_at: {at.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
         line = Change(
-            number=last.number + 1, at=at, status=TaskStatus.EXPIRED, actor=last.actor, detail=detail
+            number=last.number + 1,
+            at=at,
+            status=TaskStatus.EXPIRED,
+            actor=last.actor,
+            type=ChangeType.EXPIRED,
         )
         return msgspec.structs.replace(
             self,

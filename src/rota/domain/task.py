@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from .errors import Refused
 from .limits import check_input, check_metadata, storable
-from .model import Change, Failure, Limits, LogLine, RetryPolicy, Task, TaskStatus
+from .model import Change, ChangeType, Failure, Limits, LogLine, RetryPolicy, Task, TaskStatus
 from .submission import Submission, check_submission
 
 __all__ = [
@@ -52,7 +52,6 @@ __all__ = [
 DEFAULT_MAX_RETRIES = 3
 HISTORY_KEPT = 50
 LOGS_KEPT = 200
-_SET_BACK = "the clock was set back: it counts from now"
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,11 +69,12 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """The handler raised, or ran out of time. `delay` replaces the usual backoff."""
+    """The handler raised, or ran out of time, or its worker lost the lease. `delay` replaces the usual backoff."""
 
     failure: Failure
     permanent: bool = False
     delay: timedelta | None = None
+    lease_lost: bool = False
 
 
 class Rescheduled(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,14 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
     janitor marks it as any other."""
     asked = check_submission(asked)
     expires_at = asked.expires_at if asked.ttl is None else _later(now, asked.ttl)
-    detail = "created" if expires_at is None else f"created, expires_at: {_iso(expires_at)}"
+    created = Change(
+        number=1,
+        at=now,
+        status=TaskStatus.PENDING,
+        actor=actor,
+        type=ChangeType.CREATED,
+        expires_at=expires_at,
+    )
     return Task(
         id=id,
         tenant=tenant,
@@ -122,7 +129,7 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         parent_id=asked.parent_id,
         is_workflow=asked.is_workflow,
         trace=asked.trace,
-        history=(Change(number=1, at=now, status=TaskStatus.PENDING, actor=actor, detail=detail),),
+        history=(created,),
     )
 
 
@@ -136,10 +143,7 @@ def claim(
         raise Refused("not_claimable", task=task.id, status=task.status)
     return _moved(
         task,
-        now,
-        TaskStatus.RUNNING,
-        worker_id,
-        f"attempt {task.attempt + 1}",
+        _change(task, now, TaskStatus.RUNNING, worker_id, ChangeType.CLAIMED, attempt=task.attempt + 1),
         attempt=task.attempt + 1,
         started_at=now,
         lease_id=lease_id,
@@ -193,19 +197,20 @@ def settle(
     if logs:
         released["logs"] = _logged(task, logs)
     if task.cancel_requested:
-        why, output = task.cancel_reason or "", outcome.output if isinstance(outcome, Completed) else None
-        return _ended(task, now, TaskStatus.CANCELLED, actor, why, output=output, **released)
+        output, why = outcome.output if isinstance(outcome, Completed) else None, task.cancel_reason or ""
+        change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=why)
+        return _ended(task, change, output=output, **released)
     match outcome:
         case Completed(output):
-            return _ended(task, now, TaskStatus.COMPLETED, actor, output=output, error=None, **released)
+            change = _change(task, now, TaskStatus.COMPLETED, actor, ChangeType.COMPLETED)
+            return _ended(task, change, output=output, error=None, **released)
         case Failed():
             return _failed(replace(task, **released), outcome, now, actor)
         case Rescheduled():
             return _rescheduled(replace(task, **released), outcome, now, actor)
         case Released():
-            again: dict[str, Any] = {"attempt": task.attempt - 1, "available_at": now}
-            why = "handed back: the worker stopped"
-            return _moved(task, now, TaskStatus.PENDING, actor, why, **again, **released)
+            change = _change(task, now, TaskStatus.PENDING, actor, ChangeType.RELEASED)
+            return _moved(task, change, attempt=task.attempt - 1, available_at=now, **released)
 
 
 def lose(task: Task, now: datetime) -> Task:
@@ -214,7 +219,8 @@ def lose(task: Task, now: datetime) -> Task:
     if task.status is not TaskStatus.RUNNING or task.lease_expires_at is None or now < task.lease_expires_at:
         raise Refused("lease_held", task=task.id, status=task.status)
     message = f"worker {task.worker_id} did not renew its lease by {_iso(task.lease_expires_at)}"
-    outcome = Failed(failure=Failure(type="LeaseLost", message=message), delay=timedelta(0))
+    failure = Failure(type="LeaseLost", message=message)
+    outcome = Failed(failure=failure, delay=timedelta(0), lease_lost=True)
     return settle(task, outcome, lease_id=task.lease_id or "", now=now)
 
 
@@ -222,26 +228,23 @@ def expire(task: Task, now: datetime, actor: str) -> Task:
     """Mark a pending task as expired."""
     if task.status is not TaskStatus.PENDING:
         raise Refused("cannot_expire", task=task.id, status=task.status)
-    return _ended(task, now, TaskStatus.EXPIRED, actor, f"expired_at: {_iso(now)}", expired_at=now)
+    change = _change(task, now, TaskStatus.EXPIRED, actor, ChangeType.EXPIRED)
+    return _ended(task, change, expired_at=now)
 
 
 def cancel(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
     """A pending task is cancelled at once; a running one is asked to stop."""
     status = task.as_of(now).status
     if status is TaskStatus.PENDING:
-        return _ended(
-            task, now, TaskStatus.CANCELLED, actor, reason, cancelled_by=actor, cancel_reason=reason or None
-        )
+        change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=reason)
+        return _ended(task, change, cancelled_by=actor, cancel_reason=reason or None)
     if status is not TaskStatus.RUNNING:
         raise Refused("already_ended", task=task.id, status=status)
     if task.cancel_requested:
         return task
     return _moved(
         task,
-        now,
-        TaskStatus.RUNNING,
-        actor,
-        f"cancel requested: {reason}" if reason else "cancel requested",
+        _change(task, now, TaskStatus.RUNNING, actor, ChangeType.CANCEL_REQUESTED, reason=reason),
         cancel_requested=True,
         cancelled_by=actor,
         cancel_reason=reason or None,
@@ -256,10 +259,7 @@ def replay(task: Task, now: datetime, actor: str) -> Task:
         raise _too_late(task)
     return _moved(
         task,
-        now,
-        TaskStatus.PENDING,
-        actor,
-        "replayed",
+        _change(task, now, TaskStatus.PENDING, actor, ChangeType.REPLAYED),
         available_at=now,
         completed_at=None,
         output=None,
@@ -281,21 +281,22 @@ def archive(task: Task, now: datetime, actor: str) -> Task:
         task = expire(task, now, actor)
     if task.is_live:
         raise Refused("cannot_archive", task=task.id, status=task.status)
-    return _moved(task, now, TaskStatus.ARCHIVED, actor, f"was {task.status}")
+    return _moved(task, _change(task, now, TaskStatus.ARCHIVED, actor, ChangeType.ARCHIVED, was=task.status))
 
 
 def brought_back(task: Task, now: datetime) -> Task:
     """After the clock was set back: what was written while it was ahead counts from now. A task that waits becomes
     ready as long after now as it was to wait; one that was submitted for a later time keeps that time. A lease lasts
     as long as it was given for."""
+    change = _change(task, now, task.status, "scheduler", ChangeType.CLOCK_SET_BACK)
     if task.status is TaskStatus.RUNNING and task.lease_expires_at is not None:
         lease = max(task.lease_expires_at - task.updated_at, timedelta(0))
-        return _moved(task, now, task.status, "scheduler", _SET_BACK, lease_expires_at=now + lease)
+        return _moved(task, change, lease_expires_at=now + lease)
     is_for_later = len(task.history) == 1 and task.created_at < task.available_at
     if task.status is not TaskStatus.PENDING or is_for_later:
         return task
     wait = max(task.available_at - task.updated_at, timedelta(0))
-    return _moved(task, now, task.status, "scheduler", _SET_BACK, available_at=now + wait)
+    return _moved(task, change, available_at=now + wait)
 
 
 def backoff(policy: RetryPolicy, retries: int, salt: str) -> timedelta:
@@ -310,42 +311,53 @@ def backoff(policy: RetryPolicy, retries: int, salt: str) -> timedelta:
 def _failed(task: Task, outcome: Failed, now: datetime, actor: str) -> Task:
     most = DEFAULT_MAX_RETRIES if task.max_retries is None else task.max_retries
     failure = _stored(outcome.failure)
+    lost = ChangeType.LEASE_LOST if outcome.lease_lost else None
     if outcome.permanent or task.retries >= most:
-        return _ended(task, now, TaskStatus.FAILED, actor, str(failure), error=failure)
+        type = lost or ChangeType.FAILED
+        change = _change(task, now, TaskStatus.FAILED, actor, type, reason=str(failure))
+        return _ended(task, change, error=failure)
     delay = outcome.delay
     if delay is None:
         delay = backoff(task.retry_policy or RetryPolicy(), task.retries, task.id)
-    return _moved(
+    change = _change(
         task,
         now,
         TaskStatus.PENDING,
         actor,
-        f"retry {task.retries + 1} of {most} in {_seconds(delay)}: {failure}",
-        error=failure,
-        retries=task.retries + 1,
-        available_at=_later(now, delay),
+        lost or ChangeType.RETRIED,
+        retry=task.retries + 1,
+        max_retries=most,
+        delay=delay,
+        reason=str(failure),
     )
+    return _moved(task, change, error=failure, retries=task.retries + 1, available_at=_later(now, delay))
 
 
 def _rescheduled(task: Task, outcome: Rescheduled, now: datetime, actor: str) -> Task:
     if task.max_reschedules is not None and task.reschedules >= task.max_reschedules:
         message = f"asked to run again after {task.reschedules} reschedules, the most it may have"
         failure = Failure(type="TooManyReschedules", message=message)
-        return _ended(task, now, TaskStatus.FAILED, actor, str(failure), error=failure)
-    why = f": {outcome.detail}" if outcome.detail else ""
-    expires_at, extended = task.expires_at, ""
-    if expires_at is not None and outcome.extend_expiration:
-        expires_at = _later(expires_at, outcome.extend_expiration)
-        extended = f", expires_at extended to {_iso(expires_at)}"
-    return _moved(
+        change = _change(task, now, TaskStatus.FAILED, actor, ChangeType.FAILED, reason=str(failure))
+        return _ended(task, change, error=failure)
+    extended = None
+    if task.expires_at is not None and outcome.extend_expiration:
+        extended = _later(task.expires_at, outcome.extend_expiration)
+    change = _change(
         task,
         now,
         TaskStatus.PENDING,
         actor,
-        f"rescheduled in {_seconds(outcome.delay)}{extended}{why}",
+        ChangeType.RESCHEDULED,
+        delay=outcome.delay,
+        expires_at=extended,
+        reason=outcome.detail,
+    )
+    return _moved(
+        task,
+        change,
         reschedules=task.reschedules + 1,
         available_at=_later(now, outcome.delay),
-        expires_at=expires_at,
+        expires_at=extended or task.expires_at,
     )
 
 
@@ -360,22 +372,32 @@ def _check_held(task: Task, lease_id: str) -> None:
         raise Refused("lease_lost", task=task.id)
 
 
-def _ended(
-    task: Task, now: datetime, status: TaskStatus, actor: str, detail: str = "", **fields: Any
-) -> Task:
-    return _moved(task, now, status, actor, detail, completed_at=now, **fields)
+def _change(
+    task: Task,
+    now: datetime,
+    status: TaskStatus,
+    actor: str,
+    type: ChangeType,
+    *,
+    reason: str = "",
+    **facts: Any,
+) -> Change:
+    """The next line of the task's history."""
+    number = task.history[-1].number + 1 if task.history else 1
+    why = storable(reason) if reason else ""
+    return Change(number=number, at=now, status=status, actor=actor, type=type, reason=why, **facts)
 
 
-def _moved(
-    task: Task, now: datetime, status: TaskStatus, actor: str, detail: str = "", **fields: Any
-) -> Task:
+def _ended(task: Task, change: Change, **fields: Any) -> Task:
+    return _moved(task, change, completed_at=change.at, **fields)
+
+
+def _moved(task: Task, change: Change, **fields: Any) -> Task:
     """The one place where a status changes: with a line of history. The first line is kept for good."""
     past = task.history
-    number = past[-1].number + 1 if past else 1
-    line = Change(number=number, at=now, status=status, actor=actor, detail=storable(detail))
     if len(past) >= HISTORY_KEPT:
         past = past[:1] + past[2 - HISTORY_KEPT :]
-    return replace(task, status=status, updated_at=now, history=(*past, line), **fields)
+    return replace(task, status=change.status, updated_at=change.at, history=(*past, change), **fields)
 
 
 def _logged(task: Task, logs: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
@@ -399,10 +421,6 @@ def _later(at: datetime, by: timedelta) -> datetime:
         return at + by
     except OverflowError:
         return datetime.max.replace(tzinfo=UTC)
-
-
-def _seconds(delay: timedelta) -> str:
-    return f"{delay.total_seconds():,.3f}".rstrip("0").rstrip(".") + " s"
 
 
 def _iso(at: datetime) -> str:

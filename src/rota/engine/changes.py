@@ -31,7 +31,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..domain.model import ApiKey, Change, Event, Record, Run, Schedule, Task, TaskStatus, Template, Tenant
+from ..domain.model import (
+    ApiKey,
+    Change,
+    ChangeType,
+    Event,
+    Record,
+    Run,
+    Schedule,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+)
 from ..stores.base import Store, Tx, Work
 from ..stores.queries import (
     Cursor,
@@ -118,8 +130,20 @@ _ENDS = {
 }
 """How a run ends when its task does (`run.follows`)."""
 
-_AGAIN = {"retry": "retrying", "rescheduled": "rescheduled", "handed": "returned", "replayed": "replayed"}
-"""How a task came to wait again, by the first word that its history has for it."""
+_ACTIONS = {
+    ChangeType.CREATED: "created",
+    ChangeType.CLAIMED: "started",
+    ChangeType.CANCEL_REQUESTED: "cancelling",
+    ChangeType.RETRIED: "retrying",
+    ChangeType.RESCHEDULED: "rescheduled",
+    ChangeType.RELEASED: "returned",
+    ChangeType.REPLAYED: "replayed",
+    ChangeType.COMPLETED: "completed",
+    ChangeType.FAILED: "failed",
+    ChangeType.CANCELLED: "cancelled",
+    ChangeType.EXPIRED: "expired",
+}
+"""What a change is called in the name of its notice."""
 
 
 def notices_of(record: Task | Run | Event) -> Iterator[Notice]:
@@ -179,18 +203,14 @@ def _of_task(task: Task) -> Iterator[Notice]:
 
 
 def _action(line: Change) -> str | None:
-    if line.number == 1:
-        return "created"
-    first_word = line.detail.partition(" ")[0]
-    match line.status:
-        case TaskStatus.RUNNING:
-            return "started" if first_word == "attempt" else "cancelling"
-        case TaskStatus.PENDING:
-            return _AGAIN.get(first_word, "returned")
-        case TaskStatus.ARCHIVED:
-            return None
-        case ended:
-            return str(ended)
+    """None: the change is not told."""
+    match line.type:
+        case ChangeType.LEASE_LOST:
+            return "retrying" if line.status is TaskStatus.PENDING else "failed"
+        case ChangeType.CLOCK_SET_BACK:
+            return "returned" if line.status is TaskStatus.PENDING else None
+        case type:
+            return _ACTIONS.get(type)
 
 
 def _run_action(task: Task, line: Change, action: str) -> str | None:

@@ -1,50 +1,56 @@
-"""The contract between the engine and a store. A store knows records, versions and indexes; it knows no rule.
+"""The contract between the engine and a store. A store keeps records. It knows no rule.
 
-**Works.** Every write is `await store.transact(work)`. `work(tx)` is an `async def` that reads, then puts;
-it may be run again after a conflict, and may share its commit with other works, so it does nothing else: no
-I/O, no waiting on anything but `tx`, no ids or times of its own making. Ids are made before; the time is
-`tx.now`. (All that it may remember is that it was run before: the first run may take for granted what versions and ids
-will disprove, and later ones look.)
+The engine decides what a record becomes; a store reads and writes it. Each store is a subclass of `Store`, and one
+suite of tests (`tests/conformance`) holds all of them to this page.
 
-**Reads come first.** After the first `put`, `delete` or `emit` a work may not read: what it wrote is
-buffered and flushed when the work ends, one statement per table, so a read could not see it. All stores
-enforce this.
+**Works.** A work is an `async def work(tx)`. Every write is `await store.transact(work)`. The work reads records
+through `tx`, then puts records. The store may run it again after a conflict, and may commit it together with other
+works. So a work does nothing else: it awaits nothing but `tx`, does no I/O, and makes no ids and no times. Ids are made
+before the work; the time is `tx.now`. A work may remember that it has run before, and only that: its first run may
+trust what versions and ids will disprove, and a later run looks.
 
-**Versions.** A record with `version` 0 is inserted; any other replaces the stored one only if that still
-has the same version. The store moves the version by one; `put` returns the record as it will be stored. A
-version that is stale, an id that exists already, a living schedule key or a template's alias that is taken raises
-`Conflict` inside the store, and the work is run again from the start with fresh reads (a bounded number of times; then
-`Conflict` reaches the caller). A record is put at most once in a work. What identifies a record never
-changes: its tenant, a task's `created_at` and `schedule_id`, … (the *fixed* columns of `codec.py`); a put
-that changes one is a `Conflict`, too. The writes of a work are done in the order: deletes, replacements,
-inserts; of schedules that are replaced, first those that are deleted (so a key can be freed and taken in one work).
+**Reads come first.** A work may not read after its first `put`, `delete` or `emit`. Writes are buffered, and the store
+flushes them when the work ends, one statement per table. A read could not see them, so every store refuses it.
 
-**Answers.** When `transact` returns, the commit is durable. When it raises `Conflict`, `Corrupt` or any
-exception that the work itself raised, nothing of that work was written (other works of the same commit are
-unaffected). When it raises `Unavailable`, the outcome is unknown: repeat with the same ids. A store raises
-nothing else.
+**Versions.** `version` counts the writes of a record; the store moves it by one. A put of version 0 inserts the record.
+A put of any other version replaces the stored record, if that still has the same version. `put` returns the record as
+it will be stored. A work puts a record at most once.
 
-**Options.** `transact(work, CommitOptions(…))` says what the caller wants of the commit: see there.
+**Conflicts.** A conflict is a version that is stale, an id that exists already, the key of another living schedule, or
+the alias of another template. So is a put that changes a *fixed* column of `codec.py`: the tenant, the `created_at` of
+a task, and others that never change. The store raises `Conflict` inside, and runs the work again from the start, with
+fresh reads. After a few runs `Conflict` reaches the caller.
 
-**Reads.** `store.read(work)` is `transact` for works that only read: one consistent snapshot, no lock, no
-write.
+**Order of writes.** The writes of a work are done in this order: deletes, replacements, inserts. Among schedules that
+are replaced, the deleted ones come first. So one work can free a key and give it to another schedule.
 
-**Time.** `store.now()` is the store's own clock; all nodes of a store agree on it. `tx.now` is that clock
-when the work's (re-)run began (of a run that had to wait for what it reads: when it began to).
+**Answers.** When `transact` returns, the commit is durable. When it raises `Conflict`, `Corrupt` or an exception of the
+work itself, nothing of that work was written; other works of the same commit are unaffected. When it raises
+`Unavailable`, the outcome is unknown: the caller repeats the work with the same ids. A store raises nothing else.
 
-**wait(until)** returns at `until`, or sooner if something may have changed since the call. It is a hint: it
-may return early for no reason, and a change elsewhere may be seen late, by at most the store's poll
-interval. Whoever looks first and waits then would miss what changed in between: start to wait, then look.
+**Options.** `transact(work, CommitOptions(...))` says what the caller wants of the commit. The options are hints about
+speed and waiting. They change no answer but the age of a read, and a store may ignore each of them.
 
-**snapshot()** is the whole state, by record type, each sorted by id: for tests and repairs.
+**Reading.** `store.read(work)` runs a work that only reads: on one consistent snapshot, without a lock or a commit.
 
-**Indexes** are the query types of `queries.py`: each names its filter and its order. With `lock`, rows that another
-transaction holds locked are left out (on stores where transactions overlap), and the rows returned are held
-until the commit. Orders end with `id`, so that every store gives the same answer.
+**Time.** `store.now()` is the store's own clock, and all nodes of a store agree on it. `tx.now` is that clock when the
+run of the work began. If the run had to wait for what it reads, `tx.now` is the time at which the wait began.
 
-**What cannot be read** (a record that something else wrote or damaged) is `Corrupt` where it is asked for by itself:
-`get`, `get_many`, ScheduleByKey, `snapshot`. Every other `find` leaves it out, gives what lies behind it instead, says
-so once in the log, and notes it in `tx.unreadable`: one bad record never stops a batch. `count` and `tally` count it.
+**Waiting.** `store.wait(until)` returns at `until`, or sooner if something may have changed since the call. It is a
+hint. It may return early for no reason, and it may see a change of another process late, by at most the store's poll
+interval. A caller that looks first and waits then misses a change in between, so it starts to wait, then looks.
+
+**Queries.** `tx.find` takes a query type of `queries.py`: each names its filter and its order. Every order ends with
+`id`, so that all stores give the same answer. With `lock`, the rows found are locked until the commit, and rows that
+another transaction has locked are left out (on stores where transactions overlap).
+
+**Unreadable records.** A record may have been damaged, or written by another program. `get`, `get_many`, `snapshot` and
+the query ScheduleByKey raise `Corrupt` for it. Every other `find` leaves it out, fills its place with the next record,
+logs it once, and adds it to `tx.unreadable`: one bad record never stops a batch. `count` and `tally` count it.
+
+**What only some stores can do.** `join` works inside a transaction of the caller, `take_role` names this node to the
+server, `tidy` does housekeeping, `prove` and `prove_upkeep` try the service under the store. `Store` has a default for
+each. Nobody asks what kind of store it is.
 """
 
 from __future__ import annotations
@@ -105,14 +111,14 @@ class Clock(Protocol):
 
 
 class Tx(Protocol):
-    """What a work may do."""
+    """What a work may do: read, then write."""
 
     @property
     def now(self) -> datetime: ...
 
     @property
     def unreadable(self) -> Sequence[Corrupt]:
-        """What `find` has left out so far."""
+        """The records that `find` has left out so far."""
         ...
 
     async def get(self, type: type[R], id: str, /) -> R | None: ...
@@ -138,42 +144,48 @@ class Tx(Protocol):
     async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
-        """How many `find` would give without a limit. With `at_most` the counting stops there. With `lock`, whoever
-        else counts the same for the same tenant with `lock` waits until this work is committed: among those who do, the
-        number cannot grow unseen."""
+        """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,
+        other works that count the same for the same tenant with `lock` wait until this one is committed: among them,
+        the number cannot grow unseen."""
         ...
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
-        """How many `find` would give without a limit, by the values of these columns of `codec.py` (texts; none is
-        the empty text). For OpenTasks, PastExpiry and ScheduleList."""
+        """How many records `find` would give without a limit, by the values of these columns of `codec.py`. A value is
+        a text; none is the empty text. For OpenTasks, PastExpiry and ScheduleList."""
         ...
 
     def put(self, record: R, /) -> R: ...
 
     def delete(self, record: Record, /) -> None: ...
 
-    def emit(self, event: Event, /) -> None: ...
+    def emit(self, event: Event, /) -> None:
+        """Add an event to the audit."""
+        ...
 
 
 Work = Callable[[Tx], Awaitable[T]]
 
 
 class CommitOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller wants of a commit. A store for which one of them makes no difference takes no notice of it."""
+    """What a caller wants of a commit. A store ignores an option that makes no difference to it."""
 
     may_be_stale: bool = False
-    """A work that writes nothing may be answered from a state as old as the poll interval. Loops ask so: when their
-    answer was too old, a hint follows."""
+    """A work that writes nothing may be answered from a state that is as old as the poll interval. The loops of the
+    engine allow it: if their answer was too old, a hint follows."""
     own_transaction: bool = False
     """The work shares its commit only with works that ask for the same, so that it waits for no others."""
     fail_if_locked: bool = False
-    """A row that somebody else holds is `Unavailable` (with `is_busy`) soon, instead of a long wait."""
+    """If another transaction has locked a row, the work soon raises `Unavailable` (with `is_busy`) instead of a long
+    wait."""
     lane: str | None = None
-    """Works of different lanes gain nothing from a common commit. Where transactions can overlap, they do."""
+    """Works of different lanes gain nothing from a common commit. Where transactions can overlap, theirs do."""
+    last_of_group: bool = False
+    """Of works that share a commit, this one runs after the others, so that it sees what they change."""
 
 
 class Proof(NamedTuple):
-    """One thing that a store needs of the service under it, tried on the live service."""
+    """One promise that a store needs of the service under it, tried on the live service: what was tried, whether it
+    holds, and what was found."""
 
     behaviour: str
     holds: bool
@@ -189,26 +201,26 @@ def no_store(url: str) -> Unavailable:
 
 
 class Store(Protocol):
-    """One place to keep everything. `url` says which, without secrets.
-
-    Stores inherit from this class: what only some of them can do (from `join` on) has its default here."""
+    """A place that keeps records. Stores inherit from this class, for the defaults from `schema` on."""
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """Where it is, without secrets."""
+        ...
 
     async def open(self, *, migrate: bool = True) -> None:
-        """Connect. The store is made if there is none, and its schema is brought up to date, unless told not to
-        `migrate`: then what is there stays as it is, and where nothing is, `no_store` is raised."""
+        """Connect. The store is made if there is none, and its schema is brought up to date. With `migrate=False`
+        nothing is made or changed: where there is no store, `no_store` is raised."""
         ...
 
     async def close(self) -> None: ...
 
     async def migrate(self) -> Sequence[str]:
-        """Bring the schema up to date; the names of the migrations that were applied now."""
+        """Bring the schema up to date. The answer names the migrations that were applied now. Works before `open`."""
         ...
 
     async def plan(self) -> str:
-        """What `migrate` would run now, for people to read; empty: nothing. Works before `open`, as `migrate` does."""
+        """What `migrate` would run now, for people to read; empty: nothing. Works before `open`."""
         ...
 
     async def now(self) -> datetime: ...
@@ -219,32 +231,41 @@ class Store(Protocol):
 
     async def wait(self, until: datetime | None) -> None: ...
 
-    async def snapshot(self) -> dict[str, list[Record]]: ...
+    async def snapshot(self) -> dict[str, list[Record]]:
+        """The whole state, by record type, each sorted by id: for tests and repairs."""
+        ...
+
+    @property
+    def schema(self) -> str | None:
+        """The schema of a database that holds the tables, where a database can have several."""
+        return None
 
     async def join(self, connection: Any, work: Work[T], /) -> T:
-        """As `transact`, inside a transaction that is open on a connection of the caller's: what the work writes
-        exists if and only if that transaction commits."""
+        """Run a work inside a transaction that the caller has open on a connection. The writes of the work exist if
+        and only if that transaction commits. PostgreSQL can; other stores refuse."""
         raise Invalid("connection", f"{self.url} has none to join", "it is for stores at postgresql://")
 
     async def take_role(self, role: str) -> None:
-        """Tell the server what this node does, where a server shows who is connected to it."""
+        """Tell the server what this node does ("worker"), where a server shows who is connected to it."""
         return
 
     async def tidy(self) -> None:
-        """Put right what the store keeps beside its records. The janitor asks for it now and then."""
+        """Do the housekeeping that is due: bring up to date what the store keeps beside its records. The engine calls
+        it now and then, and nothing depends on when."""
         return
 
     async def prove(self) -> Sequence[Proof]:
-        """Try whether the service keeps the promises that the store relies on."""
+        """Try whether the service under the store keeps the promises that the store relies on. Empty: there is none."""
         return ()
 
     async def prove_upkeep(self) -> Sequence[Proof]:
-        """Try whether housekeeping is done, and may be done by whoever asks."""
+        """Try whether the housekeeping is done, and whether the caller has the rights to do it."""
         return ()
 
 
 class BufferedTx:
-    """What all stores share: writes gather here, checked, until the work ends and the store flushes them."""
+    """The part of a `Tx` that all stores share. Writes are checked and gathered here; the store flushes them when the
+    work ends."""
 
     def __init__(self, now: datetime, *, writable: bool = True) -> None:
         self.now = now

@@ -1,8 +1,7 @@
 """Group commit: works that arrive while one group is being committed form the next group.
 
-The queue lives on the event loop; a group is committed by `commit`, a plain function that runs in the
-store's one writer thread and leaves in each job its value or its error. Many callers so share one commit,
-and one fsync.
+Many callers share one commit and one fsync. The queue of works lives on the event loop. `commit` is a plain function
+of the store: it runs in the store's one writer thread, and leaves in each job its value or its error.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _LARGEST = 256
 
 
 class Job(Generic[T]):
-    """A work on its way: afterwards `value` or `error`, and whether it wrote anything."""
+    """A work that was given to `transact`. The commit sets `value` or `error`, and whether the work wrote anything."""
 
     def __init__(self, work: Work[T], options: CommitOptions, future: asyncio.Future[T]) -> None:
         self.work = work
@@ -33,7 +32,7 @@ class Job(Generic[T]):
         self.wrote = False
 
     def settle(self) -> None:
-        """Give the caller his answer, if he still waits for it."""
+        """Answer the caller, if it still waits."""
         if self.future.done():
             return
         if self.error is not None:
@@ -68,7 +67,7 @@ class Groups:
         return await answer
 
     async def finish(self) -> None:
-        """Until everything that was handed in is answered."""
+        """Wait until every job is answered."""
         await self._idle.wait()
 
     def _next_group(self, loop: asyncio.AbstractEventLoop) -> None:

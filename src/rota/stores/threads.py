@@ -1,8 +1,8 @@
 """Threads that work for an event loop: one that owns a file, or as many as may run handlers at once.
 
-What `loop.run_in_executor` does, at half its price: a call has one future, the one that its caller awaits, and answers
-that come in while the loop is busy are handed over all at once, with a single wake-up. The threads are daemons: a
-function that never returns keeps its thread, but not the process.
+They do what `loop.run_in_executor` does, at half its price. A call has one future, which its caller awaits. Answers
+that come in while the loop is busy reach it together, with a single wake-up. The threads are daemons: a function that
+never returns keeps its thread, but not the process.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Call(NamedTuple, Generic[T]):
 
 
 class Threads:
-    """At most so many, started when needed, kept. They belong to the event loop that first uses them. `on_freed` is
-    called there when a function ends whose caller had given up waiting."""
+    """At most `most` threads. They are started when needed, and kept. They belong to the event loop that first uses
+    them. `on_freed` is called there when a function ends and its caller no longer waits."""
 
     def __init__(self, most: int, name: str, on_freed: Callable[[], None] = lambda: None) -> None:
         self._most = most
@@ -40,7 +40,7 @@ class Threads:
         self._waking = False
 
     def call(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """Have it called in a thread; its result, or what it raised, is the answer."""
+        """Call the function in a thread. The answer is its result, or what it raised."""
         loop = asyncio.get_running_loop()
         self._busy += 1
         if len(self._threads) < min(self._busy, self._most):

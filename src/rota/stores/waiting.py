@@ -1,9 +1,9 @@
-"""Waiting for a change: what `Store.wait` shares between stores.
+"""Waiting for a change: the part of `Store.wait` that stores share.
 
-Changes made through this store are counted (`changed`); changes made by others are seen by `look`, a value
-that is different after each, asked every `interval` and only while someone waits. Timers are the event
-loop's, so virtual time works; whether `until` has come is decided by the injected clock, again and again,
-so a clock that jumps is noticed.
+Changes made through this store are counted (`changed`). Changes made by other processes are seen by `look`: its value
+is different after each of them. It is asked every `interval`, and only while someone waits. Timers are those of the
+event loop, so that virtual time works. The injected clock says whether `until` has come, and is asked again and again,
+so that a jump of the clock is noticed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST = timedelta(seconds=60)
 """The clock is asked at least this often: a timer does not run while a laptop sleeps."""
 
 Point = tuple[int, object]
-"""A point in the store's life: equal points, nothing changed in between."""
+"""A point in the life of the store. Nothing changed between two equal points."""
 
 
 def _nothing() -> object:
@@ -34,7 +34,7 @@ _QUIET_FACTOR = 2.5
 
 
 class Waiters:
-    """Everyone who waits on one store, on one event loop."""
+    """The callers that wait on one store, on one event loop."""
 
     def __init__(
         self, clock: Clock, look: Callable[[], object] = _nothing, interval: timedelta | None = None
@@ -119,8 +119,7 @@ class Waiters:
 def poll_later(
     loop: asyncio.AbstractEventLoop, delay: timedelta, callback: Callable[..., object], *args: Any
 ) -> asyncio.TimerHandle:
-    """As `call_later`, for a look at what others may have done. A virtual loop tells such timers from those after which
-    something happens by itself."""
+    """As `call_later`, for a poll. A virtual loop tells polls from timers after which something happens by itself."""
     later: Callable[..., asyncio.TimerHandle] = getattr(loop, "poll_later", loop.call_later)
     return later(delay.total_seconds(), callback, *args)
 

@@ -1,7 +1,7 @@
-"""Running works on stores that never suspend inside one: memory, SQLite, buckets.
+"""Runs works on the stores that never suspend inside one: memory, SQLite, buckets.
 
-`run_work` is the contract's "run again after a conflict": it makes a fresh transaction for each try, drives
-the work straight through, and hands its writes to `flush`. Nothing of a failed try remains.
+`run_work` does what the contract says about conflicts. Each try has a fresh transaction, runs the work straight
+through, and gives its writes to `flush`. Nothing of a failed try remains.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ X = TypeVar("X")
 
 
 def drive(work: Work[T], tx: Any) -> T:
-    """Run a work to its end without an event loop. A work that waits for anything but its `tx` is a
-    mistake."""
+    """Run a work to its end without an event loop. A work that waits for anything but its `tx` is a mistake."""
     steps: Generator[Any, Any, T] = work(tx).__await__()
     try:
         steps.send(None)
@@ -31,12 +30,11 @@ def drive(work: Work[T], tx: Any) -> T:
         value: T = end.value
         return value
     steps.close()
-    name = getattr(work, "__qualname__", repr(work))
-    raise AssertionError(f"a work waits for nothing but its tx: {name} awaited something else")
+    raise AssertionError(f"a work waits for nothing but its tx: {work} awaited something else")
 
 
 def run_work(work: Work[T], begin: Callable[[], X], flush: Callable[[X], None]) -> T:
-    """The work's answer, its writes flushed; tried again from the start while it meets conflicts."""
+    """Run the work and flush its writes. After a conflict it is tried again from the start."""
     for _ in range(ATTEMPTS - 1):
         tx = begin()
         try:

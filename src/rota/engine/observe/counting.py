@@ -27,7 +27,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from ...domain.model import RunStatus, Task, TaskStatus
+from ...domain.model import ChangeType, RunStatus, Task, TaskStatus
 from ...domain.run import follows, is_by_hand
 from .telemetry import (
     ClockJumped,
@@ -290,19 +290,18 @@ class SignalCounts:
             self._task_expired(task)
         else:
             self._ended(task.queue, task.kind, task.status.value).add()
-            self._attempt_ended(task, failed=task.status is TaskStatus.FAILED)
+            self._attempt_ended(task)
         if task.run_id is not None and task.status in _ENDS:
             self._run_of(task, follows(task))
 
     def _returned(self, task: Task) -> None:
-        """Its last line of history says why; an error may be that of an earlier attempt."""
-        retried = bool(task.history) and task.history[-1].detail.startswith("retry ")
-        if retried:
+        """Its last change says why; an error may be that of an earlier attempt."""
+        if task.last_change in (ChangeType.RETRIED, ChangeType.LEASE_LOST):
             self._retries(task.kind).add()
-        self._attempt_ended(task, failed=retried)
+        self._attempt_ended(task)
 
-    def _attempt_ended(self, task: Task, *, failed: bool) -> None:
-        if failed and task.error is not None and task.error.type == "LeaseLost":
+    def _attempt_ended(self, task: Task) -> None:
+        if task.last_change is ChangeType.LEASE_LOST:
             self._leases_lost(task.kind, "janitor").add()  # how long it really took nobody knows
         elif task.started_at is not None:
             self._duration(task.kind).add(_seconds(task.started_at, task.updated_at))

@@ -84,7 +84,7 @@ class Committer:
 
     def commit(self, jobs: list[Job[Any]]) -> None:
         """Answer every job."""
-        jobs = sorted(jobs, key=lambda job: hasattr(job.work, "goes_last"))
+        jobs = sorted(jobs, key=lambda job: job.options.last_of_group)
         try:
             self._commit(jobs)
         except StoreError as error:

@@ -174,7 +174,7 @@ class _Opened:
             self.log,
             self.time.now,
             tuning,
-            lambda work: self.groups.run(work, CommitOptions()),
+            lambda work: self.groups.run(work, CommitOptions(last_of_group=True)),
             node,
             watch,
             self.time.refresh,

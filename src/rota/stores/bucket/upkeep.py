@@ -228,7 +228,6 @@ class Upkeep:
             tx.move(segment, rows)
             return True
 
-        work.goes_last = True  # type: ignore[attr-defined]  # behind works of its group that change a record
         try:
             return await self._transact(work)
         except Conflict:  # anything else may yet turn out to be committed

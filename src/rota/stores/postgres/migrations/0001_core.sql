@@ -474,7 +474,7 @@ begin
       'timeout', 'PT' || round(timeout, 6) || 'S',
       'history', json_build_array(json_build_object(
         'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
-        'detail', 'created' || coalesce(to_char(expires_at at time zone 'UTC', '", expires_at: "YYYY-MM-DD"T"HH24:MI:SS"Z"'), '')
+        'type', 'created', 'expires_at', {schema}.iso(expires_at)
       ))
     )
   ) on conflict (id) do nothing;

@@ -79,9 +79,7 @@ async def _open(store: Store, *, repair: bool) -> list[Finding]:
         if problem.code in ("newer_schema", "other_schema"):
             advice = "use the version of rota that wrote it"
             return [Finding("store", True, store.url), Finding("schema", False, str(problem), advice)]
-        if isinstance(problem, Invalid) and hasattr(
-            store, "prove"
-        ):  # a careless service: what else is missing?
+        if isinstance(problem, Invalid):  # a careless service: what else is missing?
             return [Finding("store", False, str(problem)), *await _conditions(store)]
         advice = "check the address (`rota config` says where it comes from) and the rights to it"
         return [Finding("store", False, str(problem), _HELD if _is_held(problem) else advice)]

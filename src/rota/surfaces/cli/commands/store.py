@@ -33,7 +33,7 @@ def migrate(session: Session, plan: bool) -> None:
         applied = asyncio.run(_migrated(store))
     if session.as_json:
         return session.screen.json({"store": store.url, "applied": list(applied)})
-    schema = f"the schema {store.schema}" if hasattr(store, "schema") else "the schema"
+    schema = f"the schema {store.schema}" if store.schema else "the schema"
     done = f"applied {', '.join(applied)}, {schema} is now" if applied else f"nothing to do, {schema} is"
     session.screen.say(f"{store.url}: {done} current")
     return None

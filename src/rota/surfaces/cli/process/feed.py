@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ....domain.model import Run, RunReason, RunStatus, Schedule, Task, TaskStatus
+from ....domain.model import ChangeType, Run, RunReason, RunStatus, Schedule, Task, TaskStatus
 from ....engine.clock import SteadyClock
 from ....engine.guard import name_of, text_of
 from ....engine.observe.telemetry import (
@@ -155,7 +155,7 @@ def _moved(task: Task) -> Line | None:
             return Line("completed", "✓", "green", task.kind, f"in {took}{_output(task)}", about)
         case TaskStatus.FAILED:
             return Line("failed", "✗", "red", task.kind, click.style(detail, fg="red"), about)
-        case TaskStatus.PENDING if task.error is not None:
+        case TaskStatus.PENDING if task.last_change in (ChangeType.RETRIED, ChangeType.LEASE_LOST):
             return Line("retry", "↻", "yellow", task.kind, detail, about)
         case TaskStatus.PENDING:
             return Line("waiting", "○", "cyan", task.kind, detail, about)

@@ -10,6 +10,7 @@ from ....domain import recurrence
 from ....domain.model import (
     ApiKey,
     Change,
+    ChangeType,
     Event,
     Failure,
     LogLine,
@@ -261,9 +262,8 @@ def attempts(record: Task) -> list[dict[str, Any]]:
     """From the history: each time that a worker took the task, and how that ended. What is running has no end yet."""
     found: list[dict[str, Any]] = []
     for change in record.history:
-        word, _, number = change.detail.partition(" ")
-        if change.status is TaskStatus.RUNNING and word == "attempt":
-            found.append({"attempt": int(number), "startedAt": text(change.at), "worker": change.actor})
+        if change.type is ChangeType.CLAIMED:
+            found.append({"attempt": change.attempt, "startedAt": text(change.at), "worker": change.actor})
             found[-1] |= {"endedAt": None, "status": "running", "detail": ""}
         elif found and found[-1]["endedAt"] is None and change.status is not TaskStatus.RUNNING:
             ended = "retrying" if change.status is TaskStatus.PENDING else str(change.status)
