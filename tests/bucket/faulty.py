@@ -9,7 +9,7 @@ from typing import Any
 
 from obstore import exceptions as obs
 
-from rota.stores.bucket.service.objects import Found, Requests, Written
+from rota.stores.bucket.service.bucket import FetchedObject, ListedObject, Requests
 
 
 class Fault(StrEnum):
@@ -59,15 +59,15 @@ class FaultyRequests:
                 raise obs.AlreadyExistsError("injected: 412")
             case Fault.TRUNCATED if kind == "get":
                 found = request()
-                return Found(found.body[: len(found.body) // 2], found.etag)
+                return FetchedObject(found.body[: len(found.body) // 2], found.etag)
             case Fault.SLOW:
                 answer = request()
                 self.slow()
                 return answer
         return request()
 
-    def get(self, key: str) -> Found:
-        found: Found = self._do("get", key, lambda: self._inner.get(key))
+    def get(self, key: str) -> FetchedObject:
+        found: FetchedObject = self._do("get", key, lambda: self._inner.get(key))
         return found
 
     def create(self, key: str, body: bytes) -> None:
@@ -86,15 +86,15 @@ class FaultyRequests:
         keys: Iterator[str] = self._do("list", prefix, lambda: list(self._inner.list(prefix, after)))
         return iter(keys)
 
-    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
-        return iter(self._do("list", prefix, lambda: list(self._inner.written(prefix))))
+    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
+        return iter(self._do("list", prefix, lambda: list(self._inner.list_objects(prefix))))
 
     def date(self) -> datetime | None:
         date: datetime | None = self._do("date", "", self._inner.date)
         return date
 
 
-class Hands:
+class ManualClock:
     """A clock that is moved by hand, wall and stopwatch alike."""
 
     def __init__(self, at: datetime) -> None:

@@ -14,7 +14,7 @@ from itertools import count as counting_up
 from typing import Any
 
 import pytest
-from faulty import Fault, FaultyRequests, Hands, never
+from faulty import Fault, FaultyRequests, ManualClock, never
 from msgspec.structs import replace
 
 from records import any_event, any_run, any_task, task
@@ -26,10 +26,10 @@ from rota.engine import commands, queries
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import CommitOptions, Tx
 from rota.stores.bucket.archive.archive import pack_segment
-from rota.stores.bucket.archive.lookups import Shelf
-from rota.stores.bucket.service.objects import Bucket, Denied
+from rota.stores.bucket.archive.lookups import SegmentCache
+from rota.stores.bucket.service.bucket import Bucket, Denied
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.codec import TABLES
 from rota.stores.memory.state import Row
@@ -69,12 +69,12 @@ def ended(number: int, **changes: Any) -> Task:
     return task(f"t{number:04}", **{**values, **changes})
 
 
-def segments(store: ObjectsStore) -> list[str]:
+def segments(store: BucketStore) -> list[str]:
     assert store._opened is not None
     return list(store._opened.replica.archive.segments)
 
 
-async def archived(store: ObjectsStore, records: list[Record], batch: int = 20) -> None:
+async def archived(store: BucketStore, records: list[Record], batch: int = 20) -> None:
     """Put them, and wait until nothing of them that has ended is live."""
     for start in range(0, len(records), batch):
         await put(store, *records[start : start + batch])
@@ -86,9 +86,9 @@ async def archived(store: ObjectsStore, records: list[Record], batch: int = 20) 
 
 async def opened(
     tuning: Tuning = BATCHES, tasks: int = 200, name: str = ""
-) -> tuple[ObjectsStore, FaultyRequests]:
+) -> tuple[BucketStore, FaultyRequests]:
     requests = FaultyRequests(MemoryRequests(name or f"reads {next(_names)}"))
-    store = ObjectsStore(requests, Hands(START), tuning)
+    store = BucketStore(requests, ManualClock(START), tuning)
     await store.open()
     await archived(store, [ended(number) for number in range(tasks)])
     return store, requests
@@ -272,10 +272,10 @@ async def test_the_archive_answers_as_memory_does(seed: int, in_memory: int) -> 
     chance = random.Random(seed)
     makers = (any_task, any_run, any_event)
     records = [make(chance, id=f"{make.__name__}{n:03}") for n in range(60) for make in makers]
-    clock = Hands(START)
+    clock = ManualClock(START)
     memory = MemoryStore(clock)
     tuning = replace(BATCHES, archive_at_least=1, archive_at_most=4, archive_in_memory=in_memory)
-    store = ObjectsStore(MemoryRequests(), clock, tuning)
+    store = BucketStore(MemoryRequests(), clock, tuning)
     for each in (memory, store):
         await each.open()
     await put(memory, *records)
@@ -343,7 +343,7 @@ async def test_works_of_a_group_see_what_those_before_them_brought_back() -> Non
 
 async def test_what_was_removed_between_the_fetch_and_the_next_run_is_not_found() -> None:
     store, requests = await opened(name="removed meanwhile")
-    other = ObjectsStore(MemoryRequests("removed meanwhile"), Hands(START), BATCHES)
+    other = BucketStore(MemoryRequests("removed meanwhile"), ManualClock(START), BATCHES)
     await other.open()
     before = segments(store)
     half = START + 100 * MINUTE
@@ -368,7 +368,7 @@ async def test_what_was_removed_between_the_fetch_and_the_next_run_is_not_found(
 
 async def test_a_node_that_is_behind_catches_up_before_it_calls_a_segment_missing() -> None:
     store, _ = await opened(name="behind")
-    other = ObjectsStore(MemoryRequests("behind"), Hands(START), BATCHES)
+    other = BucketStore(MemoryRequests("behind"), ManualClock(START), BATCHES)
     await other.open()
 
     async def forget(tx: Tx) -> None:
@@ -468,17 +468,17 @@ def test_what_is_kept_of_segments_is_bounded_in_bytes() -> None:
     for number, each in rows.items():
         requests.put(f"archive/{number}", pack_segment(each))
     size = len(gzip.decompress(requests.get("archive/0").body))
-    shelf = Shelf(Bucket(requests), 3 * size + 100)
+    cache = SegmentCache(Bucket(requests), 3 * size + 100)
     for number in (0, 1, 2, 0, 3):
-        assert {row.record.id for row in shelf.load(f"archive/{number}").rows(Task)} == {
+        assert {row.record.id for row in cache.load(f"archive/{number}").rows(Task)} == {
             f"t{number:04}",
             f"t{number + 50:04}",
         }
     requests.made.clear()
     for number in (0, 2, 3, 1):
-        shelf.load(f"archive/{number}")
+        cache.load(f"archive/{number}")
     assert [key for _, key in requests.made] == ["archive/1"], "what was used longest ago went"
-    small = Shelf(Bucket(requests), size - 1)
+    small = SegmentCache(Bucket(requests), size - 1)
     assert len(small.load("archive/4").rows(Task)) == 2
     assert small._size == 0
 

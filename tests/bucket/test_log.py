@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from faulty import Fault, FaultyRequests, Hands
+from faulty import Fault, FaultyRequests, ManualClock
 from msgspec.structs import replace
 
 from records import task
@@ -22,7 +22,7 @@ from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Store, Tx
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.queries import ReadyTasks
 from rota.surfaces.cli.commands.doctor import examine
@@ -53,7 +53,7 @@ async def until(met: Callable[[], object]) -> None:
 
 async def test_an_entry_is_json_that_a_person_can_read() -> None:
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await put(store, task("a", input={"user": "123"}), task("b"))
     await store.close()
@@ -70,7 +70,7 @@ async def test_equal_writes_have_unequal_bodies() -> None:
     bodies = []
     for _ in range(2):
         requests = MemoryRequests()
-        store = ObjectsStore(requests, Hands(START), PLAIN)
+        store = BucketStore(requests, ManualClock(START), PLAIN)
         await store.open()
         await put(store, task("a", created_at=START, available_at=START, updated_at=START))
         await store.close()
@@ -80,7 +80,7 @@ async def test_equal_writes_have_unequal_bodies() -> None:
 
 async def test_many_works_share_an_entry() -> None:
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await asyncio.gather(*(put(store, task()) for _ in range(200)))
     assert len(keys(requests, "log/")) <= 3
@@ -89,7 +89,7 @@ async def test_many_works_share_an_entry() -> None:
 
 async def test_nodes_see_each_other() -> None:
     name = "seen"
-    one, two = (ObjectsStore(MemoryRequests(name), Hands(START), PLAIN) for _ in range(2))
+    one, two = (BucketStore(MemoryRequests(name), ManualClock(START), PLAIN) for _ in range(2))
     await one.open()
     await two.open()
     await put(one, task("a"))
@@ -105,8 +105,8 @@ async def test_nodes_see_each_other() -> None:
 
 async def test_many_who_read_at_once_share_a_request_and_each_sees_what_was_committed_before() -> None:
     requests = FaultyRequests(MemoryRequests("read by many"), lambda number, kind: time.sleep(0.002))
-    one = ObjectsStore(MemoryRequests("read by many"), SystemClock(), PLAIN)
-    two = ObjectsStore(requests, SystemClock(), PLAIN)
+    one = BucketStore(MemoryRequests("read by many"), SystemClock(), PLAIN)
+    two = BucketStore(requests, SystemClock(), PLAIN)
     await one.open()
     await two.open()
     seen = 0
@@ -126,7 +126,7 @@ async def test_four_nodes_on_one_counter_lose_nothing_and_none_starves() -> None
         time.sleep(0.003)
 
     stores = [
-        ObjectsStore(FaultyRequests(MemoryRequests("contended"), distant), SystemClock(), PLAIN)
+        BucketStore(FaultyRequests(MemoryRequests("contended"), distant), SystemClock(), PLAIN)
         for _ in range(4)
     ]
     for store in stores:
@@ -156,7 +156,7 @@ async def test_a_node_that_never_pauses_leaves_room_for_another() -> None:
         time.sleep(0.004)
 
     busy, calm = (
-        ObjectsStore(FaultyRequests(MemoryRequests("unequal"), distant), SystemClock(), PLAIN)
+        BucketStore(FaultyRequests(MemoryRequests("unequal"), distant), SystemClock(), PLAIN)
         for _ in range(2)
     )
     await busy.open()
@@ -182,10 +182,10 @@ async def test_a_node_that_never_pauses_leaves_room_for_another() -> None:
 
 async def test_a_client_and_a_worker_far_apart_ask_little() -> None:
     """A task a second, submitted elsewhere: the write finds out what it is not worth asking."""
-    clocks = [Hands(START) for _ in range(2)]
+    clocks = [ManualClock(START) for _ in range(2)]
     nodes = [FaultyRequests(MemoryRequests("far apart")) for _ in range(2)]
     client, worker = (
-        ObjectsStore(requests, clock, PLAIN) for requests, clock in zip(nodes, clocks, strict=True)
+        BucketStore(requests, clock, PLAIN) for requests, clock in zip(nodes, clocks, strict=True)
     )
     await client.open()
     await worker.open()
@@ -214,8 +214,8 @@ async def test_a_client_and_a_worker_far_apart_ask_little() -> None:
 
 async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_them() -> None:
     requests = MemoryRequests("bounded")
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     for _ in range(40):
         await add_one(store)
@@ -230,7 +230,7 @@ async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_
     await store.close()
     assert len(keys(requests, "snapshot/")) < 15
     counting = FaultyRequests(requests)
-    fresh = ObjectsStore(counting, clock, SNAPSHOTS)
+    fresh = BucketStore(counting, clock, SNAPSHOTS)
     await fresh.open()
     counter = await get(fresh, Task, "counter")
     await fresh.close()
@@ -241,16 +241,16 @@ async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_
 
 async def test_processes_that_make_one_commit_and_end_keep_house_too() -> None:
     requests = MemoryRequests("short-lived")
-    clock = Hands(START)
+    clock = ManualClock(START)
     for _ in range(60):
-        store = ObjectsStore(requests, clock, SNAPSHOTS)
+        store = BucketStore(requests, clock, SNAPSHOTS)
         await store.open()
         await add_one(store)
         await store.close()
         clock.at += timedelta(minutes=10)
     assert len(keys(requests, "log/")) < 40, "nothing was removed"
     assert 1 <= len(keys(requests, "snapshot/")) < 10
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     counter = await get(store, Task, "counter")
     await store.close()
@@ -260,7 +260,7 @@ async def test_processes_that_make_one_commit_and_end_keep_house_too() -> None:
 
 async def test_a_large_snapshot_is_compressed() -> None:
     requests = MemoryRequests("large")
-    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    store = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await store.open()
     for _ in range(8):
         await put(store, *(task(input="x" * 1000) for _ in range(50)))
@@ -268,7 +268,7 @@ async def test_a_large_snapshot_is_compressed() -> None:
     await until(lambda: keys(requests, "snapshot/"))
     await store.close()
     assert all(key.endswith(".json.gz") for key in keys(requests, "snapshot/"))
-    fresh = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    fresh = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await fresh.open()
     assert await count(fresh, ReadyTasks(at=START + 1000 * HOUR)) == 400
     await fresh.close()
@@ -281,11 +281,11 @@ class Sleeper:
         """`reads_first`: when it wakes, another of its threads is first, and brings it up to date."""
         self.hours = hours
         self.reads_first = reads_first
-        self.clock = Hands(START)
+        self.clock = ManualClock(START)
         self.requests = FaultyRequests(MemoryRequests(name))
-        self.store = ObjectsStore(self.requests, self.clock, PLAIN)
-        self.awake_clock = Hands(START)
-        self.awake = ObjectsStore(MemoryRequests(name), self.awake_clock, SNAPSHOTS)
+        self.store = BucketStore(self.requests, self.clock, PLAIN)
+        self.awake_clock = ManualClock(START)
+        self.awake = BucketStore(MemoryRequests(name), self.awake_clock, SNAPSHOTS)
         self.bucket = MemoryRequests(name)
         self.slept = False
 
@@ -342,7 +342,7 @@ class Sleeper:
 
     async def same_everywhere(self) -> int:
         """What the counter says, to each of them and to one who comes now."""
-        fresh = ObjectsStore(self.bucket, Hands(START), PLAIN)
+        fresh = BucketStore(self.bucket, ManualClock(START), PLAIN)
         await fresh.open()
         assert await fresh.snapshot() == await self.store.snapshot() == await self.awake.snapshot()
         counter = await get(fresh, Task, "counter")
@@ -427,7 +427,7 @@ async def test_a_draft_that_slept_is_made_again_and_not_sent(when: str, reads_fi
         case "behind it":
             around(committer, "_draft", first=False)
         case "before the write":
-            around(opened.log.turns, "give_way", first=True)
+            around(opened.log.contention, "give_way", first=True)
     sleeper.requests.made.clear()
     await add_one(sleeper.store)
     assert sleeper.slept
@@ -496,8 +496,8 @@ async def test_a_late_answer_is_settled_where_nothing_was_removed(after: bool) -
 
 async def test_nothing_is_removed_before_the_log_has_said_so() -> None:
     requests = FaultyRequests(MemoryRequests("announced"))
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     gone: list[str] = []
     removing = requests.delete
@@ -523,9 +523,9 @@ def floor(requests: Any, key: str) -> int:
 
 async def test_what_a_dead_node_left_over_is_removed_by_the_next() -> None:
     requests = MemoryRequests("left over")
-    clock = Hands(START)
+    clock = ManualClock(START)
     for _ in range(2):
-        store = ObjectsStore(requests, clock, SNAPSHOTS)
+        store = BucketStore(requests, clock, SNAPSHOTS)
         await store.open()
         for _ in range(40):
             await add_one(store)
@@ -535,7 +535,7 @@ async def test_what_a_dead_node_left_over_is_removed_by_the_next() -> None:
         requests.put("snapshot/000000000004.json", b"as late")
         requests.put("archive/1000000000000000-0.json.gz", b"never committed")
         await store.close()
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     for _ in range(12):
         await add_one(store)
@@ -560,8 +560,8 @@ def test_a_log_that_is_not_kept_long_enough_is_refused(retention: timedelta) -> 
 async def test_a_short_pause_does_not_load_everything_again() -> None:
     """The newest snapshot is not ahead: the log goes on where we are."""
     requests = FaultyRequests(MemoryRequests("pause"))
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     for _ in range(6):
         await add_one(store)
@@ -576,7 +576,7 @@ async def test_a_short_pause_does_not_load_everything_again() -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"number": 2}', b'\xff\xfe{"number"'])
 async def test_an_entry_that_cannot_be_parsed_stops_with_its_name(body: bytes) -> None:
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await put(store, task("a"))
     requests.put("log/000000000002.json", body)
@@ -586,7 +586,7 @@ async def test_an_entry_that_cannot_be_parsed_stops_with_its_name(body: bytes) -
         await put(store, task("b"))
     await store.close()
     with pytest.raises(Corrupt, match="000000000002"):
-        await ObjectsStore(requests, Hands(START), PLAIN).open()
+        await BucketStore(requests, ManualClock(START), PLAIN).open()
 
 
 async def test_a_record_in_an_entry_that_cannot_be_read_is_named_too() -> None:
@@ -602,12 +602,12 @@ async def test_a_record_in_an_entry_that_cannot_be_read_is_named_too() -> None:
     )
     requests.put("log/000000000001.json", body)
     with pytest.raises(Corrupt, match=r"log/000000000001.json cannot be read: task x"):
-        await ObjectsStore(requests, Hands(START), PLAIN).open()
+        await BucketStore(requests, ManualClock(START), PLAIN).open()
 
 
 async def test_a_denied_bucket_says_so_at_once_with_its_name() -> None:
     requests = FaultyRequests(MemoryRequests("mine"))
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     requests.made.clear()
     requests.plan = lambda number, kind: Fault.DENIED if kind == "create" else None
@@ -622,7 +622,7 @@ async def test_a_denied_bucket_says_so_at_once_with_its_name() -> None:
 async def test_a_snapshot_that_cannot_be_parsed_is_named_and_the_one_before_it_does() -> None:
     """As `rota doctor --repair` says: without it, nodes start from an older one, and nothing is lost."""
     requests = MemoryRequests("bad snapshot")
-    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    store = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await store.open()
     for _ in range(12):
         await add_one(store)
@@ -634,9 +634,9 @@ async def test_a_snapshot_that_cannot_be_parsed_is_named_and_the_one_before_it_d
     for broken in (b"", whole[:-20], whole.replace(b'"number"', b'"numbers"', 1)):
         requests.put(newest, broken)
         with pytest.raises(Corrupt, match=f"memory-bucket:bad snapshot/{newest} cannot be read"):
-            await ObjectsStore(requests, Hands(START), SNAPSHOTS).open()
+            await BucketStore(requests, ManualClock(START), SNAPSHOTS).open()
     requests.delete([newest])
-    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    store = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await store.open()
     counter = await get(store, Task, "counter")
     await store.close()
@@ -647,7 +647,7 @@ async def test_a_snapshot_that_cannot_be_parsed_is_named_and_the_one_before_it_d
 @pytest.mark.parametrize("missing", [1, 2, 5])
 async def test_an_entry_that_is_missing_is_not_taken_for_the_end(missing: int) -> None:
     requests = FaultyRequests(MemoryRequests(f"hole {missing}"))
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     for _ in range(6):
         await add_one(store)
@@ -655,9 +655,9 @@ async def test_an_entry_that_is_missing_is_not_taken_for_the_end(missing: int) -
     key = f"log/{missing:012}.json"
     requests.delete([key])
     with pytest.raises(Corrupt, match=f"{key} is missing, although log/000000000006.json is there"):
-        await ObjectsStore(requests, Hands(START), PLAIN).open()
+        await BucketStore(requests, ManualClock(START), PLAIN).open()
     requests.made.clear()
-    found = await examine(ObjectsStore(requests, Hands(START), PLAIN), "default", repair=True)
+    found = await examine(BucketStore(requests, ManualClock(START), PLAIN), "default", repair=True)
     assert [(each.check, each.ok) for each in found] == [("store", True), ("records", False)]
     assert f"{key} is missing" in found[1].found
     assert "lifecycle" in found[1].found
@@ -666,39 +666,39 @@ async def test_an_entry_that_is_missing_is_not_taken_for_the_end(missing: int) -
 
 async def test_an_entry_that_is_missing_behind_a_snapshot_is_named_too() -> None:
     requests = MemoryRequests("hole behind a snapshot")
-    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    store = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await store.open()
     for _ in range(4):
         await add_one(store)
     await until(lambda: keys(requests, "snapshot/"))
     await store.close()
     number = int(keys(requests, "snapshot/")[-1][9:21])
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     for _ in range(3):
         await add_one(store)
     await store.close()
     requests.delete([f"log/{number + 1:012}.json"])
     with pytest.raises(Corrupt, match=f"log/{number + 1:012}.json is missing"):
-        await ObjectsStore(requests, Hands(START), PLAIN).open()
+        await BucketStore(requests, ManualClock(START), PLAIN).open()
 
 
 async def test_what_somebody_else_put_beside_the_log_is_no_entry() -> None:
     requests = MemoryRequests("beside")
     requests.put("log/notes.txt", b"mine")
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await add_one(store)
     await store.close()
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await store.close()
 
 
-async def two_nodes(name: str, behind: int) -> tuple[ObjectsStore, FaultyRequests]:
+async def two_nodes(name: str, behind: int) -> tuple[BucketStore, FaultyRequests]:
     """One is open at entry 2; another has written so many more."""
     requests = FaultyRequests(MemoryRequests(name))
-    one, two = (ObjectsStore(each, Hands(START), PLAIN) for each in (MemoryRequests(name), requests))
+    one, two = (BucketStore(each, ManualClock(START), PLAIN) for each in (MemoryRequests(name), requests))
     await one.open()
     await add_one(one)
     await two.open()
@@ -809,10 +809,10 @@ async def test_a_node_that_slept_while_it_read_ahead_is_fenced(
 async def test_what_was_only_proposed_is_not_removed() -> None:
     """A node that stops between proposing and its next entry: nobody else has heard of it."""
     requests = MemoryRequests("proposed")
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
-    log, removal = store._use().log, store._use().upkeep._removal
+    log, removal = store._use().log, store._use().upkeep._log_removal
     while not log.snapshots:
         await add_one(store)
         await asyncio.sleep(0.002)

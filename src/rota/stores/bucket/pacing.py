@@ -30,13 +30,13 @@ from datetime import timedelta
 from typing import Any
 
 from ..waiting import poll_later
-from .service.clock import Mark, Stopwatch
+from .service.clock import Moment, Stopwatch
 from .tuning import Tuning
 
 __all__ = [
+    "Contention",
     "Guess",
     "Poller",
-    "Turns",
 ]
 
 _LEARNS = 0.25
@@ -86,22 +86,22 @@ _BUSY = 4
 _WITHIN = timedelta(seconds=1)
 
 
-class Turns:
+class Contention:
     """Who else is there, and whose turn it is."""
 
     def __init__(self, watch: Stopwatch, sleep: Callable[[float], object]) -> None:
         self._watch = watch
         self._sleep = sleep
-        self._others: dict[str, Mark] = {}
-        self._won_at: Mark | None = None
+        self._others: dict[str, Moment] = {}
+        self._won_at: Moment | None = None
         self._wins = 0
-        self._won_lately: deque[Mark] = deque(maxlen=_BUSY)
+        self._won_lately: deque[Moment] = deque(maxlen=_BUSY)
         self.round_trip = 0.0
         """How long a write takes lately, in seconds: pauses are in proportion."""
 
     def seen(self, node: str) -> None:
         """Another node wrote an entry."""
-        self._others[node] = self._watch.mark()
+        self._others[node] = self._watch.moment()
 
     def took(self, duration: timedelta) -> None:
         self.round_trip += (min(duration.total_seconds(), 1.0) - self.round_trip) / 4
@@ -115,7 +115,7 @@ class Turns:
         return len(self._others)
 
     def won(self) -> None:
-        self._won_at = self._watch.mark()
+        self._won_at = self._watch.moment()
         self._wins += 1
         self._won_lately.append(self._won_at)
 

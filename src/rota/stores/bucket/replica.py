@@ -1,10 +1,12 @@
-"""What a node holds of the bucket: the live state, the archive, and how far in the log they are.
+"""The replica: all that a node holds of the bucket. That is the live state, the archive's summaries, and their
+position in the log.
 
-`lock` guards all of it, and is never held while the bucket is read or written: what a work needs of the archive, and
-does not have among its `Answers`, is fetched after its run (`objects_questions`). A group of works runs on a `Trial`:
-each work sees the writes of those before it, and all of them are taken back before the lock is let go, so nobody else
-sees what is not committed. `apply` is how every entry arrives, one's own and others', in the order of the log: the same
-everywhere.
+`lock` guards all of it. It is never held during a request. A work that needs records of the archive is stopped, its
+lookups are made outside of the lock, and the work is run again with their results (`archive/lookups`).
+
+A group of works runs on a `Trial`. Each work sees the writes of the works before it. All writes are undone before the
+lock is released, so nobody else sees uncommitted changes. `apply` is the only way for an entry to arrive, the node's
+own and others', in the order of the log. So all replicas are equal.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from ..memory.finders import count, tally, walk
 from ..memory.state import Changes, Row, State
 from ..queries import Query
 from .archive.archive import Archive, Hidden, Source, archived_order, merged
-from .archive.lookups import Answers, together
+from .archive.lookups import LookupResults, together
 from .archive.segment import Segment
 from .entry import TYPES
 
-__all__ = ["ObjectsTx", "Replica", "Trial"]
+__all__ = ["BucketTx", "Replica", "Trial"]
 
 R = TypeVar("R", bound=Record)
 
@@ -59,28 +61,28 @@ class Replica:
         self.archive.dropped.update(dropped)
         self.number = number
 
-    def row(self, type: type[Record], id: str, answers: Answers) -> Row | None:
+    def row(self, type: type[Record], id: str, results: LookupResults) -> Row | None:
         row = self.live.row(type, id)
-        return self.archive.row(type, id, answers) if row is None and (type, id) not in self.hidden else row
+        return self.archive.row(type, id, results) if row is None and (type, id) not in self.hidden else row
 
-    def get(self, type: type[R], id: str, answers: Answers) -> R | None:
-        row = self.row(type, id, answers)
+    def get(self, type: type[R], id: str, results: LookupResults) -> R | None:
+        row = self.row(type, id, results)
         return None if row is None else cast("R", TABLES[type].decode(row.body))
 
-    def find(self, query: Query, limit: int, answers: Answers) -> list[Record]:
+    def find(self, query: Query, limit: int, results: LookupResults) -> list[Record]:
         decode = TABLES[RECORD_OF[type(query)]].decode
-        return [decode(row.body) for row in islice(self._walk(query, limit, answers), limit)]
+        return [decode(row.body) for row in islice(self._walk(query, limit, results), limit)]
 
-    def count(self, query: Query, answers: Answers, at_most: int | None = None) -> int:
+    def count(self, query: Query, results: LookupResults, at_most: int | None = None) -> int:
         number = count(self.live, query, at_most)
         if at_most is None:
-            return number + self.archive.count(query, self.hidden, answers, None)
+            return number + self.archive.count(query, self.hidden, results, None)
         if number < at_most:
-            number += self.archive.count(query, self.hidden, answers, at_most - number)
+            number += self.archive.count(query, self.hidden, results, at_most - number)
         return min(number, at_most)
 
-    def tally(self, query: Query, by: Sequence[str], answers: Answers) -> dict[tuple[str, ...], int]:
-        return tally((row.record for row in self._walk(query, _SOME, answers)), query, by)
+    def tally(self, query: Query, by: Sequence[str], results: LookupResults) -> dict[tuple[str, ...], int]:
+        return tally((row.record for row in self._walk(query, _SOME, results)), query, by)
 
     def apply(
         self,
@@ -95,7 +97,7 @@ class Replica:
         gone = []
         for of_type, id in (*deletes, *((type(row.record), row.record.id) for row in puts)):
             if self.live.row(of_type, id) is None:
-                self.archive.bury(of_type, id)
+                self.archive.mark_obsolete(of_type, id)
         for of_type, id in (*deletes, *((TYPES[name], id) for name, ids in leave.items() for id in ids)):
             row = self.live.row(of_type, id)
             if row is not None:
@@ -105,50 +107,50 @@ class Replica:
             self.archive.add(segment)
         self.number = number
 
-    def _walk(self, query: Query, limit: int, answers: Answers) -> Iterator[Row]:
+    def _walk(self, query: Query, limit: int, results: LookupResults) -> Iterator[Row]:
         live = (cast("Row", self.live.row(type(record), record.id)) for record in walk(self.live, query))
         order = archived_order(query)
         if order is None or not self.archive.segments:
             return live
         return merged(
-            [Source(None, lambda: live), *self.archive.sources(query, limit, self.hidden, answers)], order
+            [Source(None, lambda: live), *self.archive.sources(query, limit, self.hidden, results)], order
         )
 
 
-class ObjectsTx(BufferedTx):
+class BucketTx(BufferedTx):
     """Reads from a replica, writes gathered. `move` is for the archive's own works."""
 
     def __init__(self, replica: Replica, now: datetime, *, writable: bool = True) -> None:
         super().__init__(now, writable=writable)
         self._replica = replica
-        self.answers = Answers(now)
+        self.results = LookupResults(now)
         self.moved: tuple[Segment, list[Row]] | None = None
 
-    def go_on_with(self, answers: Answers) -> None:
+    def resume_with(self, results: LookupResults) -> None:
         """What an earlier run of the work was told, and when that was."""
-        self.answers = answers
-        self.now = answers.now or self.now
+        self.results = results
+        self.now = results.now or self.now
 
     async def get(self, type: type[R], id: str, /) -> R | None:
         self.reading()
-        return self._replica.get(type, id, self.answers)
+        return self._replica.get(type, id, self.results)
 
     async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
         self.reading()
-        asks = (partial(self._replica.get, type, wanted, self.answers) for wanted in set(ids))
-        return {record.id: record for record in together(self.answers, asks) if record is not None}
+        asks = (partial(self._replica.get, type, wanted, self.results) for wanted in set(ids))
+        return {record.id: record for record in together(self.results, asks) if record is not None}
 
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
-        return self._replica.find(query, limit, self.answers)
+        return self._replica.find(query, limit, self.results)
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
-        return self._replica.count(query, self.answers, at_most)
+        return self._replica.count(query, self.results, at_most)
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
-        return self._replica.tally(query, by, self.answers)
+        return self._replica.tally(query, by, self.results)
 
     def move(self, segment: Segment, rows: list[Row]) -> None:
         """These records are in that segment now."""
@@ -165,9 +167,9 @@ class Trial:
         self.segment: Segment | None = None
         self.leave: dict[str, list[str]] = {}
 
-    def flush(self, tx: ObjectsTx) -> None:
+    def flush(self, tx: BucketTx) -> None:
         """The writes of one work: they fit, and the next work sees them; or Conflict, and nothing happened."""
-        self._thaw(tx)
+        self._restore_archived(tx)
         changes = self._replica.live.prepare(tx.puts, tx.deletes)
         if tx.moved is not None:
             self._move(*tx.moved)
@@ -185,12 +187,12 @@ class Trial:
                 deletes.append(before.record)
         return puts, deletes
 
-    def take_back(self) -> None:
+    def undo(self) -> None:
         for changes in reversed(self._undo):
             self._replica.live.apply(changes)
         self._replica.hidden.clear()
 
-    def _thaw(self, tx: ObjectsTx) -> None:
+    def _restore_archived(self, tx: BucketTx) -> None:
         """Archived records that are written again come back, so that they are checked like any other."""
         away = [
             (of_type, id)
@@ -199,8 +201,8 @@ class Trial:
             for id in records
             if self._replica.live.row(of_type, id) is None
         ]
-        asks = (partial(self._replica.row, of_type, id, tx.answers) for of_type, id in away)
-        for row in together(tx.answers, asks):
+        asks = (partial(self._replica.row, of_type, id, tx.results) for of_type, id in away)
+        for row in together(tx.results, asks):
             if row is not None:
                 of_type, id = type(row.record), row.record.id
                 self._do(Changes([row], []))

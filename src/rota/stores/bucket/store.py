@@ -1,13 +1,13 @@
-"""The store on a bucket: S3, Google, Azure, a folder, memory. No server, no database.
+"""The store on a bucket: S3, Google, Azure, a folder, memory. It needs no server and no database.
 
-The reference store, replicated: each node holds the live state, and follows a log in the bucket. A commit is one
-conditional write of the next entry (`objects_log`), holding what all works of a group changed; whoever loses the
-race catches up and runs his works again (`objects_commit`). Snapshots bound what a node must read to start
-(`objects_snapshot`); records that have ended leave memory for the archive (`objects_archive`); people read the
-views (`objects_views`). The time is the service's (`objects_clock`).
+Every node holds the whole live state in memory (`replica`) and follows a log in the bucket (`log`). A commit is one
+conditional write of the next entry of the log. The entry has the changes of all works of a group. A node that loses the
+race for an entry reads the winner's entry and runs its works again (`commit`).
 
-Requests are made in threads: one commits, some read and poll, some read the archive (`objects_errands`), one keeps
-house.
+Snapshots bound how much of the log a node reads at its start (`snapshot`). Records that have ended leave memory for the
+archive (`archive`). People and scripts read the views (`views`). The time is the service's (`service/clock`).
+
+All requests are made in threads: one thread commits, four read and poll, eight read the archive, one does the upkeep.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from ..memory.state import State
 from ..threads import Threads
 from ..waiting import Waiters
 from ..works import drive
-from .archive.fetching import Errands
-from .archive.lookups import Shelf
+from .archive.lookups import SegmentCache
+from .archive.reads import ArchiveReads
 from .commit import Committed, Committer
 from .entry import TYPES
 from .log import Log
 from .pacing import Poller
-from .replica import ObjectsTx, Replica
-from .service.address import Address
-from .service.clock import Mark, ServiceClock, Stopwatch
-from .service.objects import Bucket, Requests
+from .replica import BucketTx, Replica
+from .service.address import BucketAddress
+from .service.bucket import Bucket, Requests
+from .service.clock import Moment, ServiceClock, Stopwatch
 from .service.proof import prove, prove_rights
 from .tuning import Tuning
 from .upkeep import Upkeep
 
-__all__ = ["ObjectsStore"]
+__all__ = ["BucketStore"]
 
 T = TypeVar("T")
 
 
-class ObjectsStore(Store):
+class BucketStore(Store):
     """Everything under one prefix of a bucket."""
 
     def __init__(self, requests: Requests, clock: Clock, tuning: Tuning | None = None) -> None:
@@ -62,8 +62,8 @@ class ObjectsStore(Store):
         self._opened: _Opened | None = None
 
     @classmethod
-    def from_url(cls, url: str, clock: Clock) -> ObjectsStore:
-        address = Address.parse(url)
+    def from_url(cls, url: str, clock: Clock) -> BucketStore:
+        address = BucketAddress.parse(url)
         return cls(address.requests(), clock, Tuning(views=address.views))
 
     @property
@@ -147,8 +147,10 @@ class _Opened:
         self._closing = threading.Event()
         self.time = ServiceClock(clock, bucket.date)
         self.replica = Replica()
-        self.shelf = Shelf(bucket, tuning.archive_in_memory)
-        self.errands = Errands(self.replica, self.shelf, lambda: self._run(self._catch_up), bucket.name)
+        self.segment_cache = SegmentCache(bucket, tuning.archive_in_memory)
+        self.archive_reads = ArchiveReads(
+            self.replica, self.segment_cache, lambda: self._run(self._catch_up), bucket.name
+        )
         node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
         self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
         self._writer = Threads(1, "rota-writer")
@@ -158,7 +160,7 @@ class _Opened:
             self.log,
             watch,
             node=node,
-            patience=tuning.patience,
+            give_up_after=tuning.give_up_after,
             now=self.time.now,
             refresh=self.time.refresh,
             new_id=lambda: str(uuid_utils.uuid7()),
@@ -170,7 +172,7 @@ class _Opened:
         self.upkeep = Upkeep(
             bucket,
             self.replica,
-            self.shelf,
+            self.segment_cache,
             self.log,
             self.time.now,
             tuning,
@@ -188,7 +190,7 @@ class _Opened:
         self.upkeep.start()
 
     async def close(self) -> None:
-        await self.errands.finish()
+        await self.archive_reads.finish()
         await self.groups.finish()
         await self.upkeep.close()
         await self.groups.finish()
@@ -197,20 +199,20 @@ class _Opened:
         self._closing.set()
         self._writer.close(wait=True)
         self._reader.shutdown()
-        self.errands.close()
+        self.archive_reads.close()
 
     async def transact(self, work: Work[T], options: CommitOptions) -> T:
-        return await self.errands.run(work, lambda each: self.groups.run(each, options))
+        return await self.archive_reads.run(work, lambda each: self.groups.run(each, options))
 
     async def read(self, work: Work[T]) -> T:
-        asked = self._watch.mark()
+        asked = self._watch.moment()
 
         def reading(work: Work[T]) -> T:
             self._catch_up_since(asked)  # in a later run it is as current as it was then, at least
             with self.replica.lock:
-                return drive(work, ObjectsTx(self.replica, self.time.now(), writable=False))
+                return drive(work, BucketTx(self.replica, self.time.now(), writable=False))
 
-        return await self.errands.run(work, lambda each: self._run(partial(reading, each)))
+        return await self.archive_reads.run(work, lambda each: self._run(partial(reading, each)))
 
     async def everything(self) -> dict[str, list[Record]]:
         return await self._run(self._everything)
@@ -218,18 +220,18 @@ class _Opened:
     def _everything(self) -> dict[str, list[Record]]:
         bodies: dict[str, dict[str, bytes]] = {TABLES[each].name: {} for each in RECORD_TYPES}
 
-        def add(state: State, dead: set[tuple[str, str]]) -> None:
+        def add(state: State, obsolete: set[tuple[str, str]]) -> None:
             for each in RECORD_TYPES:
                 name = TABLES[each].name
                 found = {row.record.id: row.body for row in state.rows(each)}
-                bodies[name].update((id, body) for id, body in found.items() if (name, id) not in dead)
+                bodies[name].update((id, body) for id, body in found.items() if (name, id) not in obsolete)
 
         self._catch_up()
         with self.replica.lock:
             add(self.replica.live, set())
-            segments = [(held.key, set(held.dead)) for held in self.replica.archive.segments.values()]
-        for key, dead in segments:
-            add(self.shelf.load(key), dead)
+            segments = [(held.key, set(held.obsolete)) for held in self.replica.archive.segments.values()]
+        for key, obsolete in segments:
+            add(self.segment_cache.load(key), obsolete)
         return {
             name: [TABLES[TYPES[name]].decode(body) for _, body in sorted(found.items())]
             for name, found in bodies.items()
@@ -249,7 +251,7 @@ class _Opened:
         self.time.refresh()
         return self.log.catch_up()
 
-    def _catch_up_since(self, asked: Mark) -> None:
+    def _catch_up_since(self, asked: Moment) -> None:
         """Those who ask while others are being answered share what these have seen, if it was seen after they asked."""
         current_at = self.log.current_at
         if current_at is None or current_at.steady <= asked.steady:

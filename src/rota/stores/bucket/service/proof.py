@@ -1,8 +1,8 @@
-"""Does this service do what the store needs? Proved on the live bucket, under a prefix of its own.
+"""Proof that a service does what the store needs, tried on the live bucket under a prefix of its own.
 
-The log needs three things: of several who create one key at once, exactly one may win; what was written is read at
-once; lists are in order. That a replacement is refused unless the object is the one that was read is proved as
-well: the log does without it, but a service that ignores that condition may ignore others.
+The log needs three things. If several nodes create one key at once, exactly one wins. A written object can be read at
+once. Lists are in order. A fourth is proved as well: a replacement is refused unless the object is the one that was
+read. The log does not use it, but a service that ignores that condition may ignore others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ...base import Proof
 from ..archive.segment import segment_key
 from ..entry import entry_key
 from ..snapshot import SNAPSHOTS
-from ..views import homes
-from .objects import Bucket, Denied, Taken
+from ..views import view_folders
+from .bucket import Bucket, Denied, Taken
 
 __all__ = ["check_create", "is_begun", "prove", "prove_rights"]
 
@@ -83,7 +83,9 @@ def prove_rights(bucket: Bucket, now: datetime, *, views: str) -> Proof:
     tried = [f"{SNAPSHOTS}proof-{unique}", segment_key(now)]
     if views != "off":
         tried += [
-            f"{home}~proof-{unique}.json" for home in homes(tasks=views == "tasks") if home != "tenants/"
+            f"{home}~proof-{unique}.json"
+            for home in view_folders(tasks=views == "tasks")
+            if home != "tenants/"
         ]
     problems = [problem for key in tried if (problem := _come_and_go(bucket, key))]
     try:

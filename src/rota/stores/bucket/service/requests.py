@@ -22,7 +22,7 @@ import obstore
 import obstore.exceptions
 from obstore.store import LocalStore, MemoryStore
 
-from .objects import Found, Written
+from .bucket import FetchedObject, ListedObject
 
 __all__ = ["FolderRequests", "MemoryRequests", "ObstoreRequests", "ServiceRequests"]
 
@@ -45,9 +45,9 @@ class ObstoreRequests:
         self._repeating = repeating
         self._once = once
 
-    def get(self, key: str) -> Found:
+    def get(self, key: str) -> FetchedObject:
         answer = obstore.get(self._repeating, key)
-        return Found(bytes(answer.bytes()), answer.meta["e_tag"])
+        return FetchedObject(bytes(answer.bytes()), answer.meta["e_tag"])
 
     def create(self, key: str, body: bytes) -> None:
         obstore.put(self._once, key, body, mode="create")
@@ -65,9 +65,9 @@ class ObstoreRequests:
         for chunk in obstore.list(self._repeating, prefix, offset=after):
             yield from (found["path"] for found in chunk)
 
-    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
+    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         for chunk in obstore.list(self._repeating, prefix):
-            yield from ((found["path"], Written(found["size"], found["e_tag"])) for found in chunk)
+            yield from ((found["path"], ListedObject(found["size"], found["e_tag"])) for found in chunk)
 
     def date(self) -> datetime | None:
         return None
@@ -169,7 +169,7 @@ class FolderRequests(ObstoreRequests):
                     break
                 folder.rmdir()
 
-    def get(self, key: str) -> Found:
+    def get(self, key: str) -> FetchedObject:
         self._look()
         return super().get(key)
 
@@ -178,10 +178,10 @@ class FolderRequests(ObstoreRequests):
             self._look()
             yield from super().list(prefix, after)
 
-    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
+    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         with suppress(FileNotFoundError):
             self._look()
-            yield from super().written(prefix)
+            yield from super().list_objects(prefix)
 
     def _look(self) -> None:
         """Whoever only reads makes no folder: FileNotFoundError if it is not there."""

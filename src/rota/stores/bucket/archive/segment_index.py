@@ -1,12 +1,13 @@
-"""In which segments an id may be, whatever their number: asked for every record that is written, on every node.
+"""The segment index: in which segments an id may be. It is asked for every record that is written, on every node, so
+the time it takes must not grow with the archive.
 
-Tables of numbered slots. A fingerprint belongs into the slot that its first bits name, or into the next empty one; what
-stands there is the number of its segment, no more, and whether the id is in that segment its summary tells. Most slots
-stay empty, so a walk from any of them soon ends at one that is: "nowhere".
+It has tables of numbered slots. The first bits of a fingerprint name its slot; if that is taken, the next empty slot is
+its own. The slot holds the number of the segment and nothing else. Whether the id really is in that segment is said by
+the segment's summary. Most slots are empty, so a walk soon ends at an empty one, which means "in no segment".
 
-A table never grows, for then somebody would wait for it. A new one is begun, with as much room as all before it need
-together, so there are few. Nor is anything taken out: the numbers of dropped segments lead nowhere, and when most of a
-table does, what is left of it moves to another.
+A table never grows, because a commit would wait for that. A new table is added instead, with as much room as all others
+use together, so there are few tables. Slots are never cleared. The number of a dropped segment leads nowhere, and when
+most of a table's slots do, its remaining segments move to another table.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from .segment import Segment
 
-__all__ = ["Places"]
+__all__ = ["SegmentIndex"]
 
 _LEAST_BITS = 20
 _MOST_BITS = 24
@@ -35,7 +36,7 @@ _STRIPES = 32
 """So many segments enter a table together, stripe by stripe: a table is large beside what a processor has at hand."""
 
 
-class Places:
+class SegmentIndex:
     """Of all segments of an archive. Whoever asks holds the replica's lock."""
 
     def __init__(self) -> None:
@@ -108,7 +109,7 @@ class _Table:
             self._numbered.append(segment)
             self.used += _size(segment)
             self.alive += _size(segment)
-            columns += [(number, _homes(packed, self._cut)) for packed in segment.ids.values()]
+            columns += [(number, _slots_of(packed, self._cut)) for packed in segment.ids.values()]
         self._enter(columns)
         return taken
 
@@ -139,12 +140,12 @@ def _size(segment: Segment) -> int:
     return sum(len(packed) for packed in segment.ids.values()) // 8
 
 
-def _homes(packed: bytes, cut: int) -> array[int]:
+def _slots_of(packed: bytes, cut: int) -> array[int]:
     """The slot to which each fingerprint belongs, in order: its first three bytes as a number, less some bits."""
     four = bytearray(len(packed) // 2)
     for nth in range(3):
         four[nth + 1 :: 4] = packed[nth::8]
-    homes = array("I", bytes(four))
+    slots = array("I", bytes(four))
     if sys.byteorder == "little":
-        homes.byteswap()
-    return array("I", [home >> cut for home in homes]) if cut else homes
+        slots.byteswap()
+    return array("I", [slot >> cut for slot in slots]) if cut else slots
