@@ -49,9 +49,11 @@ async def settle(store: BucketStore) -> None:
         await asyncio.sleep(0.02)
 
 
-async def filled(name: str, tuning: Tuning = BATCHES) -> tuple[BucketStore, FaultyRequests]:
+async def filled(
+    name: str, tuning: Tuning = BATCHES, clock: ManualClock | None = None
+) -> tuple[BucketStore, FaultyRequests]:
     requests = FaultyRequests(MemoryRequests(name))
-    store = BucketStore(requests, ManualClock(START), tuning)
+    store = BucketStore(requests, clock or ManualClock(START), tuning)
     await store.open()
     for start in range(0, 200, 20):
         await put(store, *(ended(number) for number in range(start, start + 20)))
@@ -61,9 +63,7 @@ async def filled(name: str, tuning: Tuning = BATCHES) -> tuple[BucketStore, Faul
 
 
 def live(store: BucketStore, type: Any = Task) -> int:
-    opened = store._opened
-    assert opened is not None
-    return len(opened.replica.live.rows(type))
+    return len(store.opened.replica.live.rows(type))
 
 
 async def test_what_has_ended_leaves_memory_and_is_found_by_everything() -> None:
@@ -177,7 +177,8 @@ async def test_an_archived_record_can_be_changed_and_deleted() -> None:
 
 
 async def test_a_segment_of_which_nothing_is_left_is_removed() -> None:
-    store, requests = await filled("removed")
+    clock = ManualClock(START)
+    store, requests = await filled("removed", clock=clock)
     before = set(requests.list("archive/", None))
 
     async def forget(tx: Tx) -> None:
@@ -187,7 +188,7 @@ async def test_a_segment_of_which_nothing_is_left_is_removed() -> None:
     await store.transact(forget)
     for _ in range(3):
         await settle(store)
-        store._clock.at += MINUTE  # type: ignore[attr-defined]  # it is the hands of a test
+        clock.at += MINUTE
     left = before & set(requests.list("archive/", None))
     assert len(left) < len(before) / 2
     assert await find(store, TaskList(tenant="default", at=START), 10) == []

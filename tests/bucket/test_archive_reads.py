@@ -70,25 +70,23 @@ def ended(number: int, **changes: Any) -> Task:
 
 
 def segments(store: BucketStore) -> list[str]:
-    assert store._opened is not None
-    return list(store._opened.replica.archive.segments)
+    return list(store.opened.replica.archive.segments)
 
 
 async def archived(store: BucketStore, records: list[Record], batch: int = 20) -> None:
     """Put them, and wait until nothing of them that has ended is live."""
     for start in range(0, len(records), batch):
         await put(store, *records[start : start + batch])
-    assert store._opened is not None
-    upkeep = store._opened.upkeep
-    while await upkeep._archive():
+    upkeep = store.opened.upkeep
+    while await upkeep.archive_once():
         pass
 
 
 async def opened(
-    tuning: Tuning = BATCHES, tasks: int = 200, name: str = ""
+    tuning: Tuning = BATCHES, tasks: int = 200, name: str = "", clock: ManualClock | None = None
 ) -> tuple[BucketStore, FaultyRequests]:
     requests = FaultyRequests(MemoryRequests(name or f"reads {next(_names)}"))
-    store = BucketStore(requests, ManualClock(START), tuning)
+    store = BucketStore(requests, clock or ManualClock(START), tuning)
     await store.open()
     await archived(store, [ended(number) for number in range(tasks)])
     return store, requests
@@ -198,8 +196,7 @@ async def test_an_idempotency_key_is_remembered_by_the_archive() -> None:
     [first] = await store.transact(commands.submit_tasks([("a", asked)], "default", "me"))
     await archived(store, [replace(first, status=TaskStatus.COMPLETED, completed_at=START)])
     await archived(store, [ended(number) for number in range(40)])
-    assert store._opened is not None
-    assert store._opened.replica.live.row(Task, first.id) is None
+    assert store.opened.replica.live.row(Task, first.id) is None
     [again] = await store.transact(commands.submit_tasks([("b", asked)], "default", "me"))
     assert again.id == first.id
     with pytest.raises(Refused, match="already used"):
@@ -480,7 +477,7 @@ def test_what_is_kept_of_segments_is_bounded_in_bytes() -> None:
     assert [key for _, key in requests.made] == ["archive/1"], "what was used longest ago went"
     small = SegmentCache(Bucket(requests), size - 1)
     assert len(small.load("archive/4").rows(Task)) == 2
-    assert small._size == 0
+    assert small.size == 0
 
 
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
@@ -510,12 +507,13 @@ async def test_a_store_that_is_closed_answers_first_who_asks_the_archive(how: st
 
 
 async def test_the_time_of_a_work_does_not_move_while_it_waits_for_the_archive() -> None:
-    store, _ = await opened()
+    clock = ManualClock(START)
+    store, _ = await opened(clock=clock)
     times: list[Any] = []
 
     async def work(tx: Tx) -> int:
         times.append(tx.now)
-        store._clock.at += timedelta(milliseconds=1)  # type: ignore[attr-defined]  # it is the hands of a test
+        clock.at += timedelta(milliseconds=1)
         return len(await tx.find(FinishedTasks(before=tx.now + 1000 * MINUTE), 1000))
 
     assert await store.read(work) == 200

@@ -189,8 +189,6 @@ async def test_a_client_and_a_worker_far_apart_ask_little() -> None:
     )
     await client.open()
     await worker.open()
-    opened = worker._opened
-    assert opened is not None
     for number in range(30):
         if number == 20:
             for requests in nodes:
@@ -199,7 +197,7 @@ async def test_a_client_and_a_worker_far_apart_ask_little() -> None:
             clock.at += timedelta(seconds=1)
             clock.steady += 1
         await add_one(client)
-        assert opened._look(timedelta(seconds=0.5))
+        assert worker.opened.look(timedelta(seconds=0.5))
         await add_one(worker)  # the claim
         await add_one(worker)  # the result
     made = Counter(kind for requests in nodes for kind, _ in requests.made)
@@ -299,13 +297,13 @@ class Sleeper:
 
     def sleeps_in(self, kind: str, after: bool) -> None:
         """In its next request of this kind, before it or after it."""
-        inner = self.requests._do
+        inner = self.requests.do
         loop = asyncio.get_running_loop()
 
         def do(this: str, key: str, request: Callable[[], Any]) -> Any:
             if this != kind or "log/" not in key:
                 return inner(this, key, request)
-            self.requests._do = inner
+            self.requests.do = inner
             answer = None
             if after:
                 with suppress(FileNotFoundError):
@@ -313,7 +311,7 @@ class Sleeper:
             asyncio.run_coroutine_threadsafe(self.meanwhile(), loop).result(60)
             return answer if answer is not None else inner(this, key, request)
 
-        self.requests._do = do
+        self.requests.do = do
 
     async def meanwhile(self) -> None:
         for part in range(3):
@@ -399,8 +397,7 @@ async def test_a_draft_that_slept_is_made_again_and_not_sent(when: str, reads_fi
     await sleeper.begin()
     assert await get(sleeper.store, Task, "counter") is not None  # fresh: it does not look first
     loop = asyncio.get_running_loop()
-    opened = sleeper.store._opened
-    assert opened is not None
+    opened = sleeper.store.opened
 
     def sleep() -> None:
         if not sleeper.slept:
@@ -418,14 +415,14 @@ async def test_a_draft_that_slept_is_made_again_and_not_sent(when: str, reads_fi
 
         setattr(owner, name, slowly)
 
-    committer = opened.groups._commit.__self__
+    committer = opened.committer
     match when:
         case "before the draft":
-            around(committer, "_draft", first=True)
+            around(committer, "draft", first=True)
         case "in it":
-            around(committer, "_run", first=False)
+            around(committer, "run_job", first=False)
         case "behind it":
-            around(committer, "_draft", first=False)
+            around(committer, "draft", first=False)
         case "before the write":
             around(opened.log.contention, "give_way", first=True)
     sleeper.requests.made.clear()
@@ -441,10 +438,8 @@ async def test_an_answer_that_writes_nothing_is_not_from_a_state_that_slept() ->
     sleeper = Sleeper("old answer", reads_first=True)
     await sleeper.begin()
     loop = asyncio.get_running_loop()
-    opened = sleeper.store._opened
-    assert opened is not None
-    committer = opened.groups._commit.__self__
-    inner = committer._draft
+    committer = sleeper.store.opened.committer
+    inner = committer.draft
 
     def slowly(jobs: Any) -> Any:
         drafted = inner(jobs)
@@ -452,7 +447,7 @@ async def test_an_answer_that_writes_nothing_is_not_from_a_state_that_slept() ->
             asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
         return drafted
 
-    committer._draft = slowly
+    committer.draft = slowly
 
     async def work(tx: Tx) -> int:
         found = await tx.get(Task, "counter")
@@ -774,8 +769,7 @@ async def test_an_entry_ahead_that_cannot_be_read_is_named_and_what_comes_before
     requests.put("log/000000000021.json", b"{")
     with pytest.raises(Corrupt, match=r"log/000000000021.json"):
         await get(store, Task, "counter")
-    assert store._opened is not None
-    assert store._opened.replica.number == 20
+    assert store.opened.replica.number == 20
     await store.close()
 
 
@@ -790,7 +784,7 @@ async def test_a_node_that_slept_while_it_read_ahead_is_fenced(
     await sleeper.begin()
     for _ in range(20):
         await add_one(sleeper.awake)
-    inner = sleeper.requests._do
+    inner = sleeper.requests.do
     loop = asyncio.get_running_loop()
 
     def do(kind: str, key: str, request: Callable[[], Any]) -> Any:
@@ -800,7 +794,7 @@ async def test_a_node_that_slept_while_it_read_ahead_is_fenced(
         asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
         return answer if after else inner(kind, key, request)
 
-    sleeper.requests._do = do
+    sleeper.requests.do = do
     await add_one(sleeper.store)
     assert sleeper.slept
     assert await sleeper.same_everywhere() == 83
@@ -812,11 +806,11 @@ async def test_what_was_only_proposed_is_not_removed() -> None:
     clock = ManualClock(START)
     store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
-    log, removal = store._use().log, store._use().upkeep._log_removal
+    log, removal = store.opened.log, store.opened.upkeep.log_removal
     while not log.snapshots:
         await add_one(store)
         await asyncio.sleep(0.002)
-    await store._use().upkeep.close()  # from here on nothing happens but what is asked for
+    await store.opened.upkeep.close()  # from here on nothing happens but what is asked for
     clock.at += timedelta(days=1)
     before = keys(requests, "log/")
     for _ in range(2):

@@ -25,9 +25,6 @@ from rota.stores.bucket.archive import (
 from rota.stores.bucket.archive import (
     segment as segment_module,
 )
-from rota.stores.bucket.archive import (
-    segment_index as index_module,
-)
 from rota.stores.bucket.archive.archive import first_rows
 from rota.stores.bucket.archive.segment import Fingerprints, Segment, fingerprint
 from rota.stores.bucket.archive.segment_index import SegmentIndex
@@ -84,12 +81,11 @@ def test_an_id_may_be_nowhere_in_one_segment_or_in_several() -> None:
     index.remove("3")
     index.remove("2")
     assert keys(index, "a") == []
-    assert index._tables == []
+    assert index.tables == 0
 
 
-def test_a_walk_goes_on_at_the_beginning_of_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "_LEAST_BITS", 4)
-    index = SegmentIndex()
+def test_a_walk_goes_on_at_the_beginning_of_its_table() -> None:
+    index = SegmentIndex(least_bits=4)
     last = [b"\xff" * 7 + bytes([n]) for n in range(4)]
     index.add([replace(segment("1", {}), ids={"task": b"".join(last)})])
     index.add([replace(segment("2", {}), ids={"task": b"\0" * 8})])
@@ -100,13 +96,9 @@ def test_a_walk_goes_on_at_the_beginning_of_its_table(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("seed", seeds(few=2, every=4))
 @pytest.mark.parametrize(("bits", "most_segments"), [(4, 7), (6, 65_535), (20, 65_535)])
-def test_nothing_is_lost_while_segments_come_and_go(
-    seed: int, bits: int, most_segments: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_module, "_LEAST_BITS", bits)
-    monkeypatch.setattr(index_module, "_MOST_SEGMENTS", most_segments)
+def test_nothing_is_lost_while_segments_come_and_go(seed: int, bits: int, most_segments: int) -> None:
     chance = random.Random(seed)
-    index, alive, number = SegmentIndex(), dict[str, list[str]](), counting_up()
+    index, alive, number = SegmentIndex(bits, most_segments), dict[str, list[str]](), counting_up()
     for _ in range(120):
         made = {str(next(number)): [str(chance.randrange(2000)) for _ in range(chance.randrange(1, 12))]}
         made |= {str(next(number)): [str(chance.randrange(2000))] for _ in range(chance.choice((0, 0, 0, 9)))}
@@ -121,37 +113,31 @@ def test_nothing_is_lost_while_segments_come_and_go(
     assert {key for id in range(2000) for key in keys(index, str(id))} <= alive.keys()
     for key in alive:
         index.remove(key)
-    assert index._tables == []
+    assert index.tables == 0
 
 
-def test_tables_are_few_and_small_whether_segments_come_at_once_or_one_by_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(index_module, "_LEAST_BITS", 8)
+def test_tables_are_few_and_small_whether_segments_come_at_once_or_one_by_one() -> None:
     ids = [[f"{n}/{m}" for m in range(40)] for n in range(1000)]
     segments = [segment(str(n), {"task": each}) for n, each in enumerate(ids)]
-    at_once, one_by_one = SegmentIndex(), SegmentIndex()
+    at_once, one_by_one = SegmentIndex(least_bits=8), SegmentIndex(least_bits=8)
     at_once.add(segments)
     for each in segments:
         one_by_one.add([each])
-    assert len(at_once._tables) == 1
-    assert len(one_by_one._tables) <= 12
+    assert at_once.tables == 1
+    assert one_by_one.tables <= 12
     for index in (at_once, one_by_one):
-        assert sum(2 * len(table._slots) for table in index._tables) < 12 * 40_000
+        assert index.size < 12 * 40_000
         asked = [len(keys(index, f"other {n}")) for n in range(2000)]
         assert sum(asked) < 8 * len(asked)
 
 
-def test_where_the_oldest_go_and_new_ones_come_the_tables_stay_as_few(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(index_module, "_LEAST_BITS", 8)
-    index = SegmentIndex()
+def test_where_the_oldest_go_and_new_ones_come_the_tables_stay_as_few() -> None:
+    index = SegmentIndex(least_bits=8)
     for n in range(3000):
         index.add([segment(str(n), {"task": [f"{n}/{m}" for m in range(10)]})])
         if n >= 100:
             index.remove(str(n - 100))
-        assert sum(2 * len(table._slots) for table in index._tables) < 50 * 1000
+        assert index.size < 50 * 1000
     assert all(keys(index, f"{n}/{m}") for n in range(2900, 3000) for m in range(10))
 
 
@@ -198,14 +184,12 @@ async def opened(**changes: Any) -> tuple[BucketStore, FaultyRequests]:
 
 
 async def archive(store: BucketStore) -> None:
-    assert store._opened is not None
-    while await store._opened.upkeep._archive():
+    while await store.opened.upkeep.archive_once():
         pass
 
 
 def held(store: BucketStore) -> dict[str, Any]:
-    assert store._opened is not None
-    return store._opened.replica.archive.segments
+    return store.opened.replica.archive.segments
 
 
 NEW = [(f"new {n}", Submission(kind="t", input={})) for n in range(20)]

@@ -41,12 +41,12 @@ class Server:
 
     def __init__(self, ours: ManualClock, offset: timedelta, delay: timedelta = timedelta(0)) -> None:
         self._ours = ours
-        self._offset = offset
+        self.offset = offset
         self._delay = delay
 
     def __call__(self) -> datetime | None:
         self._ours.at += self._delay
-        said = (self._ours.at + self._offset).replace(microsecond=0)
+        said = (self._ours.at + self.offset).replace(microsecond=0)
         self._ours.at += self._delay
         return said
 
@@ -77,7 +77,7 @@ def test_a_clock_that_is_set_is_noticed() -> None:
     clock = ServiceClock(ours, server)
     clock.refresh()
     ours.at -= timedelta(hours=5)
-    server._offset = timedelta(hours=5)
+    server.offset = timedelta(hours=5)
     clock.refresh()
     assert abs(clock.offset - timedelta(hours=5)) <= SECOND
 
@@ -154,11 +154,11 @@ async def test_an_idle_node_makes_one_get_for_each_poll_and_nothing_else() -> No
 async def test_looks_are_as_frequent_as_what_there_is_to_see() -> None:
     """Every second: two looks for each. After a pause: as fast as at first."""
     poller = Poller(ThreadPoolExecutor(1), lambda interval: False, lambda: None, Tuning())
-    first = [poller._after_a_find(1000.0 + second) for second in range(12)]
+    first = [poller.interval_after_find(1000.0 + second) for second in range(12)]
     assert first[0] == timedelta(milliseconds=100)
     assert first[-1] == timedelta(milliseconds=500)
-    assert poller._after_a_find(1100.0) == timedelta(milliseconds=100)
-    burst = [poller._after_a_find(1100.0 + tenth / 10) for tenth in range(1, 12)]
+    assert poller.interval_after_find(1100.0) == timedelta(milliseconds=100)
+    burst = [poller.interval_after_find(1100.0 + tenth / 10) for tenth in range(1, 12)]
     assert burst[-1] == timedelta(milliseconds=100)
 
 

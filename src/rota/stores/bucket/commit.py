@@ -99,7 +99,7 @@ class Committer:
         if has_looked:
             self._log.look_before_commit(always=True)
         while True:
-            draft, current_at = self._draft(jobs)
+            draft, current_at = self.draft(jobs)
             if draft.is_empty:
                 if self._may_be_answered(jobs, current_at, began):
                     return
@@ -134,13 +134,13 @@ class Committer:
         content = all(job.options.may_be_stale and job.error is None for job in jobs)
         return content and self._log.is_fresh(current_at)
 
-    def _draft(self, jobs: list[Job[Any]]) -> tuple[_Draft, Moment | None]:
+    def draft(self, jobs: list[Job[Any]]) -> tuple[_Draft, Moment | None]:
         """Run the works on the state as it is here, and say when that was last seen to be current."""
         with self._replica.lock:
             trial = Trial(self._replica)
             try:
                 for job in jobs:
-                    self._run(job, trial)
+                    self.run_job(job, trial)
                 puts, deletes = trial.net()
             finally:
                 trial.undo()
@@ -158,7 +158,7 @@ class Committer:
             floor=self._log.next_floor,
         )
 
-    def _run(self, job: Job[Any], trial: Trial) -> None:
+    def run_job(self, job: Job[Any], trial: Trial) -> None:
         wrote = False
 
         def flush(tx: BucketTx) -> None:

@@ -198,7 +198,7 @@ class Poller:
             self._looking = loop.run_in_executor(self._executor, self._look, self._interval)
             self._looking.add_done_callback(self._done)
 
-    def _after_a_find(self, now: float) -> timedelta:
+    def interval_after_find(self, now: float) -> timedelta:
         gap, self._found_at = now - self._found_at, now
         shortest, longest = self._tuning.poll_shortest, self._tuning.poll_longest
         if gap > _FORGETS_AFTER * longest.total_seconds():
@@ -218,7 +218,7 @@ class Poller:
         if failed or not looked.result():
             self._interval = min(self._interval * _GROWTH, self._tuning.poll_longest)
         else:
-            self._interval = self._after_a_find(looked.get_loop().time())
+            self._interval = self.interval_after_find(looked.get_loop().time())
         if failed or looked.result():
             self._changed()
         if self._waiting and self._timer is None:

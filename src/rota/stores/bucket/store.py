@@ -47,7 +47,7 @@ from .service.proof import prove, prove_rights
 from .tuning import Tuning
 from .upkeep import Upkeep
 
-__all__ = ["BucketStore"]
+__all__ = ["BucketStore", "OpenBucket"]
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class BucketStore(Store):
         self._bucket = Bucket(requests)
         self._clock = clock
         self._tuning = tuning or Tuning()
-        self._opened: _Opened | None = None
+        self._opened: OpenBucket | None = None
 
     @classmethod
     def from_url(cls, url: str, clock: Clock) -> BucketStore:
@@ -77,7 +77,7 @@ class BucketStore(Store):
     async def open(self, *, migrate: bool = True) -> None:
         if self._opened is not None:
             return
-        opened = _Opened(self._bucket, self._clock, self._tuning)
+        opened = OpenBucket(self._bucket, self._clock, self._tuning)
         try:
             await opened.start(may_begin=migrate)
         except BaseException:
@@ -101,19 +101,19 @@ class BucketStore(Store):
         return ""
 
     async def now(self) -> datetime:
-        return self._use().time.now()
+        return self.opened.time.now()
 
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
-        return await self._use().transact(work, options)
+        return await self.opened.transact(work, options)
 
     async def read(self, work: Work[T], /) -> T:
-        return await self._use().read(work)
+        return await self.opened.read(work)
 
     async def wait(self, until: datetime | None) -> None:
-        await self._use().wait(until)
+        await self.opened.wait(until)
 
     async def snapshot(self) -> dict[str, list[Record]]:
-        return await self._use().everything()
+        return await self.opened.everything()
 
     async def prove(self) -> list[Proof]:
         """Whether the service does what a store needs of it, tried on the live bucket."""
@@ -121,7 +121,7 @@ class BucketStore(Store):
 
     async def prove_upkeep(self) -> list[Proof]:
         """Whether housekeeping is done, and may be done by who asks."""
-        opened = self._use()
+        opened = self.opened
         rights = partial(prove_rights, self._bucket, opened.time.now(), views=self._tuning.views)
         return [
             await asyncio.get_running_loop().run_in_executor(None, rights),
@@ -130,16 +130,18 @@ class BucketStore(Store):
 
     async def tidy(self) -> None:
         """What the janitor asks for now and then: the views as they should be, and nothing left over."""
-        await self._use().tidy()
+        await self.opened.tidy()
 
-    def _use(self) -> _Opened:
+    @property
+    def opened(self) -> OpenBucket:
+        """The parts of the open store."""
         if self._opened is None:
             raise Unavailable(f"the store at {self.url} is not open", is_final=True)
         return self._opened
 
 
-class _Opened:
-    """What an open store has: its replica of the log, its threads, and who waits."""
+class OpenBucket:
+    """The parts of an open store. Each can be used by itself: the replica, the log, the committer, the upkeep, …"""
 
     def __init__(self, bucket: Bucket, clock: Clock, tuning: Tuning) -> None:
         watch = Stopwatch(clock)
@@ -155,7 +157,7 @@ class _Opened:
         self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
         self._writer = Threads(1, "rota-writer")
         self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
-        committer = Committer(
+        self.committer = Committer(
             self.replica,
             self.log,
             watch,
@@ -166,9 +168,9 @@ class _Opened:
             new_id=lambda: str(uuid_utils.uuid7()),
             committed=self._committed,
         )
-        self.groups = Groups(self._writer, committer.commit, self._changed)
+        self.groups = Groups(self._writer, self.committer.commit, self._changed)
         self.waiters = Waiters(self.time)
-        self.poller = Poller(self._reader, self._look, self.waiters.changed, tuning)
+        self.poller = Poller(self._reader, self.look, self.waiters.changed, tuning)
         self.upkeep = Upkeep(
             bucket,
             self.replica,
@@ -257,7 +259,7 @@ class _Opened:
         if current_at is None or current_at.steady <= asked.steady:
             self._catch_up()
 
-    def _look(self, interval: timedelta) -> bool:
+    def look(self, interval: timedelta) -> bool:
         """For the poller: nothing is asked if the answer is known from something else."""
         current_at = self.log.current_at
         if current_at is None or self._watch.since(current_at) >= interval / 2:

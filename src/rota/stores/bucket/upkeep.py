@@ -107,7 +107,7 @@ class Upkeep:
         self._tuning = tuning
         self._views = ViewWriter(bucket, replica, segment_cache, watch, tuning, log.catch_up)
         self._failures = UpkeepFailures(bucket.name)
-        self._log_removal = LogRemoval(bucket, replica, log, tuning, now, refresh)
+        self.log_removal = LogRemoval(bucket, replica, log, tuning, now, refresh)
         self._transact = transact
         self._node = node
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="rota-keeper")
@@ -120,7 +120,7 @@ class Upkeep:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._log_removal.propose()
+        self.log_removal.propose()
         self._task = asyncio.create_task(self._keep(), name="rota-upkeep")
 
     def committed(self, commit: Committed) -> None:
@@ -209,7 +209,7 @@ class Upkeep:
 
     async def _archive_all(self) -> None:
         try:
-            while await self._archive():
+            while await self.archive_once():
                 self._failures.succeeded(UpkeepPart.ARCHIVE)
                 if self._closing:
                     break
@@ -218,7 +218,7 @@ class Upkeep:
         except StoreError as error:
             self._failures.failed(UpkeepPart.ARCHIVE, error)
 
-    async def _archive(self) -> bool:
+    async def archive_once(self) -> bool:
         """Move records that ended some time ago to a segment, when there are enough; whether there were."""
         made = await self._in_thread(self._make_segment)
         if made is None:
@@ -301,5 +301,5 @@ class Upkeep:
         return True
 
     def _remove(self) -> bool:
-        self._log_removal.remove()
+        self.log_removal.remove()
         return True

@@ -175,7 +175,7 @@ class SegmentCache:
         self._parsing = Lock()
         self._reading: dict[str, Future[State]] = {}
         self._kept: OrderedDict[str, _Parsed] = OrderedDict()
-        self._size = 0
+        self.size = 0
 
     def answer(self, key: str, lookups: Iterable[Lookup]) -> list[tuple[SegmentLookup, Any]]:
         state = self.load(key)
@@ -207,9 +207,9 @@ class SegmentCache:
 
     def _keep(self, key: str, found: _Parsed) -> None:
         self._kept[key] = found
-        self._size += found.size
-        while self._size > self._most_bytes:
-            self._size -= self._kept.popitem(last=False)[1].size
+        self.size += found.size
+        while self.size > self._most_bytes:
+            self.size -= self._kept.popitem(last=False)[1].size
 
     def _read(self, key: str) -> _Parsed:
         for _ in range(READS - 1):

@@ -39,9 +39,21 @@ _STRIPES = 32
 class SegmentIndex:
     """Of all segments of an archive. Whoever asks holds the replica's lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_bits: int = _LEAST_BITS, most_segments: int = _MOST_SEGMENTS) -> None:
+        self._least_bits = least_bits
+        self._most_segments = most_segments
         self._tables: list[_Table] = []
         self._table_of: dict[str, _Table] = {}
+
+    @property
+    def tables(self) -> int:
+        """How many tables there are."""
+        return len(self._tables)
+
+    @property
+    def size(self) -> int:
+        """The memory of all tables, in bytes."""
+        return sum(table.size for table in self._tables)
 
     def of(self, fingerprint: bytes) -> list[str]:
         """The keys of the segments to ask: all that have it, and few others."""
@@ -65,26 +77,33 @@ class SegmentIndex:
     def _table_for(self, waiting: list[Segment]) -> _Table:
         if not self._tables or not self._tables[-1].has_room_for(waiting[0]):
             alive = sum(table.alive for table in self._tables)
-            self._tables.append(_Table(max(alive, sum(map(_size, waiting)))))
+            self._tables.append(
+                _Table(max(alive, sum(map(_size, waiting))), self._least_bits, self._most_segments)
+            )
         return self._tables[-1]
 
 
 class _Table:
     """`used` counts the slots that are taken, `alive` those of segments that were not removed since."""
 
-    def __init__(self, room: int) -> None:
-        bits = min(max(_LEAST_BITS, int(room / _TAKEN).bit_length()), _MOST_BITS)
+    def __init__(self, room: int, least_bits: int, most_segments: int) -> None:
+        bits = min(max(least_bits, int(room / _TAKEN).bit_length()), _MOST_BITS)
         self._slots = array("H", [0]) * 2**bits
         self._cut = _MOST_BITS - bits
         self._numbered: list[Segment | None] = [None]  # an empty slot is 0
         self._number_of: dict[str, int] = {}
+        self._most_segments = most_segments
         self.used = 0
         self.alive = 0
+
+    @property
+    def size(self) -> int:
+        return 2 * len(self._slots)  # two bytes each
 
     def has_room_for(self, segment: Segment) -> bool:
         used = self.used + _size(segment)
         fits = used <= _TAKEN * len(self._slots) or not self.used
-        return fits and len(self._numbered) <= _MOST_SEGMENTS
+        return fits and len(self._numbered) <= self._most_segments
 
     def of(self, fingerprint: bytes) -> list[str]:
         slots, last = self._slots, len(self._slots) - 1
