@@ -23,7 +23,7 @@ from rota.domain.errors import Unavailable
 from rota.domain.model import RunStatus, TaskStatus
 from rota.engine import commands
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.pacing import Poller
+from rota.stores.bucket.polling import LogPoller
 from rota.stores.bucket.service.address import BucketAddress
 from rota.stores.bucket.service.clock import ServiceClock
 from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
@@ -153,7 +153,7 @@ async def test_an_idle_node_makes_one_get_for_each_poll_and_nothing_else() -> No
 
 async def test_looks_are_as_frequent_as_what_there_is_to_see() -> None:
     """Every second: two looks for each. After a pause: as fast as at first."""
-    poller = Poller(ThreadPoolExecutor(1), lambda interval: False, lambda: None, Tuning())
+    poller = LogPoller(ThreadPoolExecutor(1), lambda interval: False, lambda: None, Tuning())
     first = [poller.interval_after_find(1000.0 + second) for second in range(12)]
     assert first[0] == timedelta(milliseconds=100)
     assert first[-1] == timedelta(milliseconds=500)

@@ -23,17 +23,17 @@ from .archive.lookups import NeedsArchive
 from .archive.segment import Segment
 from .entry import EntryHeader, encode
 from .log import Log, LogPosition
-from .replica import BucketTx, Replica, Trial
+from .replica import BucketTx, MoveToArchive, Replica, Trial
 from .service.clock import Moment, Stopwatch
 
 __all__ = ["Committed", "Committer"]
 
 _LOSSES = 4
-"""Fewer are no contention, however long they took: the node may have been asleep."""
+"""Fewer losses are no contention, however long they took: the node may have been asleep."""
 
 
 class Committed(NamedTuple):
-    """What a commit changed."""
+    """The changes of one commit."""
 
     number: int
     puts: list[Row]
@@ -41,7 +41,7 @@ class Committed(NamedTuple):
 
 
 class _Draft(NamedTuple):
-    """What is to be written behind `position`. The header is made with it: what it says is true there."""
+    """The entry to be written behind `position`. Its header is made at the same position."""
 
     position: LogPosition
     header: EntryHeader
@@ -84,7 +84,9 @@ class Committer:
 
     def commit(self, jobs: list[Job[Any]]) -> None:
         """Answer every job."""
-        jobs = sorted(jobs, key=lambda job: hasattr(job.work, "goes_last"))
+        jobs = sorted(
+            jobs, key=lambda job: isinstance(job.work, MoveToArchive)
+        )  # the others may change its records
         try:
             self._commit(jobs)
         except StoreError as error:
@@ -113,7 +115,7 @@ class Committer:
             if not self._log.is_trusted(draft.position):
                 self._log.catch_up()
                 continue
-            if self._replica.number != draft.position.number:  # whoever it was that read on
+            if self._replica.number != draft.position.number:  # another thread has read on
                 continue
             if self._append(draft):
                 return
@@ -126,16 +128,17 @@ class Committer:
             self._log.catch_up()
 
     def _may_be_answered(self, jobs: list[Job[Any]], current_at: Moment | None, began: Moment) -> bool:
-        """Nothing was written: was the state that answered current when they asked, or need it not have been?"""
+        """Whether answers that write nothing may be given: the state was current when they were asked for, or it need
+        not be."""
         if current_at is not None and current_at.steady > began.steady:
             return True
         if all(isinstance(job.error, NeedsArchive) for job in jobs):
-            return True  # it is asked again
+            return True  # the work is run again
         content = all(job.options.may_be_stale and job.error is None for job in jobs)
         return content and self._log.is_fresh(current_at)
 
     def draft(self, jobs: list[Job[Any]]) -> tuple[_Draft, Moment | None]:
-        """Run the works on the state as it is here, and say when that was last seen to be current."""
+        """Run the works on the replica. Returns also when the replica was last seen to be current."""
         with self._replica.lock:
             trial = Trial(self._replica)
             try:
@@ -170,7 +173,7 @@ class Committer:
         try:
             job.value = run_work(job.work, lambda: BucketTx(self._replica, self._now()), flush)
             job.wrote = wrote
-        except BaseException as error:  # whatever it is belongs to the caller of this work
+        except BaseException as error:  # it belongs to the caller of this work
             job.error, job.wrote = error, False
 
     def _append(self, draft: _Draft) -> bool:
@@ -180,7 +183,7 @@ class Committer:
             return False
         with self._replica.lock:
             self._log.learn(0, header.floor)
-            if self._replica.number == draft.position.number:  # else a reader has brought it already
+            if self._replica.number == draft.position.number:  # otherwise a reader has applied it already
                 gone = [(type(record), record.id) for record in draft.deletes]
                 self._replica.apply(header.number, draft.puts, gone, draft.leave, draft.segment)
         self._contention.won()

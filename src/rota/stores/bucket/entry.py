@@ -34,13 +34,13 @@ __all__ = [
 T = TypeVar("T")
 
 READS = 3
-"""What cannot be parsed is read again before it is called corrupt: the answer may have been cut."""
+"""An object that cannot be parsed is read this many times before it is called corrupt: the answer may have been cut."""
 
 TYPES: dict[str, type[Record]] = {table.name: of_type for of_type, table in TABLES.items()}
 
 
 class EntryHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is said about an entry."""
+    """The fields about the entry itself."""
 
     number: int
     commit: str

@@ -26,7 +26,7 @@ __all__ = ["LogRemoval"]
 
 
 class LogRemoval:
-    """Runs in the store's housekeeping thread, after a snapshot was written."""
+    """Runs in the upkeep thread, after a snapshot was written."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class LogRemoval:
         self._dropped: dict[str, datetime] = {}
 
     def remove(self) -> None:
-        self._refresh()  # a clock that was set must not make things look old
+        self._refresh()  # a clock that was set must not make objects look old
         before = self._now() - self._tuning.retention
         with self._replica.lock:
             snapshots = dict(self._log.snapshots)
@@ -57,7 +57,7 @@ class LogRemoval:
         self.propose()
 
     def propose(self) -> None:
-        """Makes no request: the clock has just been refreshed."""
+        """Propose the next floor. This makes no request: the clock has just been refreshed."""
         before = self._now() - self._tuning.retention
         with self._replica.lock:
             known = [number for number, since in self._log.snapshots.items() if since <= before]
@@ -85,7 +85,7 @@ class LogRemoval:
         self._bucket.delete([*logged, *taken, *unknown])
 
     def _remove_dropped(self, before: datetime) -> None:
-        """Segments of which nothing is left, when that has been so for long enough."""
+        """Remove segments that have been empty for `retention`."""
         with self._replica.lock:
             dropped = set(self._replica.archive.dropped)
         self._dropped = {key: self._dropped.get(key, self._now()) for key in dropped}

@@ -12,7 +12,7 @@ own and others', in the order of the log. So all replicas are equal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from threading import RLock
@@ -21,16 +21,16 @@ from typing import Any, TypeVar, cast
 from ...domain.errors import Conflict
 from ...domain.model import Record
 from ..base import BufferedTx
-from ..codec import RECORD_OF, TABLES
+from ..codec import RECORD_OF, TABLES, micros
 from ..memory.finders import count, tally, walk
 from ..memory.state import Changes, Row, State
 from ..queries import Query
 from .archive.archive import Archive, Hidden, Source, archived_order, merged
 from .archive.lookups import LookupResults, together
-from .archive.segment import Segment
+from .archive.segment import Segment, made_at
 from .entry import TYPES
 
-__all__ = ["BucketTx", "Replica", "Trial"]
+__all__ = ["BucketTx", "MoveToArchive", "Replica", "Trial"]
 
 R = TypeVar("R", bound=Record)
 
@@ -118,7 +118,7 @@ class Replica:
 
 
 class BucketTx(BufferedTx):
-    """Reads from a replica, writes gathered. `move` is for the archive's own works."""
+    """Reads from a replica, and gathers the writes. `move` is for `MoveToArchive`."""
 
     def __init__(self, replica: Replica, now: datetime, *, writable: bool = True) -> None:
         super().__init__(now, writable=writable)
@@ -127,7 +127,7 @@ class BucketTx(BufferedTx):
         self.moved: tuple[Segment, list[Row]] | None = None
 
     def resume_with(self, results: LookupResults) -> None:
-        """What an earlier run of the work was told, and when that was."""
+        """Use the lookup results and the time of an earlier run of the work."""
         self.results = results
         self.now = results.now or self.now
 
@@ -153,8 +153,24 @@ class BucketTx(BufferedTx):
         return self._replica.tally(query, by, self.results)
 
     def move(self, segment: Segment, rows: list[Row]) -> None:
-        """These records are in that segment now."""
+        """Move these records from the live state to the segment."""
         self.moved = (segment, rows)
+
+
+class MoveToArchive:
+    """The work that moves ended records to a segment. It refuses a segment that was written longer than `oldest` ago:
+    no entry names it yet, so another node may have removed it as left over."""
+
+    def __init__(self, segment: Segment, rows: list[Row], oldest: timedelta) -> None:
+        self._segment = segment
+        self._rows = rows
+        self._oldest = oldest
+
+    async def __call__(self, tx: Any) -> bool:
+        if made_at(self._segment.key) < micros(tx.now - self._oldest):
+            raise Conflict("the segment is so old that it may have been removed")
+        tx.move(self._segment, self._rows)
+        return True
 
 
 class Trial:
@@ -168,7 +184,7 @@ class Trial:
         self.leave: dict[str, list[str]] = {}
 
     def flush(self, tx: BucketTx) -> None:
-        """The writes of one work: they fit, and the next work sees them; or Conflict, and nothing happened."""
+        """Make the writes of one work visible to the next, or raise Conflict and change nothing."""
         self._restore_archived(tx)
         changes = self._replica.live.prepare(tx.puts, tx.deletes)
         if tx.moved is not None:
@@ -176,7 +192,7 @@ class Trial:
         self._do(changes)
 
     def net(self) -> tuple[list[Row], list[Record]]:
-        """What is to be put and deleted in the end."""
+        """All puts and deletes of the group, each record once."""
         puts: list[Row] = []
         deletes: list[Record] = []
         for (of_type, id), before in self._before.items():
@@ -193,7 +209,7 @@ class Trial:
         self._replica.hidden.clear()
 
     def _restore_archived(self, tx: BucketTx) -> None:
-        """Archived records that are written again come back, so that they are checked like any other."""
+        """Bring back archived records that are written again, so that they are checked like any other."""
         away = [
             (of_type, id)
             for writes in (tx.puts, tx.deletes)

@@ -78,7 +78,7 @@ def encode_snapshot(snapshot: Snapshot, rows: list[Row]) -> tuple[str, bytes]:
 
 
 def snapshot_keys(number: int) -> tuple[str, str]:
-    """Where it may stand: plain, and compressed."""
+    """The two keys a snapshot may have: plain and compressed."""
     key = f"{SNAPSHOTS}{number:012}.json"
     return key, f"{key}.gz"
 
@@ -89,7 +89,7 @@ def number_of(key: str) -> int:
 
 
 def numbered(keys: list[str]) -> list[str]:
-    """Without what somebody else put there."""
+    """The keys without foreign objects."""
     return [key for key in keys if key.rpartition("/")[2].partition(".")[0].isdigit()]
 
 
@@ -98,7 +98,7 @@ def newest(bucket: Bucket) -> str | None:
 
 
 def restore(bucket: Bucket, key: str) -> Restored | None:
-    """None: it was removed meanwhile, since there is a newer one."""
+    """The state in a snapshot. None means that it was removed meanwhile, since there is a newer one."""
     for _ in range(READS - 1):
         with suppress(Corrupt):
             return _restore(bucket, key)

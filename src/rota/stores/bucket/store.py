@@ -33,17 +33,18 @@ from ..memory.state import State
 from ..threads import Threads
 from ..waiting import Waiters
 from ..works import drive
-from .archive.lookups import SegmentCache
 from .archive.reads import ArchiveReads
+from .archive.segment_cache import SegmentCache
 from .commit import Committed, Committer
 from .entry import TYPES
 from .log import Log
-from .pacing import Poller
+from .polling import LogPoller
 from .replica import BucketTx, Replica
 from .service.address import BucketAddress
-from .service.bucket import Bucket, Requests
+from .service.bucket import Bucket
 from .service.clock import Moment, ServiceClock, Stopwatch
 from .service.proof import prove, prove_rights
+from .service.requests import Requests
 from .tuning import Tuning
 from .upkeep import Upkeep
 
@@ -91,7 +92,7 @@ class BucketStore(Store):
             await opened.close()
 
     async def migrate(self) -> Sequence[str]:
-        """There is no schema: all it does is to begin a store where there is none."""
+        """Begin a store where there is none. There is no schema."""
         if self._opened is None:
             await self.open()
             await self.close()
@@ -120,7 +121,7 @@ class BucketStore(Store):
         return await asyncio.get_running_loop().run_in_executor(None, prove, self._bucket)
 
     async def prove_upkeep(self) -> list[Proof]:
-        """Whether housekeeping is done, and may be done by who asks."""
+        """Whether upkeep is done, and whether this node has the rights for it."""
         opened = self.opened
         rights = partial(prove_rights, self._bucket, opened.time.now(), views=self._tuning.views)
         return [
@@ -129,7 +130,7 @@ class BucketStore(Store):
         ]
 
     async def tidy(self) -> None:
-        """What the janitor asks for now and then: the views as they should be, and nothing left over."""
+        """Repair the views. The janitor calls this now and then."""
         await self.opened.tidy()
 
     @property
@@ -170,7 +171,7 @@ class OpenBucket:
         )
         self.groups = Groups(self._writer, self.committer.commit, self._changed)
         self.waiters = Waiters(self.time)
-        self.poller = Poller(self._reader, self.look, self.waiters.changed, tuning)
+        self.poller = LogPoller(self._reader, self.look, self.waiters.changed, tuning)
         self.upkeep = Upkeep(
             bucket,
             self.replica,
@@ -210,7 +211,7 @@ class OpenBucket:
         asked = self._watch.moment()
 
         def reading(work: Work[T]) -> T:
-            self._catch_up_since(asked)  # in a later run it is as current as it was then, at least
+            self._catch_up_since(asked)  # a later run is at least as current
             with self.replica.lock:
                 return drive(work, BucketTx(self.replica, self.time.now(), writable=False))
 
@@ -254,13 +255,13 @@ class OpenBucket:
         return self.log.catch_up()
 
     def _catch_up_since(self, asked: Moment) -> None:
-        """Those who ask while others are being answered share what these have seen, if it was seen after they asked."""
+        """Catch up, unless another caller did since this one asked. So concurrent callers share a request."""
         current_at = self.log.current_at
         if current_at is None or current_at.steady <= asked.steady:
             self._catch_up()
 
     def look(self, interval: timedelta) -> bool:
-        """For the poller: nothing is asked if the answer is known from something else."""
+        """For the poller. No request is made if a commit or a read has just shown the end of the log."""
         current_at = self.log.current_at
         if current_at is None or self._watch.since(current_at) >= interval / 2:
             self.time.refresh()

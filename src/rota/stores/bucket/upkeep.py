@@ -21,17 +21,16 @@ from typing import Any
 
 from ...domain.errors import Conflict, StoreError
 from ..base import RECORD_TYPES, Proof, Work
-from ..codec import micros
 from ..memory.finders import walk
 from ..memory.state import Row
 from ..queries import FinishedTasks, OldEvents, OldRuns, Query
 from .archive.archive import first_rows, pack_segment
-from .archive.lookups import SegmentCache
-from .archive.segment import Segment, made_at, segment_key, summarize
+from .archive.segment import Segment, segment_key, summarize
+from .archive.segment_cache import SegmentCache
 from .commit import Committed
 from .log import Log
 from .log_removal import LogRemoval
-from .replica import Replica
+from .replica import MoveToArchive, Replica
 from .service.bucket import Bucket
 from .service.clock import Stopwatch
 from .snapshot import Snapshot, SnapshotSegment, encode_snapshot
@@ -224,14 +223,7 @@ class Upkeep:
         if made is None:
             return False
         segment, rows = made
-
-        async def work(tx: Any) -> bool:
-            if made_at(segment.key) < micros(tx.now - self._tuning.retention / 2):
-                raise Conflict("the segment is so old that it may have been removed")
-            tx.move(segment, rows)
-            return True
-
-        work.goes_last = True  # type: ignore[attr-defined]  # behind works of its group that change a record
+        work = MoveToArchive(segment, rows, self._tuning.retention / 2)
         try:
             return await self._transact(work)
         except Conflict:  # after any other error it may have been committed

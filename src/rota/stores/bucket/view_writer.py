@@ -1,7 +1,7 @@
-"""Writing the views: after commits those that changed, and now and then all of them.
+"""Writing the views: after a commit the changed ones, and now and then all of them.
 
 A node writes the views of its own commits. If it dies before that, or somebody deletes a view, the janitor's next
-comparison repairs it. A comparison lists the views, writes the missing and the old ones, and removes those that
+comparison repairs it. A comparison lists the views, writes the missing and the old ones, and removes views that
 belong to no record. It makes the only LIST of a running node, so it comes once after a start, then once a day, and
 after a failure. The node that purges a schedule also removes its views. Views of a kind that this node does not write
 (those of tasks, without `?views=tasks`) are left alone: another node may write them.
@@ -28,12 +28,14 @@ from ...domain.model import Record, Run, Schedule, Task
 from ..codec import TABLES
 from ..memory.finders import walk
 from ..queries import RunList, ScheduleByKey
-from .archive.lookups import LookupResults, SegmentCache, together
+from .archive.lookups import LookupResults, together
 from .archive.reads import ask
+from .archive.segment_cache import SegmentCache
 from .commit import Committed
 from .replica import Replica
-from .service.bucket import Bucket, ListedObject
+from .service.bucket import Bucket
 from .service.clock import Moment, Stopwatch
+from .service.requests import ListedObject
 from .tuning import Tuning
 from .views import View, is_view, view_folders, views_of
 
@@ -45,14 +47,14 @@ _ROUNDS = 8
 _REMEMBERED = 1000
 
 _GIVE_UP_AFTER = timedelta(seconds=10)
-"""If no view could be written for so long, the rest is not tried."""
+"""If no view could be written for this long, the rest is not tried."""
 
 _FIRST_PAUSE = timedelta(minutes=1)
 """Between the first comparison that failed and the next; then twice as long each time."""
 
 
 class ViewWriter:
-    """Runs in the store's housekeeping thread."""
+    """Runs in the upkeep thread."""
 
     def __init__(
         self,
@@ -71,15 +73,16 @@ class ViewWriter:
         self._catch_up = catch_up
         self._compared_at: Moment | None = None
         self._is_behind = False
-        """Whether there is something to make up for since the last comparison."""
+        """Whether a view could not be written since the last comparison."""
 
         self._failures = 0
-        """Comparisons in a row that were not complete."""
+        """Comparisons in a row that failed."""
 
         self._errors: list[StoreError] = []
         self._failing_since: Moment | None = None
         self._owners: OrderedDict[str, Schedule] = OrderedDict()
-        """Whose runs were deleted lately: when their views are to go, the schedule may be gone, too."""
+        """Schedules whose runs were deleted lately. When the views of the runs are removed, the schedule may be gone,
+        too."""
 
         self.enabled = tuning.views != "off"
 
@@ -96,7 +99,7 @@ class ViewWriter:
                 self._owners.popitem(last=False)
 
     def follow(self, commits: list[Committed]) -> bool:
-        """Write the views of what these commits changed; whether there were any, and none is owed from before."""
+        """Write the views that these commits changed; whether there were any, and no earlier one is still missing."""
         gone = {(type(record), record.id): record for each in commits for record in each.deletes}
         changed = {(type(row.record), row.record.id): row.record for each in commits for row in each.puts}
         put = [record for key, record in changed.items() if key not in gone and self._has_view(record)]
@@ -107,12 +110,12 @@ class ViewWriter:
             self._write(removed, _REMOVED_AT_ONCE)
             self._raise_first_error()
         except StoreError:
-            self._is_behind = True  # the next comparison makes up for it
+            self._is_behind = True  # the next comparison writes them
             raise
         return bool(put or removed) and not self._is_behind
 
     def compare(self) -> bool:
-        """Write the views that are missing or old, remove those that are left over; whether it was time to."""
+        """Write missing and old views and remove left-over ones, if it is time to; whether it was."""
         if not self._is_time():
             return False
         self._compared_at = self._watch.moment()
@@ -141,13 +144,13 @@ class ViewWriter:
             each for home in view_folders(tasks=self._of_tasks) for each in self._bucket.list_objects(home)
         )
         written = {key: about for key, about in found if is_view(key, tasks=self._of_tasks)}
-        self._catch_up()  # behind the list: what others have written a view of is known here
+        self._catch_up()  # after the list, so that every record with a listed view is known
         for records in self._differences(written):
             self._write(records, _AT_ONCE)
         self._put(dict.fromkeys(written))
 
     def _write(self, records: list[Record], at_once: int) -> None:
-        """The views of these records, until they are those of the newest state that can be seen."""
+        """Write the views of these records until they agree with the newest state."""
         wrote: dict[str, int] = {}
         for _ in range(_ROUNDS if records else 0):
             self._catch_up()
@@ -157,20 +160,20 @@ class ViewWriter:
             self._errors.append(Unavailable("views change faster than they can be written"))
 
     def _write_once(self, records: list[Record], at_once: int, wrote: dict[str, int]) -> bool:
-        """Those that differ from what we wrote before; whether there were any."""
+        """Write the views that differ from the last round; whether there were any."""
         any_differ = False
-        for start in range(0, len(records), at_once):  # each as it is when its turn comes
+        for start in range(0, len(records), at_once):  # each batch from the newest state
             views = ask(
                 self._replica, self._segment_cache, partial(self._views, records[start : start + at_once])
             )
             views = {key: text for key, text in views.items() if wrote.get(key) != hash(text)}
-            self._put(views)  # what fails is not tried again in the next round, unless it has changed
+            self._put(views)  # a failed one is not tried again in the next round, unless it has changed
             wrote.update({key: hash(text) for key, text in views.items()})
             any_differ = any_differ or bool(views)
         return any_differ
 
     def _differences(self, written: dict[str, ListedObject]) -> Iterator[list[Record]]:
-        """The records whose views are to be written. What is as it should be is taken out of `written`."""
+        """The records whose views are to be written. Views that are right are taken out of `written`."""
         with self._replica.lock:
             schedules = {
                 row.record.id: row.record
@@ -194,13 +197,13 @@ class ViewWriter:
             yield list(differ.values())
 
     def _unequal(self, doubtful: list[tuple[Record, str, bytes]]) -> list[Record]:
-        """Of as many bytes as they should have: only reading tells whether they are the same."""
+        """The records whose views have the right size and the wrong text. Only reading tells."""
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rota-views") as readers:
             found = readers.map(lambda each: self._bucket.get(each[1]) == each[2], doubtful)
             return [record for (record, _, _), same in zip(doubtful, found, strict=True) if not same]
 
     def _records(self) -> Iterator[list[Record]]:
-        """Everything that has a view: what is live, and what is in the archive."""
+        """All records that have a view, live and archived."""
         for each in (Schedule, Run, Task) if self._of_tasks else (Schedule, Run):
             with self._replica.lock:
                 rows = self._replica.live.rows(each)
@@ -223,13 +226,13 @@ class ViewWriter:
         return dict(view for views in found for view in views)
 
     def _now(self, record: Record, results: LookupResults) -> list[View]:
-        """From the state as it is now: a later commit may have changed the record again, or moved it."""
+        """The views from the newest state: a later commit may have changed the record again, or moved it."""
         row = self._replica.row(type(record), record.id, results)
         now = record if row is None else row.record
         if isinstance(now, Run):
             return self._history_now(now, results, gone=row is None)
         if isinstance(now, Schedule) and (row is None or now.deleted_at is not None):
-            for holder in self._of_key(now):  # another has the key now, and with it the view
+            for holder in self._of_key(now):  # another schedule has the key now, and with it the view
                 return list(views_of(holder, None, gone=False, tasks=self._of_tasks))
         return list(views_of(now, None, gone=row is None, tasks=self._of_tasks))
 
@@ -240,7 +243,7 @@ class ViewWriter:
         if owner is None:
             return []
         others = (*self._of_key(owner), *self._of_key(owner, deleted=True)) if gone else ()
-        for other in others:  # one that has or had the same key may have been expected at the same time
+        for other in others:  # a schedule with the same key may have run at the same time
             at = RunList(schedule_id=other.id, since=run.scheduled_at, until=run.scheduled_at)
             for found in self._replica.find(at, _AT_ONCE, results):
                 if isinstance(found, Run) and found.trigger is run.trigger and found.id != run.id:
@@ -256,7 +259,7 @@ class ViewWriter:
         return (found for found in walk(self._replica.live, query) if isinstance(found, Schedule))
 
     def _put(self, views: Mapping[str, bytes | None]) -> None:
-        """Each of them, whatever becomes of the others."""
+        """Write or remove each view, even if others fail."""
         written = [(key, text) for key, text in views.items() if text is not None]
         removed = [key for key, text in views.items() if text is None]
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rota-views") as writers:
@@ -275,7 +278,7 @@ class ViewWriter:
                 self._raise_first_error()
 
     def _raise_first_error(self) -> None:
-        """Of what could not be done, when all else is."""
+        """Called when all views were tried."""
         errors, self._errors = self._errors, []
         self._failing_since = None
         for error in errors:
@@ -291,7 +294,7 @@ def _error_of(request: Callable[[], object]) -> StoreError | None:
 
 
 def _is_same(written: ListedObject, text: bytes) -> bool:
-    """Known without reading it, where an ETag is a hash of the body."""
+    """Whether a view has this text. No read is needed where an ETag is a hash of the body."""
     return written.etag is not None and written.etag.strip('"') == _md5(text)
 
 

@@ -67,7 +67,7 @@ def archived_order(query: Query) -> Order | None:
 
 
 class Source(NamedTuple):
-    """A part of an answer: nothing in it comes before `bound`."""
+    """One source of rows. None of its rows comes before `bound`."""
 
     bound: datetime | None
     open: Callable[[], Iterator[Row]]
@@ -78,7 +78,7 @@ Hidden = dict[tuple[type[Record], str], Row]
 
 
 class ArchivedSegment:
-    """A segment as a node knows it."""
+    """A segment's summary, and its obsolete records."""
 
     def __init__(self, segment: Segment, obsolete: set[tuple[str, str]]) -> None:
         self.segment = segment
@@ -88,7 +88,7 @@ class ArchivedSegment:
         self.groups = {name: Fingerprints(packed) for name, packed in segment.groups.items()}
         self.size = sum(len(each) for each in self.ids.values())
         self.labels: dict[str, str] = {}
-        """What obsolete tasks counted as, of those that somebody wanted to know it of."""
+        """The labels of obsolete tasks that were looked up so far, by id."""
 
     def may_have(self, name: str, id: str, print: bytes) -> bool:
         return name in self.ids and (name, id) not in self.obsolete and self.ids[name].has(print)
@@ -115,7 +115,8 @@ class Archive:
         self.segments: dict[str, ArchivedSegment] = {}
         self._index = SegmentIndex()
         self.dropped: set[str] = set()
-        """Segments of which nothing is left. Their objects can go when no node knows them any more."""
+        """Segments without a record that is not obsolete. Their objects are removed when no node can know them any
+        more."""
 
     def clear(self) -> None:
         self.segments.clear()
@@ -126,7 +127,7 @@ class Archive:
         self.add_all([(segment, set())])
 
     def add_all(self, segments: Iterable[tuple[Segment, set[tuple[str, str]]]]) -> None:
-        """Each with what is obsolete of it."""
+        """Add segments, each with its obsolete records."""
         new = [ArchivedSegment(*each) for each in segments]
         self.segments.update((held.key, held) for held in new)
         self._index.add(held.segment for held in new)
@@ -139,7 +140,7 @@ class Archive:
         return None
 
     def mark_obsolete(self, type: type[Record], id: str) -> None:
-        """The record was written again or deleted: here it is no more."""
+        """The record was written again or deleted, so its copy here is obsolete."""
         name = TABLES[type].name
         for held in self._with(name, id):
             held.obsolete.add((name, id))
@@ -195,7 +196,7 @@ class Archive:
         return number
 
     def _count_tasks(self, query: TaskList, hidden: Hidden, results: LookupResults) -> int:
-        """From the summaries, less what has died since."""
+        """Count from the summaries, less the obsolete tasks."""
 
         def number_of(labels: Mapping[str, int]) -> int:
             if query.status is not None:
@@ -212,7 +213,7 @@ class Archive:
         )
 
     def _label_obsolete(self, held: ArchivedSegment, results: LookupResults) -> Counter[str]:
-        """What the obsolete tasks of a segment counted as. Each is looked up once in the life of a node."""
+        """The labels of a segment's obsolete tasks. A node looks up each task once."""
         unknown = [id for id in held.obsolete_of("task") if id not in held.labels]
         rows = together(results, (partial(results.get, (held.key, RowOf(Task, id))) for id in unknown))
         held.labels.update(
@@ -255,7 +256,8 @@ def _label(row: Row) -> str:
 
 
 def _rows_for(limit: int, held: ArchivedSegment) -> int:
-    """How many to ask for, so that enough are alive; one of few numbers, for it is asked in each run."""
+    """How many rows to look up, so that enough of them are not obsolete. Doubled in steps, so that the next run makes
+    the same lookup although more have become obsolete."""
     rows = max(limit, 1)
     while rows < limit + len(held.obsolete):
         rows *= 2
@@ -263,7 +265,7 @@ def _rows_for(limit: int, held: ArchivedSegment) -> int:
 
 
 def _walk(key: str, first: Walk, results: LookupResults) -> Iterator[Row]:
-    """What a segment has; more of it if that is not enough."""
+    """The rows of a segment. If the first lookup is not enough, a larger one follows."""
     seen, asked = 0, first
     while True:
         rows: list[Row] = results.get((key, asked))
@@ -274,7 +276,7 @@ def _walk(key: str, first: Walk, results: LookupResults) -> Iterator[Row]:
 
 
 def first_rows(rows: list[Row], most_bytes: int) -> list[Row]:
-    """As many as their text allows, at least one: whoever wants one of them reads them all."""
+    """As many rows as `most_bytes` allows, at least one. A segment is always read whole, so it must be small."""
     sizes = accumulate(len(row.body) for row in rows)
     return rows[: max(1, sum(size <= most_bytes for size in sizes))]
 

@@ -15,7 +15,8 @@ from ....domain.errors import Unavailable
 from ...base import Work
 from ...threads import Threads
 from ..replica import Replica
-from .lookups import Lookup, LookupResults, NeedsArchive, SegmentCache, SegmentMissing
+from .lookups import Lookup, LookupResults, NeedsArchive
+from .segment_cache import SegmentCache, SegmentMissing
 
 __all__ = ["ArchiveReads", "ask"]
 
@@ -23,10 +24,10 @@ T = TypeVar("T")
 
 _THREADS = 8
 _AT_ONCE = 4
-"""Of one work."""
+"""Segments that one work fetches at the same time."""
 
 _ROUNDS = 1000
-"""Each results at least one lookup. Nobody has so many, unless what he asks changes each time."""
+"""Each round makes at least one lookup. No work has so many, unless its lookups change each time."""
 
 
 class ArchiveReads:
@@ -60,7 +61,7 @@ class ArchiveReads:
                 self._idle.set()
 
     async def finish(self) -> None:
-        """Until everybody has what he asked for."""
+        """Wait until all works are answered."""
         await self._idle.wait()
 
     def close(self) -> None:
@@ -93,16 +94,14 @@ class ArchiveReads:
     async def _fetch_one(self, results: LookupResults, key: str, lookups: list[Lookup]) -> None:
         try:
             results.add(await self._threads.call(self._segment_cache.answer, key, lookups))
-        except (
-            SegmentMissing
-        ):  # were we behind, so that it was removed? Then nobody will ask for it in the next run
+        except SegmentMissing:  # if it was removed while we were behind, the next run does not need it
             await self._catch_up()
             if key in self._replica.archive.segments:
                 raise
 
 
 def ask(replica: Replica, segment_cache: SegmentCache, lookup: Callable[[LookupResults], T]) -> T:
-    """For a thread that has time: the answer from the replica, with its lock held, and what it lacks fetched here."""
+    """For the upkeep thread: ask the replica with its lock held, and make missing lookups in this thread."""
     results = LookupResults()
     while True:
         try:

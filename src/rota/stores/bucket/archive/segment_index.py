@@ -26,18 +26,18 @@ _MOST_BITS = 24
 """Of the number of a slot. The smallest table is 2 MiB, the largest 32."""
 
 _TAKEN = 3 / 8
-"""So much of a table may be."""
+"""At most this part of a table's slots is taken."""
 
 _MOST_SEGMENTS = 2**16 - 1
 """Numbers of two bytes, and 0 is none."""
 
 _AT_ONCE = 256
 _STRIPES = 32
-"""So many segments enter a table together, stripe by stripe: a table is large beside what a processor has at hand."""
+"""This many segments enter a table together, stripe by stripe, because a table is larger than a processor's cache."""
 
 
 class SegmentIndex:
-    """Of all segments of an archive. Whoever asks holds the replica's lock."""
+    """The index of all segments of an archive. The caller holds the replica's lock."""
 
     def __init__(self, least_bits: int = _LEAST_BITS, most_segments: int = _MOST_SEGMENTS) -> None:
         self._least_bits = least_bits
@@ -117,7 +117,7 @@ class _Table:
         return found
 
     def add(self, segments: list[Segment]) -> int:
-        """As many of the first as there is room for."""
+        """Add the first segments, as many as there is room for; how many these were."""
         columns: list[tuple[int, array[int]]] = []
         taken = 0
         for segment in segments:

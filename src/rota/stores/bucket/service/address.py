@@ -23,8 +23,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from obstore import exceptions as obs
 
 from ....domain.errors import Invalid
-from .bucket import Requests, first_line
-from .requests import FolderRequests, MemoryRequests, ServiceRequests
+from .bucket import first_line
+from .requests import FolderRequests, MemoryRequests, Requests, ServiceRequests
 
 __all__ = [
     "MAKERS",
@@ -140,7 +140,7 @@ def _endpoint(scheme: str, options: Mapping[str, str]) -> str | None:
 
 
 def _checked(source: str, endpoint: str) -> str:
-    """Never repeated: somebody may have written a password into it."""
+    """The endpoint, if it is well-formed. It is never repeated in an error: it may contain a password."""
     if "@" in endpoint:
         raise _wrong(source, "holds a user's name or a password, which have no place there")
     try:

@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import NamedTuple, Protocol
 
 from obstore import exceptions as obs
 
 from ....domain.errors import StoreError, Unavailable
+from .requests import FetchedObject, ListedObject, Requests
 
-__all__ = ["Bucket", "Denied", "FetchedObject", "ListedObject", "Requests", "Taken", "first_line"]
+__all__ = ["Bucket", "Denied", "Taken", "first_line"]
 
 
 _METADATA = "169.254.169.254"
@@ -34,45 +34,6 @@ _MADE = re.compile(
     r"(?:, after (?P<retries>\d+) retries.*?)? +- (?P<what>.+)"
 )
 _NAMED = re.compile(r"<Code>(\w+)</Code>")
-
-
-class FetchedObject(NamedTuple):
-    body: bytes
-    etag: str | None
-
-
-class ListedObject(NamedTuple):
-    size: int
-    etag: str | None
-
-
-class Requests(Protocol):
-    """One request each."""
-
-    @property
-    def name(self) -> str:
-        """The bucket as people know it."""
-        ...
-
-    def get(self, key: str) -> FetchedObject: ...
-
-    def create(self, key: str, body: bytes) -> None: ...
-
-    def replace(self, key: str, body: bytes, etag: str) -> None: ...
-
-    def put(self, key: str, body: bytes) -> None: ...
-
-    def delete(self, keys: list[str]) -> None: ...
-
-    def list(self, prefix: str, after: str | None) -> Iterator[str]: ...
-
-    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
-        """The objects under a prefix, and what a list says about them."""
-        ...
-
-    def date(self) -> datetime | None:
-        """The service's clock, in whole seconds; None: it has none of its own."""
-        ...
 
 
 class Taken(StoreError):
