@@ -16,7 +16,7 @@ import s3_server
 from postgres_server import new_database
 from rota.stores.base import Clock, Store, Tx
 from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.memory.store import MemoryStore
 from rota.stores.postgres.store import PostgresStore
@@ -39,16 +39,16 @@ STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock),
     "postgres": lambda folder, clock: PostgresStore.from_url(new_database(), clock),
-    "memory bucket": lambda folder, clock: ObjectsStore(MemoryRequests(), clock),
-    "s3": lambda folder, clock: ObjectsStore.from_url(s3_server.url(), clock),
-    "archiving": lambda folder, clock: ObjectsStore(MemoryRequests(), clock, EAGER),
-    "folder": lambda folder, clock: ObjectsStore(FolderRequests(folder / "bucket"), clock),
+    "memory bucket": lambda folder, clock: BucketStore(MemoryRequests(), clock),
+    "s3": lambda folder, clock: BucketStore.from_url(s3_server.url(), clock),
+    "archiving": lambda folder, clock: BucketStore(MemoryRequests(), clock, EAGER),
+    "folder": lambda folder, clock: BucketStore(FolderRequests(folder / "bucket"), clock),
 }
 
 if "ROTA_TEST_AZURE" in os.environ:  # az://container?account=…&endpoint=…, with the key in the environment
 
     def _azure(folder: Path, clock: Clock) -> Store:
-        return ObjectsStore.from_url(s3_server.under(os.environ["ROTA_TEST_AZURE"]), clock)
+        return BucketStore.from_url(s3_server.under(os.environ["ROTA_TEST_AZURE"]), clock)
 
     STORES["azure"] = _azure
 

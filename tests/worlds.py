@@ -17,7 +17,7 @@ from rota.domain.model import Run, Schedule, Task
 from rota.engine.observe.telemetry import Signal
 from rota.stores.base import Store
 from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.memory.store import MemoryStore
 from rota.stores.sqlite.store import SqliteStore
@@ -34,8 +34,8 @@ ALONE = Tuning(poll_shortest=timedelta(days=1), poll_longest=timedelta(days=1))
 STORES: dict[str, Callable[[Path, LoopClock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock, poll_interval=timedelta(days=1)),
-    "memory bucket": lambda folder, clock: ObjectsStore(MemoryRequests(), clock, ALONE),
-    "folder": lambda folder, clock: ObjectsStore(FolderRequests(folder / "bucket"), clock, ALONE),
+    "memory bucket": lambda folder, clock: BucketStore(MemoryRequests(), clock, ALONE),
+    "folder": lambda folder, clock: BucketStore(FolderRequests(folder / "bucket"), clock, ALONE),
 }
 EVERY_STORE: dict[str, Callable[[Path, LoopClock], Store]] = {
     **STORES,

@@ -14,9 +14,9 @@ from command_line import bare_folder, document, rota
 from rota import Queue
 from rota.domain.errors import Unavailable
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.service.address import Address
-from rota.stores.bucket.service.objects import Bucket
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.service.address import BucketAddress
+from rota.stores.bucket.service.bucket import Bucket
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 
 
@@ -40,7 +40,9 @@ def test_the_commands_of_document_000(address: str) -> None:
     rota("schedule pause daily-report")
     rota("schedule resume daily-report")
     rota("schedule trigger daily-report")
-    assert Address.parse(address).requests().get("schedules/daily-report.json").body.startswith(b"{\n  ")
+    assert (
+        BucketAddress.parse(address).requests().get("schedules/daily-report.json").body.startswith(b"{\n  ")
+    )
     rota("schedule delete daily-report --yes")
 
 
@@ -62,7 +64,7 @@ def test_the_doctor_proves_the_bucket(address: str) -> None:
 
 def test_the_doctor_says_what_can_be_done_about_an_entry_that_cannot_be_read(address: str) -> None:
     rota("submit -t work")
-    Address.parse(address).requests().put("log/000000000002.json", b"{ not an entry")
+    BucketAddress.parse(address).requests().put("log/000000000002.json", b"{ not an entry")
     [_, found] = document("doctor", code=1)
     assert found["found"].startswith(f"{address.partition('?')[0]}/log/000000000002.json cannot be read")
     assert "--repair" in found["advice"]
@@ -92,7 +94,7 @@ async def test_the_doctor_says_what_can_be_done_about_a_segment_that_cannot_be_r
         views="off",
         views_every=timedelta(0),
     )
-    store = ObjectsStore(Address.parse(address).requests(), SystemClock(), tuning)
+    store = BucketStore(BucketAddress.parse(address).requests(), SystemClock(), tuning)
     await store.open()
     queue = Queue(store)
     ended = [await queue.cancel(task.id) for task in await queue.submit_many([("old", None)] * 4)]
@@ -100,13 +102,13 @@ async def test_the_doctor_says_what_can_be_done_about_a_segment_that_cannot_be_r
         while not store.bucket.list("archive/"):
             await queue.submit("new")
     await store.close()
-    [segment, *_] = Bucket(Address.parse(address).requests()).list("archive/")
-    Address.parse(address).requests().put(segment, b"this is no segment")
+    [segment, *_] = Bucket(BucketAddress.parse(address).requests()).list("archive/")
+    BucketAddress.parse(address).requests().put(segment, b"this is no segment")
     found = await asyncio.to_thread(document, "doctor --deep --repair", code=1)
     assert f"{segment} cannot be read" in found[-1]["found"]
     assert "`echo '{}' | gzip`" in found[-1]["advice"]
     assert "counts of tasks go on including it" in found[-1]["advice"]
-    Address.parse(address).requests().put(segment, gzip.compress(b"{}\n"))
+    BucketAddress.parse(address).requests().put(segment, gzip.compress(b"{}\n"))
     assert all(finding["ok"] for finding in await asyncio.to_thread(document, "doctor --deep"))
     listed = await asyncio.to_thread(document, "list --limit 1000")
     left = {task["id"] for task in listed["tasks"]}
@@ -119,11 +121,11 @@ async def test_the_doctor_says_what_can_be_done_about_a_segment_that_cannot_be_r
 def test_the_doctor_ends_with_what_it_found_when_the_service_fails_meanwhile(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(self: ObjectsStore, work: object) -> None:
+    async def fails(self: BucketStore, work: object) -> None:
         raise Unavailable("cannot read s3://somewhere: 503")
 
     rota("migrate")
-    monkeypatch.setattr(ObjectsStore, "read", fails)
+    monkeypatch.setattr(BucketStore, "read", fails)
     *others, last = document("doctor", code=1)
     assert all(finding["ok"] for finding in others)
     assert (last["check"], last["found"]) == ("records", "cannot read s3://somewhere: 503")

@@ -16,8 +16,8 @@ from programs.hasty import hasty_queue
 
 import s3_server
 from processes import PATIENCE, Processes
-from rota.stores.bucket.service.address import Address
-from rota.stores.bucket.service.objects import Bucket
+from rota.stores.bucket.service.address import BucketAddress
+from rota.stores.bucket.service.bucket import Bucket
 from rota.stores.bucket.snapshot import number_of
 
 
@@ -35,7 +35,7 @@ async def test_nodes_that_slept_through_the_removal_of_the_log_lose_and_repeat_n
     what they did."""
     window = 1.5
     async with hasty_queue(processes.store, window) as queue:
-        bucket = Bucket(Address.parse(processes.store).requests())
+        bucket = Bucket(BucketAddress.parse(processes.store).requests())
         tasks = [await queue.submit("work")]
         sleepers = [processes.start(role, lease=3, window=window) for role in ("worker", "scheduler")]
         processes.start("worker", lease=3, window=window)

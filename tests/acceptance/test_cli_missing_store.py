@@ -12,7 +12,7 @@ import pytest
 import s3_server
 from command_line import bare_folder, complaint, document, rota
 from postgres_server import databases
-from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.address import BucketAddress
 from rota.surfaces.cli.root import cli
 
 ID = "01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"
@@ -92,7 +92,7 @@ def contents(address: str) -> list[str]:
     if address.startswith("postgresql:"):
         return asyncio.run(_schemas(address))
     if address.startswith("s3:"):
-        return sorted(Address.parse(address).requests().list("", None))
+        return sorted(BucketAddress.parse(address).requests().list("", None))
     return sorted(f"{path} {path.stat().st_size}" for path in Path().rglob("*"))
 
 

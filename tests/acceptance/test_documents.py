@@ -15,8 +15,8 @@ import pytest
 import rota
 import rota.sync
 from rota import PermanentError, RescheduleError, TaskStatus
-from rota.stores.bucket.service.address import Address
-from rota.stores.bucket.service.objects import Bucket
+from rota.stores.bucket.service.address import BucketAddress
+from rota.stores.bucket.service.bucket import Bucket
 from rota.surfaces.stores import make_store
 from stores import ADDRESSES
 
@@ -42,7 +42,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 
 def read(bucket: str, key: str) -> Any:
-    body = Bucket(Address.parse(bucket).requests()).get(key)
+    body = Bucket(BucketAddress.parse(bucket).requests()).get(key)
     return None if body is None else msgspec.json.decode(body)
 
 
@@ -122,7 +122,7 @@ async def test_the_last_run_and_the_history_of_document_000(bucket: str) -> None
         None,
     )
     wanted = row.scheduled_at.astimezone(UTC).strftime("/%Y-%m-%dT%H-%M-%S")
-    kept_rows = Bucket(Address.parse(bucket).requests()).list("schedules/daily-report/history/")
+    kept_rows = Bucket(BucketAddress.parse(bucket).requests()).list("schedules/daily-report/history/")
     [key] = [name for name in kept_rows if wanted in name]
     kept = read(bucket, key)
     assert (kept["status"], kept["task_id"], kept["trigger"]) == ("completed", row.target_id, "scheduled")

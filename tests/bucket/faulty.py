@@ -9,7 +9,7 @@ from typing import Any
 
 from obstore import exceptions as obs
 
-from rota.stores.bucket.service.objects import Found, Requests, Written
+from rota.stores.bucket.service.requests import FetchedObject, ListedObject, Requests
 
 
 class Fault(StrEnum):
@@ -40,7 +40,7 @@ class FaultyRequests:
         self.slow = slow
         self.made: list[tuple[str, str]] = []
 
-    def _do(self, kind: str, key: str, request: Callable[[], Any]) -> Any:
+    def do(self, kind: str, key: str, request: Callable[[], Any]) -> Any:
         self.made.append((kind, key))
         match self.plan(len(self.made), kind):
             case Fault.BEFORE:
@@ -59,42 +59,42 @@ class FaultyRequests:
                 raise obs.AlreadyExistsError("injected: 412")
             case Fault.TRUNCATED if kind == "get":
                 found = request()
-                return Found(found.body[: len(found.body) // 2], found.etag)
+                return FetchedObject(found.body[: len(found.body) // 2], found.etag)
             case Fault.SLOW:
                 answer = request()
                 self.slow()
                 return answer
         return request()
 
-    def get(self, key: str) -> Found:
-        found: Found = self._do("get", key, lambda: self._inner.get(key))
+    def get(self, key: str) -> FetchedObject:
+        found: FetchedObject = self.do("get", key, lambda: self._inner.get(key))
         return found
 
     def create(self, key: str, body: bytes) -> None:
-        self._do("create", key, lambda: self._inner.create(key, body))
+        self.do("create", key, lambda: self._inner.create(key, body))
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
-        self._do("replace", key, lambda: self._inner.replace(key, body, etag))
+        self.do("replace", key, lambda: self._inner.replace(key, body, etag))
 
     def put(self, key: str, body: bytes) -> None:
-        self._do("put", key, lambda: self._inner.put(key, body))
+        self.do("put", key, lambda: self._inner.put(key, body))
 
     def delete(self, keys: list[str]) -> None:
-        self._do("delete", keys[0], lambda: self._inner.delete(keys))
+        self.do("delete", keys[0], lambda: self._inner.delete(keys))
 
     def list(self, prefix: str, after: str | None) -> Iterator[str]:
-        keys: Iterator[str] = self._do("list", prefix, lambda: list(self._inner.list(prefix, after)))
+        keys: Iterator[str] = self.do("list", prefix, lambda: list(self._inner.list(prefix, after)))
         return iter(keys)
 
-    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
-        return iter(self._do("list", prefix, lambda: list(self._inner.written(prefix))))
+    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
+        return iter(self.do("list", prefix, lambda: list(self._inner.list_objects(prefix))))
 
     def date(self) -> datetime | None:
-        date: datetime | None = self._do("date", "", self._inner.date)
+        date: datetime | None = self.do("date", "", self._inner.date)
         return date
 
 
-class Hands:
+class ManualClock:
     """A clock that is moved by hand, wall and stopwatch alike."""
 
     def __init__(self, at: datetime) -> None:

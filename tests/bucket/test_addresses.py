@@ -22,9 +22,9 @@ from records import task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.service.address import BucketAddress
 from rota.stores.bucket.service.requests import ServiceRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.surfaces.stores import make_store, shown
 from stores import get, put
 
@@ -123,7 +123,7 @@ REAL = [
 @pytest.mark.parametrize("address", REAL, ids=[address[:40] for address in REAL])
 def test_names_that_buckets_have_are_accepted(address: str) -> None:
     """By Amazon's rule of today and that of old; whatever the client library gets right, of a service with another."""
-    parsed = Address.parse(address)
+    parsed = BucketAddress.parse(address)
     assert parsed.name == address.partition("?")[0]
 
 
@@ -132,9 +132,9 @@ def test_a_service_named_by_the_environment_has_names_of_its_own(
     variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Invalid, match="3 to 255"):
-        Address.parse("s3://ab")
+        BucketAddress.parse("s3://ab")
     monkeypatch.setenv(variable, "http://h")
-    assert Address.parse("s3://ab").bucket == "ab"
+    assert BucketAddress.parse("s3://ab").bucket == "ab"
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def test_the_client_library_asks_for_the_bucket_of_that_name(
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "YWJj")
     with listener() as (endpoint, paths):
         account = "account=acc&" if scheme == "az" else ""
-        requests = Address.parse(f"{scheme}://{name}/p?{account}endpoint={endpoint}").requests()
+        requests = BucketAddress.parse(f"{scheme}://{name}/p?{account}endpoint={endpoint}").requests()
         with pytest.raises(FileNotFoundError):
             requests.get("k")
     assert set(paths) == {f"/{name}/p/k"}
@@ -221,10 +221,10 @@ def test_the_variable_of_an_endpoint_is_checked_like_the_option(
 ) -> None:
     monkeypatch.setenv(variable, "localhost:9000")
     with pytest.raises(Invalid, match=f"{variable} is no address of a service; write https://host"):
-        Address.parse("s3://bucket").requests()
+        BucketAddress.parse("s3://bucket").requests()
     monkeypatch.setenv(variable, f"https://user:{SECRET}@host")
     with pytest.raises(Invalid, match=f"{variable} holds a user's name or a password") as refused:
-        Address.parse("s3://bucket").requests()
+        BucketAddress.parse("s3://bucket").requests()
     assert "FEMI" not in str(refused.value)
 
 
@@ -233,7 +233,7 @@ async def test_a_plain_endpoint_of_the_environment_is_used(
     variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, s3_server.endpoint() + "/")
-    store = ObjectsStore.from_url(f"s3://{s3_server.BUCKET}/{uuid.uuid4().hex}", SystemClock())
+    store = BucketStore.from_url(f"s3://{s3_server.BUCKET}/{uuid.uuid4().hex}", SystemClock())
     await store.open()
     await put(store, task("t"))
     await store.close()
@@ -245,7 +245,7 @@ def test_the_endpoint_of_the_address_wins_over_that_of_the_environment(
 ) -> None:
     address = s3_server.url(timeout="1")
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    assert list(Address.parse(address).requests().list("log/", None)) == []
+    assert list(BucketAddress.parse(address).requests().list("log/", None)) == []
 
 
 ODD = {
@@ -270,10 +270,10 @@ async def test_what_is_odd_and_legal_works_on_the_real_server(prefix: str, name:
     """Written, listed, and found again by another node; the place has one name however it was written."""
     base = uuid.uuid4().hex
     server = s3_server.url("x", views="off").replace("/x?", f"/{base[:12]}/{prefix}?", 1)
-    first = ObjectsStore.from_url(server, SystemClock())
+    first = BucketStore.from_url(server, SystemClock())
     assert first.url.endswith(f"/{base[:12]}/{name}")
-    await _survives(first, ObjectsStore.from_url(server, SystemClock()))
-    assert list(Address.parse(server).requests().list("log/", None)) == ["log/000000000001.json"]
+    await _survives(first, BucketStore.from_url(server, SystemClock()))
+    assert list(BucketAddress.parse(server).requests().list("log/", None)) == ["log/000000000001.json"]
 
 
 @pytest.mark.parametrize(
@@ -281,12 +281,12 @@ async def test_what_is_odd_and_legal_works_on_the_real_server(prefix: str, name:
 )
 async def test_what_is_odd_and_legal_works_in_a_folder(path: str, tmp_path: Path) -> None:
     address = f"file://{tmp_path}/{path}?views=off"
-    await _survives(*(ObjectsStore.from_url(address, SystemClock()) for _ in range(2)))
+    await _survives(*(BucketStore.from_url(address, SystemClock()) for _ in range(2)))
     [entry] = tmp_path.rglob("log/*.json")
-    assert ObjectsStore.from_url(address, SystemClock()).url == entry.parent.parent.as_uri()
+    assert BucketStore.from_url(address, SystemClock()).url == entry.parent.parent.as_uri()
 
 
-async def _survives(first: ObjectsStore, second: ObjectsStore) -> None:
+async def _survives(first: BucketStore, second: BucketStore) -> None:
     await first.open()
     await put(first, task("t"))
     await first.close()
@@ -300,10 +300,10 @@ def test_a_folder_has_one_name_whatever_way_leads_to_it(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     ways = ("real", "link", "link/../real", "./real/", "/real")
-    names = {Address.parse(f"file://{tmp_path}/{way}").requests().name for way in ways}
+    names = {BucketAddress.parse(f"file://{tmp_path}/{way}").requests().name for way in ways}
     assert names == {(tmp_path / "real").as_uri()}
     with pytest.raises(Invalid, match="loop cannot be used"):
-        Address.parse(f"file://{tmp_path}/loop").requests()
+        BucketAddress.parse(f"file://{tmp_path}/loop").requests()
 
 
 def test_what_is_no_folder_is_called_so(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_what_is_no_folder_is_called_so(tmp_path: Path) -> None:
         with pytest.raises(
             Invalid, match=f"the folder {tmp_path}/{path} cannot be used: .*name one that can be"
         ):
-            Address.parse(f"file://{tmp_path}/{path}").requests()
+            BucketAddress.parse(f"file://{tmp_path}/{path}").requests()
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_what_the_client_library_lacks_is_said_in_a_sentence_too(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(Invalid, match=sentence) as refused:
-        Address.parse(address).requests()
+        BucketAddress.parse(address).requests()
     assert "FEMI" not in str(refused.value)
 
 
@@ -362,7 +362,7 @@ async def test_a_bucket_is_a_name_or_an_address() -> None:
 async def test_a_bucket_that_is_not_there_is_called_so() -> None:
     endpoint = quote(s3_server.endpoint(), safe="")
     with pytest.raises(Unavailable, match="cannot list s3://not-there/x/snapshot/: there is no such bucket"):
-        await ObjectsStore.from_url(f"s3://not-there/x?endpoint={endpoint}", SystemClock()).open()
+        await BucketStore.from_url(f"s3://not-there/x?endpoint={endpoint}", SystemClock()).open()
 
 
 @pytest.mark.parametrize("error", [http.client.BadStatusLine("?"), http.client.LineTooLong("header line")])
@@ -374,10 +374,10 @@ async def test_a_service_that_says_the_time_in_no_words_of_http_does_not_stop_a_
 
     address = s3_server.url(views="off")
     monkeypatch.setattr("urllib.request.urlopen", answer)
-    requests = Address.parse(address).requests()
+    requests = BucketAddress.parse(address).requests()
     assert isinstance(requests, ServiceRequests)
     assert requests.date() is None
-    store = ObjectsStore.from_url(address, SystemClock())
+    store = BucketStore.from_url(address, SystemClock())
     await store.open()
     await put(store, task("t"))
     await store.close()

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from faulty import Fault, FaultyRequests, Hands, never
+from faulty import Fault, FaultyRequests, ManualClock, never
 from msgspec.structs import replace
 
 from records import event, run, task
@@ -17,7 +17,7 @@ from rota.stores.base import Store, Tx
 from rota.stores.bucket.archive.archive import Order, Source, merged
 from rota.stores.bucket.archive.segment import Fingerprints
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.memory.state import Row
 from rota.stores.queries import (
@@ -42,16 +42,18 @@ def ended(number: int, **changes: Any) -> Task:
     return task(f"t{number:04}", **{**values, **changes})
 
 
-async def settle(store: ObjectsStore) -> None:
+async def settle(store: BucketStore) -> None:
     """Until the housekeeping has caught up with the commits."""
     for _ in range(6):
         await put(store, event(at=START))
         await asyncio.sleep(0.02)
 
 
-async def filled(name: str, tuning: Tuning = BATCHES) -> tuple[ObjectsStore, FaultyRequests]:
+async def filled(
+    name: str, tuning: Tuning = BATCHES, clock: ManualClock | None = None
+) -> tuple[BucketStore, FaultyRequests]:
     requests = FaultyRequests(MemoryRequests(name))
-    store = ObjectsStore(requests, Hands(START), tuning)
+    store = BucketStore(requests, clock or ManualClock(START), tuning)
     await store.open()
     for start in range(0, 200, 20):
         await put(store, *(ended(number) for number in range(start, start + 20)))
@@ -60,10 +62,8 @@ async def filled(name: str, tuning: Tuning = BATCHES) -> tuple[ObjectsStore, Fau
     return store, requests
 
 
-def live(store: ObjectsStore, type: Any = Task) -> int:
-    opened = store._opened
-    assert opened is not None
-    return len(opened.replica.live.rows(type))
+def live(store: BucketStore, type: Any = Task) -> int:
+    return len(store.opened.replica.live.rows(type))
 
 
 async def test_what_has_ended_leaves_memory_and_is_found_by_everything() -> None:
@@ -79,7 +79,7 @@ async def test_what_has_ended_leaves_memory_and_is_found_by_everything() -> None
     assert await count(store, TaskList(tenant="other", at=START)) == 0
     assert len((await store.snapshot())["task"]) == 200
     await store.close()
-    fresh = ObjectsStore(requests, Hands(START), BATCHES)
+    fresh = BucketStore(requests, ManualClock(START), BATCHES)
     await fresh.open()
     assert live(fresh) < 60
     assert await find(fresh, TaskList(tenant="default", at=START), 1000) == newest
@@ -126,7 +126,7 @@ def counting(query: Any, at_most: int) -> Any:
 
 
 async def test_archived_runs_are_found_by_when_they_ended() -> None:
-    store = ObjectsStore(MemoryRequests("runs since"), Hands(START), BATCHES)
+    store = BucketStore(MemoryRequests("runs since"), ManualClock(START), BATCHES)
     await store.open()
     for start in range(0, 100, 20):
         times = [(number, START + number * MINUTE) for number in range(start, start + 20)]
@@ -177,7 +177,8 @@ async def test_an_archived_record_can_be_changed_and_deleted() -> None:
 
 
 async def test_a_segment_of_which_nothing_is_left_is_removed() -> None:
-    store, requests = await filled("removed")
+    clock = ManualClock(START)
+    store, requests = await filled("removed", clock=clock)
     before = set(requests.list("archive/", None))
 
     async def forget(tx: Tx) -> None:
@@ -187,7 +188,7 @@ async def test_a_segment_of_which_nothing_is_left_is_removed() -> None:
     await store.transact(forget)
     for _ in range(3):
         await settle(store)
-        store._clock.at += MINUTE  # type: ignore[attr-defined]  # it is the hands of a test
+        clock.at += MINUTE
     left = before & set(requests.list("archive/", None))
     assert len(left) < len(before) / 2
     assert await find(store, TaskList(tenant="default", at=START), 10) == []
@@ -196,7 +197,7 @@ async def test_a_segment_of_which_nothing_is_left_is_removed() -> None:
 
 async def test_runs_and_events_are_archived_too() -> None:
     requests = MemoryRequests("runs")
-    store = ObjectsStore(requests, Hands(START), BATCHES)
+    store = BucketStore(requests, ManualClock(START), BATCHES)
     await store.open()
     for number in range(60):
         at = START + number * MINUTE
@@ -221,7 +222,7 @@ async def test_a_group_that_is_lost_leaves_the_archive_as_it_was() -> None:
     """A record comes back for a trial; when the race is lost it is taken back, and tried again."""
     two_nodes = replace(BATCHES, window=MINUTE, retention=timedelta(hours=1))
     one, _ = await filled("trial", two_nodes)
-    two = ObjectsStore(MemoryRequests("trial"), Hands(START), two_nodes)
+    two = BucketStore(MemoryRequests("trial"), ManualClock(START), two_nodes)
     await two.open()
 
     async def mark(store: Store, id: str) -> None:
@@ -275,7 +276,7 @@ def test_sources_are_opened_only_when_their_time_comes(descending: bool) -> None
 async def test_a_segment_that_is_cut_once_is_read_again_and_one_that_stays_so_is_named() -> None:
     store, requests = await filled("cut")
     await store.close()
-    store = ObjectsStore(requests, Hands(START), BATCHES)
+    store = BucketStore(requests, ManualClock(START), BATCHES)
     await store.open()
     faults = iter([Fault.TRUNCATED])
     requests.plan = lambda number, kind: (
@@ -283,7 +284,7 @@ async def test_a_segment_that_is_cut_once_is_read_again_and_one_that_stays_so_is
     )
     assert await get(store, Task, "t0007") is not None
     await store.close()
-    store = ObjectsStore(requests, Hands(START), BATCHES)
+    store = BucketStore(requests, ManualClock(START), BATCHES)
     requests.plan = never
     await store.open()
     requests.plan = lambda number, kind: Fault.TRUNCATED if "archive/" in requests.made[-1][1] else None

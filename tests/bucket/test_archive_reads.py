@@ -14,7 +14,7 @@ from itertools import count as counting_up
 from typing import Any
 
 import pytest
-from faulty import Fault, FaultyRequests, Hands, never
+from faulty import Fault, FaultyRequests, ManualClock, never
 from msgspec.structs import replace
 
 from records import any_event, any_run, any_task, task
@@ -26,10 +26,10 @@ from rota.engine import commands, queries
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import CommitOptions, Tx
 from rota.stores.bucket.archive.archive import pack_segment
-from rota.stores.bucket.archive.lookups import Shelf
-from rota.stores.bucket.service.objects import Bucket, Denied
+from rota.stores.bucket.archive.segment_cache import SegmentCache
+from rota.stores.bucket.service.bucket import Bucket, Denied
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.codec import TABLES
 from rota.stores.memory.state import Row
@@ -69,26 +69,24 @@ def ended(number: int, **changes: Any) -> Task:
     return task(f"t{number:04}", **{**values, **changes})
 
 
-def segments(store: ObjectsStore) -> list[str]:
-    assert store._opened is not None
-    return list(store._opened.replica.archive.segments)
+def segments(store: BucketStore) -> list[str]:
+    return list(store.opened.replica.archive.segments)
 
 
-async def archived(store: ObjectsStore, records: list[Record], batch: int = 20) -> None:
+async def archived(store: BucketStore, records: list[Record], batch: int = 20) -> None:
     """Put them, and wait until nothing of them that has ended is live."""
     for start in range(0, len(records), batch):
         await put(store, *records[start : start + batch])
-    assert store._opened is not None
-    upkeep = store._opened.upkeep
-    while await upkeep._archive():
+    upkeep = store.opened.upkeep
+    while await upkeep.archive_once():
         pass
 
 
 async def opened(
-    tuning: Tuning = BATCHES, tasks: int = 200, name: str = ""
-) -> tuple[ObjectsStore, FaultyRequests]:
+    tuning: Tuning = BATCHES, tasks: int = 200, name: str = "", clock: ManualClock | None = None
+) -> tuple[BucketStore, FaultyRequests]:
     requests = FaultyRequests(MemoryRequests(name or f"reads {next(_names)}"))
-    store = ObjectsStore(requests, Hands(START), tuning)
+    store = BucketStore(requests, clock or ManualClock(START), tuning)
     await store.open()
     await archived(store, [ended(number) for number in range(tasks)])
     return store, requests
@@ -198,8 +196,7 @@ async def test_an_idempotency_key_is_remembered_by_the_archive() -> None:
     [first] = await store.transact(commands.submit_tasks([("a", asked)], "default", "me"))
     await archived(store, [replace(first, status=TaskStatus.COMPLETED, completed_at=START)])
     await archived(store, [ended(number) for number in range(40)])
-    assert store._opened is not None
-    assert store._opened.replica.live.row(Task, first.id) is None
+    assert store.opened.replica.live.row(Task, first.id) is None
     [again] = await store.transact(commands.submit_tasks([("b", asked)], "default", "me"))
     assert again.id == first.id
     with pytest.raises(Refused, match="already used"):
@@ -272,10 +269,10 @@ async def test_the_archive_answers_as_memory_does(seed: int, in_memory: int) -> 
     chance = random.Random(seed)
     makers = (any_task, any_run, any_event)
     records = [make(chance, id=f"{make.__name__}{n:03}") for n in range(60) for make in makers]
-    clock = Hands(START)
+    clock = ManualClock(START)
     memory = MemoryStore(clock)
     tuning = replace(BATCHES, archive_at_least=1, archive_at_most=4, archive_in_memory=in_memory)
-    store = ObjectsStore(MemoryRequests(), clock, tuning)
+    store = BucketStore(MemoryRequests(), clock, tuning)
     for each in (memory, store):
         await each.open()
     await put(memory, *records)
@@ -343,7 +340,7 @@ async def test_works_of_a_group_see_what_those_before_them_brought_back() -> Non
 
 async def test_what_was_removed_between_the_fetch_and_the_next_run_is_not_found() -> None:
     store, requests = await opened(name="removed meanwhile")
-    other = ObjectsStore(MemoryRequests("removed meanwhile"), Hands(START), BATCHES)
+    other = BucketStore(MemoryRequests("removed meanwhile"), ManualClock(START), BATCHES)
     await other.open()
     before = segments(store)
     half = START + 100 * MINUTE
@@ -368,7 +365,7 @@ async def test_what_was_removed_between_the_fetch_and_the_next_run_is_not_found(
 
 async def test_a_node_that_is_behind_catches_up_before_it_calls_a_segment_missing() -> None:
     store, _ = await opened(name="behind")
-    other = ObjectsStore(MemoryRequests("behind"), Hands(START), BATCHES)
+    other = BucketStore(MemoryRequests("behind"), ManualClock(START), BATCHES)
     await other.open()
 
     async def forget(tx: Tx) -> None:
@@ -468,19 +465,19 @@ def test_what_is_kept_of_segments_is_bounded_in_bytes() -> None:
     for number, each in rows.items():
         requests.put(f"archive/{number}", pack_segment(each))
     size = len(gzip.decompress(requests.get("archive/0").body))
-    shelf = Shelf(Bucket(requests), 3 * size + 100)
+    cache = SegmentCache(Bucket(requests), 3 * size + 100)
     for number in (0, 1, 2, 0, 3):
-        assert {row.record.id for row in shelf.load(f"archive/{number}").rows(Task)} == {
+        assert {row.record.id for row in cache.load(f"archive/{number}").rows(Task)} == {
             f"t{number:04}",
             f"t{number + 50:04}",
         }
     requests.made.clear()
     for number in (0, 2, 3, 1):
-        shelf.load(f"archive/{number}")
+        cache.load(f"archive/{number}")
     assert [key for _, key in requests.made] == ["archive/1"], "what was used longest ago went"
-    small = Shelf(Bucket(requests), size - 1)
+    small = SegmentCache(Bucket(requests), size - 1)
     assert len(small.load("archive/4").rows(Task)) == 2
-    assert small._size == 0
+    assert small.size == 0
 
 
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
@@ -510,12 +507,13 @@ async def test_a_store_that_is_closed_answers_first_who_asks_the_archive(how: st
 
 
 async def test_the_time_of_a_work_does_not_move_while_it_waits_for_the_archive() -> None:
-    store, _ = await opened()
+    clock = ManualClock(START)
+    store, _ = await opened(clock=clock)
     times: list[Any] = []
 
     async def work(tx: Tx) -> int:
         times.append(tx.now)
-        store._clock.at += timedelta(milliseconds=1)  # type: ignore[attr-defined]  # it is the hands of a test
+        clock.at += timedelta(milliseconds=1)
         return len(await tx.find(FinishedTasks(before=tx.now + 1000 * MINUTE), 1000))
 
     assert await store.read(work) == 200

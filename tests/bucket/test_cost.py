@@ -11,7 +11,7 @@ import rota
 from rota.engine.clock import SystemClock
 from rota.engine.observe.telemetry import Signal, TaskMoved
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 
 TASKS = 20
 
@@ -19,7 +19,7 @@ TASKS = 20
 async def test_a_task_costs_three_log_entries_and_next_to_no_look_at_the_log() -> None:
     """It is submitted, claimed and settled. Nobody looks at the log for what he has written himself."""
     requests = FaultyRequests(MemoryRequests())
-    store = ObjectsStore(requests, SystemClock())
+    store = BucketStore(requests, SystemClock())
     await store.open()
     queue = rota.Queue(store)
     settled: asyncio.Queue[Signal] = asyncio.Queue()

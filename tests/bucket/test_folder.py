@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from faulty import Hands
+from faulty import ManualClock
 from msgspec.structs import replace
 
 from records import schedule, task
 from rota.domain.errors import Unavailable
 from rota.domain.model import TaskStatus
-from rota.stores.bucket.service.objects import Bucket, Taken
+from rota.stores.bucket.service.bucket import Bucket, Taken
 from rota.stores.bucket.service.requests import FolderRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from stores import EAGER, START, put
 
 Call = tuple[str, str]
@@ -120,7 +120,9 @@ def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
 
 async def test_no_entry_of_the_log_names_what_is_not_on_the_disk(tmp_path: Path, calls: list[Call]) -> None:
     """Snapshots and segments, before the entry that speaks of them has its name."""
-    store = ObjectsStore(FolderRequests(tmp_path), Hands(START), replace(EAGER, retention=EAGER.window * 100))
+    store = BucketStore(
+        FolderRequests(tmp_path), ManualClock(START), replace(EAGER, retention=EAGER.window * 100)
+    )
     await store.open()
     await put(store, schedule("s", key="s"))
     for number in range(12):

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from faulty import Fault, FaultyRequests, Hands
+from faulty import Fault, FaultyRequests, ManualClock
 from msgspec.structs import replace
 
 from records import task
@@ -22,7 +22,7 @@ from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Store, Tx
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.queries import ReadyTasks
 from rota.surfaces.cli.commands.doctor import examine
@@ -53,7 +53,7 @@ async def until(met: Callable[[], object]) -> None:
 
 async def test_an_entry_is_json_that_a_person_can_read() -> None:
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await put(store, task("a", input={"user": "123"}), task("b"))
     await store.close()
@@ -70,7 +70,7 @@ async def test_equal_writes_have_unequal_bodies() -> None:
     bodies = []
     for _ in range(2):
         requests = MemoryRequests()
-        store = ObjectsStore(requests, Hands(START), PLAIN)
+        store = BucketStore(requests, ManualClock(START), PLAIN)
         await store.open()
         await put(store, task("a", created_at=START, available_at=START, updated_at=START))
         await store.close()
@@ -80,7 +80,7 @@ async def test_equal_writes_have_unequal_bodies() -> None:
 
 async def test_many_works_share_an_entry() -> None:
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await asyncio.gather(*(put(store, task()) for _ in range(200)))
     assert len(keys(requests, "log/")) <= 3
@@ -89,7 +89,7 @@ async def test_many_works_share_an_entry() -> None:
 
 async def test_nodes_see_each_other() -> None:
     name = "seen"
-    one, two = (ObjectsStore(MemoryRequests(name), Hands(START), PLAIN) for _ in range(2))
+    one, two = (BucketStore(MemoryRequests(name), ManualClock(START), PLAIN) for _ in range(2))
     await one.open()
     await two.open()
     await put(one, task("a"))
@@ -105,8 +105,8 @@ async def test_nodes_see_each_other() -> None:
 
 async def test_many_who_read_at_once_share_a_request_and_each_sees_what_was_committed_before() -> None:
     requests = FaultyRequests(MemoryRequests("read by many"), lambda number, kind: time.sleep(0.002))
-    one = ObjectsStore(MemoryRequests("read by many"), SystemClock(), PLAIN)
-    two = ObjectsStore(requests, SystemClock(), PLAIN)
+    one = BucketStore(MemoryRequests("read by many"), SystemClock(), PLAIN)
+    two = BucketStore(requests, SystemClock(), PLAIN)
     await one.open()
     await two.open()
     seen = 0
@@ -126,7 +126,7 @@ async def test_four_nodes_on_one_counter_lose_nothing_and_none_starves() -> None
         time.sleep(0.003)
 
     stores = [
-        ObjectsStore(FaultyRequests(MemoryRequests("contended"), distant), SystemClock(), PLAIN)
+        BucketStore(FaultyRequests(MemoryRequests("contended"), distant), SystemClock(), PLAIN)
         for _ in range(4)
     ]
     for store in stores:
@@ -156,7 +156,7 @@ async def test_a_node_that_never_pauses_leaves_room_for_another() -> None:
         time.sleep(0.004)
 
     busy, calm = (
-        ObjectsStore(FaultyRequests(MemoryRequests("unequal"), distant), SystemClock(), PLAIN)
+        BucketStore(FaultyRequests(MemoryRequests("unequal"), distant), SystemClock(), PLAIN)
         for _ in range(2)
     )
     await busy.open()
@@ -182,15 +182,13 @@ async def test_a_node_that_never_pauses_leaves_room_for_another() -> None:
 
 async def test_a_client_and_a_worker_far_apart_ask_little() -> None:
     """A task a second, submitted elsewhere: the write finds out what it is not worth asking."""
-    clocks = [Hands(START) for _ in range(2)]
+    clocks = [ManualClock(START) for _ in range(2)]
     nodes = [FaultyRequests(MemoryRequests("far apart")) for _ in range(2)]
     client, worker = (
-        ObjectsStore(requests, clock, PLAIN) for requests, clock in zip(nodes, clocks, strict=True)
+        BucketStore(requests, clock, PLAIN) for requests, clock in zip(nodes, clocks, strict=True)
     )
     await client.open()
     await worker.open()
-    opened = worker._opened
-    assert opened is not None
     for number in range(30):
         if number == 20:
             for requests in nodes:
@@ -199,7 +197,7 @@ async def test_a_client_and_a_worker_far_apart_ask_little() -> None:
             clock.at += timedelta(seconds=1)
             clock.steady += 1
         await add_one(client)
-        assert opened._look(timedelta(seconds=0.5))
+        assert worker.opened.look(timedelta(seconds=0.5))
         await add_one(worker)  # the claim
         await add_one(worker)  # the result
     made = Counter(kind for requests in nodes for kind, _ in requests.made)
@@ -214,8 +212,8 @@ async def test_a_client_and_a_worker_far_apart_ask_little() -> None:
 
 async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_them() -> None:
     requests = MemoryRequests("bounded")
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     for _ in range(40):
         await add_one(store)
@@ -230,7 +228,7 @@ async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_
     await store.close()
     assert len(keys(requests, "snapshot/")) < 15
     counting = FaultyRequests(requests)
-    fresh = ObjectsStore(counting, clock, SNAPSHOTS)
+    fresh = BucketStore(counting, clock, SNAPSHOTS)
     await fresh.open()
     counter = await get(fresh, Task, "counter")
     await fresh.close()
@@ -241,16 +239,16 @@ async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_
 
 async def test_processes_that_make_one_commit_and_end_keep_house_too() -> None:
     requests = MemoryRequests("short-lived")
-    clock = Hands(START)
+    clock = ManualClock(START)
     for _ in range(60):
-        store = ObjectsStore(requests, clock, SNAPSHOTS)
+        store = BucketStore(requests, clock, SNAPSHOTS)
         await store.open()
         await add_one(store)
         await store.close()
         clock.at += timedelta(minutes=10)
     assert len(keys(requests, "log/")) < 40, "nothing was removed"
     assert 1 <= len(keys(requests, "snapshot/")) < 10
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     counter = await get(store, Task, "counter")
     await store.close()
@@ -260,7 +258,7 @@ async def test_processes_that_make_one_commit_and_end_keep_house_too() -> None:
 
 async def test_a_large_snapshot_is_compressed() -> None:
     requests = MemoryRequests("large")
-    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    store = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await store.open()
     for _ in range(8):
         await put(store, *(task(input="x" * 1000) for _ in range(50)))
@@ -268,7 +266,7 @@ async def test_a_large_snapshot_is_compressed() -> None:
     await until(lambda: keys(requests, "snapshot/"))
     await store.close()
     assert all(key.endswith(".json.gz") for key in keys(requests, "snapshot/"))
-    fresh = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    fresh = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await fresh.open()
     assert await count(fresh, ReadyTasks(at=START + 1000 * HOUR)) == 400
     await fresh.close()
@@ -281,11 +279,11 @@ class Sleeper:
         """`reads_first`: when it wakes, another of its threads is first, and brings it up to date."""
         self.hours = hours
         self.reads_first = reads_first
-        self.clock = Hands(START)
+        self.clock = ManualClock(START)
         self.requests = FaultyRequests(MemoryRequests(name))
-        self.store = ObjectsStore(self.requests, self.clock, PLAIN)
-        self.awake_clock = Hands(START)
-        self.awake = ObjectsStore(MemoryRequests(name), self.awake_clock, SNAPSHOTS)
+        self.store = BucketStore(self.requests, self.clock, PLAIN)
+        self.awake_clock = ManualClock(START)
+        self.awake = BucketStore(MemoryRequests(name), self.awake_clock, SNAPSHOTS)
         self.bucket = MemoryRequests(name)
         self.slept = False
 
@@ -299,13 +297,13 @@ class Sleeper:
 
     def sleeps_in(self, kind: str, after: bool) -> None:
         """In its next request of this kind, before it or after it."""
-        inner = self.requests._do
+        inner = self.requests.do
         loop = asyncio.get_running_loop()
 
         def do(this: str, key: str, request: Callable[[], Any]) -> Any:
             if this != kind or "log/" not in key:
                 return inner(this, key, request)
-            self.requests._do = inner
+            self.requests.do = inner
             answer = None
             if after:
                 with suppress(FileNotFoundError):
@@ -313,7 +311,7 @@ class Sleeper:
             asyncio.run_coroutine_threadsafe(self.meanwhile(), loop).result(60)
             return answer if answer is not None else inner(this, key, request)
 
-        self.requests._do = do
+        self.requests.do = do
 
     async def meanwhile(self) -> None:
         for part in range(3):
@@ -342,7 +340,7 @@ class Sleeper:
 
     async def same_everywhere(self) -> int:
         """What the counter says, to each of them and to one who comes now."""
-        fresh = ObjectsStore(self.bucket, Hands(START), PLAIN)
+        fresh = BucketStore(self.bucket, ManualClock(START), PLAIN)
         await fresh.open()
         assert await fresh.snapshot() == await self.store.snapshot() == await self.awake.snapshot()
         counter = await get(fresh, Task, "counter")
@@ -399,8 +397,7 @@ async def test_a_draft_that_slept_is_made_again_and_not_sent(when: str, reads_fi
     await sleeper.begin()
     assert await get(sleeper.store, Task, "counter") is not None  # fresh: it does not look first
     loop = asyncio.get_running_loop()
-    opened = sleeper.store._opened
-    assert opened is not None
+    opened = sleeper.store.opened
 
     def sleep() -> None:
         if not sleeper.slept:
@@ -418,16 +415,16 @@ async def test_a_draft_that_slept_is_made_again_and_not_sent(when: str, reads_fi
 
         setattr(owner, name, slowly)
 
-    committer = opened.groups._commit.__self__
+    committer = opened.committer
     match when:
         case "before the draft":
-            around(committer, "_draft", first=True)
+            around(committer, "draft", first=True)
         case "in it":
-            around(committer, "_run", first=False)
+            around(committer, "run_job", first=False)
         case "behind it":
-            around(committer, "_draft", first=False)
+            around(committer, "draft", first=False)
         case "before the write":
-            around(opened.log.turns, "give_way", first=True)
+            around(opened.log.contention, "give_way", first=True)
     sleeper.requests.made.clear()
     await add_one(sleeper.store)
     assert sleeper.slept
@@ -441,10 +438,8 @@ async def test_an_answer_that_writes_nothing_is_not_from_a_state_that_slept() ->
     sleeper = Sleeper("old answer", reads_first=True)
     await sleeper.begin()
     loop = asyncio.get_running_loop()
-    opened = sleeper.store._opened
-    assert opened is not None
-    committer = opened.groups._commit.__self__
-    inner = committer._draft
+    committer = sleeper.store.opened.committer
+    inner = committer.draft
 
     def slowly(jobs: Any) -> Any:
         drafted = inner(jobs)
@@ -452,7 +447,7 @@ async def test_an_answer_that_writes_nothing_is_not_from_a_state_that_slept() ->
             asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
         return drafted
 
-    committer._draft = slowly
+    committer.draft = slowly
 
     async def work(tx: Tx) -> int:
         found = await tx.get(Task, "counter")
@@ -496,8 +491,8 @@ async def test_a_late_answer_is_settled_where_nothing_was_removed(after: bool) -
 
 async def test_nothing_is_removed_before_the_log_has_said_so() -> None:
     requests = FaultyRequests(MemoryRequests("announced"))
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     gone: list[str] = []
     removing = requests.delete
@@ -523,9 +518,9 @@ def floor(requests: Any, key: str) -> int:
 
 async def test_what_a_dead_node_left_over_is_removed_by_the_next() -> None:
     requests = MemoryRequests("left over")
-    clock = Hands(START)
+    clock = ManualClock(START)
     for _ in range(2):
-        store = ObjectsStore(requests, clock, SNAPSHOTS)
+        store = BucketStore(requests, clock, SNAPSHOTS)
         await store.open()
         for _ in range(40):
             await add_one(store)
@@ -535,7 +530,7 @@ async def test_what_a_dead_node_left_over_is_removed_by_the_next() -> None:
         requests.put("snapshot/000000000004.json", b"as late")
         requests.put("archive/1000000000000000-0.json.gz", b"never committed")
         await store.close()
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     for _ in range(12):
         await add_one(store)
@@ -560,8 +555,8 @@ def test_a_log_that_is_not_kept_long_enough_is_refused(retention: timedelta) -> 
 async def test_a_short_pause_does_not_load_everything_again() -> None:
     """The newest snapshot is not ahead: the log goes on where we are."""
     requests = FaultyRequests(MemoryRequests("pause"))
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
     for _ in range(6):
         await add_one(store)
@@ -576,7 +571,7 @@ async def test_a_short_pause_does_not_load_everything_again() -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"number": 2}', b'\xff\xfe{"number"'])
 async def test_an_entry_that_cannot_be_parsed_stops_with_its_name(body: bytes) -> None:
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await put(store, task("a"))
     requests.put("log/000000000002.json", body)
@@ -586,7 +581,7 @@ async def test_an_entry_that_cannot_be_parsed_stops_with_its_name(body: bytes) -
         await put(store, task("b"))
     await store.close()
     with pytest.raises(Corrupt, match="000000000002"):
-        await ObjectsStore(requests, Hands(START), PLAIN).open()
+        await BucketStore(requests, ManualClock(START), PLAIN).open()
 
 
 async def test_a_record_in_an_entry_that_cannot_be_read_is_named_too() -> None:
@@ -602,12 +597,12 @@ async def test_a_record_in_an_entry_that_cannot_be_read_is_named_too() -> None:
     )
     requests.put("log/000000000001.json", body)
     with pytest.raises(Corrupt, match=r"log/000000000001.json cannot be read: task x"):
-        await ObjectsStore(requests, Hands(START), PLAIN).open()
+        await BucketStore(requests, ManualClock(START), PLAIN).open()
 
 
 async def test_a_denied_bucket_says_so_at_once_with_its_name() -> None:
     requests = FaultyRequests(MemoryRequests("mine"))
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     requests.made.clear()
     requests.plan = lambda number, kind: Fault.DENIED if kind == "create" else None
@@ -622,7 +617,7 @@ async def test_a_denied_bucket_says_so_at_once_with_its_name() -> None:
 async def test_a_snapshot_that_cannot_be_parsed_is_named_and_the_one_before_it_does() -> None:
     """As `rota doctor --repair` says: without it, nodes start from an older one, and nothing is lost."""
     requests = MemoryRequests("bad snapshot")
-    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    store = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await store.open()
     for _ in range(12):
         await add_one(store)
@@ -634,9 +629,9 @@ async def test_a_snapshot_that_cannot_be_parsed_is_named_and_the_one_before_it_d
     for broken in (b"", whole[:-20], whole.replace(b'"number"', b'"numbers"', 1)):
         requests.put(newest, broken)
         with pytest.raises(Corrupt, match=f"memory-bucket:bad snapshot/{newest} cannot be read"):
-            await ObjectsStore(requests, Hands(START), SNAPSHOTS).open()
+            await BucketStore(requests, ManualClock(START), SNAPSHOTS).open()
     requests.delete([newest])
-    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    store = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await store.open()
     counter = await get(store, Task, "counter")
     await store.close()
@@ -647,7 +642,7 @@ async def test_a_snapshot_that_cannot_be_parsed_is_named_and_the_one_before_it_d
 @pytest.mark.parametrize("missing", [1, 2, 5])
 async def test_an_entry_that_is_missing_is_not_taken_for_the_end(missing: int) -> None:
     requests = FaultyRequests(MemoryRequests(f"hole {missing}"))
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     for _ in range(6):
         await add_one(store)
@@ -655,9 +650,9 @@ async def test_an_entry_that_is_missing_is_not_taken_for_the_end(missing: int) -
     key = f"log/{missing:012}.json"
     requests.delete([key])
     with pytest.raises(Corrupt, match=f"{key} is missing, although log/000000000006.json is there"):
-        await ObjectsStore(requests, Hands(START), PLAIN).open()
+        await BucketStore(requests, ManualClock(START), PLAIN).open()
     requests.made.clear()
-    found = await examine(ObjectsStore(requests, Hands(START), PLAIN), "default", repair=True)
+    found = await examine(BucketStore(requests, ManualClock(START), PLAIN), "default", repair=True)
     assert [(each.check, each.ok) for each in found] == [("store", True), ("records", False)]
     assert f"{key} is missing" in found[1].found
     assert "lifecycle" in found[1].found
@@ -666,39 +661,39 @@ async def test_an_entry_that_is_missing_is_not_taken_for_the_end(missing: int) -
 
 async def test_an_entry_that_is_missing_behind_a_snapshot_is_named_too() -> None:
     requests = MemoryRequests("hole behind a snapshot")
-    store = ObjectsStore(requests, Hands(START), SNAPSHOTS)
+    store = BucketStore(requests, ManualClock(START), SNAPSHOTS)
     await store.open()
     for _ in range(4):
         await add_one(store)
     await until(lambda: keys(requests, "snapshot/"))
     await store.close()
     number = int(keys(requests, "snapshot/")[-1][9:21])
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     for _ in range(3):
         await add_one(store)
     await store.close()
     requests.delete([f"log/{number + 1:012}.json"])
     with pytest.raises(Corrupt, match=f"log/{number + 1:012}.json is missing"):
-        await ObjectsStore(requests, Hands(START), PLAIN).open()
+        await BucketStore(requests, ManualClock(START), PLAIN).open()
 
 
 async def test_what_somebody_else_put_beside_the_log_is_no_entry() -> None:
     requests = MemoryRequests("beside")
     requests.put("log/notes.txt", b"mine")
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await add_one(store)
     await store.close()
-    store = ObjectsStore(requests, Hands(START), PLAIN)
+    store = BucketStore(requests, ManualClock(START), PLAIN)
     await store.open()
     await store.close()
 
 
-async def two_nodes(name: str, behind: int) -> tuple[ObjectsStore, FaultyRequests]:
+async def two_nodes(name: str, behind: int) -> tuple[BucketStore, FaultyRequests]:
     """One is open at entry 2; another has written so many more."""
     requests = FaultyRequests(MemoryRequests(name))
-    one, two = (ObjectsStore(each, Hands(START), PLAIN) for each in (MemoryRequests(name), requests))
+    one, two = (BucketStore(each, ManualClock(START), PLAIN) for each in (MemoryRequests(name), requests))
     await one.open()
     await add_one(one)
     await two.open()
@@ -774,8 +769,7 @@ async def test_an_entry_ahead_that_cannot_be_read_is_named_and_what_comes_before
     requests.put("log/000000000021.json", b"{")
     with pytest.raises(Corrupt, match=r"log/000000000021.json"):
         await get(store, Task, "counter")
-    assert store._opened is not None
-    assert store._opened.replica.number == 20
+    assert store.opened.replica.number == 20
     await store.close()
 
 
@@ -790,7 +784,7 @@ async def test_a_node_that_slept_while_it_read_ahead_is_fenced(
     await sleeper.begin()
     for _ in range(20):
         await add_one(sleeper.awake)
-    inner = sleeper.requests._do
+    inner = sleeper.requests.do
     loop = asyncio.get_running_loop()
 
     def do(kind: str, key: str, request: Callable[[], Any]) -> Any:
@@ -800,7 +794,7 @@ async def test_a_node_that_slept_while_it_read_ahead_is_fenced(
         asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
         return answer if after else inner(kind, key, request)
 
-    sleeper.requests._do = do
+    sleeper.requests.do = do
     await add_one(sleeper.store)
     assert sleeper.slept
     assert await sleeper.same_everywhere() == 83
@@ -809,14 +803,14 @@ async def test_a_node_that_slept_while_it_read_ahead_is_fenced(
 async def test_what_was_only_proposed_is_not_removed() -> None:
     """A node that stops between proposing and its next entry: nobody else has heard of it."""
     requests = MemoryRequests("proposed")
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, SNAPSHOTS)
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, SNAPSHOTS)
     await store.open()
-    log, removal = store._use().log, store._use().upkeep._removal
+    log, removal = store.opened.log, store.opened.upkeep.log_removal
     while not log.snapshots:
         await add_one(store)
         await asyncio.sleep(0.002)
-    await store._use().upkeep.close()  # from here on nothing happens but what is asked for
+    await store.opened.upkeep.close()  # from here on nothing happens but what is asked for
     clock.at += timedelta(days=1)
     before = keys(requests, "log/")
     for _ in range(2):

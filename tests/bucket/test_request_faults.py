@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from faulty import Fault, FaultyRequests, Hands, Plan
+from faulty import Fault, FaultyRequests, ManualClock, Plan
 from msgspec.structs import replace
 
 from records import task
@@ -17,7 +17,7 @@ from rota.domain.errors import Unavailable
 from rota.domain.model import Task
 from rota.stores.base import Store, Tx
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from stores import EAGER, START, get
 from worlds import seeds
@@ -25,7 +25,7 @@ from worlds import seeds
 QUICK = Tuning(
     shortest_pause=timedelta(milliseconds=1),
     longest_pause=timedelta(milliseconds=4),
-    patience=timedelta(milliseconds=60),
+    give_up_after=timedelta(milliseconds=60),
     views="off",
 )
 REQUESTS = 40
@@ -82,16 +82,16 @@ async def persistent(attempt: Any) -> Any:
 
 async def scenario(plan: Plan, tuning: Tuning, name: str) -> FaultyRequests:
     """A node with faults and one without on a bucket, and one that comes last."""
-    clock = Hands(START)
+    clock = ManualClock(START)
 
     def slow() -> None:
         clock.at += timedelta(minutes=30)
         clock.steady += 1800
 
     requests = FaultyRequests(MemoryRequests(name), plan, slow)
-    faulty = ObjectsStore(requests, clock, tuning)
-    sound = ObjectsStore(MemoryRequests(name), Hands(START), tuning)
-    late = ObjectsStore(MemoryRequests(name), Hands(START), tuning)
+    faulty = BucketStore(requests, clock, tuning)
+    sound = BucketStore(MemoryRequests(name), ManualClock(START), tuning)
+    late = BucketStore(MemoryRequests(name), ManualClock(START), tuning)
     blind = Blind()
     await sound.open()
     try:
@@ -145,7 +145,7 @@ async def test_one_fault_at_every_request(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER, Fault.THROTTLED, Fault.TAKEN_AFTER])
 async def test_a_service_that_is_away_for_a_while(fault: Fault) -> None:
-    """Long enough for the patience of one attempt to end."""
+    """Long enough for one attempt to give up."""
     for strike in range(1, REQUESTS, 3):
 
         def plan(number: int, kind: str, strike: int = strike) -> Fault | None:
@@ -165,7 +165,7 @@ async def test_many_faults_by_seed_with_snapshots_archive_and_views(seed: int) -
         EAGER,
         shortest_pause=QUICK.shortest_pause,
         longest_pause=QUICK.longest_pause,
-        patience=QUICK.patience,
+        give_up_after=QUICK.give_up_after,
         retention=timedelta(hours=1),
     )
 

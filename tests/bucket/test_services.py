@@ -25,10 +25,10 @@ from records import schedule, task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Schedule, Task
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.service.address import Address
-from rota.stores.bucket.service.objects import Bucket
+from rota.stores.bucket.service.address import BucketAddress
+from rota.stores.bucket.service.bucket import Bucket
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from stores import get, put
 
@@ -70,7 +70,7 @@ def _until_it_listens(gateway: subprocess.Popen[bytes], port: int, log: Path) ->
 
 async def test_a_real_gateway_that_ignores_conditions_is_not_opened(careless: str) -> None:
     with pytest.raises(Invalid, match="s3://careless/queue ignores If-None-Match"):
-        await ObjectsStore.from_url(careless, SystemClock()).open()
+        await BucketStore.from_url(careless, SystemClock()).open()
 
 
 def test_the_doctor_refuses_a_real_gateway_by_name_of_what_is_missing(
@@ -102,17 +102,17 @@ async def test_prefixes_and_names_with_odd_characters(prefix: str) -> None:
     """Written, found again by another node, and each view under its own key."""
     address = s3_server.url(quote(f"{uuid.uuid4().hex}-{prefix}"))
     keys = ["daily/report", "daily~2Freport", "täglich", "a b", "..", "A", "a", "#", "?x=1", "x" * 255]
-    store = ObjectsStore.from_url(address, SystemClock())
+    store = BucketStore.from_url(address, SystemClock())
     await store.open()
     await put(store, task("t"), *(schedule(f"s{number}", key=key) for number, key in enumerate(keys)))
     await store.close()
-    second = ObjectsStore.from_url(address, SystemClock())
+    second = BucketStore.from_url(address, SystemClock())
     await second.open()
     assert await get(second, Task, "t") is not None
     assert [(await get(second, Schedule, f"s{number}")).key for number in range(len(keys))] == keys
     await second.tidy()
     await second.close()
-    assert len(list(Address.parse(address).requests().list("schedules/", None))) == len(keys)
+    assert len(list(BucketAddress.parse(address).requests().list("schedules/", None))) == len(keys)
 
 
 def test_missing_credentials_are_called_so() -> None:
@@ -139,6 +139,6 @@ def test_a_request_of_a_machine_that_stood_still_with_its_clocks_is_refused_by_t
 
 async def test_a_service_that_is_not_there_is_named() -> None:
     with pytest.raises(Unavailable, match="s3://nowhere/x"):
-        await ObjectsStore.from_url(
+        await BucketStore.from_url(
             "s3://nowhere/x?endpoint=http://127.0.0.1:9&timeout=1", SystemClock()
         ).open()

@@ -21,11 +21,11 @@ from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
-from rota.stores.bucket.service.address import Address
-from rota.stores.bucket.service.objects import Bucket, Taken
+from rota.stores.bucket.service.address import BucketAddress
+from rota.stores.bucket.service.bucket import Bucket, Taken
 from rota.stores.bucket.service.proof import check_create, prove
 from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from stores import get, put
 
 FIRST_ENTRY = "log/000000000001.json"
@@ -64,7 +64,7 @@ async def test_what_the_service_says_about_a_write_is_settled_by_reading(action:
 
     name = f"trap-{action.replace(' ', '-')}"
     with proxied(s3_server.endpoint(), first_write(action)) as proxy:
-        store = ObjectsStore.from_url(through(proxy, name), SystemClock())
+        store = BucketStore.from_url(through(proxy, name), SystemClock())
         await store.open()
         await store.transact(work)
         counter = await get(store, Task, "counter")
@@ -80,7 +80,7 @@ async def test_reads_are_repeated_by_themselves() -> None:
         return "503" if method == "GET" and "log/" in path and before % 2 == 0 else None
 
     with proxied(s3_server.endpoint(), plan) as proxy:
-        store = ObjectsStore.from_url(through(proxy, "repeated"), SystemClock())
+        store = BucketStore.from_url(through(proxy, "repeated"), SystemClock())
         await store.open()
         await put(store, task("a"))
         assert await get(store, Task, "a") is not None
@@ -92,7 +92,7 @@ async def test_a_service_that_denies_is_named_with_bucket_and_key() -> None:
         return "403" if method == "PUT" and "log/" in path else None
 
     with proxied(s3_server.endpoint(), plan) as proxy:
-        store = ObjectsStore.from_url(through(proxy, "denied"), SystemClock())
+        store = BucketStore.from_url(through(proxy, "denied"), SystemClock())
         await store.open()
         with pytest.raises(
             Unavailable, match=r"cannot write s3://rota-test/denied/log/000000000001.json: access denied"
@@ -105,7 +105,7 @@ async def test_a_service_that_denies_is_named_with_bucket_and_key() -> None:
 def test_only_a_conditional_write_can_find_something_taken(status: str) -> None:
     """What a service says of a conflict to any other request is a failure like others, and the store says so."""
     with proxied(s3_server.endpoint(), lambda method, path, before: status) as proxy:
-        bucket = Bucket(Address.parse(through(proxy, "conflict")).requests())
+        bucket = Bucket(BucketAddress.parse(through(proxy, "conflict")).requests())
         with pytest.raises(Taken, match=f"s3://rota-test/conflict/a is taken: {status} .* to PUT"):
             bucket.create("a", b"")
         for words, request in (
@@ -121,7 +121,7 @@ def test_only_a_conditional_write_can_find_something_taken(status: str) -> None:
 def test_what_the_service_says_is_told_in_one_short_sentence() -> None:
     """By its own name for it, with what was asked of whom, and how often."""
     with proxied(s3_server.endpoint(), lambda method, path, before: "503") as proxy:
-        bucket = Bucket(Address.parse(through(proxy, "slow")).requests())
+        bucket = Bucket(BucketAddress.parse(through(proxy, "slow")).requests())
         with pytest.raises(Unavailable) as failed:
             bucket.list("log/")
     assert str(failed.value) == (
@@ -185,7 +185,7 @@ def test_google_is_never_asked_without_a_provider(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setitem(__import__("sys").modules, "obstore.auth.google", None)
     with pytest.raises(Invalid, match="google-auth"):
-        Address.parse("gs://bucket/prefix").requests()
+        BucketAddress.parse("gs://bucket/prefix").requests()
 
 
 class Careless(FaultyRequests):
@@ -200,7 +200,8 @@ class Careless(FaultyRequests):
 
 def test_the_doctor_proves_the_real_server() -> None:
     assert [
-        (proof.behaviour, proof.holds) for proof in prove(Bucket(Address.parse(s3_server.url()).requests()))
+        (proof.behaviour, proof.holds)
+        for proof in prove(Bucket(BucketAddress.parse(s3_server.url()).requests()))
     ] == [
         ("create race", True),
         ("compare-and-set race", True),
@@ -220,18 +221,18 @@ async def test_a_bucket_of_such_a_service_is_not_even_opened() -> None:
     bucket = Bucket(Careless(MemoryRequests()))
     with pytest.raises(Invalid, match="ignores If-None-Match"):
         check_create(bucket)
-    store = ObjectsStore(Careless(MemoryRequests()), SystemClock())
+    store = BucketStore(Careless(MemoryRequests()), SystemClock())
     with pytest.raises(Invalid, match="conditional writes"):
         await store.open()
 
 
 async def test_nor_is_one_that_is_in_use_already() -> None:
     """Somebody else, or another way to the same bucket, has written there."""
-    good = ObjectsStore(MemoryRequests("in use"), SystemClock())
+    good = BucketStore(MemoryRequests("in use"), SystemClock())
     await good.open()
     await put(good, task("a"))
     with pytest.raises(Invalid, match="ignores If-None-Match"):
-        await ObjectsStore(Careless(MemoryRequests("in use")), SystemClock()).open()
+        await BucketStore(Careless(MemoryRequests("in use")), SystemClock()).open()
     assert await get(good, Task, "a") is not None
     await good.close()
 
@@ -239,7 +240,7 @@ async def test_nor_is_one_that_is_in_use_already() -> None:
 async def test_the_proof_on_opening_takes_one_request_of_its_own() -> None:
     requests = FaultyRequests(MemoryRequests("proved"))
     for _ in range(3):
-        store = ObjectsStore(requests, SystemClock())
+        store = BucketStore(requests, SystemClock())
         requests.made.clear()
         await store.open()
         created = [key for kind, key in requests.made if kind == "create"]
@@ -253,7 +254,7 @@ def _in_creates(faults: Iterator[Fault], number: int, kind: str) -> Fault | None
 
 
 async def test_who_may_only_read_can_open_and_one_failure_does_not_keep_out() -> None:
-    good = ObjectsStore(MemoryRequests("read only"), SystemClock())
+    good = BucketStore(MemoryRequests("read only"), SystemClock())
     await good.open()
     await put(good, task("a"))
     await good.close()
@@ -261,7 +262,7 @@ async def test_who_may_only_read_can_open_and_one_failure_does_not_keep_out() ->
     for fault in (Fault.DENIED, Fault.BEFORE, Fault.AFTER):
         faults = iter([fault])
         requests.plan = partial(_in_creates, faults)
-        store = ObjectsStore(requests, SystemClock())
+        store = BucketStore(requests, SystemClock())
         await store.open()
         assert await get(store, Task, "a") is not None
         await store.close()
@@ -271,7 +272,7 @@ async def test_who_may_not_remove_anything_can_open_and_is_told_what_holds() -> 
     requests = FaultyRequests(
         MemoryRequests(), lambda number, kind: Fault.DENIED if kind == "delete" else None
     )
-    store = ObjectsStore(requests, SystemClock())
+    store = BucketStore(requests, SystemClock())
     await store.open()
     await put(store, task("a"))
     assert all(proof.holds for proof in await store.prove())
@@ -286,7 +287,7 @@ def test_proofs_leave_nothing_behind() -> None:
 
 def test_what_is_not_there_is_as_good_as_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service may say that it was not there, and stop."""
-    requests = Address.parse(s3_server.url()).requests()
+    requests = BucketAddress.parse(s3_server.url()).requests()
     delete = obstore.delete
 
     def strict(store: Any, keys: list[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from faulty import Fault, FaultyRequests, Hands, never
+from faulty import Fault, FaultyRequests, ManualClock, never
 from msgspec.structs import replace
 
 import rota
@@ -23,11 +23,11 @@ from rota.domain.errors import Unavailable
 from rota.domain.model import RunStatus, TaskStatus
 from rota.engine import commands
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.pacing import Poller
-from rota.stores.bucket.service.address import Address
+from rota.stores.bucket.polling import LogPoller
+from rota.stores.bucket.service.address import BucketAddress
 from rota.stores.bucket.service.clock import ServiceClock
 from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.bucket.views import views_of
 from rota.surfaces.cli.commands.doctor import examine
@@ -39,21 +39,21 @@ SECOND = timedelta(seconds=1)
 class Server:
     """A service's clock that says whole seconds, some time away."""
 
-    def __init__(self, ours: Hands, offset: timedelta, delay: timedelta = timedelta(0)) -> None:
+    def __init__(self, ours: ManualClock, offset: timedelta, delay: timedelta = timedelta(0)) -> None:
         self._ours = ours
-        self._offset = offset
+        self.offset = offset
         self._delay = delay
 
     def __call__(self) -> datetime | None:
         self._ours.at += self._delay
-        said = (self._ours.at + self._offset).replace(microsecond=0)
+        said = (self._ours.at + self.offset).replace(microsecond=0)
         self._ours.at += self._delay
         return said
 
 
 @pytest.mark.parametrize("skew", [-7200, -3, 3, 86_400 * 400])
 def test_a_skewed_node_follows_the_service(skew: float) -> None:
-    ours = Hands(START + timedelta(microseconds=123_456))
+    ours = ManualClock(START + timedelta(microseconds=123_456))
     clock = ServiceClock(ours, Server(ours, timedelta(seconds=skew), timedelta(milliseconds=30)))
     for _ in range(40):
         clock.refresh()
@@ -63,7 +63,7 @@ def test_a_skewed_node_follows_the_service(skew: float) -> None:
 
 
 def test_a_clock_that_is_right_is_not_corrected() -> None:
-    ours = Hands(START + timedelta(microseconds=999_999))
+    ours = ManualClock(START + timedelta(microseconds=999_999))
     clock = ServiceClock(ours, Server(ours, timedelta(milliseconds=20)))
     for _ in range(20):
         clock.refresh()
@@ -72,12 +72,12 @@ def test_a_clock_that_is_right_is_not_corrected() -> None:
 
 
 def test_a_clock_that_is_set_is_noticed() -> None:
-    ours = Hands(START)
+    ours = ManualClock(START)
     server = Server(ours, timedelta(0))
     clock = ServiceClock(ours, server)
     clock.refresh()
     ours.at -= timedelta(hours=5)
-    server._offset = timedelta(hours=5)
+    server.offset = timedelta(hours=5)
     clock.refresh()
     assert abs(clock.offset - timedelta(hours=5)) <= SECOND
 
@@ -89,7 +89,7 @@ def test_a_service_that_does_not_answer_leaves_the_clock_alone() -> None:
         asked.append(True)
         raise Unavailable("away")
 
-    clock = ServiceClock(Hands(START), away)
+    clock = ServiceClock(ManualClock(START), away)
     for _ in range(5):
         clock.refresh()
     assert clock.now() == START
@@ -100,7 +100,7 @@ def test_credentials_that_cannot_sign_have_the_time_of_an_object(monkeypatch: py
     def cannot(*given: object) -> None:
         raise NotImplementedError
 
-    requests = Address.parse(s3_server.url()).requests()
+    requests = BucketAddress.parse(s3_server.url()).requests()
     signed = requests.date()
     monkeypatch.setattr("obstore.sign", cannot)
     written = requests.date()
@@ -119,14 +119,14 @@ def test_a_date_that_is_none_leaves_the_clock_alone(monkeypatch: pytest.MonkeyPa
         def __exit__(self, *about: object) -> None: ...
 
     monkeypatch.setattr("urllib.request.urlopen", lambda *given, **named: Answer())
-    assert Address.parse(s3_server.url()).requests().date() is None
+    assert BucketAddress.parse(s3_server.url()).requests().date() is None
 
 
 async def test_nodes_whose_clocks_are_wrong_agree_with_the_real_server() -> None:
     address = s3_server.url(views="off")
     times = []
     for wrong in (timedelta(hours=-7), timedelta(0), timedelta(days=90)):
-        store = ObjectsStore.from_url(address, Hands(datetime.now(UTC) + wrong))
+        store = BucketStore.from_url(address, ManualClock(datetime.now(UTC) + wrong))
         await store.open()
         times.append(await store.now())
         await store.close()
@@ -137,7 +137,7 @@ async def test_nodes_whose_clocks_are_wrong_agree_with_the_real_server() -> None
 async def test_an_idle_node_makes_one_get_for_each_poll_and_nothing_else() -> None:
     requests = FaultyRequests(MemoryRequests("idle"))
     tuning = Tuning(poll_shortest=timedelta(milliseconds=10), poll_longest=timedelta(milliseconds=50))
-    store = ObjectsStore(requests, SystemClock(), tuning)
+    store = BucketStore(requests, SystemClock(), tuning)
     await store.open()
     await put(store, *(schedule(f"s{n}", key=f"k{n}") for n in range(50)))
     await asyncio.sleep(1.3)  # the views
@@ -153,18 +153,18 @@ async def test_an_idle_node_makes_one_get_for_each_poll_and_nothing_else() -> No
 
 async def test_looks_are_as_frequent_as_what_there_is_to_see() -> None:
     """Every second: two looks for each. After a pause: as fast as at first."""
-    poller = Poller(ThreadPoolExecutor(1), lambda interval: False, lambda: None, Tuning())
-    first = [poller._after_a_find(1000.0 + second) for second in range(12)]
+    poller = LogPoller(ThreadPoolExecutor(1), lambda interval: False, lambda: None, Tuning())
+    first = [poller.interval_after_find(1000.0 + second) for second in range(12)]
     assert first[0] == timedelta(milliseconds=100)
     assert first[-1] == timedelta(milliseconds=500)
-    assert poller._after_a_find(1100.0) == timedelta(milliseconds=100)
-    burst = [poller._after_a_find(1100.0 + tenth / 10) for tenth in range(1, 12)]
+    assert poller.interval_after_find(1100.0) == timedelta(milliseconds=100)
+    burst = [poller.interval_after_find(1100.0 + tenth / 10) for tenth in range(1, 12)]
     assert burst[-1] == timedelta(milliseconds=100)
 
 
 async def test_nobody_waits_nobody_asks() -> None:
     requests = FaultyRequests(MemoryRequests())
-    store = ObjectsStore(requests, SystemClock(), Tuning(poll_longest=timedelta(milliseconds=20)))
+    store = BucketStore(requests, SystemClock(), Tuning(poll_longest=timedelta(milliseconds=20)))
     await store.open()
     requests.made.clear()
     await asyncio.sleep(0.3)
@@ -184,9 +184,9 @@ def all_views(requests: Any) -> list[str]:
     return sorted(key for home in ("schedules/", "tasks/", "tenants/") for key in requests.list(home, None))
 
 
-async def with_views(requests: Any, clock: Hands, **tuning: Any) -> ObjectsStore:
+async def with_views(requests: Any, clock: ManualClock, **tuning: Any) -> BucketStore:
     """A schedule that ran once; its views are written."""
-    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0), **tuning))
+    store = BucketStore(requests, clock, Tuning(views_every=timedelta(0), **tuning))
     await store.open()
     ran = {"last_run_at": START, "last_task_id": "t", "updated_at": START}
     await put(store, schedule("s1", key="kept", **ran))
@@ -201,10 +201,10 @@ async def with_views(requests: Any, clock: Hands, **tuning: Any) -> ObjectsStore
 @pytest.mark.parametrize("lost", [*([key] for key in VIEWS), VIEWS])
 async def test_views_that_were_deleted_are_rebuilt_by_the_janitor(lost: list[str]) -> None:
     requests = MemoryRequests()
-    await (await with_views(requests, Hands(START))).close()
+    await (await with_views(requests, ManualClock(START))).close()
     before = {key: requests.get(key).body for key in VIEWS}
     requests.delete(lost)
-    store = ObjectsStore(requests, Hands(START), Tuning())
+    store = BucketStore(requests, ManualClock(START), Tuning())
     await store.open()
     await rota.Node(rota.Queue(store, clock=SystemClock()), scheduler=False).run_once()
     await store.close()
@@ -215,10 +215,10 @@ async def test_views_that_were_deleted_are_rebuilt_by_the_janitor(lost: list[str
 async def test_views_that_are_old_are_rebuilt(key: str) -> None:
     """A node died before it wrote them; or a late one wrote what was true before."""
     requests = MemoryRequests()
-    await (await with_views(requests, Hands(START))).close()
+    await (await with_views(requests, ManualClock(START))).close()
     before = {key: requests.get(key).body for key in VIEWS}
     requests.put(key, before[key].replace(b'"', b"", 1))
-    store = ObjectsStore(requests, Hands(START), Tuning())
+    store = BucketStore(requests, ManualClock(START), Tuning())
     await store.open()
     await store.tidy()
     await store.close()
@@ -228,7 +228,7 @@ async def test_views_that_are_old_are_rebuilt(key: str) -> None:
 async def test_views_of_archived_runs_are_rebuilt_too() -> None:
     requests = MemoryRequests()
     store = await with_views(
-        requests, Hands(START), snapshot_every=1, archive_at_least=1, archive_after=timedelta(days=-1)
+        requests, ManualClock(START), snapshot_every=1, archive_at_least=1, archive_after=timedelta(days=-1)
     )
     await put(store, task("t"))
     async with asyncio.timeout(20):
@@ -236,7 +236,7 @@ async def test_views_of_archived_runs_are_rebuilt_too() -> None:
             await asyncio.sleep(0.005)
     await store.close()
     requests.delete(VIEWS)
-    store = ObjectsStore(requests, Hands(START), Tuning())
+    store = BucketStore(requests, ManualClock(START), Tuning())
     await store.open()
     await store.tidy()
     await store.close()
@@ -245,7 +245,7 @@ async def test_views_of_archived_runs_are_rebuilt_too() -> None:
 
 async def test_views_that_belong_to_nothing_are_removed() -> None:
     requests = MemoryRequests()
-    clock = Hands(datetime.now(UTC))
+    clock = ManualClock(datetime.now(UTC))
     store = await with_views(requests, clock)
     [gone] = await put(store, schedule("s2", key="gone"))
     await put(store, replace(gone, deleted_at=START))
@@ -253,7 +253,7 @@ async def test_views_that_belong_to_nothing_are_removed() -> None:
     for key in ("gone", "left-over", "kept/history/1999-01-01T00-00-00Z"):  # by a node that is late
         requests.put(f"schedules/{key}.json", b"{}")
     requests.put("schedules/notes.txt", b"somebody's own")
-    store = ObjectsStore(requests, clock, Tuning())
+    store = BucketStore(requests, clock, Tuning())
     await store.open()
     await store.tidy()
     await store.close()
@@ -261,7 +261,7 @@ async def test_views_that_belong_to_nothing_are_removed() -> None:
 
 
 async def test_the_janitor_lists_once_and_then_once_a_day() -> None:
-    clock = Hands(START)
+    clock = ManualClock(START)
     requests = FaultyRequests(MemoryRequests())
     store = await with_views(requests, clock)
     await store.tidy()
@@ -280,7 +280,7 @@ async def test_the_janitor_lists_once_and_then_once_a_day() -> None:
 
 async def test_a_view_that_could_not_be_written_is_made_up_for() -> None:
     requests = FaultyRequests(MemoryRequests())
-    store = await with_views(requests, Hands(START))
+    store = await with_views(requests, ManualClock(START))
     await store.tidy()
     requests.plan = lambda number, kind: Fault.BEFORE if kind == "put" else None
     await put(store, schedule("s2", key="second"))
@@ -295,7 +295,7 @@ async def test_a_view_that_could_not_be_written_is_made_up_for() -> None:
 
 async def test_views_follow_commits_and_deletions() -> None:
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), Tuning(views="tasks", views_every=timedelta(0)))
+    store = BucketStore(requests, ManualClock(START), Tuning(views="tasks", views_every=timedelta(0)))
     await store.open()
     [stored] = await put(store, schedule("s", key="daily report/ä~", last_run_at=START, last_task_id="t"))
     [row] = await put(store, run("r", schedule_id="s", scheduled_at=START, status=RunStatus.COMPLETED))
@@ -341,7 +341,7 @@ def test_no_two_keys_share_a_view() -> None:
 
 async def test_broken_views_hold_up_nothing() -> None:
     requests = FaultyRequests(MemoryRequests(), lambda number, kind: Fault.BEFORE if kind == "put" else None)
-    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    store = BucketStore(requests, ManualClock(START), Tuning(views_every=timedelta(0)))
     await store.open()
     await put(store, schedule("s", key="s"))
     await asyncio.sleep(0.05)
@@ -352,7 +352,7 @@ async def test_broken_views_hold_up_nothing() -> None:
 async def test_a_store_that_is_closed_has_written_the_views_of_all_its_commits() -> None:
     for _ in range(10):
         requests = MemoryRequests()
-        store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+        store = BucketStore(requests, ManualClock(START), Tuning(views_every=timedelta(0)))
         await store.open()
         for number in range(3):
             await put(store, schedule(f"s{number}", key=f"s{number}"))
@@ -362,8 +362,8 @@ async def test_a_store_that_is_closed_has_written_the_views_of_all_its_commits()
 
 async def test_a_late_node_does_not_write_an_old_view_over_a_newer_one() -> None:
     """One is slow to write its views; the other has changed the schedule again meanwhile, and written them."""
-    slow = ObjectsStore(MemoryRequests("late view"), SystemClock(), Tuning(views_every=0.3 * SECOND))
-    fast = ObjectsStore(MemoryRequests("late view"), SystemClock(), Tuning(views_every=timedelta(0)))
+    slow = BucketStore(MemoryRequests("late view"), SystemClock(), Tuning(views_every=0.3 * SECOND))
+    fast = BucketStore(MemoryRequests("late view"), SystemClock(), Tuning(views_every=timedelta(0)))
     await slow.open()
     await fast.open()
     [first] = await put(slow, schedule("s", key="k", description="one"))
@@ -376,8 +376,8 @@ async def test_a_late_node_does_not_write_an_old_view_over_a_newer_one() -> None
 async def test_a_view_that_came_over_a_newer_one_is_written_again() -> None:
     """The other's came between the look at the log and the write."""
     requests = FaultyRequests(MemoryRequests("crossed"))
-    slow = ObjectsStore(requests, SystemClock(), Tuning(views_every=timedelta(0)))
-    fast = ObjectsStore(MemoryRequests("crossed"), SystemClock(), Tuning(views_every=timedelta(0)))
+    slow = BucketStore(requests, SystemClock(), Tuning(views_every=timedelta(0)))
+    fast = BucketStore(MemoryRequests("crossed"), SystemClock(), Tuning(views_every=timedelta(0)))
     await slow.open()
     await fast.open()
     loop = asyncio.get_running_loop()
@@ -403,11 +403,11 @@ async def test_a_view_that_came_over_a_newer_one_is_written_again() -> None:
 
 async def test_an_old_view_of_the_same_size_is_found_by_the_comparison() -> None:
     requests = MemoryRequests()
-    await (await with_views(requests, Hands(START))).close()
+    await (await with_views(requests, ManualClock(START))).close()
     before = {key: requests.get(key).body for key in VIEWS}
     for key in VIEWS:
         requests.put(key, before[key].replace(b"2026", b"2025", 1))
-    store = ObjectsStore(requests, Hands(START), Tuning())
+    store = BucketStore(requests, ManualClock(START), Tuning())
     await store.open()
     await store.tidy()
     await store.close()
@@ -417,7 +417,7 @@ async def test_an_old_view_of_the_same_size_is_found_by_the_comparison() -> None
 async def test_a_view_belongs_to_who_has_the_key_now() -> None:
     """A schedule was deleted, another has its key: what happens to the old one later leaves the view alone."""
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    store = BucketStore(requests, ManualClock(START), Tuning(views_every=timedelta(0)))
     await store.open()
     [old] = await put(store, schedule("old", key="k"))
     [old] = await put(store, replace(old, deleted_at=START))
@@ -427,14 +427,14 @@ async def test_a_view_belongs_to_who_has_the_key_now() -> None:
         tx.delete(old)
 
     await store.close()
-    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    store = BucketStore(requests, ManualClock(START), Tuning(views_every=timedelta(0)))
     await store.open()
     await store.transact(forget)
     await store.close()
     assert all_views(requests) == ["schedules/k.json"]
 
 
-async def purge(store: ObjectsStore, id: str, limit: int) -> None:
+async def purge(store: BucketStore, id: str, limit: int) -> None:
     while not await store.transact(commands.purge_schedule(id, "me", limit)):
         pass
 
@@ -450,8 +450,8 @@ async def test_views_of_a_schedule_that_was_purged_go_with_it(archiving: bool) -
     inner = MemoryRequests()
     requests = FaultyRequests(inner)
     often = {"snapshot_every": 1, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
-    store = ObjectsStore(
-        requests, Hands(START), Tuning(views_every=timedelta(0), **(often if archiving else {}))
+    store = BucketStore(
+        requests, ManualClock(START), Tuning(views_every=timedelta(0), **(often if archiving else {}))
     )
     await store.open()
     [gone] = await put(store, schedule("gone", key="gone", last_run_at=START, last_task_id="t"))
@@ -460,7 +460,7 @@ async def test_views_of_a_schedule_that_was_purged_go_with_it(archiving: bool) -
     await put(store, ended_run("other", 0, schedule_id="kept"))
     await store.close()
     assert len(all_views(inner)) == 124
-    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    store = BucketStore(requests, ManualClock(START), Tuning(views_every=timedelta(0)))
     await store.open()
     await put(store, replace(gone, deleted_at=START))
     requests.made.clear()
@@ -474,7 +474,7 @@ async def test_views_of_a_schedule_that_was_purged_go_with_it(archiving: bool) -
 
 async def test_what_another_schedule_of_the_same_key_has_in_the_history_stays() -> None:
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    store = BucketStore(requests, ManualClock(START), Tuning(views_every=timedelta(0)))
     await store.open()
     [old] = await put(store, schedule("old", key="k"))
     await put(store, replace(old, deleted_at=START), schedule("new", key="k"))
@@ -484,7 +484,7 @@ async def test_what_another_schedule_of_the_same_key_has_in_the_history_stays() 
     await store.close()
     home = "schedules/k/history/2026-03-01T12-0"
     assert all_views(requests) == ["schedules/k.json", f"{home}1-00Z.json", f"{home}2-00Z.json"]
-    fresh = ObjectsStore(requests, Hands(START), Tuning())
+    fresh = BucketStore(requests, ManualClock(START), Tuning())
     await fresh.open()
     await fresh.tidy()
     await fresh.close()
@@ -493,7 +493,7 @@ async def test_what_another_schedule_of_the_same_key_has_in_the_history_stays() 
 
 async def test_views_that_could_not_be_removed_are_left_to_the_comparison() -> None:
     requests = FaultyRequests(MemoryRequests())
-    store = await with_views(requests, Hands(START))
+    store = await with_views(requests, ManualClock(START))
     await store.tidy()
     failed = threading.Event()
 
@@ -528,7 +528,7 @@ def test_no_folder_of_views_has_the_name_of_a_view() -> None:
 
 async def test_in_a_folder_schedules_a_and_a_json_both_have_their_views(tmp_path: Path) -> None:
     requests = FolderRequests(tmp_path)
-    store = ObjectsStore(requests, Hands(START), Tuning(views_every=timedelta(0)))
+    store = BucketStore(requests, ManualClock(START), Tuning(views_every=timedelta(0)))
     await store.open()
     ran = {"last_run_at": START, "last_task_id": "t"}
     await put(store, schedule("s1", key="a", **ran), schedule("s2", key="a.json", **ran))
@@ -550,8 +550,8 @@ async def test_a_view_that_cannot_be_written_keeps_no_other_from_being_written_o
     inner = MemoryRequests()
     requests = FaultyRequests(inner)
     requests.plan = refusing(requests, "put", "bad")
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0)))
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, Tuning(views_every=timedelta(0)))
     await store.open()
     [gone] = await put(store, schedule("gone", key="gone"))
     await put(
@@ -564,7 +564,7 @@ async def test_a_view_that_cannot_be_written_keeps_no_other_from_being_written_o
     assert all_views(inner) == good
     inner.delete(good[5:])
     inner.put("schedules/left-over.json", b"{}")
-    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0)))
+    store = BucketStore(requests, clock, Tuning(views_every=timedelta(0)))
     await store.open()
     await store.tidy()
     assert all_views(inner) == good
@@ -573,7 +573,7 @@ async def test_a_view_that_cannot_be_written_keeps_no_other_from_being_written_o
 
 async def test_views_that_can_never_be_written_are_compared_ever_more_rarely() -> None:
     requests = FaultyRequests(MemoryRequests())
-    clock = Hands(START)
+    clock = ManualClock(START)
     store = await with_views(requests, clock)
     requests.plan = refusing(requests, "put", "bad")
     [bad] = await put(store, schedule("bad", key="bad"))
@@ -603,8 +603,8 @@ async def test_views_that_can_never_be_written_are_compared_ever_more_rarely() -
 async def test_an_outage_is_no_reason_to_try_every_view() -> None:
     """Nothing can be written for a while: then it is not this view or that one."""
     requests = FaultyRequests(MemoryRequests())
-    clock = Hands(START)
-    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0)))
+    clock = ManualClock(START)
+    store = BucketStore(requests, clock, Tuning(views_every=timedelta(0)))
     await store.open()
 
     def failing(number: int, kind: str) -> Fault | None:
@@ -620,7 +620,7 @@ async def test_an_outage_is_no_reason_to_try_every_view() -> None:
 
 async def test_a_node_leaves_alone_the_views_that_it_was_not_asked_to_keep() -> None:
     requests = MemoryRequests()
-    store = ObjectsStore(requests, Hands(START), Tuning(views="tasks", views_every=timedelta(0)))
+    store = BucketStore(requests, ManualClock(START), Tuning(views="tasks", views_every=timedelta(0)))
     await store.open()
     ended = {"status": TaskStatus.COMPLETED, "completed_at": START}
     await put(store, task("t", **ended), task("u", tenant="x", **ended), schedule("s", key="s", tenant="x"))
@@ -630,7 +630,7 @@ async def test_a_node_leaves_alone_the_views_that_it_was_not_asked_to_keep() -> 
     requests.put("tenants/x/schedules/left-over.json", b"{}")
     requests.put("tasks/left-over.json", b"{}")
     for views, more in (("on", ["tasks/left-over.json"]), ("tasks", [])):
-        store = ObjectsStore(requests, Hands(START), Tuning(views=views))
+        store = BucketStore(requests, ManualClock(START), Tuning(views=views))
         await store.open()
         await store.tidy()
         await store.close()
@@ -639,11 +639,11 @@ async def test_a_node_leaves_alone_the_views_that_it_was_not_asked_to_keep() -> 
 
 async def test_a_view_that_comes_late_for_a_schedule_that_was_purged_goes_with_the_comparison() -> None:
     requests = MemoryRequests()
-    store = await with_views(requests, Hands(START))
+    store = await with_views(requests, ManualClock(START))
     await purge(store, "s1", limit=50)
     await store.close()
     requests.put(HISTORY, b"{}")  # another node was about to write it when the schedule went
-    store = ObjectsStore(requests, Hands(START), Tuning())
+    store = BucketStore(requests, ManualClock(START), Tuning())
     await store.open()
     await store.tidy()
     await store.close()
@@ -652,7 +652,7 @@ async def test_a_view_that_comes_late_for_a_schedule_that_was_purged_goes_with_t
 
 async def test_in_a_folder_nothing_is_left_of_a_schedule_that_was_purged(tmp_path: Path) -> None:
     requests = FolderRequests(tmp_path)
-    store = await with_views(requests, Hands(START))
+    store = await with_views(requests, ManualClock(START))
     await purge(store, "s1", limit=50)
     await store.close()
     assert [each.name for each in (tmp_path / "schedules").iterdir()] == []
@@ -680,9 +680,9 @@ async def test_housekeeping_that_is_refused_is_said_once_and_again_when_it_works
     caplog.set_level(logging.INFO, "rota")
     requests = FaultyRequests(MemoryRequests())
     requests.plan = refusing(requests, kind, prefix)
-    clock = Hands(START)
+    clock = ManualClock(START)
     often = {"snapshot_every": 4, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
-    store = ObjectsStore(requests, clock, Tuning(views_every=timedelta(0), **often))
+    store = BucketStore(requests, clock, Tuning(views_every=timedelta(0), **often))
     await store.open()
 
     async def busy(*numbers: int) -> None:
@@ -715,7 +715,7 @@ async def test_the_doctor_notices_that_no_snapshots_are_written() -> None:
     requests = FaultyRequests(inner)
     requests.plan = refusing(requests, "put", "snapshot/")
     tuning = Tuning(views_every=timedelta(0), snapshot_every=8)
-    store = ObjectsStore(requests, SystemClock(), tuning)
+    store = BucketStore(requests, SystemClock(), tuning)
     await store.open()
     for number in range(30):
         await put(store, task(f"t{number}"))
@@ -723,7 +723,7 @@ async def test_the_doctor_notices_that_no_snapshots_are_written() -> None:
             assert (await store.prove_upkeep())[1] == ("log length", True, "8 entries and no snapshot")
     await store.close()
     found = {
-        each.check: each for each in await examine(ObjectsStore(requests, SystemClock(), tuning), "default")
+        each.check: each for each in await examine(BucketStore(requests, SystemClock(), tuning), "default")
     }
     assert not found["log length"].ok
     assert found["log length"].found.startswith(
@@ -733,13 +733,13 @@ async def test_the_doctor_notices_that_no_snapshots_are_written() -> None:
     assert not found["housekeeping"].ok
     assert "access denied" in found["housekeeping"].found
     requests.plan = never
-    store = ObjectsStore(requests, SystemClock(), tuning)
+    store = BucketStore(requests, SystemClock(), tuning)
     await store.open()
     for number in range(30, 50):
         await put(store, task(f"t{number}"))
     await store.close()
     before = sorted(inner.list("", None))
-    store = ObjectsStore(requests, SystemClock(), tuning)
+    store = BucketStore(requests, SystemClock(), tuning)
     await store.open()
     assert [proof.holds for proof in await store.prove_upkeep()] == [True, True]
     assert sorted(inner.list("", None)) == before, "the doctor leaves nothing behind"
@@ -750,7 +750,7 @@ async def test_the_doctor_notices_that_no_snapshots_are_written() -> None:
 @pytest.mark.parametrize("prefix", ["snapshot/", "archive/", "schedules/", "tasks/", "log/"])
 async def test_the_doctor_proves_the_rights_that_housekeeping_needs(kind: str, prefix: str) -> None:
     requests = FaultyRequests(MemoryRequests())
-    store = ObjectsStore(requests, Hands(START), Tuning(views="tasks"))
+    store = BucketStore(requests, ManualClock(START), Tuning(views="tasks"))
     await store.open()
     requests.plan = refusing(requests, kind, prefix)
     rights, _ = await store.prove_upkeep()

@@ -15,7 +15,7 @@ from rota.domain.definition import SCHEDULE_FIELDS
 from rota.domain.model import Schedule
 from rota.engine.clock import SystemClock
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.bucket.views import views_of
 from rota.stores.memory.store import MemoryStore
@@ -95,7 +95,7 @@ def options(view: dict[str, Any]) -> dict[str, Any]:
 
 async def created(requests: MemoryRequests, **given: Any) -> tuple[Schedule, dict[str, Any]]:
     """A schedule, and what stands in the bucket about it."""
-    store = ObjectsStore(requests, SystemClock(), Tuning(views_every=timedelta(0)))
+    store = BucketStore(requests, SystemClock(), Tuning(views_every=timedelta(0)))
     await store.open()
     queue = rota.Queue(store, clock=SystemClock())
     made = await queue.create_schedule("s", **given)

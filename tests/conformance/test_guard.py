@@ -8,7 +8,7 @@ from pathlib import Path
 from stores import STORES
 
 _FORBIDDEN = re.compile(
-    r"\bskip|xfail|MemoryStore|SqliteStore|ObjectsStore|url ==|url\.startswith|usefixtures\(.store"
+    r"\bskip|xfail|MemoryStore|SqliteStore|BucketStore|url ==|url\.startswith|usefixtures\(.store"
 )
 
 

@@ -179,8 +179,6 @@ class CommitOptions(msgspec.Struct, frozen=True, kw_only=True):
     wait."""
     lane: str | None = None
     """Works of different lanes gain nothing from a common commit. Where transactions can overlap, theirs do."""
-    last_of_group: bool = False
-    """Of works that share a commit, this one runs after the others, so that it sees what they change."""
 
 
 class Proof(NamedTuple):

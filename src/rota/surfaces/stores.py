@@ -79,12 +79,12 @@ def in_role(address: str, role: str) -> str:
 
 def _bucket(address: str, clock: SteadyClock) -> Store:
     try:
-        from ..stores.bucket.store import ObjectsStore
+        from ..stores.bucket.store import BucketStore
     except ModuleNotFoundError as missing:
         if missing.name != "obstore":
             raise
         raise Invalid("store", "a bucket needs obstore", "install it with: pip install 'rota[s3]'") from None
-    return ObjectsStore.from_url(address, clock)
+    return BucketStore.from_url(address, clock)
 
 
 def _postgres(address: str, clock: SteadyClock) -> Store:

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import rota
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.service.address import Address
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.service.address import BucketAddress
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 
 
@@ -24,7 +24,7 @@ async def hasty_queue(address: str, window: float) -> AsyncIterator[rota.Queue]:
         archive_at_most=60,
         views_every=timedelta(milliseconds=200),
     )
-    store = ObjectsStore(Address.parse(address).requests(), SystemClock(), tuning)
+    store = BucketStore(BucketAddress.parse(address).requests(), SystemClock(), tuning)
     await store.open()
     try:
         yield rota.Queue(store)

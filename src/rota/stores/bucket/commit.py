@@ -1,11 +1,11 @@
-"""Committing a group of works as one entry of the log. Runs in the store's writer thread.
+"""Committing a group of works as one entry of the log. This runs in the store's writer thread.
 
-1. Catch up, unless the state was current a moment ago and nobody else is writing (then the append finds out).
-2. Run the works on a trial; take it back; encode what remains as entry N+1.
-3. If nothing is to be written, the answers count if the state was current: catch up, and if something came, go to 2.
-   (Works that `may_be_stale` are content with a fresh state: loops that find nothing to do ask for nothing.)
-4. If another thread has read on meanwhile, or we slept, go to 2: the draft belongs to a place that is no longer ours.
-5. Append. If another node has N+1, pause (`objects_turns`), catch up, and go to 2.
+1. Catch up, unless the state was current a moment ago and no other node is writing. (Then the append finds out.)
+2. Run the works on a trial, undo the trial, and encode the changes as entry N+1.
+3. If there are no changes, the answers count if the state was current. So catch up, and if an entry came, go to 2.
+   (Works that `may_be_stale` accept a fresh state: a loop that finds nothing to do makes no request.)
+4. If another thread has read on meanwhile, or the node slept, go to 2: the draft belongs to an old position.
+5. Append. If another node has written N+1, pause (`contention`), catch up, and go to 2.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ...domain.model import Record
 from ..group_commit import Job
 from ..memory.state import Row
 from ..works import run_work
-from .archive.lookups import Away
+from .archive.lookups import NeedsArchive
 from .archive.segment import Segment
-from .entry import Header, encode
-from .log import Log, Place
-from .replica import ObjectsTx, Replica, Trial
-from .service.clock import Mark, Stopwatch
+from .entry import EntryHeader, encode
+from .log import Log, LogPosition
+from .replica import BucketTx, MoveToArchive, Replica, Trial
+from .service.clock import Moment, Stopwatch
 
 __all__ = ["Committed", "Committer"]
 
 _LOSSES = 4
-"""Fewer are no contention, however long they took: the node may have been asleep."""
+"""Fewer losses are no contention, however long they took: the node may have been asleep."""
 
 
 class Committed(NamedTuple):
-    """What a commit changed."""
+    """The changes of one commit."""
 
     number: int
     puts: list[Row]
@@ -41,10 +41,10 @@ class Committed(NamedTuple):
 
 
 class _Draft(NamedTuple):
-    """What is to be written behind `place`. The header is made with it: what it says is true there."""
+    """The entry to be written behind `position`. Its header is made at the same position."""
 
-    place: Place
-    header: Header
+    position: LogPosition
+    header: EntryHeader
     puts: list[Row]
     deletes: list[Record]
     leave: dict[str, list[str]]
@@ -65,7 +65,7 @@ class Committer:
         watch: Stopwatch,
         *,
         node: str,
-        patience: timedelta,
+        give_up_after: timedelta,
         now: Callable[[], datetime],
         refresh: Callable[[], None],
         new_id: Callable[[], str],
@@ -73,8 +73,8 @@ class Committer:
     ) -> None:
         self._replica = replica
         self._log = log
-        self._turns = log.turns
-        self._patience = patience
+        self._contention = log.contention
+        self._give_up_after = give_up_after
         self._watch = watch
         self._node = node
         self._now = now
@@ -84,7 +84,8 @@ class Committer:
 
     def commit(self, jobs: list[Job[Any]]) -> None:
         """Answer every job."""
-        jobs = sorted(jobs, key=lambda job: job.options.last_of_group)
+        # The move to the archive comes last: works before it may change its records.
+        jobs = sorted(jobs, key=lambda job: isinstance(job.work, MoveToArchive))
         try:
             self._commit(jobs)
         except StoreError as error:
@@ -93,64 +94,65 @@ class Committer:
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         self._refresh()
-        began = self._watch.mark()
+        began = self._watch.moment()
         losses = 0
         has_looked = not self._log.is_fresh(self._log.current_at)
         if has_looked:
             self._log.look_before_commit(always=True)
         while True:
-            draft, current_at = self._draft(jobs)
+            draft, current_at = self.draft(jobs)
             if draft.is_empty:
                 if self._may_be_answered(jobs, current_at, began):
                     return
                 self._log.catch_up()
-                if self._replica.number == draft.place.number:
+                if self._replica.number == draft.position.number:
                     return
                 continue
-            if not has_looked and self._turns.give_way():
+            if not has_looked and self._contention.give_way():
                 has_looked = True
-                self._log.look_before_commit(always=self._turns.is_busy)
-            if not self._log.trusts(draft.place):
+                self._log.look_before_commit(always=self._contention.is_busy)
+            if not self._log.is_trusted(draft.position):
                 self._log.catch_up()
                 continue
-            if self._replica.number != draft.place.number:  # whoever it was that read on
+            if self._replica.number != draft.position.number:  # another thread has read on
                 continue
             if self._append(draft):
                 return
             losses += 1
-            if losses >= _LOSSES and self._watch.since(began) > self._patience:
+            if losses >= _LOSSES and self._watch.since(began) > self._give_up_after:
                 raise Unavailable(
                     f"other nodes wrote to {self._log.name} faster for too long; nothing was written"
                 )
-            self._turns.lost(losses)
+            self._contention.lost(losses)
             self._log.catch_up()
 
-    def _may_be_answered(self, jobs: list[Job[Any]], current_at: Mark | None, began: Mark) -> bool:
-        """Nothing was written: was the state that answered current when they asked, or need it not have been?"""
+    def _may_be_answered(self, jobs: list[Job[Any]], current_at: Moment | None, began: Moment) -> bool:
+        """Whether answers that write nothing may be given: the state was current when they were asked for, or it need
+        not be."""
         if current_at is not None and current_at.steady > began.steady:
             return True
-        if all(isinstance(job.error, Away) for job in jobs):
-            return True  # it is asked again
+        if all(isinstance(job.error, NeedsArchive) for job in jobs):
+            return True  # the work is run again
         content = all(job.options.may_be_stale and job.error is None for job in jobs)
         return content and self._log.is_fresh(current_at)
 
-    def _draft(self, jobs: list[Job[Any]]) -> tuple[_Draft, Mark | None]:
-        """Run the works on the state as it is here, and say when that was last seen to be current."""
+    def draft(self, jobs: list[Job[Any]]) -> tuple[_Draft, Moment | None]:
+        """Run the works on the replica. Returns also when the replica was last seen to be current."""
         with self._replica.lock:
             trial = Trial(self._replica)
             try:
                 for job in jobs:
-                    self._run(job, trial)
+                    self.run_job(job, trial)
                 puts, deletes = trial.net()
             finally:
-                trial.take_back()
-            place = self._log.place()
-            draft = _Draft(place, self._header(place), puts, deletes, trial.leave, trial.segment)
+                trial.undo()
+            position = self._log.position()
+            draft = _Draft(position, self._header(position), puts, deletes, trial.leave, trial.segment)
             return draft, self._log.current_at
 
-    def _header(self, place: Place) -> Header:
-        return Header(
-            number=place.number + 1,
+    def _header(self, position: LogPosition) -> EntryHeader:
+        return EntryHeader(
+            number=position.number + 1,
             commit=self._new_id(),
             at=self._now(),
             node=self._node,
@@ -158,31 +160,31 @@ class Committer:
             floor=self._log.next_floor,
         )
 
-    def _run(self, job: Job[Any], trial: Trial) -> None:
+    def run_job(self, job: Job[Any], trial: Trial) -> None:
         wrote = False
 
-        def flush(tx: ObjectsTx) -> None:
+        def flush(tx: BucketTx) -> None:
             nonlocal wrote
             trial.flush(tx)
             wrote = bool(tx.puts or tx.deletes or tx.moved)
 
         job.error = None
         try:
-            job.value = run_work(job.work, lambda: ObjectsTx(self._replica, self._now()), flush)
+            job.value = run_work(job.work, lambda: BucketTx(self._replica, self._now()), flush)
             job.wrote = wrote
-        except BaseException as error:  # whatever it is belongs to the caller of this work
+        except BaseException as error:  # it belongs to the caller of this work
             job.error, job.wrote = error, False
 
     def _append(self, draft: _Draft) -> bool:
         header = draft.header
         body = encode(header, draft.puts, draft.deletes, draft.leave, draft.segment)
-        if not self._log.append(draft.place, header.commit, body):
+        if not self._log.append(draft.position, header.commit, body):
             return False
         with self._replica.lock:
             self._log.learn(0, header.floor)
-            if self._replica.number == draft.place.number:  # else a reader has brought it already
+            if self._replica.number == draft.position.number:  # otherwise a reader has applied it already
                 gone = [(type(record), record.id) for record in draft.deletes]
                 self._replica.apply(header.number, draft.puts, gone, draft.leave, draft.segment)
-        self._turns.won()
+        self._contention.won()
         self._committed(Committed(header.number, draft.puts, draft.deletes))
         return True

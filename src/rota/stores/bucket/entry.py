@@ -1,8 +1,7 @@
-"""One entry of the log: what a group of works changed, as JSON that a person can read, one record per line.
+"""One entry of the log: the changes of a group of works, as JSON that a person can read, one record per line.
 
-`commit` is unique to the attempt that wrote the entry: whoever is in doubt whether an entry is his own reads
-it and compares. `snapshot` and `floor` tell the others, at no cost, which snapshots there are and which part of
-the log is gone.
+`commit` is unique to the attempt that wrote the entry, so a node can tell its own entry from another's. `snapshot` and
+`floor` tell other nodes, without a request, which snapshots there are and which part of the log is gone.
 """
 
 from __future__ import annotations
@@ -19,18 +18,29 @@ from ..codec import TABLES
 from ..memory.state import Row
 from .archive.segment import Segment
 
-__all__ = ["READS", "TYPES", "Entry", "Header", "decode", "encode", "entry_key", "lines", "parse", "rows_in"]
+__all__ = [
+    "READS",
+    "TYPES",
+    "EntryHeader",
+    "LogEntry",
+    "decode",
+    "encode",
+    "entry_key",
+    "lines",
+    "parse",
+    "rows_in",
+]
 
 T = TypeVar("T")
 
 READS = 3
-"""What cannot be parsed is read again before it is called corrupt: the answer may have been cut."""
+"""An object that cannot be parsed is read this many times before it is called corrupt: the answer may have been cut."""
 
 TYPES: dict[str, type[Record]] = {table.name: of_type for of_type, table in TABLES.items()}
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is said about an entry."""
+class EntryHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields about the entry itself."""
 
     number: int
     commit: str
@@ -40,7 +50,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor: int = 0
 
 
-class Entry(Header, frozen=True, kw_only=True, omit_defaults=True):
+class LogEntry(EntryHeader, frozen=True, kw_only=True, omit_defaults=True):
     """The whole entry. `leave`: the records that moved to `segment`, an object of the archive."""
 
     put: dict[str, list[msgspec.Raw]] = {}
@@ -49,7 +59,7 @@ class Entry(Header, frozen=True, kw_only=True, omit_defaults=True):
     segment: Segment | None = None
 
 
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(LogEntry)
 
 
 def entry_key(number: int) -> str:
@@ -57,7 +67,7 @@ def entry_key(number: int) -> str:
 
 
 def encode(
-    header: Header,
+    header: EntryHeader,
     puts: Iterable[Row],
     deletes: Iterable[Record],
     leave: Mapping[str, list[str]],
@@ -87,7 +97,7 @@ def lines(bodies: Mapping[str, list[bytes]]) -> bytes:
     return b"{%s}" % b",\n".join(parts)
 
 
-def decode(key: str, body: bytes) -> Entry:
+def decode(key: str, body: bytes) -> LogEntry:
     return parse(key, lambda: _decoder.decode(body))
 
 

@@ -1,16 +1,18 @@
-"""What a node holds of the bucket: the live state, the archive, and how far in the log they are.
+"""The replica: all that a node holds of the bucket. That is the live state, the archive's summaries, and their
+position in the log.
 
-`lock` guards all of it, and is never held while the bucket is read or written: what a work needs of the archive, and
-does not have among its `Answers`, is fetched after its run (`objects_questions`). A group of works runs on a `Trial`:
-each work sees the writes of those before it, and all of them are taken back before the lock is let go, so nobody else
-sees what is not committed. `apply` is how every entry arrives, one's own and others', in the order of the log: the same
-everywhere.
+`lock` guards all of it. It is never held during a request. A work that needs records of the archive is stopped, its
+lookups are made outside of the lock, and the work is run again with their results (`archive/lookups`).
+
+A group of works runs on a `Trial`. Each work sees the writes of the works before it. All writes are undone before the
+lock is released, so nobody else sees uncommitted changes. `apply` is the only way for an entry to arrive, the node's
+own and others', in the order of the log. So all replicas are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from threading import RLock
@@ -19,16 +21,16 @@ from typing import Any, TypeVar, cast
 from ...domain.errors import Conflict
 from ...domain.model import Record
 from ..base import BufferedTx
-from ..codec import RECORD_OF, TABLES
+from ..codec import RECORD_OF, TABLES, micros
 from ..memory.finders import count, tally, walk
 from ..memory.state import Changes, Row, State
 from ..queries import Query
 from .archive.archive import Archive, Hidden, Source, archived_order, merged
-from .archive.lookups import Answers, together
-from .archive.segment import Segment
+from .archive.lookups import LookupResults, together
+from .archive.segment import Segment, made_at
 from .entry import TYPES
 
-__all__ = ["ObjectsTx", "Replica", "Trial"]
+__all__ = ["BucketTx", "MoveToArchive", "Replica", "Trial"]
 
 R = TypeVar("R", bound=Record)
 
@@ -59,28 +61,28 @@ class Replica:
         self.archive.dropped.update(dropped)
         self.number = number
 
-    def row(self, type: type[Record], id: str, answers: Answers) -> Row | None:
+    def row(self, type: type[Record], id: str, results: LookupResults) -> Row | None:
         row = self.live.row(type, id)
-        return self.archive.row(type, id, answers) if row is None and (type, id) not in self.hidden else row
+        return self.archive.row(type, id, results) if row is None and (type, id) not in self.hidden else row
 
-    def get(self, type: type[R], id: str, answers: Answers) -> R | None:
-        row = self.row(type, id, answers)
+    def get(self, type: type[R], id: str, results: LookupResults) -> R | None:
+        row = self.row(type, id, results)
         return None if row is None else cast("R", TABLES[type].decode(row.body))
 
-    def find(self, query: Query, limit: int, answers: Answers) -> list[Record]:
+    def find(self, query: Query, limit: int, results: LookupResults) -> list[Record]:
         decode = TABLES[RECORD_OF[type(query)]].decode
-        return [decode(row.body) for row in islice(self._walk(query, limit, answers), limit)]
+        return [decode(row.body) for row in islice(self._walk(query, limit, results), limit)]
 
-    def count(self, query: Query, answers: Answers, at_most: int | None = None) -> int:
+    def count(self, query: Query, results: LookupResults, at_most: int | None = None) -> int:
         number = count(self.live, query, at_most)
         if at_most is None:
-            return number + self.archive.count(query, self.hidden, answers, None)
+            return number + self.archive.count(query, self.hidden, results, None)
         if number < at_most:
-            number += self.archive.count(query, self.hidden, answers, at_most - number)
+            number += self.archive.count(query, self.hidden, results, at_most - number)
         return min(number, at_most)
 
-    def tally(self, query: Query, by: Sequence[str], answers: Answers) -> dict[tuple[str, ...], int]:
-        return tally((row.record for row in self._walk(query, _SOME, answers)), query, by)
+    def tally(self, query: Query, by: Sequence[str], results: LookupResults) -> dict[tuple[str, ...], int]:
+        return tally((row.record for row in self._walk(query, _SOME, results)), query, by)
 
     def apply(
         self,
@@ -95,7 +97,7 @@ class Replica:
         gone = []
         for of_type, id in (*deletes, *((type(row.record), row.record.id) for row in puts)):
             if self.live.row(of_type, id) is None:
-                self.archive.bury(of_type, id)
+                self.archive.mark_obsolete(of_type, id)
         for of_type, id in (*deletes, *((TYPES[name], id) for name, ids in leave.items() for id in ids)):
             row = self.live.row(of_type, id)
             if row is not None:
@@ -105,54 +107,70 @@ class Replica:
             self.archive.add(segment)
         self.number = number
 
-    def _walk(self, query: Query, limit: int, answers: Answers) -> Iterator[Row]:
+    def _walk(self, query: Query, limit: int, results: LookupResults) -> Iterator[Row]:
         live = (cast("Row", self.live.row(type(record), record.id)) for record in walk(self.live, query))
         order = archived_order(query)
         if order is None or not self.archive.segments:
             return live
         return merged(
-            [Source(None, lambda: live), *self.archive.sources(query, limit, self.hidden, answers)], order
+            [Source(None, lambda: live), *self.archive.sources(query, limit, self.hidden, results)], order
         )
 
 
-class ObjectsTx(BufferedTx):
-    """Reads from a replica, writes gathered. `move` is for the archive's own works."""
+class BucketTx(BufferedTx):
+    """Reads from a replica, and gathers the writes. `move` is for `MoveToArchive`."""
 
     def __init__(self, replica: Replica, now: datetime, *, writable: bool = True) -> None:
         super().__init__(now, writable=writable)
         self._replica = replica
-        self.answers = Answers(now)
+        self.results = LookupResults(now)
         self.moved: tuple[Segment, list[Row]] | None = None
 
-    def go_on_with(self, answers: Answers) -> None:
-        """What an earlier run of the work was told, and when that was."""
-        self.answers = answers
-        self.now = answers.now or self.now
+    def resume_with(self, results: LookupResults) -> None:
+        """Use the lookup results and the time of an earlier run of the work."""
+        self.results = results
+        self.now = results.now or self.now
 
     async def get(self, type: type[R], id: str, /) -> R | None:
         self.reading()
-        return self._replica.get(type, id, self.answers)
+        return self._replica.get(type, id, self.results)
 
     async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
         self.reading()
-        asks = (partial(self._replica.get, type, wanted, self.answers) for wanted in set(ids))
-        return {record.id: record for record in together(self.answers, asks) if record is not None}
+        asks = (partial(self._replica.get, type, wanted, self.results) for wanted in set(ids))
+        return {record.id: record for record in together(self.results, asks) if record is not None}
 
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
-        return self._replica.find(query, limit, self.answers)
+        return self._replica.find(query, limit, self.results)
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
-        return self._replica.count(query, self.answers, at_most)
+        return self._replica.count(query, self.results, at_most)
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
-        return self._replica.tally(query, by, self.answers)
+        return self._replica.tally(query, by, self.results)
 
     def move(self, segment: Segment, rows: list[Row]) -> None:
-        """These records are in that segment now."""
+        """Move these records from the live state to the segment."""
         self.moved = (segment, rows)
+
+
+class MoveToArchive:
+    """The work that moves ended records to a segment. It refuses a segment that was written longer than `oldest` ago:
+    no entry names it yet, so another node may have removed it as left over."""
+
+    def __init__(self, segment: Segment, rows: list[Row], oldest: timedelta) -> None:
+        self._segment = segment
+        self._rows = rows
+        self._oldest = oldest
+
+    async def __call__(self, tx: Any) -> bool:
+        if made_at(self._segment.key) < micros(tx.now - self._oldest):
+            raise Conflict("the segment is so old that it may have been removed")
+        tx.move(self._segment, self._rows)
+        return True
 
 
 class Trial:
@@ -165,16 +183,16 @@ class Trial:
         self.segment: Segment | None = None
         self.leave: dict[str, list[str]] = {}
 
-    def flush(self, tx: ObjectsTx) -> None:
-        """The writes of one work: they fit, and the next work sees them; or Conflict, and nothing happened."""
-        self._thaw(tx)
+    def flush(self, tx: BucketTx) -> None:
+        """Make the writes of one work visible to the next, or raise Conflict and change nothing."""
+        self._restore_archived(tx)
         changes = self._replica.live.prepare(tx.puts, tx.deletes)
         if tx.moved is not None:
             self._move(*tx.moved)
         self._do(changes)
 
     def net(self) -> tuple[list[Row], list[Record]]:
-        """What is to be put and deleted in the end."""
+        """All puts and deletes of the group, each record once."""
         puts: list[Row] = []
         deletes: list[Record] = []
         for (of_type, id), before in self._before.items():
@@ -185,13 +203,13 @@ class Trial:
                 deletes.append(before.record)
         return puts, deletes
 
-    def take_back(self) -> None:
+    def undo(self) -> None:
         for changes in reversed(self._undo):
             self._replica.live.apply(changes)
         self._replica.hidden.clear()
 
-    def _thaw(self, tx: ObjectsTx) -> None:
-        """Archived records that are written again come back, so that they are checked like any other."""
+    def _restore_archived(self, tx: BucketTx) -> None:
+        """Bring back archived records that are written again, so that they are checked like any other."""
         away = [
             (of_type, id)
             for writes in (tx.puts, tx.deletes)
@@ -199,8 +217,8 @@ class Trial:
             for id in records
             if self._replica.live.row(of_type, id) is None
         ]
-        asks = (partial(self._replica.row, of_type, id, tx.answers) for of_type, id in away)
-        for row in together(tx.answers, asks):
+        asks = (partial(self._replica.row, of_type, id, tx.results) for of_type, id in away)
+        for row in together(tx.results, asks):
             if row is not None:
                 of_type, id = type(row.record), row.record.id
                 self._do(Changes([row], []))

@@ -1,5 +1,6 @@
-"""Snapshots: `snapshot/{number}.json`, the whole state after entry `number`, so that nobody reads the log from
-its beginning. Beyond a size they are compressed (`.json.gz`). The newest is never removed."""
+"""Snapshots: `snapshot/{number}.json` is the whole state after entry `number`, so that no node reads the log from its
+beginning. Large ones are compressed (`.json.gz`). The newest snapshot is never removed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ..codec import TABLES
 from ..memory.state import Row
 from .archive.segment import Segment
 from .entry import READS, lines, parse, rows_in
-from .service.objects import Bucket
+from .service.bucket import Bucket
 
 __all__ = [
     "SNAPSHOTS",
@@ -33,9 +34,9 @@ SNAPSHOTS = "snapshot/"
 _COMPRESSED_BEYOND = 65_536
 
 
-class Archived(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotSegment(msgspec.Struct, frozen=True, kw_only=True):
     segment: Segment
-    dead: list[tuple[str, str]]
+    obsolete: list[tuple[str, str]] = msgspec.field(name="dead")
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +47,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     floor: int
     snapshots: dict[int, datetime]
-    archived: list[Archived]
+    archived: list[SnapshotSegment]
     dropped: list[str] = []
 
 
-class _Whole(Snapshot, frozen=True, kw_only=True):
+class _SnapshotObject(Snapshot, frozen=True, kw_only=True):
     put: dict[str, list[msgspec.Raw]]
 
 
@@ -77,7 +78,7 @@ def encode_snapshot(snapshot: Snapshot, rows: list[Row]) -> tuple[str, bytes]:
 
 
 def snapshot_keys(number: int) -> tuple[str, str]:
-    """Where it may stand: plain, and compressed."""
+    """The two keys a snapshot may have: plain and compressed."""
     key = f"{SNAPSHOTS}{number:012}.json"
     return key, f"{key}.gz"
 
@@ -88,7 +89,7 @@ def number_of(key: str) -> int:
 
 
 def numbered(keys: list[str]) -> list[str]:
-    """Without what somebody else put there."""
+    """The keys without foreign objects."""
     return [key for key in keys if key.rpartition("/")[2].partition(".")[0].isdigit()]
 
 
@@ -97,7 +98,7 @@ def newest(bucket: Bucket) -> str | None:
 
 
 def restore(bucket: Bucket, key: str) -> Restored | None:
-    """None: it was removed meanwhile, since there is a newer one."""
+    """The state in a snapshot. None means that it was removed meanwhile, since there is a newer one."""
     for _ in range(READS - 1):
         with suppress(Corrupt):
             return _restore(bucket, key)
@@ -108,11 +109,11 @@ def _restore(bucket: Bucket, key: str) -> Restored | None:
     body = bucket.get(key)
     if body is None:
         return None
-    place = f"{bucket.name}/{key}"
-    text = parse(place, lambda: gzip.decompress(body) if key.endswith(".gz") else body)
-    whole = parse(place, lambda: msgspec.json.decode(text, type=_Whole))
-    if whole.number != number_of(key):
-        raise Corrupt(f"{place} says that it is snapshot {whole.number}", key=key)
-    rows = rows_in(place, whole.put)
-    segments = [(each.segment, set(each.dead)) for each in whole.archived]
-    return Restored(whole.number, whole.floor, len(body), rows, segments, whole.snapshots, whole.dropped)
+    name = f"{bucket.name}/{key}"
+    text = parse(name, lambda: gzip.decompress(body) if key.endswith(".gz") else body)
+    found = parse(name, lambda: msgspec.json.decode(text, type=_SnapshotObject))
+    if found.number != number_of(key):
+        raise Corrupt(f"{name} says that it is snapshot {found.number}", key=key)
+    rows = rows_in(name, found.put)
+    segments = [(each.segment, set(each.obsolete)) for each in found.archived]
+    return Restored(found.number, found.floor, len(body), rows, segments, found.snapshots, found.dropped)

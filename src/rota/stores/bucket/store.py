@@ -1,13 +1,13 @@
-"""The store on a bucket: S3, Google, Azure, a folder, memory. No server, no database.
+"""The store on a bucket: S3, Google, Azure, a folder, memory. It needs no server and no database.
 
-The reference store, replicated: each node holds the live state, and follows a log in the bucket. A commit is one
-conditional write of the next entry (`objects_log`), holding what all works of a group changed; whoever loses the
-race catches up and runs his works again (`objects_commit`). Snapshots bound what a node must read to start
-(`objects_snapshot`); records that have ended leave memory for the archive (`objects_archive`); people read the
-views (`objects_views`). The time is the service's (`objects_clock`).
+Every node holds the whole live state in memory (`replica`) and follows a log in the bucket (`log`). A commit is one
+conditional write of the next entry of the log. The entry has the changes of all works of a group. A node that loses the
+race for an entry reads the winner's entry and runs its works again (`commit`).
 
-Requests are made in threads: one commits, some read and poll, some read the archive (`objects_errands`), one keeps
-house.
+Snapshots bound how much of the log a node reads at its start (`snapshot`). Records that have ended leave memory for the
+archive (`archive`). People and scripts read the views (`views`). The time is the service's (`service/clock`).
+
+All requests are made in threads: one thread commits, four read and poll, eight read the archive, one does the upkeep.
 """
 
 from __future__ import annotations
@@ -33,37 +33,38 @@ from ..memory.state import State
 from ..threads import Threads
 from ..waiting import Waiters
 from ..works import drive
-from .archive.fetching import Errands
-from .archive.lookups import Shelf
+from .archive.reads import ArchiveReads
+from .archive.segment_cache import SegmentCache
 from .commit import Committed, Committer
 from .entry import TYPES
 from .log import Log
-from .pacing import Poller
-from .replica import ObjectsTx, Replica
-from .service.address import Address
-from .service.clock import Mark, ServiceClock, Stopwatch
-from .service.objects import Bucket, Requests
+from .polling import LogPoller
+from .replica import BucketTx, Replica
+from .service.address import BucketAddress
+from .service.bucket import Bucket
+from .service.clock import Moment, ServiceClock, Stopwatch
 from .service.proof import prove, prove_rights
+from .service.requests import Requests
 from .tuning import Tuning
 from .upkeep import Upkeep
 
-__all__ = ["ObjectsStore"]
+__all__ = ["BucketStore", "OpenBucket"]
 
 T = TypeVar("T")
 
 
-class ObjectsStore(Store):
+class BucketStore(Store):
     """Everything under one prefix of a bucket."""
 
     def __init__(self, requests: Requests, clock: Clock, tuning: Tuning | None = None) -> None:
         self._bucket = Bucket(requests)
         self._clock = clock
         self._tuning = tuning or Tuning()
-        self._opened: _Opened | None = None
+        self._opened: OpenBucket | None = None
 
     @classmethod
-    def from_url(cls, url: str, clock: Clock) -> ObjectsStore:
-        address = Address.parse(url)
+    def from_url(cls, url: str, clock: Clock) -> BucketStore:
+        address = BucketAddress.parse(url)
         return cls(address.requests(), clock, Tuning(views=address.views))
 
     @property
@@ -77,7 +78,7 @@ class ObjectsStore(Store):
     async def open(self, *, migrate: bool = True) -> None:
         if self._opened is not None:
             return
-        opened = _Opened(self._bucket, self._clock, self._tuning)
+        opened = OpenBucket(self._bucket, self._clock, self._tuning)
         try:
             await opened.start(may_begin=migrate)
         except BaseException:
@@ -91,7 +92,7 @@ class ObjectsStore(Store):
             await opened.close()
 
     async def migrate(self) -> Sequence[str]:
-        """There is no schema: all it does is to begin a store where there is none."""
+        """Begin a store where there is none. There is no schema."""
         if self._opened is None:
             await self.open()
             await self.close()
@@ -101,27 +102,27 @@ class ObjectsStore(Store):
         return ""
 
     async def now(self) -> datetime:
-        return self._use().time.now()
+        return self.opened.time.now()
 
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
-        return await self._use().transact(work, options)
+        return await self.opened.transact(work, options)
 
     async def read(self, work: Work[T], /) -> T:
-        return await self._use().read(work)
+        return await self.opened.read(work)
 
     async def wait(self, until: datetime | None) -> None:
-        await self._use().wait(until)
+        await self.opened.wait(until)
 
     async def snapshot(self) -> dict[str, list[Record]]:
-        return await self._use().everything()
+        return await self.opened.everything()
 
     async def prove(self) -> list[Proof]:
         """Whether the service does what a store needs of it, tried on the live bucket."""
         return await asyncio.get_running_loop().run_in_executor(None, prove, self._bucket)
 
     async def prove_upkeep(self) -> list[Proof]:
-        """Whether housekeeping is done, and may be done by who asks."""
-        opened = self._use()
+        """Whether upkeep is done, and whether this node has the rights for it."""
+        opened = self.opened
         rights = partial(prove_rights, self._bucket, opened.time.now(), views=self._tuning.views)
         return [
             await asyncio.get_running_loop().run_in_executor(None, rights),
@@ -129,17 +130,19 @@ class ObjectsStore(Store):
         ]
 
     async def tidy(self) -> None:
-        """What the janitor asks for now and then: the views as they should be, and nothing left over."""
-        await self._use().tidy()
+        """Repair the views. The janitor calls this now and then."""
+        await self.opened.tidy()
 
-    def _use(self) -> _Opened:
+    @property
+    def opened(self) -> OpenBucket:
+        """The parts of the open store."""
         if self._opened is None:
             raise Unavailable(f"the store at {self.url} is not open", is_final=True)
         return self._opened
 
 
-class _Opened:
-    """What an open store has: its replica of the log, its threads, and who waits."""
+class OpenBucket:
+    """The parts of an open store. Each can be used by itself: the replica, the log, the committer, the upkeep, …"""
 
     def __init__(self, bucket: Bucket, clock: Clock, tuning: Tuning) -> None:
         watch = Stopwatch(clock)
@@ -147,34 +150,36 @@ class _Opened:
         self._closing = threading.Event()
         self.time = ServiceClock(clock, bucket.date)
         self.replica = Replica()
-        self.shelf = Shelf(bucket, tuning.archive_in_memory)
-        self.errands = Errands(self.replica, self.shelf, lambda: self._run(self._catch_up), bucket.name)
+        self.segment_cache = SegmentCache(bucket, tuning.archive_in_memory)
+        self.archive_reads = ArchiveReads(
+            self.replica, self.segment_cache, lambda: self._run(self._catch_up), bucket.name
+        )
         node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
         self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
         self._writer = Threads(1, "rota-writer")
         self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
-        committer = Committer(
+        self.committer = Committer(
             self.replica,
             self.log,
             watch,
             node=node,
-            patience=tuning.patience,
+            give_up_after=tuning.give_up_after,
             now=self.time.now,
             refresh=self.time.refresh,
             new_id=lambda: str(uuid_utils.uuid7()),
             committed=self._committed,
         )
-        self.groups = Groups(self._writer, committer.commit, self._changed)
+        self.groups = Groups(self._writer, self.committer.commit, self._changed)
         self.waiters = Waiters(self.time)
-        self.poller = Poller(self._reader, self._look, self.waiters.changed, tuning)
+        self.poller = LogPoller(self._reader, self.look, self.waiters.changed, tuning)
         self.upkeep = Upkeep(
             bucket,
             self.replica,
-            self.shelf,
+            self.segment_cache,
             self.log,
             self.time.now,
             tuning,
-            lambda work: self.groups.run(work, CommitOptions(last_of_group=True)),
+            lambda work: self.groups.run(work, PLAIN_COMMIT),
             node,
             watch,
             self.time.refresh,
@@ -188,7 +193,7 @@ class _Opened:
         self.upkeep.start()
 
     async def close(self) -> None:
-        await self.errands.finish()
+        await self.archive_reads.finish()
         await self.groups.finish()
         await self.upkeep.close()
         await self.groups.finish()
@@ -197,20 +202,20 @@ class _Opened:
         self._closing.set()
         self._writer.close(wait=True)
         self._reader.shutdown()
-        self.errands.close()
+        self.archive_reads.close()
 
     async def transact(self, work: Work[T], options: CommitOptions) -> T:
-        return await self.errands.run(work, lambda each: self.groups.run(each, options))
+        return await self.archive_reads.run(work, lambda each: self.groups.run(each, options))
 
     async def read(self, work: Work[T]) -> T:
-        asked = self._watch.mark()
+        asked = self._watch.moment()
 
         def reading(work: Work[T]) -> T:
-            self._catch_up_since(asked)  # in a later run it is as current as it was then, at least
+            self._catch_up_since(asked)  # a later run is at least as current
             with self.replica.lock:
-                return drive(work, ObjectsTx(self.replica, self.time.now(), writable=False))
+                return drive(work, BucketTx(self.replica, self.time.now(), writable=False))
 
-        return await self.errands.run(work, lambda each: self._run(partial(reading, each)))
+        return await self.archive_reads.run(work, lambda each: self._run(partial(reading, each)))
 
     async def everything(self) -> dict[str, list[Record]]:
         return await self._run(self._everything)
@@ -218,18 +223,18 @@ class _Opened:
     def _everything(self) -> dict[str, list[Record]]:
         bodies: dict[str, dict[str, bytes]] = {TABLES[each].name: {} for each in RECORD_TYPES}
 
-        def add(state: State, dead: set[tuple[str, str]]) -> None:
+        def add(state: State, obsolete: set[tuple[str, str]]) -> None:
             for each in RECORD_TYPES:
                 name = TABLES[each].name
                 found = {row.record.id: row.body for row in state.rows(each)}
-                bodies[name].update((id, body) for id, body in found.items() if (name, id) not in dead)
+                bodies[name].update((id, body) for id, body in found.items() if (name, id) not in obsolete)
 
         self._catch_up()
         with self.replica.lock:
             add(self.replica.live, set())
-            segments = [(held.key, set(held.dead)) for held in self.replica.archive.segments.values()]
-        for key, dead in segments:
-            add(self.shelf.load(key), dead)
+            segments = [(held.key, set(held.obsolete)) for held in self.replica.archive.segments.values()]
+        for key, obsolete in segments:
+            add(self.segment_cache.load(key), obsolete)
         return {
             name: [TABLES[TYPES[name]].decode(body) for _, body in sorted(found.items())]
             for name, found in bodies.items()
@@ -249,14 +254,14 @@ class _Opened:
         self.time.refresh()
         return self.log.catch_up()
 
-    def _catch_up_since(self, asked: Mark) -> None:
-        """Those who ask while others are being answered share what these have seen, if it was seen after they asked."""
+    def _catch_up_since(self, asked: Moment) -> None:
+        """Catch up, unless another caller did since this one asked. So concurrent callers share a request."""
         current_at = self.log.current_at
         if current_at is None or current_at.steady <= asked.steady:
             self._catch_up()
 
-    def _look(self, interval: timedelta) -> bool:
-        """For the poller: nothing is asked if the answer is known from something else."""
+    def look(self, interval: timedelta) -> bool:
+        """For the poller. No request is made if a commit or a read has just shown the end of the log."""
         current_at = self.log.current_at
         if current_at is None or self._watch.since(current_at) >= interval / 2:
             self.time.refresh()

@@ -1,8 +1,9 @@
-"""What happens after commits, in the background and at leisure: views, archive, snapshots, and the removal of
-what no node can need any more. All of it may fail or be cut short at any point: it is said, and done again later.
+"""Upkeep: the work that follows commits, in the background. It writes views, moves ended records to the archive, writes
+snapshots and removes the old log.
 
-What housekeeping could not do. Nobody waits for it, so nobody would notice: it is said in the log of the node, once
-for each kind of trouble, and again when it is over.
+Every part may fail or be cut short at any point; it is tried again later. Nobody waits for upkeep, so nobody would
+notice that it fails. So a failure is logged as a warning, once for each kind of error, and again when the part works
+again.
 """
 
 from __future__ import annotations
@@ -20,34 +21,33 @@ from typing import Any
 
 from ...domain.errors import Conflict, StoreError
 from ..base import RECORD_TYPES, Proof, Work
-from ..codec import micros
 from ..memory.finders import walk
 from ..memory.state import Row
 from ..queries import FinishedTasks, OldEvents, OldRuns, Query
 from .archive.archive import first_rows, pack_segment
-from .archive.lookups import Shelf
-from .archive.segment import Segment, made_at, segment_key, summarize
+from .archive.segment import Segment, segment_key, summarize
+from .archive.segment_cache import SegmentCache
 from .commit import Committed
 from .log import Log
-from .removal import Removal
-from .replica import Replica
+from .log_removal import LogRemoval
+from .replica import MoveToArchive, Replica
+from .service.bucket import Bucket
 from .service.clock import Stopwatch
-from .service.objects import Bucket
-from .snapshot import Archived, Snapshot, encode_snapshot
+from .snapshot import Snapshot, SnapshotSegment, encode_snapshot
 from .tuning import Tuning
-from .view_keeper import ViewKeeper
+from .view_writer import ViewWriter
 
 __all__ = [
-    "Chore",
-    "Troubles",
     "Upkeep",
+    "UpkeepFailures",
+    "UpkeepPart",
 ]
 
 log = logging.getLogger("rota")
 
 
-class Chore(StrEnum):
-    """What is to be done; each with what it means that it is not."""
+class UpkeepPart(StrEnum):
+    """The parts of upkeep, each with the consequence of its failure."""
 
     VIEWS = "views are missing or old"
     ARCHIVE = "what has ended stays in memory, and in each snapshot"
@@ -55,41 +55,42 @@ class Chore(StrEnum):
     REMOVAL = "what nobody needs any more stays in the bucket"
 
 
-class Troubles:
-    """Those of one bucket, as far as they have been said."""
+class UpkeepFailures:
+    """The failures of one bucket's upkeep that have been logged."""
 
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket
-        self._said: dict[Chore, set[type[StoreError]]] = {}
+        self._logged: dict[UpkeepPart, set[type[StoreError]]] = {}
 
-    def met(self, chore: Chore, error: StoreError) -> None:
-        said = self._said.setdefault(chore, set())
-        if type(error) not in said:
-            said.add(type(error))
-            log.warning("housekeeping of %s: %s. Until it works, %s", self._bucket, error, chore.value)
+    def failed(self, part: UpkeepPart, error: StoreError) -> None:
+        logged = self._logged.setdefault(part, set())
+        if type(error) not in logged:
+            logged.add(type(error))
+            log.warning("housekeeping of %s: %s. Until it works, %s", self._bucket, error, part.value)
 
-    def over(self, chore: Chore) -> None:
-        if self._said.pop(chore, None):
-            log.info("housekeeping of %s: %s works again", self._bucket, chore.name.lower())
+    def succeeded(self, part: UpkeepPart) -> None:
+        if self._logged.pop(part, None):
+            log.info("housekeeping of %s: %s works again", self._bucket, part.name.lower())
 
 
 _TRIES_EVERY = 32
-"""If the node that was to write a snapshot died, the one that commits so many entries later tries."""
+"""If the node that was to write a snapshot died, the node that commits this many entries later writes it."""
 
 _MOST_ENTRIES = 2048
 
-_FAREWELL = timedelta(seconds=10)
-"""So long a store that closes keeps house: where every process makes one commit and ends, nobody else would."""
+_LAST_UPKEEP = timedelta(seconds=10)
+"""A store that closes spends at most this long on upkeep. Where every process makes one commit and ends, no other node
+would do it."""
 
 
 class Upkeep:
-    """The housekeeping of one open store."""
+    """The upkeep of one open store."""
 
     def __init__(
         self,
         bucket: Bucket,
         replica: Replica,
-        shelf: Shelf,
+        segment_cache: SegmentCache,
         log: Log,
         now: Callable[[], datetime],
         tuning: Tuning,
@@ -103,9 +104,9 @@ class Upkeep:
         self._log = log
         self._now = now
         self._tuning = tuning
-        self._views = ViewKeeper(bucket, replica, shelf, watch, tuning, log.catch_up)
-        self._troubles = Troubles(bucket.name)
-        self._removal = Removal(bucket, replica, log, tuning, now, refresh)
+        self._views = ViewWriter(bucket, replica, segment_cache, watch, tuning, log.catch_up)
+        self._failures = UpkeepFailures(bucket.name)
+        self.log_removal = LogRemoval(bucket, replica, log, tuning, now, refresh)
         self._transact = transact
         self._node = node
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="rota-keeper")
@@ -118,7 +119,7 @@ class Upkeep:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._removal.propose()
+        self.log_removal.propose()
         self._task = asyncio.create_task(self._keep(), name="rota-upkeep")
 
     def committed(self, commit: Committed) -> None:
@@ -131,7 +132,8 @@ class Upkeep:
             self._loop.call_soon_threadsafe(self._awake.set)
 
     async def close(self) -> None:
-        """The views are brought up to date; what else is due is begun, and what takes too long is left to others."""
+        """Bring the views up to date and do the rest that is due. The parts that take too long are left to other
+        nodes."""
         self._closing = True
         self._awake.set()
         if self._task is not None:
@@ -141,10 +143,10 @@ class Upkeep:
     async def tidy(self) -> None:
         """Compare the views with the records."""
         if self._views.enabled:
-            await self._try(Chore.VIEWS, self._views.compare)
+            await self._try(UpkeepPart.VIEWS, self._views.compare)
 
     def log_length(self) -> Proof:
-        """Whether snapshots are taken: if not, the log is much longer than it should be."""
+        """Whether snapshots are written. If not, the log is much longer than it should be."""
         with self._replica.lock:
             entries = self._replica.number - self._log.snapshot
             is_late = self._calls_for_snapshot(entries // 2, self._log.bytes_since_snapshot // 2)
@@ -160,13 +162,13 @@ class Upkeep:
     async def _keep(self) -> None:
         while not self._closing:
             await self._awake.wait()
-            if not self._closing:  # meanwhile more may come, and each view is written once
+            if not self._closing:  # more commits may come, and each view is written once for all
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._tuning.views_every.total_seconds()):
                         await self._closed()
             self._awake.clear()
             await self._round()
-        await self._round()  # what was committed during the last one
+        await self._round()  # for commits during the last one
 
     async def _closed(self) -> None:
         while not self._closing:
@@ -176,27 +178,27 @@ class Upkeep:
     async def _round(self) -> None:
         commits = [self._commits.popleft() for _ in range(len(self._commits))]
         if self._views.enabled:
-            await self._try(Chore.VIEWS, self._views.follow, commits)
+            await self._try(UpkeepPart.VIEWS, self._views.follow, commits)
         if any(self._is_snapshot_due(commit.number) for commit in commits):
             with suppress(TimeoutError):
-                async with asyncio.timeout(_FAREWELL.total_seconds() if self._closing else None):
+                async with asyncio.timeout(_LAST_UPKEEP.total_seconds() if self._closing else None):
                     await self._move_on()
 
     async def _move_on(self) -> None:
-        """A snapshot, and what can go because of it."""
+        """Archive, write a snapshot, and remove the log before it."""
         await self._archive_all()
-        if await self._try(Chore.SNAPSHOT, self._snapshot):
-            await self._try(Chore.REMOVAL, self._remove)
+        if await self._try(UpkeepPart.SNAPSHOT, self._snapshot):
+            await self._try(UpkeepPart.REMOVAL, self._remove)
 
-    async def _try(self, chore: Chore, function: Callable[..., bool], *arguments: Any) -> bool:
-        """Whether it was done, as the function says. What is not is left for later: here nobody waits for it."""
+    async def _try(self, part: UpkeepPart, function: Callable[..., bool], *arguments: Any) -> bool:
+        """Run one part in the upkeep thread; whether it was done, as the function says. A failure is logged."""
         try:
             is_done: bool = await self._in_thread(function, *arguments)
         except StoreError as error:
-            self._troubles.met(chore, error)
+            self._failures.failed(part, error)
             return False
         if is_done:
-            self._troubles.over(chore)
+            self._failures.succeeded(part)
         return is_done
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -206,31 +208,25 @@ class Upkeep:
 
     async def _archive_all(self) -> None:
         try:
-            while await self._archive():
-                self._troubles.over(Chore.ARCHIVE)
+            while await self.archive_once():
+                self._failures.succeeded(UpkeepPart.ARCHIVE)
                 if self._closing:
                     break
-        except Conflict:  # what was to be moved has changed meanwhile
+        except Conflict:  # a record has changed meanwhile
             pass
         except StoreError as error:
-            self._troubles.met(Chore.ARCHIVE, error)
+            self._failures.failed(UpkeepPart.ARCHIVE, error)
 
-    async def _archive(self) -> bool:
-        """Move what ended some time ago to a segment, when there is enough of it; whether there was."""
+    async def archive_once(self) -> bool:
+        """Move records that ended some time ago to a segment, when there are enough; whether there were."""
         made = await self._in_thread(self._make_segment)
         if made is None:
             return False
         segment, rows = made
-
-        async def work(tx: Any) -> bool:
-            if made_at(segment.key) < micros(tx.now - self._tuning.retention / 2):
-                raise Conflict("the segment is so old that it may have been removed")
-            tx.move(segment, rows)
-            return True
-
+        work = MoveToArchive(segment, rows, self._tuning.retention / 2)
         try:
             return await self._transact(work)
-        except Conflict:  # anything else may yet turn out to be committed
+        except Conflict:  # after any other error it may have been committed
             await self._in_thread(self._bucket.delete, [segment.key])
             raise
 
@@ -245,7 +241,7 @@ class Upkeep:
         if not ended or not (self._was_cut or self._is_enough(ended)):
             return None
         rows = first_rows(ended, self._tuning.archive_bytes)
-        self._was_cut = len(rows) < len(ended)  # then the rest follows, however little it is
+        self._was_cut = len(rows) < len(ended)  # then the rest follows, however few they are
         key = segment_key(self._now())
         self._bucket.put(key, pack_segment(rows))
         return summarize(key, (row.record for row in rows)), rows
@@ -263,7 +259,7 @@ class Upkeep:
     # Snapshots
 
     def _is_snapshot_due(self, number: int) -> bool:
-        """Every so many entries, unless they are little beside the snapshot that would be written."""
+        """Every `snapshot_every` entries, unless they are small beside the snapshot that would be written."""
         if number % min(_TRIES_EVERY, self._tuning.snapshot_every):
             return False
         return self._calls_for_snapshot(number - self._log.snapshot, self._log.bytes_since_snapshot)
@@ -285,7 +281,9 @@ class Upkeep:
                 floor=self._log.floor,
                 snapshots=dict(self._log.snapshots),
                 dropped=sorted(self._replica.archive.dropped),
-                archived=[Archived(segment=each.segment, dead=sorted(each.dead)) for each in held],
+                archived=[
+                    SnapshotSegment(segment=each.segment, obsolete=sorted(each.obsolete)) for each in held
+                ],
             )
         key, body = encode_snapshot(snapshot, rows)
         self._bucket.put(key, body)
@@ -295,5 +293,5 @@ class Upkeep:
         return True
 
     def _remove(self) -> bool:
-        self._removal.remove()
+        self.log_removal.remove()
         return True

@@ -1,13 +1,13 @@
-"""What people and scripts may read, kept up to date beside the log:
+"""The views: objects for people and scripts, kept up to date beside the log.
 
-    schedules/{key}.json                  the schedule: all that it was created with, and what became of it
+    schedules/{key}.json                  the schedule: all its options, and its state
     schedules/{key}/last_run.json         when it ran last, which task that was, when it runs next
     schedules/{key}/history/{time}.json   what became of one expected time
     tasks/{id}.json                       a task that has ended, if asked for (`?views=tasks`)
 
-Written after the commit, from the state as it is then; never read. Other tenants' stand under
-`tenants/{tenant}/`. Characters that a key cannot have everywhere are written as `~` and their code. So is the dot of
-a schedule `a.json`: its folder would have the name of the view of `a`, and no file system has both.
+They are written after the commit, from the state at that time, and rota never reads them. Views of other tenants are
+under `tenants/{tenant}/`. Characters that some services refuse in a key are written as `~` and their code. So is the
+dot of a schedule named `a.json`: its folder would have the name of the view of `a`, and no file system has both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...domain.definition import SCHEDULE_FIELDS
 from ...domain.model import Record, Run, RunTrigger, Schedule, Target, Task
 from ...domain.recurrence import Cron, Interval, Once, RRule, Timing
 
-__all__ = ["View", "homes", "is_view", "views_of"]
+__all__ = ["View", "is_view", "view_folders", "views_of"]
 
 View = tuple[str, bytes | None]
 """A key and its text; None: nothing should be there."""
@@ -33,14 +33,14 @@ _LONGEST = 150
 _ENDING = ".json"
 
 
-def homes(*, tasks: bool) -> tuple[str, ...]:
-    """Where views stand."""
+def view_folders(*, tasks: bool) -> tuple[str, ...]:
+    """The prefixes of all views."""
     return ("schedules/", "tasks/", "tenants/") if tasks else ("schedules/", "tenants/")
 
 
 def is_view(key: str, *, tasks: bool) -> bool:
-    """Whether a key under one of the homes is one of ours to keep; `tasks`: those of tasks, too. Else another node may
-    have been asked to keep them."""
+    """Whether a key in one of the folders is a view that this node writes. With `tasks` it writes those of tasks, too;
+    without, another node may."""
     parts = key.split("/")
     kind = parts[2] if parts[0] == "tenants" and len(parts) > 3 else parts[0]
     return key.endswith(".json") and (kind == "schedules" or (tasks and kind == "tasks"))

@@ -60,7 +60,7 @@ from ..queries import (
     UpcomingTasks,
     begins_behind,
 )
-from .indexes import Entry
+from .indexes import IndexEntry
 from .state import State
 
 __all__ = ["count", "tally", "walk"]
@@ -87,30 +87,30 @@ def tally(found: Iterable[Record], query: Query, by: Sequence[str]) -> dict[tupl
     return dict(Counter(tuple(str(get(record) or "") for get in getters) for record in found))
 
 
-def _until(entries: Iterator[Entry], at: datetime | None) -> Iterator[Entry]:
+def _until(entries: Iterator[IndexEntry], at: datetime | None) -> Iterator[IndexEntry]:
     """The leading entries whose time is <= `at` (None: all)."""
     return entries if at is None else takewhile(lambda entry: entry[0] <= at, entries)
 
 
-def _before(entries: Iterator[Entry], before: datetime) -> Iterator[Entry]:
+def _before(entries: Iterator[IndexEntry], before: datetime) -> Iterator[IndexEntry]:
     return takewhile(lambda entry: entry[0] < before, entries)
 
 
-def _records(state: State, type: type[R], entries: Iterable[Entry]) -> Iterator[R]:
+def _records(state: State, type: type[R], entries: Iterable[IndexEntry]) -> Iterator[R]:
     return (state.peek(type, entry[-1]) for entry in entries)
 
 
-def _key(after: Cursor | None) -> Entry | None:
+def _key(after: Cursor | None) -> IndexEntry | None:
     return None if after is None else (after.at, after.id)
 
 
-def _id_key(after: str | None) -> Entry | None:
+def _id_key(after: str | None) -> IndexEntry | None:
     return None if after is None else (after,)
 
 
-def _lanes(state: State, query: ReadyTasks | UpcomingTasks) -> dict[int, list[Entry]]:
+def _lanes(state: State, query: ReadyTasks | UpcomingTasks) -> dict[int, list[IndexEntry]]:
     """The groups of pending tasks that the query may look into, by priority, the highest first."""
-    lanes: dict[int, list[Entry]] = {}
+    lanes: dict[int, list[IndexEntry]] = {}
     for group in sorted(state.index["ready"].groups, key=lambda group: -group[2]):
         queue, kind, priority = group
         if (query.queues is None or queue in query.queues) and (query.kinds is None or kind in query.kinds):
@@ -132,11 +132,13 @@ def _upcoming(state: State, query: UpcomingTasks) -> Iterator[Task]:
     return _startable(state, entries, query.after, query.tenant)
 
 
-def _later(entries: Iterator[Entry], after: datetime) -> Iterator[Entry]:
+def _later(entries: Iterator[IndexEntry], after: datetime) -> Iterator[IndexEntry]:
     return (entry for entry in entries if entry[0] > after)
 
 
-def _startable(state: State, entries: Iterable[Entry], at: datetime, tenant: str | None) -> Iterator[Task]:
+def _startable(
+    state: State, entries: Iterable[IndexEntry], at: datetime, tenant: str | None
+) -> Iterator[Task]:
     for task in _records(state, Task, entries):
         if not task.is_expired_at(at) and tenant in (None, task.tenant):
             yield task
@@ -192,7 +194,7 @@ def _task_list(state: State, query: TaskList) -> Iterator[Task]:
             yield task
 
 
-def _task_entries(state: State, query: TaskList) -> Iterator[Entry]:
+def _task_entries(state: State, query: TaskList) -> Iterator[IndexEntry]:
     """Newest first. A pending task may read as expired, so that status is two groups."""
     before = _key(query.after)
     if query.is_workflow:

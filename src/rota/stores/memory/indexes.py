@@ -27,16 +27,16 @@ from ...domain.model import (
 )
 from ...domain.template import alias_key
 
-__all__ = ["INDEXES", "Entry", "Index", "SortedEntries"]
+__all__ = ["INDEXES", "Index", "IndexEntry", "SortedEntries"]
 
-Entry = tuple[Any, ...]
-Place = tuple[Entry, Entry]
+IndexEntry = tuple[Any, ...]
+IndexKey = tuple[IndexEntry, IndexEntry]
 """The group and the entry in it."""
 
 _CHUNK = 1000
 
 
-def _last(chunk: list[Entry]) -> Entry:
+def _last(chunk: list[IndexEntry]) -> IndexEntry:
     return chunk[-1]
 
 
@@ -45,7 +45,7 @@ class SortedEntries:
     them."""
 
     def __init__(self) -> None:
-        self._chunks: list[list[Entry]] = []
+        self._chunks: list[list[IndexEntry]] = []
         self._size = 0
 
     def __bool__(self) -> bool:
@@ -54,7 +54,7 @@ class SortedEntries:
     def __len__(self) -> int:
         return self._size
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexEntry) -> None:
         self._size += 1
         if not self._chunks:
             self._chunks.append([entry])
@@ -65,7 +65,7 @@ class SortedEntries:
         if len(chunk) > _CHUNK:
             self._chunks[at : at + 1] = [chunk[: _CHUNK // 2], chunk[_CHUNK // 2 :]]
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: IndexEntry) -> None:
         self._size -= 1
         at = bisect_left(self._chunks, entry, key=_last)
         chunk = self._chunks[at]
@@ -73,14 +73,14 @@ class SortedEntries:
         if not chunk:
             del self._chunks[at]
 
-    def ascending(self, after: Entry = ()) -> Iterator[Entry]:
+    def ascending(self, after: IndexEntry = ()) -> Iterator[IndexEntry]:
         """Entries > `after`."""
         first = bisect_right(self._chunks, after, key=_last)
         for at in range(first, len(self._chunks)):
             chunk = self._chunks[at]
             yield from chunk if at > first else chunk[bisect_right(chunk, after) :]
 
-    def descending(self, before: Entry | None = None) -> Iterator[Entry]:
+    def descending(self, before: IndexEntry | None = None) -> Iterator[IndexEntry]:
         """Entries < `before`, the largest first."""
         last = len(self._chunks) - 1
         if before is not None:
@@ -93,14 +93,14 @@ class SortedEntries:
 class Index:
     """The entries of one index, by group."""
 
-    def __init__(self, place: Callable[[Any], Place | None]) -> None:
-        self._place = place
-        self.groups: dict[Entry, SortedEntries] = {}
+    def __init__(self, key_of: Callable[[Any], IndexKey | None]) -> None:
+        self._key_of = key_of
+        self.groups: dict[IndexEntry, SortedEntries] = {}
 
     def move(self, old: Record | None, new: Record | None) -> None:
         """A record changed from `old` (None: it was not there) to `new` (None: it is gone)."""
-        before = None if old is None else self._place(old)
-        after = None if new is None else self._place(new)
+        before = None if old is None else self._key_of(old)
+        after = None if new is None else self._key_of(new)
         if before == after:
             return
         if before is not None:
@@ -111,65 +111,65 @@ class Index:
         if after is not None:
             self.groups.setdefault(after[0], SortedEntries()).add(after[1])
 
-    def ascending(self, group: Entry = (), after: Entry = ()) -> Iterator[Entry]:
+    def ascending(self, group: IndexEntry = (), after: IndexEntry = ()) -> Iterator[IndexEntry]:
         return self.groups[group].ascending(after) if group in self.groups else iter(())
 
-    def descending(self, group: Entry = (), before: Entry | None = None) -> Iterator[Entry]:
+    def descending(self, group: IndexEntry = (), before: IndexEntry | None = None) -> Iterator[IndexEntry]:
         return self.groups[group].descending(before) if group in self.groups else iter(())
 
 
-def _ready(task: Task) -> Place | None:
+def _ready(task: Task) -> IndexKey | None:
     if task.status is not TaskStatus.PENDING:
         return None
     return (task.queue, task.kind, task.priority), (task.available_at, task.id)
 
 
-def _lease(task: Task) -> Place | None:
+def _lease(task: Task) -> IndexKey | None:
     if task.status is not TaskStatus.RUNNING or task.lease_expires_at is None:
         return None
     return (), (task.lease_expires_at, task.id)
 
 
-def _expiry(task: Task) -> Place | None:
+def _expiry(task: Task) -> IndexKey | None:
     if task.status is not TaskStatus.PENDING or task.expires_at is None:
         return None
     return (), (task.expires_at, task.id)
 
 
-def _cancelling(task: Task) -> Place | None:
+def _cancelling(task: Task) -> IndexKey | None:
     if task.status is not TaskStatus.RUNNING or not task.cancel_requested:
         return None
     return (task.worker_id,), (task.id,)
 
 
-def _live(task: Task) -> Place | None:
+def _live(task: Task) -> IndexKey | None:
     if not task.is_live or task.schedule_id is None:
         return None
     return (task.schedule_id,), (task.created_at, task.id)
 
 
-def _finished(task: Task) -> Place | None:
+def _finished(task: Task) -> IndexKey | None:
     return None if task.is_live or task.completed_at is None else ((), (task.completed_at, task.id))
 
 
-def _returned(task: Task) -> Place | None:
+def _returned(task: Task) -> IndexKey | None:
     at = task.returned_at
     return None if at is None else ((task.tenant,), (at, task.id))
 
 
-def _workflow(task: Task) -> Place | None:
+def _workflow(task: Task) -> IndexKey | None:
     return _created(task) if task.is_workflow else None
 
 
-def _created(record: Task | Schedule) -> Place:
+def _created(record: Task | Schedule) -> IndexKey:
     return (record.tenant,), (record.created_at, record.id)
 
 
-def _status(task: Task) -> Place:
+def _status(task: Task) -> IndexKey:
     return (task.tenant, task.status), (task.created_at, task.id)
 
 
-def _due(schedule: Schedule) -> Place | None:
+def _due(schedule: Schedule) -> IndexKey | None:
     if (
         schedule.status is not ScheduleStatus.ACTIVE
         or schedule.deleted_at is not None
@@ -179,7 +179,7 @@ def _due(schedule: Schedule) -> Place | None:
     return (), (schedule.due_at, schedule.id)
 
 
-def _zone(schedule: Schedule) -> Place | None:
+def _zone(schedule: Schedule) -> IndexKey | None:
     if (
         schedule.status is not ScheduleStatus.ACTIVE
         or schedule.deleted_at is not None
@@ -189,63 +189,63 @@ def _zone(schedule: Schedule) -> Place | None:
     return (schedule.zone_data,), (schedule.id,)
 
 
-def _living_key(schedule: Schedule) -> Place | None:
+def _living_key(schedule: Schedule) -> IndexKey | None:
     return None if schedule.deleted_at is not None else ((schedule.tenant,), (schedule.key, schedule.id))
 
 
-def _open_key(schedule: Schedule) -> Place | None:
+def _open_key(schedule: Schedule) -> IndexKey | None:
     return ((schedule.tenant,), (schedule.key, schedule.id)) if schedule.is_open else None
 
 
-def _schedule_completed(schedule: Schedule) -> Place | None:
+def _schedule_completed(schedule: Schedule) -> IndexKey | None:
     return None if schedule.completed_at is None else ((), (schedule.completed_at, schedule.id))
 
 
-def _alias(template: Template) -> Place:
+def _alias(template: Template) -> IndexKey:
     return (template.tenant, alias_key(template.alias)), (template.id,)
 
 
-def _deleted_key(schedule: Schedule) -> Place | None:
+def _deleted_key(schedule: Schedule) -> IndexKey | None:
     if schedule.deleted_at is None:
         return None
     return (schedule.tenant, schedule.key), (schedule.created_at, schedule.id)
 
 
-def _run(run: Run) -> Place:
+def _run(run: Run) -> IndexKey:
     return (run.schedule_id,), (run.scheduled_at, run.id)
 
 
-def _run_ended(run: Run) -> Place | None:
+def _run_ended(run: Run) -> IndexKey | None:
     if run.status is RunStatus.RUNNING or run.completed_at is None:
         return None
     return (), (run.completed_at, run.id)
 
 
-def _event_of_tenant(event: Event) -> Place:
+def _event_of_tenant(event: Event) -> IndexKey:
     return (event.tenant,), (event.at, event.id)
 
 
-def _event_of_subject(event: Event) -> Place:
+def _event_of_subject(event: Event) -> IndexKey:
     return (event.tenant, event.subject_id), (event.at, event.id)
 
 
-def _at(record: Event | Receipt) -> Place:
+def _at(record: Event | Receipt) -> IndexKey:
     return (), (record.at, record.id)
 
 
-def _schedule(schedule: Schedule) -> Place:
+def _schedule(schedule: Schedule) -> IndexKey:
     return (), (schedule.created_at, schedule.id)
 
 
-def _of_tenant(record: Template | ApiKey) -> Place:
+def _of_tenant(record: Template | ApiKey) -> IndexKey:
     return (record.tenant,), (record.id,)
 
 
-def _id(record: ApiKey | Tenant) -> Place:
+def _id(record: ApiKey | Tenant) -> IndexKey:
     return (), (record.id,)
 
 
-INDEXES: dict[str, tuple[type[Record], Callable[[Any], Place | None]]] = {
+INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "ready": (Task, _ready),
     "lease": (Task, _lease),
     "expiry": (Task, _expiry),

@@ -20,7 +20,7 @@ from ...domain.model import Record, Schedule, Template
 from ...domain.template import alias_key
 from ..base import RECORD_TYPES
 from ..codec import TABLES, Table
-from .indexes import INDEXES, Entry, Index
+from .indexes import INDEXES, Index, IndexEntry
 
 __all__ = ["Changes", "Row", "State", "Writes"]
 
@@ -62,12 +62,12 @@ class State:
         """The record as the indexes see it: for filters, never handed out."""
         return cast("R", self._rows[type][id].record)
 
-    def with_key(self, tenant: str, key: str) -> Iterator[Entry]:
+    def with_key(self, tenant: str, key: str) -> Iterator[IndexEntry]:
         """The entry of the living schedule that has this key, if there is one."""
         entries = self.index["living_key"].ascending((tenant,), (key,))
         return takewhile(lambda entry: entry[0] == key, entries)
 
-    def with_alias(self, tenant: str, alias_key: str) -> Iterator[Entry]:
+    def with_alias(self, tenant: str, alias_key: str) -> Iterator[IndexEntry]:
         """The entry of the template that has this alias, if there is one."""
         return self.index["alias"].ascending((tenant, alias_key))
 
@@ -161,7 +161,7 @@ class _Keys:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._holders: dict[Entry, str | None] = {}
+        self._holders: dict[IndexEntry, str | None] = {}
 
     def release(self, record: Named) -> None:
         row = self._state.row(type(record), record.id)
@@ -183,7 +183,7 @@ class _Keys:
         return (entry[-1] for entry in find(tenant, name))
 
 
-def _unique_name(record: Named) -> Entry | None:
+def _unique_name(record: Named) -> IndexEntry | None:
     """What no other record may have at the same time."""
     if isinstance(record, Template):
         return Template, record.tenant, alias_key(record.alias)

@@ -1,10 +1,10 @@
-"""The archive: records that left memory, found again by `get` and by the listings.
+"""The archive: records that left memory. `get` and the listings still find them.
 
-Of a segment a node holds the summary, which says for most questions "not here". The others are asked of the segment
-itself, through the work's `Answers` (`objects_questions`): nothing is read here. The answers of the live state and of
-the segments are merged in the query's order; segments that lie behind the end of a page are not asked.
+A node holds the summary of each segment, which answers most queries with "not here". For the others the segment
+itself is looked up, through the work's `LookupResults`: nothing is read here. The results of the live state and of
+the segments are merged in the query's order. Segments behind the end of a page are not looked up.
 
-A record that is written again comes back to the live state: what is left of it in its segment is *dead*.
+A record that is written again comes back to the live state. Its old copy in the segment is then *obsolete*.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from ...queries import (
     begins_behind,
 )
 from ..entry import lines
-from .id_index import Places
-from .lookups import Answers, Asked, Matching, RowOf, Walk, together
+from .lookups import LookupResults, Matching, RowOf, SegmentLookup, Walk, together
 from .segment import Fingerprints, Segment, Span, fingerprint
+from .segment_index import SegmentIndex
 
 __all__ = ["Archive", "Hidden", "Order", "Source", "archived_order", "first_rows", "merged", "pack_segment"]
 
@@ -67,7 +67,7 @@ def archived_order(query: Query) -> Order | None:
 
 
 class Source(NamedTuple):
-    """A part of an answer: nothing in it comes before `bound`."""
+    """One source of rows. None of its rows comes before `bound`."""
 
     bound: datetime | None
     open: Callable[[], Iterator[Row]]
@@ -77,21 +77,21 @@ Hidden = dict[tuple[type[Record], str], Row]
 """Archived records that the works of a trial have brought back."""
 
 
-class Held:
-    """A segment as a node knows it."""
+class ArchivedSegment:
+    """A segment's summary, and its obsolete records."""
 
-    def __init__(self, segment: Segment, dead: set[tuple[str, str]]) -> None:
+    def __init__(self, segment: Segment, obsolete: set[tuple[str, str]]) -> None:
         self.segment = segment
         self.key = segment.key
-        self.dead = dead
+        self.obsolete = obsolete
         self.ids = {name: Fingerprints(packed) for name, packed in segment.ids.items()}
         self.groups = {name: Fingerprints(packed) for name, packed in segment.groups.items()}
         self.size = sum(len(each) for each in self.ids.values())
         self.labels: dict[str, str] = {}
-        """What dead tasks counted as, of those that somebody wanted to know it of."""
+        """The labels of obsolete tasks that were looked up so far, by id."""
 
     def may_have(self, name: str, id: str, print: bytes) -> bool:
-        return name in self.ids and (name, id) not in self.dead and self.ids[name].has(print)
+        return name in self.ids and (name, id) not in self.obsolete and self.ids[name].has(print)
 
     def may_answer(self, name: str, query: Query, group: bytes | None) -> bool:
         return (
@@ -104,51 +104,52 @@ class Held:
             )
         )
 
-    def dead_of(self, name: str) -> list[str]:
-        return [id for of_name, id in self.dead if of_name == name]
+    def obsolete_of(self, name: str) -> list[str]:
+        return [id for of_name, id in self.obsolete if of_name == name]
 
 
 class Archive:
     """All segments of a bucket."""
 
     def __init__(self) -> None:
-        self.segments: dict[str, Held] = {}
-        self._places = Places()
+        self.segments: dict[str, ArchivedSegment] = {}
+        self._index = SegmentIndex()
         self.dropped: set[str] = set()
-        """Segments of which nothing is left. Their objects can go when no node knows them any more."""
+        """Segments without a record that is not obsolete. Their objects are removed when no node can know them any
+        more."""
 
     def clear(self) -> None:
         self.segments.clear()
-        self._places = Places()
+        self._index = SegmentIndex()
         self.dropped.clear()
 
     def add(self, segment: Segment) -> None:
         self.add_all([(segment, set())])
 
     def add_all(self, segments: Iterable[tuple[Segment, set[tuple[str, str]]]]) -> None:
-        """Each with what is dead of it."""
-        new = [Held(*each) for each in segments]
+        """Add segments, each with its obsolete records."""
+        new = [ArchivedSegment(*each) for each in segments]
         self.segments.update((held.key, held) for held in new)
-        self._places.add(held.segment for held in new)
+        self._index.add(held.segment for held in new)
 
-    def row(self, type: type[Record], id: str, answers: Answers) -> Row | None:
+    def row(self, type: type[Record], id: str, results: LookupResults) -> Row | None:
         for held in reversed(self._with(TABLES[type].name, id)):
-            row: Row | None = answers.of((held.key, RowOf(type, id)))
+            row: Row | None = results.get((held.key, RowOf(type, id)))
             if row is not None:
                 return row
         return None
 
-    def bury(self, type: type[Record], id: str) -> None:
-        """The record was written again or deleted: here it is no more."""
+    def mark_obsolete(self, type: type[Record], id: str) -> None:
+        """The record was written again or deleted, so its copy here is obsolete."""
         name = TABLES[type].name
         for held in self._with(name, id):
-            held.dead.add((name, id))
-            if len(held.dead) >= held.size:
+            held.obsolete.add((name, id))
+            if len(held.obsolete) >= held.size:
                 del self.segments[held.key]
-                self._places.remove(held.key)
+                self._index.remove(held.key)
                 self.dropped.add(held.key)
 
-    def sources(self, query: Query, limit: int, hidden: Hidden, answers: Answers) -> list[Source]:
+    def sources(self, query: Query, limit: int, hidden: Hidden, results: LookupResults) -> list[Source]:
         """One for each segment that may have an answer, in the order in which a walk reaches them."""
         order = archived_order(query)
         if order is None:
@@ -162,37 +163,40 @@ class Archive:
 
         def open(at: int) -> Iterator[Row]:
             held = self.segments[keys[at]]
-            answers.of(asked[at], asked[at:])
+            results.get(asked[at], asked[at:])
             return (
                 row
-                for row in _walk(*asked[at], answers)
-                if (name, row.record.id) not in held.dead and (type(row.record), row.record.id) not in hidden
+                for row in _walk(*asked[at], results)
+                if (name, row.record.id) not in held.obsolete
+                and (type(row.record), row.record.id) not in hidden
             )
 
         return [Source(bounds[key], partial(open, at)) for at, key in enumerate(keys)]
 
-    def count(self, query: Query, hidden: Hidden, answers: Answers, enough: int | None) -> int:
+    def count(self, query: Query, hidden: Hidden, results: LookupResults, enough: int | None) -> int:
         """How many records a query finds here; beyond `enough` it does not matter."""
         if isinstance(query, TaskList) and query == TaskList(
             tenant=query.tenant, at=query.at, status=query.status
         ):
-            return self._count_tasks(query, hidden, answers)
+            return self._count_tasks(query, hidden, results)
         if archived_order(query) is None:
             return 0
         number = 0
         name = _name(query)
         segments = [held for held, _ in self._asked(query)]
-        asked: list[Asked] = [(held.key, Matching(query)) for held in segments]
+        asked: list[SegmentLookup] = [(held.key, Matching(query)) for held in segments]
         back = self._back(name, hidden)
         for at, held in enumerate(segments):
             if enough is not None and number >= enough:
                 break
-            found: Fingerprints = answers.of(asked[at], asked[at:])
-            number += len(found) - sum(id in found for id in (*held.dead_of(name), *back.get(held.key, ())))
+            found: Fingerprints = results.get(asked[at], asked[at:])
+            number += len(found) - sum(
+                id in found for id in (*held.obsolete_of(name), *back.get(held.key, ()))
+            )
         return number
 
-    def _count_tasks(self, query: TaskList, hidden: Hidden, answers: Answers) -> int:
-        """From the summaries, less what has died since."""
+    def _count_tasks(self, query: TaskList, hidden: Hidden, results: LookupResults) -> int:
+        """Count from the summaries, less the obsolete tasks."""
 
         def number_of(labels: Mapping[str, int]) -> int:
             if query.status is not None:
@@ -200,7 +204,7 @@ class Archive:
             return sum(number for label, number in labels.items() if label.rpartition("/")[0] == query.tenant)
 
         counted = [held for held in self.segments.values() if number_of(held.segment.counts)]
-        lost = together(answers, (partial(self._label_dead, held, answers) for held in counted))
+        lost = together(results, (partial(self._label_obsolete, held, results) for held in counted))
         back = Counter(_label(row) for row in hidden.values() if isinstance(row.record, Task))
         return (
             sum(number_of(held.segment.counts) for held in counted)
@@ -208,19 +212,19 @@ class Archive:
             - number_of(back)
         )
 
-    def _label_dead(self, held: Held, answers: Answers) -> Counter[str]:
-        """What the dead tasks of a segment counted as. Each is looked up once in the life of a node."""
-        unknown = [id for id in held.dead_of("task") if id not in held.labels]
-        rows = together(answers, (partial(answers.of, (held.key, RowOf(Task, id))) for id in unknown))
+    def _label_obsolete(self, held: ArchivedSegment, results: LookupResults) -> Counter[str]:
+        """The labels of a segment's obsolete tasks. A node looks up each task once."""
+        unknown = [id for id in held.obsolete_of("task") if id not in held.labels]
+        rows = together(results, (partial(results.get, (held.key, RowOf(Task, id))) for id in unknown))
         held.labels.update(
             (id, "" if row is None else _label(row)) for id, row in zip(unknown, rows, strict=True)
         )
         return Counter(held.labels.values())
 
-    def _with(self, name: str, id: str) -> list[Held]:
+    def _with(self, name: str, id: str) -> list[ArchivedSegment]:
         """The segments that may have a record; for one that is not archived hardly ever any."""
         print = fingerprint(id)
-        found = [self.segments[key] for key in self._places.of(print)]
+        found = [self.segments[key] for key in self._index.of(print)]
         return [held for held in found if held.may_have(name, id, print)]
 
     def _back(self, name: str, hidden: Hidden) -> dict[str, list[str]]:
@@ -231,7 +235,7 @@ class Archive:
                 back.setdefault(held.key, []).append(id)
         return back
 
-    def _asked(self, query: Query) -> Iterator[tuple[Held, Span]]:
+    def _asked(self, query: Query) -> Iterator[tuple[ArchivedSegment, Span]]:
         """The segments that may have an answer, and over which times in the query's order."""
         order = archived_order(query)
         name = _name(query)
@@ -251,19 +255,20 @@ def _label(row: Row) -> str:
     return f"{row.record.tenant}/{getattr(row.record, 'status', '')}"
 
 
-def _rows_for(limit: int, held: Held) -> int:
-    """How many to ask for, so that enough are alive; one of few numbers, for it is asked in each run."""
+def _rows_for(limit: int, held: ArchivedSegment) -> int:
+    """How many rows to look up, so that enough of them are not obsolete. Doubled in steps, so that the next run makes
+    the same lookup although more have become obsolete."""
     rows = max(limit, 1)
-    while rows < limit + len(held.dead):
+    while rows < limit + len(held.obsolete):
         rows *= 2
     return rows
 
 
-def _walk(key: str, first: Walk, answers: Answers) -> Iterator[Row]:
-    """What a segment has; more of it if that is not enough."""
+def _walk(key: str, first: Walk, results: LookupResults) -> Iterator[Row]:
+    """The rows of a segment. If the first lookup is not enough, a larger one follows."""
     seen, asked = 0, first
     while True:
-        rows: list[Row] = answers.of((key, asked))
+        rows: list[Row] = results.get((key, asked))
         yield from rows[seen:]
         if len(rows) < asked.limit:
             return
@@ -271,7 +276,7 @@ def _walk(key: str, first: Walk, answers: Answers) -> Iterator[Row]:
 
 
 def first_rows(rows: list[Row], most_bytes: int) -> list[Row]:
-    """As many as their text allows, at least one: whoever wants one of them reads them all."""
+    """As many rows as `most_bytes` allows, at least one. A segment is always read whole, so it must be small."""
     sizes = accumulate(len(row.body) for row in rows)
     return rows[: max(1, sum(size <= most_bytes for size in sizes))]
 

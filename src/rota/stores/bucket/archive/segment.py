@@ -39,7 +39,7 @@ def segment_key(now: datetime) -> str:
 
 
 def made_at(key: str) -> int:
-    """When a segment was written, in microseconds; what somebody else put there is always new."""
+    """When a segment was written, in microseconds. A foreign object counts as new, so it is never removed."""
     time = key.removeprefix(SEGMENTS).partition("-")[0]
     return int(time) if time.isdigit() else sys.maxsize
 

@@ -1,15 +1,13 @@
 """From an address to the requests of its bucket: `s3://bucket/prefix?endpoint=…&region=…`, `gs://bucket/prefix`,
 `az://container/prefix?account=…`, `file:///folder`, `memory-bucket:name`.
 
-Everything that can be wrong with an address is said here, before any request: what the client library would take for
-another place, or fall over. Credentials never stand in an address, and one that holds some is not repeated.
+All mistakes in an address are found here, before any request. The client library would take some of them for another
+place, and fail on others without a clear error. An address holds no credentials; one that does is never repeated.
 
-The clients of the services, made with obstore.
-
-Credentials come the usual ways: from the environment, from the machine's role, and from the profiles of boto3 or
-google-auth where those are installed. So does the endpoint, if the address of the store names none. The client library
-reads that variable too, but it falls over what is no address, and it refuses `http://` unless it is told that this is
-meant. Whoever writes `http://` means it.
+Credentials come from the environment, from the machine's role, and from the profiles of boto3 or google-auth where
+those are installed. The endpoint comes from the environment, too, if the address has none. The client library reads
+the same variables, but it fails on a malformed one, and it refuses `http://` unless a setting allows it. Here
+`http://` in an address or a variable is that permission.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from obstore import exceptions as obs
 
 from ....domain.errors import Invalid
-from .objects import Requests, first_line
-from .requests import FolderRequests, MemoryRequests, ServiceRequests
+from .bucket import first_line
+from .requests import FolderRequests, MemoryRequests, Requests, ServiceRequests
 
 __all__ = [
     "MAKERS",
-    "Address",
+    "BucketAddress",
     "has_endpoint",
 ]
 
@@ -142,7 +140,7 @@ def _endpoint(scheme: str, options: Mapping[str, str]) -> str | None:
 
 
 def _checked(source: str, endpoint: str) -> str:
-    """Never repeated: somebody may have written a password into it."""
+    """The endpoint, if it is well-formed. It is never repeated in an error: it may contain a password."""
     if "@" in endpoint:
         raise _wrong(source, "holds a user's name or a password, which have no place there")
     try:
@@ -209,7 +207,7 @@ _TIMEOUT = timedelta(seconds=30)
 _SHORTEST, _LONGEST = timedelta(seconds=0.1), timedelta(hours=1)
 
 
-class Address(NamedTuple):
+class BucketAddress(NamedTuple):
     """An address in which nothing is wrong."""
 
     scheme: str
@@ -219,7 +217,7 @@ class Address(NamedTuple):
     options: dict[str, str]
 
     @classmethod
-    def parse(cls, address: str) -> Address:
+    def parse(cls, address: str) -> BucketAddress:
         parts = _split(address)
         path = _decoded(parts.path)
         options = _options(parts)

@@ -1,9 +1,9 @@
-"""The bucket's clock, followed from here.
+"""The service's clock, as a node knows it.
 
-The service says the time in whole seconds, so one answer gives a range for how far it is from ours: it is at
-least what it said when the answer came, and less than a second more when the question went. Ranges of several
-answers are intersected, and grow as clocks drift. The correction is the smallest that fits, so a machine whose
-clock is right has none, and all nodes agree to within a second or so however wrong theirs are.
+The service says the time in whole seconds. So one answer gives a range for the difference between its clock and ours:
+its time was at least the answer when the answer came, and less than a second more when the request went. The ranges
+of several answers are intersected, and grow as clocks drift. The correction is the smallest that fits. A machine
+whose clock is right has none, and all nodes agree to within about a second, however wrong their clocks are.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import NamedTuple
 from ....domain.errors import StoreError
 from ...base import Clock
 
-__all__ = ["Mark", "ServiceClock", "Stopwatch"]
+__all__ = ["Moment", "ServiceClock", "Stopwatch"]
 
 _SECOND = timedelta(seconds=1)
 _EVERY = timedelta(seconds=60)
 _DRIFT = 0.0005
 
 
-class Mark(NamedTuple):
+class Moment(NamedTuple):
     wall: datetime
     steady: float
 
@@ -36,11 +36,11 @@ class Stopwatch:
         self._clock = clock
         self._steady: Callable[[], float] = getattr(clock, "monotonic", lambda: 0.0)
 
-    def mark(self) -> Mark:
-        return Mark(self._clock.now(), self._steady())
+    def moment(self) -> Moment:
+        return Moment(self._clock.now(), self._steady())
 
-    def since(self, mark: Mark) -> timedelta:
-        return max(abs(self._clock.now() - mark.wall), timedelta(seconds=self._steady() - mark.steady))
+    def since(self, moment: Moment) -> timedelta:
+        return max(abs(self._clock.now() - moment.wall), timedelta(seconds=self._steady() - moment.steady))
 
 
 class ServiceClock:
@@ -50,8 +50,8 @@ class ServiceClock:
         self._clock = clock
         self._ask = ask
         self._watch = Stopwatch(clock)
-        self._asked: Mark | None = None
-        self._told: Mark | None = None
+        self._asked: Moment | None = None
+        self._told: Moment | None = None
         self._lock = Lock()
         self._low = self._high = self.offset = timedelta(0)
 
@@ -63,12 +63,12 @@ class ServiceClock:
         if self._asked is not None and self._watch.since(self._asked) < _EVERY:
             return
         with self._lock:
-            before = self._watch.mark()
+            before = self._watch.moment()
             try:
                 said = self._ask()
             except StoreError:
                 said = None
-            self._asked = after = self._watch.mark()
+            self._asked = after = self._watch.moment()
             if said is not None:
                 age = None if self._told is None else self._watch.since(self._told)
                 self._told = after

@@ -1,8 +1,8 @@
-"""Does this service do what the store needs? Proved on the live bucket, under a prefix of its own.
+"""Proof that a service does what the store needs, tried on the live bucket under a prefix of its own.
 
-The log needs three things: of several who create one key at once, exactly one may win; what was written is read at
-once; lists are in order. That a replacement is refused unless the object is the one that was read is proved as
-well: the log does without it, but a service that ignores that condition may ignore others.
+The log needs three things. If several nodes create one key at once, exactly one wins. A written object can be read at
+once. Lists are in order. A fourth is proved as well: a replacement is refused unless the object is the one that was
+read. The log does not use it, but a service that ignores that condition may ignore others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ...base import Proof
 from ..archive.segment import segment_key
 from ..entry import entry_key
 from ..snapshot import SNAPSHOTS
-from ..views import homes
-from .objects import Bucket, Denied, Taken
+from ..views import view_folders
+from .bucket import Bucket, Denied, Taken
 
 __all__ = ["check_create", "is_begun", "prove", "prove_rights"]
 
@@ -30,17 +30,17 @@ _STAYS = "proof/create"
 
 
 def is_begun(bucket: Bucket) -> bool:
-    """Whether somebody has opened a store here to write, though the log has no entry yet."""
+    """Whether a store was opened here to write, though the log has no entry yet."""
     return bucket.get(_STAYS) is not None
 
 
 def check_create(bucket: Bucket) -> None:
-    """Whenever a bucket is opened: what exists must not be created again. A small object stays there for it, and one
-    request tells; in a new bucket, two."""
+    """Check at every start that an existing object is not created again. A small object stays in the bucket for it, so
+    one request tells; in a new bucket it takes two."""
     try:
         _create(bucket, _STAYS)
         _create(bucket, _STAYS)
-    except (Taken, Denied):  # who may only read cannot harm it
+    except (Taken, Denied):  # a node that may only read does no harm
         return
     raise Invalid(
         "store",
@@ -50,7 +50,8 @@ def check_create(bucket: Bucket) -> None:
 
 
 def _create(bucket: Bucket, key: str) -> None:
-    """Repeated after a failure: if the first was done all the same, the next is refused, which is the proof."""
+    """Create, and repeat after a failure. If the first attempt was done after all, the next is refused, which is
+    proof."""
     for _ in range(_TRIES - 1):
         try:
             return bucket.create(key, b"whoever creates this again is to be refused")
@@ -72,18 +73,20 @@ def prove(bucket: Bucket) -> list[Proof]:
             _tried("list order", lambda: _list_order(bucket, prefix)),
         ]
     finally:
-        with suppress(StoreError):  # what was found is more than what is left behind
+        with suppress(StoreError):  # the findings matter more than left-over objects
             bucket.delete(bucket.list(prefix))
 
 
 def prove_rights(bucket: Bucket, now: datetime, *, views: str) -> Proof:
-    """Whether housekeeping, for which nobody waits, may write and remove where it does. What is written for it is taken
-    for nothing by nodes at work, and removed by them if it should stay behind."""
+    """Whether this node has the rights that upkeep needs: to write and to remove in all its folders. Other nodes ignore
+    the objects written here, and remove them if they stay behind."""
     unique = uuid.uuid4().hex
     tried = [f"{SNAPSHOTS}proof-{unique}", segment_key(now)]
     if views != "off":
         tried += [
-            f"{home}~proof-{unique}.json" for home in homes(tasks=views == "tasks") if home != "tenants/"
+            f"{home}~proof-{unique}.json"
+            for home in view_folders(tasks=views == "tasks")
+            if home != "tenants/"
         ]
     problems = [problem for key in tried if (problem := _come_and_go(bucket, key))]
     try:
@@ -115,7 +118,7 @@ def _tried(behaviour: str, proof: Callable[[], str | None]) -> Proof:
 
 
 def _winners(write: Callable[[bytes], None]) -> list[bytes]:
-    """Those of several writers at once who were told that they won."""
+    """The bodies of all writers that were told that they won."""
 
     def tried(body: bytes) -> bytes | None:
         try:

@@ -1,7 +1,6 @@
 """The requests of a bucket, made with obstore: S3, Google, Azure, a folder, or memory.
 
-Two clients for each service: one that repeats what failed, for what may be repeated, and one that never does,
-for conditional writes.
+Each service has two clients. One repeats failed requests. The other never does; it is for conditional writes.
 """
 
 from __future__ import annotations
@@ -16,15 +15,21 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from threading import get_ident
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, Protocol
 
 import obstore
 import obstore.exceptions
 from obstore.store import LocalStore, MemoryStore
 
-from .objects import Found, Written
-
-__all__ = ["FolderRequests", "MemoryRequests", "ObstoreRequests", "ServiceRequests"]
+__all__ = [
+    "FetchedObject",
+    "FolderRequests",
+    "ListedObject",
+    "MemoryRequests",
+    "ObstoreRequests",
+    "Requests",
+    "ServiceRequests",
+]
 
 REPEATING: dict[str, Any] = {
     "max_retries": 5,
@@ -37,6 +42,45 @@ _TRIES = 10
 _DATE_TIMEOUT = timedelta(seconds=10)
 
 
+class FetchedObject(NamedTuple):
+    body: bytes
+    etag: str | None
+
+
+class ListedObject(NamedTuple):
+    size: int
+    etag: str | None
+
+
+class Requests(Protocol):
+    """The bare requests, one for each call, with the exceptions of obstore."""
+
+    @property
+    def name(self) -> str:
+        """The bucket as people know it."""
+        ...
+
+    def get(self, key: str) -> FetchedObject: ...
+
+    def create(self, key: str, body: bytes) -> None: ...
+
+    def replace(self, key: str, body: bytes, etag: str) -> None: ...
+
+    def put(self, key: str, body: bytes) -> None: ...
+
+    def delete(self, keys: list[str]) -> None: ...
+
+    def list(self, prefix: str, after: str | None) -> Iterator[str]: ...
+
+    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
+        """The objects under a prefix, and what a list says about them."""
+        ...
+
+    def date(self) -> datetime | None:
+        """The service's clock, in whole seconds; None: it has none of its own."""
+        ...
+
+
 class ObstoreRequests:
     """Over any obstore client. `once` is the one that never repeats a request."""
 
@@ -45,9 +89,9 @@ class ObstoreRequests:
         self._repeating = repeating
         self._once = once
 
-    def get(self, key: str) -> Found:
+    def get(self, key: str) -> FetchedObject:
         answer = obstore.get(self._repeating, key)
-        return Found(bytes(answer.bytes()), answer.meta["e_tag"])
+        return FetchedObject(bytes(answer.bytes()), answer.meta["e_tag"])
 
     def create(self, key: str, body: bytes) -> None:
         obstore.put(self._once, key, body, mode="create")
@@ -65,9 +109,9 @@ class ObstoreRequests:
         for chunk in obstore.list(self._repeating, prefix, offset=after):
             yield from (found["path"] for found in chunk)
 
-    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
+    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         for chunk in obstore.list(self._repeating, prefix):
-            yield from ((found["path"], Written(found["size"], found["e_tag"])) for found in chunk)
+            yield from ((found["path"], ListedObject(found["size"], found["e_tag"])) for found in chunk)
 
     def date(self) -> datetime | None:
         return None
@@ -84,8 +128,8 @@ class MemoryRequests(ObstoreRequests):
 
 
 class FolderRequests(ObstoreRequests):
-    """A folder of one machine. What was written is on the disk before it counts: the text, then its name, and the names
-    of the folders it is in. So an entry of the log never speaks of a segment that a power cut has taken."""
+    """A folder of one machine. An object is on the disk before it counts: the text, then its name, and the names of its
+    folders. So an entry of the log never names a segment that was lost in a power cut."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
@@ -104,7 +148,7 @@ class FolderRequests(ObstoreRequests):
         self._write(key, body, os.replace)
 
     def _write(self, key: str, body: bytes, name: Callable[[Path, Path], None]) -> None:
-        """On the disk first, then under its name: whatever cuts this short, nobody finds half of it."""
+        """Write the text to the disk, then give it its name. So no reader ever finds half of it."""
         path = self._folder / key
         half = path.with_name(f"{path.name}#{os.getpid()}{get_ident()}")  # a name that lists leave out
         try:
@@ -119,7 +163,7 @@ class FolderRequests(ObstoreRequests):
             _sync(path.parent)
 
     def _begin(self, half: Path) -> IO[bytes]:
-        """In a folder that another may just be removing, since it was empty: then there is a new one."""
+        """Open a file. Another process may just be removing its empty folder; then a new folder is made."""
         for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError, FileExistsError):  # gone while it was looked at
                 self._make(half.parent)
@@ -128,7 +172,8 @@ class FolderRequests(ObstoreRequests):
         return half.open("wb")
 
     def _make(self, home: Path) -> None:
-        """A folder for keys. One that is there may be another's, who has not come to sync it yet."""
+        """Make a folder for keys, and sync it. One that exists may not have been synced yet by the process that made
+        it."""
         if home in self._synced and home.is_dir():
             return
         missing = [each for each in (self._folder, *self._folder.parents) if not each.exists()]
@@ -147,7 +192,7 @@ class FolderRequests(ObstoreRequests):
         self._synced.add(home)
 
     def delete(self, keys: list[str]) -> None:
-        """Each, whatever becomes of the others; and the folders in which nothing is left."""
+        """Delete each key, even if others fail, and the folders that are empty then."""
         problems: list[Exception] = []
         for key in keys:
             try:
@@ -162,14 +207,14 @@ class FolderRequests(ObstoreRequests):
             raise problem
 
     def _clear(self, path: Path) -> None:
-        """Not those at the top: `log/` and the like are there for good."""
+        """Remove empty folders, except those at the top (`log/` and the like)."""
         with suppress(OSError):  # something is left there
             for folder in path.parents:
                 if self._folder in (folder, folder.parent):
                     break
                 folder.rmdir()
 
-    def get(self, key: str) -> Found:
+    def get(self, key: str) -> FetchedObject:
         self._look()
         return super().get(key)
 
@@ -178,13 +223,13 @@ class FolderRequests(ObstoreRequests):
             self._look()
             yield from super().list(prefix, after)
 
-    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
+    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         with suppress(FileNotFoundError):
             self._look()
-            yield from super().written(prefix)
+            yield from super().list_objects(prefix)
 
     def _look(self) -> None:
-        """Whoever only reads makes no folder: FileNotFoundError if it is not there."""
+        """Open the folder. A reader makes none: FileNotFoundError if it is not there."""
         if self._repeating is None:
             self._folder.stat()
             self._repeating = self._once = LocalStore(str(self._folder), mkdir=True)

@@ -1,7 +1,7 @@
 """With 30 ms added to every request: how long a submit takes, how fast four nodes drain 5,000 tasks, how late a
 schedule fires.
 
-    python bench/objects_speed.py
+    python bench/bucket_speed.py
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 from statistics import median, quantiles
 
 import rota
-from objects_bench import queue_on, running
+from bucket_nodes import queue_on, running
 
 TASKS = 5000
 

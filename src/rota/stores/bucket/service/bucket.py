@@ -1,12 +1,10 @@
-"""A bucket: the few requests that the store makes of one, and what their answers may be believed to mean.
+"""A bucket: the few requests that the store makes of one, and what their answers mean.
 
-`Requests` are the bare requests, with the exceptions of obstore. `Bucket` gives them their meaning:
-
-- `get` is None where nothing is. Reads are repeated by obstore itself, with backoff: they change nothing.
-- `create` writes only where nothing is. It is sent *once*: a repeated one would meet its own first success
-  and call it a stranger's. `Taken` is a hint to read what is there (some services answer 409 although nothing
-  was written); `Unavailable` leaves open whether it was written. Only reading settles either.
-- Every error is a sentence that names the bucket and the key. `Denied` is one that waiting does not mend.
+- `get` is None where nothing is. obstore repeats reads itself, with backoff, because they change nothing.
+- `create` writes only where nothing is. It is sent *once*: a repeated one would meet its own first success and take
+  it for another node's. `Taken` is only a hint, since some services answer 409 although nothing was written. After
+  `Unavailable` the object may have been written. In both cases only reading tells.
+- Every error is a sentence with the bucket and the key. `Denied` is an error that does not go away by waiting.
 """
 
 from __future__ import annotations
@@ -15,13 +13,13 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import NamedTuple, Protocol
 
 from obstore import exceptions as obs
 
 from ....domain.errors import StoreError, Unavailable
+from .requests import FetchedObject, ListedObject, Requests
 
-__all__ = ["Bucket", "Denied", "Found", "Requests", "Taken", "Written", "first_line"]
+__all__ = ["Bucket", "Denied", "Taken", "first_line"]
 
 
 _METADATA = "169.254.169.254"
@@ -36,45 +34,6 @@ _MADE = re.compile(
     r"(?:, after (?P<retries>\d+) retries.*?)? +- (?P<what>.+)"
 )
 _NAMED = re.compile(r"<Code>(\w+)</Code>")
-
-
-class Found(NamedTuple):
-    body: bytes
-    etag: str | None
-
-
-class Written(NamedTuple):
-    size: int
-    etag: str | None
-
-
-class Requests(Protocol):
-    """One request each."""
-
-    @property
-    def name(self) -> str:
-        """The bucket as people know it."""
-        ...
-
-    def get(self, key: str) -> Found: ...
-
-    def create(self, key: str, body: bytes) -> None: ...
-
-    def replace(self, key: str, body: bytes, etag: str) -> None: ...
-
-    def put(self, key: str, body: bytes) -> None: ...
-
-    def delete(self, keys: list[str]) -> None: ...
-
-    def list(self, prefix: str, after: str | None) -> Iterator[str]: ...
-
-    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
-        """The objects under a prefix, and what a list says about them."""
-        ...
-
-    def date(self) -> datetime | None:
-        """The service's clock, in whole seconds; None: it has none of its own."""
-        ...
 
 
 class Taken(StoreError):
@@ -99,7 +58,7 @@ class Bucket:
         found = self.find(key)
         return None if found is None else found.body
 
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> FetchedObject | None:
         try:
             with self._in_words("read", key):
                 return self._requests.get(key)
@@ -127,9 +86,9 @@ class Bucket:
             with self._in_words("delete", batch[0]):
                 self._requests.delete(batch)
 
-    def written(self, prefix: str) -> list[tuple[str, Written]]:
+    def list_objects(self, prefix: str) -> list[tuple[str, ListedObject]]:
         with self._in_words("list", prefix):
-            return list(self._requests.written(prefix))
+            return list(self._requests.list_objects(prefix))
 
     def list(self, prefix: str, after: str | None = None) -> list[str]:
         """Keys under a prefix, in order, behind `after` (which some services ignore: filtered again)."""
@@ -143,32 +102,32 @@ class Bucket:
 
     @contextmanager
     def _in_words(self, act: str, key: str) -> Iterator[None]:
-        place = f"{self.name}/{key}" if key else self.name
+        name = f"{self.name}/{key}" if key else self.name
         try:
             yield
         except (obs.AlreadyExistsError, obs.PreconditionError) as error:
             if act != _CONDITIONAL:
-                raise Unavailable(f"cannot {act} {place}: {first_line(error)}", key=key) from error
-            raise Taken(f"{place} is taken: {first_line(error)}", key=key) from error
+                raise Unavailable(f"cannot {act} {name}: {first_line(error)}", key=key) from error
+            raise Taken(f"{name} is taken: {first_line(error)}", key=key) from error
         except (obs.PermissionDeniedError, obs.UnauthenticatedError) as error:
-            raise Denied(f"cannot {act} {place}: access denied ({first_line(error)})", key=key) from error
+            raise Denied(f"cannot {act} {name}: access denied ({first_line(error)})", key=key) from error
         except obs.BaseError as error:
             if _METADATA in str(error):
                 raise Denied(
-                    f"cannot {act} {place}: no credentials were found in the environment, and this machine has no role",
+                    f"cannot {act} {name}: no credentials were found in the environment, and this machine has no role",
                     key=key,
                 ) from error
             if any(code in str(error) for code in _DENIED):  # a list has no exception of its own for it
-                raise Denied(f"cannot {act} {place}: access denied ({first_line(error)})", key=key) from error
+                raise Denied(f"cannot {act} {name}: access denied ({first_line(error)})", key=key) from error
             if act == "list" and _MISSING in str(error):  # an empty list is no error
-                raise Unavailable(f"cannot list {place}: there is no such bucket", key=key) from error
-            raise Unavailable(f"cannot {act} {place}: {first_line(error)}", key=key) from error
+                raise Unavailable(f"cannot list {name}: there is no such bucket", key=key) from error
+            raise Unavailable(f"cannot {act} {name}: {first_line(error)}", key=key) from error
         except FileNotFoundError as error:
             if act == "read":
                 raise
-            raise Unavailable(f"cannot {act} {place}: there is no such bucket", key=key) from error
+            raise Unavailable(f"cannot {act} {name}: there is no such bucket", key=key) from error
         except OSError as error:
-            raise Unavailable(f"cannot {act} {place}: {first_line(error)}", key=key) from error
+            raise Unavailable(f"cannot {act} {name}: {first_line(error)}", key=key) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -18,10 +18,9 @@ from urllib.parse import quote
 
 import rota
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.service.address import Address
-from rota.stores.bucket.service.objects import Found, Requests, Written
-from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.service.address import BucketAddress
+from rota.stores.bucket.service.requests import FetchedObject, ListedObject, MemoryRequests, Requests
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 
 WRITES = ("create", "put", "list")
@@ -38,7 +37,7 @@ def bucket(name: str) -> Requests:
     if address is None:
         return MemoryRequests(name)
     base, _, options = address.partition("?")
-    return Address.parse(f"{base}/{RUN}/{quote(name)}?{options}").requests()
+    return BucketAddress.parse(f"{base}/{RUN}/{quote(name)}?{options}").requests()
 
 
 class Distant:
@@ -55,8 +54,8 @@ class Distant:
         time.sleep(self._delay)
         return self._inner
 
-    def get(self, key: str) -> Found:
-        found: Found = self._do("get").get(key)
+    def get(self, key: str) -> FetchedObject:
+        found: FetchedObject = self._do("get").get(key)
         return found
 
     def create(self, key: str, body: bytes) -> None:
@@ -74,8 +73,8 @@ class Distant:
     def list(self, prefix: str, after: str | None) -> Iterator[str]:
         return iter(list(self._do("list").list(prefix, after)))
 
-    def written(self, prefix: str) -> Iterator[tuple[str, Written]]:
-        return iter(list(self._do("list").written(prefix)))
+    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
+        return iter(list(self._do("list").list_objects(prefix)))
 
     def date(self) -> datetime | None:
         date: datetime | None = self._do("date").date()
@@ -93,7 +92,7 @@ def dollars(made: Counter[str]) -> float:
 async def queue_on(
     name: str, made: Counter[str], delay: timedelta = timedelta(milliseconds=30), tuning: Tuning | None = None
 ) -> AsyncIterator[rota.Queue]:
-    store = ObjectsStore(Distant(name, delay, made), SystemClock(), tuning)
+    store = BucketStore(Distant(name, delay, made), SystemClock(), tuning)
     await store.open()
     async with rota.Queue(store, clock=SystemClock()) as queue:
         yield queue

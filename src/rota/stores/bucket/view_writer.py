@@ -1,17 +1,17 @@
-"""Keeping the views as the records are: after commits those that changed, now and then all of them.
+"""Writing the views: after a commit the changed ones, and now and then all of them.
 
 A node writes the views of its own commits. If it dies before that, or somebody deletes a view, the janitor's next
-comparison puts it right: it lists what is there (the only LIST of a running node, so it is made once after a start,
-then once a day, and after a failure) and writes what is missing or not what it should be. What belongs to no record is
-removed. When a schedule is purged, whoever did it removes its views, too, and does not wait for that. Views of a kind
-that this node was not asked to keep (of tasks, without `?views=tasks`) are left alone: another node may have been.
+comparison repairs it. A comparison lists the views, writes the missing and the old ones, and removes views that
+belong to no record. It makes the only LIST of a running node, so it comes once after a start, then once a day, and
+after a failure. The node that purges a schedule also removes its views. Views of a kind that this node does not write
+(those of tasks, without `?views=tasks`) are left alone: another node may write them.
 
-A view that cannot be written keeps no other from being written or removed. It is tried again by comparisons that come
-ever more rarely. Only if nothing can be written for a while is it the service that fails, and all is left for later.
+A view that cannot be written stops no other. It is tried again by comparisons that come ever more rarely. Only if no
+view can be written for a while, the service is taken to be down, and the rest is left for later.
 
-Several nodes write one view, and a PUT has no order. So a node looks at the log before it writes views, and again after
-it: if a record has changed meanwhile, the view that it wrote may have come over a newer one, and it writes it again.
-Only a node that stops between the two leaves an old view behind, for the comparison.
+Several nodes write one view, and a PUT has no order. So a node reads the log before it writes views, and again
+afterwards. If a record has changed meanwhile, the node may have written over a newer view, and it writes the view
+again. Only a node that stops between the two leaves an old view behind, until the comparison.
 """
 
 from __future__ import annotations
@@ -28,58 +28,61 @@ from ...domain.model import Record, Run, Schedule, Task
 from ..codec import TABLES
 from ..memory.finders import walk
 from ..queries import RunList, ScheduleByKey
-from .archive.fetching import ask
-from .archive.lookups import Answers, Shelf, together
+from .archive.lookups import LookupResults, together
+from .archive.reads import ask
+from .archive.segment_cache import SegmentCache
 from .commit import Committed
 from .replica import Replica
-from .service.clock import Mark, Stopwatch
-from .service.objects import Bucket, Written
+from .service.bucket import Bucket
+from .service.clock import Moment, Stopwatch
+from .service.requests import ListedObject
 from .tuning import Tuning
-from .views import View, homes, is_view, views_of
+from .views import View, is_view, view_folders, views_of
 
-__all__ = ["ViewKeeper"]
+__all__ = ["ViewWriter"]
 
 _AT_ONCE = 8
 _REMOVED_AT_ONCE = 1000
 _ROUNDS = 8
 _REMEMBERED = 1000
 
-_PATIENCE = timedelta(seconds=10)
-"""If no view could be written for so long, the rest is not tried."""
+_GIVE_UP_AFTER = timedelta(seconds=10)
+"""If no view could be written for this long, the rest is not tried."""
 
 _FIRST_PAUSE = timedelta(minutes=1)
 """Between the first comparison that failed and the next; then twice as long each time."""
 
 
-class ViewKeeper:
-    """Runs in the store's housekeeping thread."""
+class ViewWriter:
+    """Runs in the upkeep thread."""
 
     def __init__(
         self,
         bucket: Bucket,
         replica: Replica,
-        shelf: Shelf,
+        segment_cache: SegmentCache,
         watch: Stopwatch,
         tuning: Tuning,
         catch_up: Callable[[], object],
     ) -> None:
         self._bucket = bucket
         self._replica = replica
-        self._shelf = shelf
+        self._segment_cache = segment_cache
         self._watch = watch
         self._tuning = tuning
         self._catch_up = catch_up
-        self._compared_at: Mark | None = None
+        self._compared_at: Moment | None = None
         self._is_behind = False
-        """Whether there is something to make up for since the last comparison."""
+        """Whether a view could not be written since the last comparison."""
 
         self._failures = 0
-        """Comparisons in a row that were not complete."""
+        """Comparisons in a row that failed."""
 
-        self._troubles: list[StoreError] = []
-        self._failing_since: Mark | None = None
+        self._errors: list[StoreError] = []
+        self._failing_since: Moment | None = None
         self._owners: OrderedDict[str, Schedule] = OrderedDict()
-        """Whose runs were deleted lately: when their views are to go, the schedule may be gone, too."""
+        """Schedules whose runs were deleted lately. When the views of the runs are removed, the schedule may be gone,
+        too."""
 
         self.enabled = tuning.views != "off"
 
@@ -96,30 +99,30 @@ class ViewKeeper:
                 self._owners.popitem(last=False)
 
     def follow(self, commits: list[Committed]) -> bool:
-        """Write the views of what these commits changed; whether there were any, and none is owed from before."""
+        """Write the views that these commits changed; whether there were any, and no earlier one is still missing."""
         gone = {(type(record), record.id): record for each in commits for record in each.deletes}
         changed = {(type(row.record), row.record.id): row.record for each in commits for row in each.puts}
         put = [record for key, record in changed.items() if key not in gone and self._has_view(record)]
         removed = [record for record in gone.values() if self._has_view(record)]
-        self._troubles.clear()
+        self._errors.clear()
         try:
             self._write(put, _AT_ONCE)
             self._write(removed, _REMOVED_AT_ONCE)
-            self._complain()
+            self._raise_first_error()
         except StoreError:
-            self._is_behind = True  # the next comparison makes up for it
+            self._is_behind = True  # the next comparison writes them
             raise
         return bool(put or removed) and not self._is_behind
 
     def compare(self) -> bool:
-        """Write the views that are missing or old, remove those that are left over; whether it was time to."""
+        """Write missing and old views and remove left-over ones, if it is time to; whether it was."""
         if not self._is_time():
             return False
-        self._compared_at = self._watch.mark()
-        self._troubles.clear()
+        self._compared_at = self._watch.moment()
+        self._errors.clear()
         try:
             self._compare()
-            self._complain()
+            self._raise_first_error()
         except StoreError:
             self._is_behind = True
             self._failures += 1
@@ -137,36 +140,40 @@ class ViewKeeper:
         return self._watch.since(self._compared_at) >= min(pause, self._tuning.rebuild_every)
 
     def _compare(self) -> None:
-        found = (each for home in homes(tasks=self._of_tasks) for each in self._bucket.written(home))
+        found = (
+            each for home in view_folders(tasks=self._of_tasks) for each in self._bucket.list_objects(home)
+        )
         written = {key: about for key, about in found if is_view(key, tasks=self._of_tasks)}
-        self._catch_up()  # behind the list: what others have written a view of is known here
+        self._catch_up()  # after the list, so that every record with a listed view is known
         for records in self._differences(written):
             self._write(records, _AT_ONCE)
         self._put(dict.fromkeys(written))
 
     def _write(self, records: list[Record], at_once: int) -> None:
-        """The views of these records, until they are those of the newest state that can be seen."""
+        """Write the views of these records until they agree with the newest state."""
         wrote: dict[str, int] = {}
         for _ in range(_ROUNDS if records else 0):
             self._catch_up()
             if not self._write_once(records, at_once, wrote):
                 return
         if records:
-            self._troubles.append(Unavailable("views change faster than they can be written"))
+            self._errors.append(Unavailable("views change faster than they can be written"))
 
     def _write_once(self, records: list[Record], at_once: int, wrote: dict[str, int]) -> bool:
-        """Those that differ from what we wrote before; whether there were any."""
+        """Write the views that differ from the last round; whether there were any."""
         any_differ = False
-        for start in range(0, len(records), at_once):  # each as it is when its turn comes
-            views = ask(self._replica, self._shelf, partial(self._views, records[start : start + at_once]))
+        for start in range(0, len(records), at_once):  # each batch from the newest state
+            views = ask(
+                self._replica, self._segment_cache, partial(self._views, records[start : start + at_once])
+            )
             views = {key: text for key, text in views.items() if wrote.get(key) != hash(text)}
-            self._put(views)  # what fails is not tried again in the next round, unless it has changed
+            self._put(views)  # a failed one is not tried again in the next round, unless it has changed
             wrote.update({key: hash(text) for key, text in views.items()})
             any_differ = any_differ or bool(views)
         return any_differ
 
-    def _differences(self, written: dict[str, Written]) -> Iterator[list[Record]]:
-        """The records whose views are to be written. What is as it should be is taken out of `written`."""
+    def _differences(self, written: dict[str, ListedObject]) -> Iterator[list[Record]]:
+        """The records whose views are to be written. Views that are right are taken out of `written`."""
         with self._replica.lock:
             schedules = {
                 row.record.id: row.record
@@ -190,13 +197,13 @@ class ViewKeeper:
             yield list(differ.values())
 
     def _unequal(self, doubtful: list[tuple[Record, str, bytes]]) -> list[Record]:
-        """Of as many bytes as they should have: only reading tells whether they are the same."""
+        """The records whose views have the right size and the wrong text. Only reading tells."""
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rota-views") as readers:
             found = readers.map(lambda each: self._bucket.get(each[1]) == each[2], doubtful)
             return [record for (record, _, _), same in zip(doubtful, found, strict=True) if not same]
 
     def _records(self) -> Iterator[list[Record]]:
-        """Everything that has a view: what is live, and what is in the archive."""
+        """All records that have a view, live and archived."""
         for each in (Schedule, Run, Task) if self._of_tasks else (Schedule, Run):
             with self._replica.lock:
                 rows = self._replica.live.rows(each)
@@ -204,8 +211,8 @@ class ViewKeeper:
             yield [row.record for row in rows]
             for held in segments:
                 if (name := TABLES[each].name) in held.ids:
-                    rows = self._shelf.load(held.key).rows(each)
-                    yield [row.record for row in rows if (name, row.record.id) not in held.dead]
+                    rows = self._segment_cache.load(held.key).rows(each)
+                    yield [row.record for row in rows if (name, row.record.id) not in held.obsolete]
 
     def _has_view(self, record: Record) -> bool:
         return isinstance(record, Schedule | Run) or (self._of_tasks and isinstance(record, Task))
@@ -214,31 +221,31 @@ class ViewKeeper:
     def _of_tasks(self) -> bool:
         return self._tuning.views == "tasks"
 
-    def _views(self, records: list[Record], answers: Answers) -> dict[str, bytes | None]:
-        found = together(answers, (partial(self._now, record, answers) for record in records))
+    def _views(self, records: list[Record], results: LookupResults) -> dict[str, bytes | None]:
+        found = together(results, (partial(self._now, record, results) for record in records))
         return dict(view for views in found for view in views)
 
-    def _now(self, record: Record, answers: Answers) -> list[View]:
-        """From the state as it is now: a later commit may have changed the record again, or moved it."""
-        row = self._replica.row(type(record), record.id, answers)
+    def _now(self, record: Record, results: LookupResults) -> list[View]:
+        """The views from the newest state: a later commit may have changed the record again, or moved it."""
+        row = self._replica.row(type(record), record.id, results)
         now = record if row is None else row.record
         if isinstance(now, Run):
-            return self._history_now(now, answers, gone=row is None)
+            return self._history_now(now, results, gone=row is None)
         if isinstance(now, Schedule) and (row is None or now.deleted_at is not None):
-            for holder in self._of_key(now):  # another has the key now, and with it the view
+            for holder in self._of_key(now):  # another schedule has the key now, and with it the view
                 return list(views_of(holder, None, gone=False, tasks=self._of_tasks))
         return list(views_of(now, None, gone=row is None, tasks=self._of_tasks))
 
-    def _history_now(self, run: Run, answers: Answers, *, gone: bool) -> list[View]:
+    def _history_now(self, run: Run, results: LookupResults, *, gone: bool) -> list[View]:
         owner = self._schedule(run.schedule_id)
         gone = gone or owner is None
         owner = owner or self._owners.get(run.schedule_id)
         if owner is None:
             return []
         others = (*self._of_key(owner), *self._of_key(owner, deleted=True)) if gone else ()
-        for other in others:  # one that has or had the same key may have been expected at the same time
+        for other in others:  # a schedule with the same key may have run at the same time
             at = RunList(schedule_id=other.id, since=run.scheduled_at, until=run.scheduled_at)
-            for found in self._replica.find(at, _AT_ONCE, answers):
+            for found in self._replica.find(at, _AT_ONCE, results):
                 if isinstance(found, Run) and found.trigger is run.trigger and found.id != run.id:
                     return list(views_of(found, other, gone=False, tasks=self._of_tasks))
         return list(views_of(run, owner, gone=gone, tasks=self._of_tasks))
@@ -252,33 +259,33 @@ class ViewKeeper:
         return (found for found in walk(self._replica.live, query) if isinstance(found, Schedule))
 
     def _put(self, views: Mapping[str, bytes | None]) -> None:
-        """Each of them, whatever becomes of the others."""
+        """Write or remove each view, even if others fail."""
         written = [(key, text) for key, text in views.items() if text is not None]
         removed = [key for key, text in views.items() if text is None]
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rota-views") as writers:
-            self._count(writers.map(lambda view: _problem(lambda: self._bucket.put(*view)), written))
+            self._count(writers.map(lambda view: _error_of(lambda: self._bucket.put(*view)), written))
         batches = (removed[at : at + _REMOVED_AT_ONCE] for at in range(0, len(removed), _REMOVED_AT_ONCE))
-        self._count(_problem(partial(self._bucket.delete, batch)) for batch in batches)
+        self._count(_error_of(partial(self._bucket.delete, batch)) for batch in batches)
 
-    def _count(self, problems: Iterable[StoreError | None]) -> None:
-        for problem in problems:
-            if problem is None:
+    def _count(self, errors: Iterable[StoreError | None]) -> None:
+        for error in errors:
+            if error is None:
                 self._failing_since = None
                 continue
-            self._troubles.append(problem)
-            self._failing_since = self._failing_since or self._watch.mark()
-            if self._watch.since(self._failing_since) >= _PATIENCE:
-                self._complain()
+            self._errors.append(error)
+            self._failing_since = self._failing_since or self._watch.moment()
+            if self._watch.since(self._failing_since) >= _GIVE_UP_AFTER:
+                self._raise_first_error()
 
-    def _complain(self) -> None:
-        """Of what could not be done, when all else is."""
-        troubles, self._troubles = self._troubles, []
+    def _raise_first_error(self) -> None:
+        """Called when all views were tried."""
+        errors, self._errors = self._errors, []
         self._failing_since = None
-        for trouble in troubles:
-            raise trouble
+        for error in errors:
+            raise error
 
 
-def _problem(request: Callable[[], object]) -> StoreError | None:
+def _error_of(request: Callable[[], object]) -> StoreError | None:
     try:
         request()
     except StoreError as error:
@@ -286,8 +293,8 @@ def _problem(request: Callable[[], object]) -> StoreError | None:
     return None
 
 
-def _is_same(written: Written, text: bytes) -> bool:
-    """Known without reading it, where an ETag is a hash of the body."""
+def _is_same(written: ListedObject, text: bytes) -> bool:
+    """Whether a view has this text. No read is needed where an ETag is a hash of the body."""
     return written.etag is not None and written.etag.strip('"') == _md5(text)
 
 

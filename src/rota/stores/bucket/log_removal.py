@@ -1,11 +1,11 @@
-"""Removing what no node can need any more: log, snapshots, and segments of the archive.
+"""Removing the old log, old snapshots and empty segments of the archive, when no node can need them any more.
 
-1. What lies before a snapshot that everybody could have known for the whole of `retention` may go. That is *proposed*:
+1. Entries before a snapshot that all nodes could have known for the whole of `retention` may go. This is *proposed*:
    our next entry of the log says so (its `floor`). A process that makes one commit and ends proposes when it starts.
-2. What an entry of the log has said is *removed*. So whoever is up to date knows everything that can be gone, and
-   `objects_log` can tell an end of the log from a hole in it.
-3. Once after a start everything is listed, to remove what a node left over that died between the two, or that a
-   late request put back. Below the floor nobody reads, so it never mattered.
+2. Entries below an announced floor are *removed*. So a node that is up to date knows all entries that can be gone, and
+   `log` can tell the end of the log from a missing entry.
+3. Once after a start everything is listed. This finds objects that a node left behind when it died between the two, or
+   that a late request wrote again. They did no harm: no node reads below the floor.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .archive.segment import SEGMENTS, made_at
 from .entry import entry_key
 from .log import Log
 from .replica import Replica
-from .service.objects import Bucket
+from .service.bucket import Bucket
 from .snapshot import SNAPSHOTS, number_of, numbered, snapshot_keys
 from .tuning import Tuning
 
-__all__ = ["Removal"]
+__all__ = ["LogRemoval"]
 
 
-class Removal:
-    """Runs in the store's housekeeping thread, after a snapshot was written."""
+class LogRemoval:
+    """Runs in the upkeep thread, after a snapshot was written."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Removal:
         self._dropped: dict[str, datetime] = {}
 
     def remove(self) -> None:
-        self._refresh()  # a clock that was set must not make things look old
+        self._refresh()  # a clock that was set must not make objects look old
         before = self._now() - self._tuning.retention
         with self._replica.lock:
             snapshots = dict(self._log.snapshots)
@@ -57,7 +57,7 @@ class Removal:
         self.propose()
 
     def propose(self) -> None:
-        """Makes no request: the clock has just been refreshed."""
+        """Propose the next floor. This makes no request: the clock has just been refreshed."""
         before = self._now() - self._tuning.retention
         with self._replica.lock:
             known = [number for number, since in self._log.snapshots.items() if since <= before]
@@ -85,7 +85,7 @@ class Removal:
         self._bucket.delete([*logged, *taken, *unknown])
 
     def _remove_dropped(self, before: datetime) -> None:
-        """Segments of which nothing is left, when that has been so for long enough."""
+        """Remove segments that have been empty for `retention`."""
         with self._replica.lock:
             dropped = set(self._replica.archive.dropped)
         self._dropped = {key: self._dropped.get(key, self._now()) for key in dropped}

@@ -11,7 +11,7 @@ from itertools import count as counting_up
 from typing import Any
 
 import pytest
-from faulty import FaultyRequests, Hands
+from faulty import FaultyRequests, ManualClock
 from msgspec.structs import replace
 
 from records import task
@@ -20,19 +20,16 @@ from rota.domain.submission import Submission
 from rota.engine import commands
 from rota.engine.commands.upkeep import Retention, forget_old
 from rota.stores.bucket.archive import (
-    archive as objects_archive,
+    archive as archive_module,
 )
 from rota.stores.bucket.archive import (
-    id_index as objects_places,
-)
-from rota.stores.bucket.archive import (
-    segment as objects_segment,
+    segment as segment_module,
 )
 from rota.stores.bucket.archive.archive import first_rows
-from rota.stores.bucket.archive.id_index import Places
 from rota.stores.bucket.archive.segment import Fingerprints, Segment, fingerprint
+from rota.stores.bucket.archive.segment_index import SegmentIndex
 from rota.stores.bucket.service.requests import MemoryRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.memory.state import Row
 from rota.stores.queries import TaskList
 from stores import EAGER, START, count, get, put
@@ -46,8 +43,8 @@ def segment(key: str, ids: dict[str, list[str]]) -> Segment:
     return Segment(key=key, ids=packed, groups={}, spans={}, counts={})
 
 
-def keys(places: Places, id: str) -> list[str]:
-    return places.of(fingerprint(id))
+def keys(index: SegmentIndex, id: str) -> list[str]:
+    return index.of(fingerprint(id))
 
 
 def test_a_fingerprint_is_what_it_was_when_the_first_segments_were_written() -> None:
@@ -70,89 +67,78 @@ def test_fingerprints_know_their_first_and_their_last(size: int) -> None:
 
 
 def test_an_id_may_be_nowhere_in_one_segment_or_in_several() -> None:
-    places = Places()
-    assert keys(places, "a") == []
-    places.add([segment("1", {"task": ["a", "b"], "run": ["a"]}), segment("2", {"task": ["c"]})])
-    places.add([segment("3", {"event": ["a"]})])
-    assert keys(places, "a") == ["1", "3"]
-    assert keys(places, "b") == ["1"]
-    assert keys(places, "c") == ["2"]
-    assert keys(places, "d") == []
-    places.remove("1")
-    assert keys(places, "a") == ["3"]
-    assert keys(places, "b") == []
-    places.remove("3")
-    places.remove("2")
-    assert keys(places, "a") == []
-    assert places._tables == []
+    index = SegmentIndex()
+    assert keys(index, "a") == []
+    index.add([segment("1", {"task": ["a", "b"], "run": ["a"]}), segment("2", {"task": ["c"]})])
+    index.add([segment("3", {"event": ["a"]})])
+    assert keys(index, "a") == ["1", "3"]
+    assert keys(index, "b") == ["1"]
+    assert keys(index, "c") == ["2"]
+    assert keys(index, "d") == []
+    index.remove("1")
+    assert keys(index, "a") == ["3"]
+    assert keys(index, "b") == []
+    index.remove("3")
+    index.remove("2")
+    assert keys(index, "a") == []
+    assert index.tables == 0
 
 
-def test_a_walk_goes_on_at_the_beginning_of_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects_places, "_LEAST_BITS", 4)
-    places = Places()
+def test_a_walk_goes_on_at_the_beginning_of_its_table() -> None:
+    index = SegmentIndex(least_bits=4)
     last = [b"\xff" * 7 + bytes([n]) for n in range(4)]
-    places.add([replace(segment("1", {}), ids={"task": b"".join(last)})])
-    places.add([replace(segment("2", {}), ids={"task": b"\0" * 8})])
-    assert all("1" in places.of(each) for each in last)
-    assert "2" in places.of(b"\0" * 8)
-    assert places.of(b"\x80" + b"\0" * 7) == []
+    index.add([replace(segment("1", {}), ids={"task": b"".join(last)})])
+    index.add([replace(segment("2", {}), ids={"task": b"\0" * 8})])
+    assert all("1" in index.of(each) for each in last)
+    assert "2" in index.of(b"\0" * 8)
+    assert index.of(b"\x80" + b"\0" * 7) == []
 
 
 @pytest.mark.parametrize("seed", seeds(few=2, every=4))
 @pytest.mark.parametrize(("bits", "most_segments"), [(4, 7), (6, 65_535), (20, 65_535)])
-def test_nothing_is_lost_while_segments_come_and_go(
-    seed: int, bits: int, most_segments: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(objects_places, "_LEAST_BITS", bits)
-    monkeypatch.setattr(objects_places, "_MOST_SEGMENTS", most_segments)
+def test_nothing_is_lost_while_segments_come_and_go(seed: int, bits: int, most_segments: int) -> None:
     chance = random.Random(seed)
-    places, alive, number = Places(), dict[str, list[str]](), counting_up()
+    index, alive, number = SegmentIndex(bits, most_segments), dict[str, list[str]](), counting_up()
     for _ in range(120):
         made = {str(next(number)): [str(chance.randrange(2000)) for _ in range(chance.randrange(1, 12))]}
         made |= {str(next(number)): [str(chance.randrange(2000))] for _ in range(chance.choice((0, 0, 0, 9)))}
         alive |= made
-        places.add(segment(key, {"task": ids}) for key, ids in made.items())
+        index.add(segment(key, {"task": ids}) for key, ids in made.items())
         for key in chance.sample(sorted(alive), chance.randrange(min(len(alive), 5))):
-            places.remove(key)
+            index.remove(key)
             del alive[key]
         key = chance.choice([*alive, ""])
-        assert all(key in keys(places, id) for id in alive.get(key, []))
-    assert all(key in keys(places, id) for key, ids in alive.items() for id in ids)
-    assert {key for id in range(2000) for key in keys(places, str(id))} <= alive.keys()
+        assert all(key in keys(index, id) for id in alive.get(key, []))
+    assert all(key in keys(index, id) for key, ids in alive.items() for id in ids)
+    assert {key for id in range(2000) for key in keys(index, str(id))} <= alive.keys()
     for key in alive:
-        places.remove(key)
-    assert places._tables == []
+        index.remove(key)
+    assert index.tables == 0
 
 
-def test_tables_are_few_and_small_whether_segments_come_at_once_or_one_by_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(objects_places, "_LEAST_BITS", 8)
+def test_tables_are_few_and_small_whether_segments_come_at_once_or_one_by_one() -> None:
     ids = [[f"{n}/{m}" for m in range(40)] for n in range(1000)]
     segments = [segment(str(n), {"task": each}) for n, each in enumerate(ids)]
-    at_once, one_by_one = Places(), Places()
+    at_once, one_by_one = SegmentIndex(least_bits=8), SegmentIndex(least_bits=8)
     at_once.add(segments)
     for each in segments:
         one_by_one.add([each])
-    assert len(at_once._tables) == 1
-    assert len(one_by_one._tables) <= 12
-    for places in (at_once, one_by_one):
-        assert sum(2 * len(table._slots) for table in places._tables) < 12 * 40_000
-        asked = [len(keys(places, f"other {n}")) for n in range(2000)]
+    assert at_once.tables == 1
+    assert one_by_one.tables <= 12
+    for index in (at_once, one_by_one):
+        assert index.size < 12 * 40_000
+        asked = [len(keys(index, f"other {n}")) for n in range(2000)]
         assert sum(asked) < 8 * len(asked)
 
 
-def test_where_the_oldest_go_and_new_ones_come_the_tables_stay_as_few(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(objects_places, "_LEAST_BITS", 8)
-    places = Places()
+def test_where_the_oldest_go_and_new_ones_come_the_tables_stay_as_few() -> None:
+    index = SegmentIndex(least_bits=8)
     for n in range(3000):
-        places.add([segment(str(n), {"task": [f"{n}/{m}" for m in range(10)]})])
+        index.add([segment(str(n), {"task": [f"{n}/{m}" for m in range(10)]})])
         if n >= 100:
-            places.remove(str(n - 100))
-        assert sum(2 * len(table._slots) for table in places._tables) < 50 * 1000
-    assert all(keys(places, f"{n}/{m}") for n in range(2900, 3000) for m in range(10))
+            index.remove(str(n - 100))
+        assert index.size < 50 * 1000
+    assert all(keys(index, f"{n}/{m}") for n in range(2900, 3000) for m in range(10))
 
 
 class Work:
@@ -177,7 +163,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
 
     has = Fingerprints.has
     with monkeypatch.context() as patch:
-        for module in (objects_archive, objects_segment):
+        for module in (archive_module, segment_module):
             patch.setattr(module, "fingerprint", counting_print)
         patch.setattr(Fingerprints, "has", counting_has)
         yield work
@@ -189,23 +175,21 @@ def ended(number: int, **changes: Any) -> Task:
     return task(f"t{number:04}", **{**values, **changes})
 
 
-async def opened(**changes: Any) -> tuple[ObjectsStore, FaultyRequests]:
+async def opened(**changes: Any) -> tuple[BucketStore, FaultyRequests]:
     tuning = replace(EAGER, archive_at_least=10, archive_at_most=10, snapshot_every=10**6, views="off")
-    requests = FaultyRequests(MemoryRequests(f"places {next(_names)}"))
-    store = ObjectsStore(requests, Hands(START), replace(tuning, **changes))
+    requests = FaultyRequests(MemoryRequests(f"index {next(_names)}"))
+    store = BucketStore(requests, ManualClock(START), replace(tuning, **changes))
     await store.open()
     return store, requests
 
 
-async def archive(store: ObjectsStore) -> None:
-    assert store._opened is not None
-    while await store._opened.upkeep._archive():
+async def archive(store: BucketStore) -> None:
+    while await store.opened.upkeep.archive_once():
         pass
 
 
-def held(store: ObjectsStore) -> dict[str, Any]:
-    assert store._opened is not None
-    return store._opened.replica.archive.segments
+def held(store: BucketStore) -> dict[str, Any]:
+    return store.opened.replica.archive.segments
 
 
 NEW = [(f"new {n}", Submission(kind="t", input={})) for n in range(20)]

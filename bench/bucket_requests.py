@@ -3,7 +3,7 @@
 A client submits, a node (worker, scheduler, janitor) runs; each has its own store on one bucket. Beside it, the design
 of one object per task: at least 10 requests for each (submit, index, list, get, claim, index, get, finish, …).
 
-    python bench/objects_requests.py [seconds]
+    python bench/bucket_requests.py [seconds]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 
 import rota
-from objects_bench import dollars, queue_on, running
+from bucket_nodes import dollars, queue_on, running
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
 

@@ -1,6 +1,6 @@
 """100,000 schedules: how long a start takes, and how much memory the node needs then.
 
-python bench/objects_start.py [schedules]
+python bench/bucket_start.py [schedules]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rota.domain.recurrence import Cron
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
 from rota.stores.bucket.service.requests import FolderRequests
-from rota.stores.bucket.store import ObjectsStore
+from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.queries import ScheduleList
 
@@ -46,7 +46,7 @@ def schedules(start: int) -> list[Schedule]:
 
 
 async def fill(folder: Path) -> None:
-    store = ObjectsStore(FolderRequests(folder), SystemClock(), Tuning(views="off", views_every=timedelta(0)))
+    store = BucketStore(FolderRequests(folder), SystemClock(), Tuning(views="off", views_every=timedelta(0)))
     await store.open()
     for start in range(0, SCHEDULES, BATCH):
 
@@ -67,7 +67,7 @@ def most_memory() -> int:
 
 async def start(folder: Path) -> None:
     began = time.perf_counter()
-    store = ObjectsStore(FolderRequests(folder), SystemClock(), Tuning(views="off"))
+    store = BucketStore(FolderRequests(folder), SystemClock(), Tuning(views="off"))
     await store.open()
     took = time.perf_counter() - began
     held = most_memory()

@@ -1,12 +1,13 @@
-"""In which segments an id may be, whatever their number: asked for every record that is written, on every node.
+"""The segment index: in which segments an id may be. It is asked for every record that is written, on every node, so
+the time it takes must not grow with the archive.
 
-Tables of numbered slots. A fingerprint belongs into the slot that its first bits name, or into the next empty one; what
-stands there is the number of its segment, no more, and whether the id is in that segment its summary tells. Most slots
-stay empty, so a walk from any of them soon ends at one that is: "nowhere".
+It has tables of numbered slots. The first bits of a fingerprint name its slot; if that is taken, the next empty slot is
+its own. The slot holds the number of the segment and nothing else. Whether the id really is in that segment is said by
+the segment's summary. Most slots are empty, so a walk soon ends at an empty one, which means "in no segment".
 
-A table never grows, for then somebody would wait for it. A new one is begun, with as much room as all before it need
-together, so there are few. Nor is anything taken out: the numbers of dropped segments lead nowhere, and when most of a
-table does, what is left of it moves to another.
+A table never grows, because a commit would wait for that. A new table is added instead, with as much room as all others
+use together, so there are few tables. Slots are never cleared. The number of a dropped segment leads nowhere, and when
+most of a table's slots do, its remaining segments move to another table.
 """
 
 from __future__ import annotations
@@ -18,29 +19,41 @@ from collections.abc import Iterable, Iterator
 
 from .segment import Segment
 
-__all__ = ["Places"]
+__all__ = ["SegmentIndex"]
 
 _LEAST_BITS = 20
 _MOST_BITS = 24
 """Of the number of a slot. The smallest table is 2 MiB, the largest 32."""
 
 _TAKEN = 3 / 8
-"""So much of a table may be."""
+"""At most this part of a table's slots is taken."""
 
 _MOST_SEGMENTS = 2**16 - 1
 """Numbers of two bytes, and 0 is none."""
 
 _AT_ONCE = 256
 _STRIPES = 32
-"""So many segments enter a table together, stripe by stripe: a table is large beside what a processor has at hand."""
+"""This many segments enter a table together, stripe by stripe, because a table is larger than a processor's cache."""
 
 
-class Places:
-    """Of all segments of an archive. Whoever asks holds the replica's lock."""
+class SegmentIndex:
+    """The index of all segments of an archive. The caller holds the replica's lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_bits: int = _LEAST_BITS, most_segments: int = _MOST_SEGMENTS) -> None:
+        self._least_bits = least_bits
+        self._most_segments = most_segments
         self._tables: list[_Table] = []
         self._table_of: dict[str, _Table] = {}
+
+    @property
+    def tables(self) -> int:
+        """How many tables there are."""
+        return len(self._tables)
+
+    @property
+    def size(self) -> int:
+        """The memory of all tables, in bytes."""
+        return sum(table.size for table in self._tables)
 
     def of(self, fingerprint: bytes) -> list[str]:
         """The keys of the segments to ask: all that have it, and few others."""
@@ -64,26 +77,33 @@ class Places:
     def _table_for(self, waiting: list[Segment]) -> _Table:
         if not self._tables or not self._tables[-1].has_room_for(waiting[0]):
             alive = sum(table.alive for table in self._tables)
-            self._tables.append(_Table(max(alive, sum(map(_size, waiting)))))
+            self._tables.append(
+                _Table(max(alive, sum(map(_size, waiting))), self._least_bits, self._most_segments)
+            )
         return self._tables[-1]
 
 
 class _Table:
     """`used` counts the slots that are taken, `alive` those of segments that were not removed since."""
 
-    def __init__(self, room: int) -> None:
-        bits = min(max(_LEAST_BITS, int(room / _TAKEN).bit_length()), _MOST_BITS)
+    def __init__(self, room: int, least_bits: int, most_segments: int) -> None:
+        bits = min(max(least_bits, int(room / _TAKEN).bit_length()), _MOST_BITS)
         self._slots = array("H", [0]) * 2**bits
         self._cut = _MOST_BITS - bits
         self._numbered: list[Segment | None] = [None]  # an empty slot is 0
         self._number_of: dict[str, int] = {}
+        self._most_segments = most_segments
         self.used = 0
         self.alive = 0
+
+    @property
+    def size(self) -> int:
+        return 2 * len(self._slots)  # two bytes each
 
     def has_room_for(self, segment: Segment) -> bool:
         used = self.used + _size(segment)
         fits = used <= _TAKEN * len(self._slots) or not self.used
-        return fits and len(self._numbered) <= _MOST_SEGMENTS
+        return fits and len(self._numbered) <= self._most_segments
 
     def of(self, fingerprint: bytes) -> list[str]:
         slots, last = self._slots, len(self._slots) - 1
@@ -97,7 +117,7 @@ class _Table:
         return found
 
     def add(self, segments: list[Segment]) -> int:
-        """As many of the first as there is room for."""
+        """Add the first segments, as many as there is room for; how many these were."""
         columns: list[tuple[int, array[int]]] = []
         taken = 0
         for segment in segments:
@@ -108,7 +128,7 @@ class _Table:
             self._numbered.append(segment)
             self.used += _size(segment)
             self.alive += _size(segment)
-            columns += [(number, _homes(packed, self._cut)) for packed in segment.ids.values()]
+            columns += [(number, _slots_of(packed, self._cut)) for packed in segment.ids.values()]
         self._enter(columns)
         return taken
 
@@ -139,12 +159,12 @@ def _size(segment: Segment) -> int:
     return sum(len(packed) for packed in segment.ids.values()) // 8
 
 
-def _homes(packed: bytes, cut: int) -> array[int]:
+def _slots_of(packed: bytes, cut: int) -> array[int]:
     """The slot to which each fingerprint belongs, in order: its first three bytes as a number, less some bits."""
     four = bytearray(len(packed) // 2)
     for nth in range(3):
         four[nth + 1 :: 4] = packed[nth::8]
-    homes = array("I", bytes(four))
+    slots = array("I", bytes(four))
     if sys.byteorder == "little":
-        homes.byteswap()
-    return array("I", [home >> cut for home in homes]) if cut else homes
+        slots.byteswap()
+    return array("I", [slot >> cut for slot in slots]) if cut else slots
