@@ -219,7 +219,7 @@ class _Opened:
     def __init__(self, file: SqliteFile, clock: Clock) -> None:
         self._file = file
         self._clock = clock
-        self._writer = FileThread(file, "writer")
+        self._writer = FileThread(file, "writer", lambda: self.groups.is_awaited)
         self._reader = FileThread(file, "reader")
         self._data_version: DataVersion | None = None
         self.waiters = Waiters(clock)

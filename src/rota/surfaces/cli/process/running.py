@@ -176,6 +176,7 @@ def _node(session: Session, plan: Plan, queue: Queue, *observers: Observer) -> N
         "janitor": plan.janitor,
         "observers": observers,
         "retention": keep,
+        "shutdown_timeout": settings["shutdown_timeout"],
     }
     if plan.app is None:
         return Node(queue, **shared)
@@ -186,7 +187,6 @@ def _node(session: Session, plan: Plan, queue: Queue, *observers: Observer) -> N
         queues=settings["queues"],
         concurrency=settings["concurrency"],
         lease=settings["lease"],
-        shutdown_timeout=settings["shutdown_timeout"],
         all_tenants=plan.serves_every_tenant,
         **shared,
     )
