@@ -94,10 +94,17 @@ class Process:
                 return line
         raise AssertionError(f"{wanted!r} was not said; these lines were:\n" + "\n".join(self.lines))
 
+    def send(self, signal: int) -> None:
+        self._process.send_signal(signal)
+
     def end(self, signal: int) -> int:
         """Send a signal; the exit code."""
-        self._process.send_signal(signal)
+        self.send(signal)
         return self._process.wait(PATIENCE)
+
+    def open_files(self) -> list[Path]:
+        """Linux says which."""
+        return list(Path(f"/proc/{self._process.pid}/fd").iterdir())
 
     def wait(self) -> int:
         return self._process.wait(PATIENCE)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from command_line import STORES, Process, bare_folder, document, rota, use_store
+from rota import TemplateTarget, connect
+from rota.surfaces.cli.process.outlook import KINDS, PAGE, SHOWN, Outlook
 
 APP = """
 import threading
@@ -165,3 +169,51 @@ def test_up_warns_of_schedules_whose_kind_its_app_lacks(folder: Path) -> None:
         up.until("schedules: 3 active")
         assert up.end(signal.SIGINT) == 0
     assert len([line for line in up.lines if "warning" in line]) == 1
+
+
+def test_the_warning_looks_at_every_schedule_and_into_templates(folder: Path) -> None:
+    """Those that come last in the list are on another page."""
+    runner = asyncio.Runner()
+    runner.run(_many_schedules())
+    with Process("up shop:app", folder) as up:
+        assert up.until("warning: ").startswith(
+            "warning: this app has no handler for gone, which is what by-template starts:"
+        )
+        assert up.until("warning: ").startswith(
+            "warning: this app has no handler for nobody, which is what second, first starts:"
+        )
+        up.until(f"schedules: {PAGE + 5:,} active")
+        assert up.end(signal.SIGINT) == 0
+    assert len([line for line in up.lines if "warning" in line]) == 2
+
+
+async def _many_schedules() -> None:
+    async with connect() as queue:
+        for name in ("first", "second"):
+            await queue.create_schedule(name, task_type="nobody", interval=3600)
+        await queue.create_template("known", "double")
+        await queue.create_template("unknown", "gone")
+        for name, template in (("by-template", "unknown"), ("fine", "known")):
+            target = TemplateTarget(template_id=template)
+            await queue.create_schedule(name, target=target, interval=3600)
+        creating = (
+            queue.create_schedule(f"s-{number}", task_type="double", interval=3600)
+            for number in range(PAGE + 1)
+        )
+        await asyncio.gather(*creating)
+
+
+async def test_what_is_kept_of_many_schedules_is_bounded() -> None:
+    outlook = Outlook()
+    async with connect("memory:") as queue:
+        one = await queue.create_schedule("one", task_type="work", interval=3600)
+    for number in range(1000):
+        outlook.note([replace(one, key=f"s-{number}")] * 10)
+        outlook.note_lacking(f"kind-{number}", one)
+        outlook.note_lacking("kind-0", one)
+    assert outlook.active == 10_000
+    assert len(outlook.soonest) == SHOWN
+    assert len(outlook.lacking) == KINDS
+    assert outlook.more_lacking == 1000 - KINDS
+    assert outlook.lacking["kind-0"].count == 1001
+    assert len(outlook.lacking["kind-0"].names) == SHOWN

@@ -25,7 +25,8 @@ from rota.engine.clock import SystemClock
 from rota.stores.bucket.service.address import BucketAddress
 from rota.stores.bucket.service.requests import ServiceRequests
 from rota.stores.bucket.store import BucketStore
-from rota.surfaces.stores import make_store, shown
+from rota.stores.secrets import without_secrets
+from rota.surfaces.stores import make_store
 from stores import get, put
 
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -206,13 +207,19 @@ def test_a_secret_in_an_address_is_refused_and_never_repeated(
 
 
 def test_what_may_be_a_secret_is_left_out_of_what_is_shown() -> None:
-    assert shown(f"s3://AKIA:{SECRET}@bucket/x") == "s3://AKIA:***@bucket/x"
-    assert shown("s3://bucket/a@b?region=x") == "s3://bucket/a@b?region=x"
-    assert shown("postgresql://u:p?ss@host/db") == "postgresql://u:***@host/db"
-    assert shown("postgresql://u:p?s/s@h/d?token=a&pool=8") == "postgresql://u:***@h/d?token=***&pool=8"
-    assert shown("postgresql://h:5432/d?password=a@b&pool=8") == "postgresql://h:***&pool=8"
-    assert shown("s3://b/x?endpoint=https://u:p@h&views=off") == "s3://b/x?endpoint=***@h&views=off"
-    assert shown(f"postgresql://u@h/d?password={SECRET}&pool=8") == "postgresql://u@h/d?password=***&pool=8"
+    assert without_secrets(f"s3://AKIA:{SECRET}@bucket/x") == "s3://AKIA:***@bucket/x"
+    assert without_secrets("s3://bucket/a@b?region=x") == "s3://bucket/a@b?region=x"
+    assert without_secrets("postgresql://u:p?ss@host/db") == "postgresql://u:***@host/db"
+    assert (
+        without_secrets("postgresql://u:p?s/s@h/d?token=a&pool=8")
+        == "postgresql://u:***@h/d?token=***&pool=8"
+    )
+    assert without_secrets("postgresql://h:5432/d?password=a@b&pool=8") == "postgresql://h:***&pool=8"
+    assert without_secrets("s3://b/x?endpoint=https://u:p@h&views=off") == "s3://b/x?endpoint=***@h&views=off"
+    assert (
+        without_secrets(f"postgresql://u@h/d?password={SECRET}&pool=8")
+        == "postgresql://u@h/d?password=***&pool=8"
+    )
 
 
 @pytest.mark.parametrize("variable", ENDPOINTS)

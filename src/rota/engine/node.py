@@ -50,8 +50,11 @@ class Node:
         janitor: bool = True,
         observers: Iterable[Observer] = (),
         retention: Retention | None = None,
+        shutdown_timeout: timedelta | float = SHUTDOWN,
     ) -> None:
         self.queue = queue
+        self._patience = check_duration("shutdown_timeout", shutdown_timeout)
+        self._patient_until = 0.0
         self.observe = fan_out((log_signals, *observers))
         self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
         in_real_time = isinstance(queue.clock, SystemClock)
@@ -70,6 +73,7 @@ class Node:
             self.janitor = Janitor(queue.store, queue.clock, self.observe, look_for_jumps=look)
             self.forgetter = Forgetter(queue.store, retention or Retention())
         self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._tick_now = asyncio.Event()
         self._returned = Return()
 
@@ -105,9 +109,25 @@ class Node:
         return min((delay for delay in delays if delay is not None), default=timedelta(0))
 
     async def _run(self) -> None:
-        async with asyncio.TaskGroup() as loops:
-            for name, role, hints, wake in self._roles():
-                loops.create_task(self._keep(name, role, hints, wake, self._stop), name=f"rota-{name}")
+        async with asyncio.TaskGroup() as group:
+            loops = [
+                group.create_task(self._keep(name, role, hints, wake, self._stop), name=f"rota-{name}")
+                for name, role, hints, wake in self._roles()
+            ]
+            group.create_task(self._end_in_time(loops), name="rota-end")
+
+    async def _end_in_time(self, loops: Sequence[asyncio.Task[None]]) -> None:
+        """Rounds under way may finish, for as long as a stop may take. One that waits for the store longer is given
+        up: whatever it was about, the next node finds it."""
+        await self._stop.wait()
+        self._patient_until = self.queue.clock.monotonic() + self._patience.total_seconds()
+        ended = asyncio.create_task(_all_ended(loops))
+        try:
+            await _is_done(ended, at_most=self._patience, unless=self._hurry)
+        finally:
+            for loop in (*loops, ended):
+                loop.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
 
     def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
         deaf = Deaf()
@@ -151,6 +171,8 @@ class Node:
         self._tick_now.set()
 
     def _signalled(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()  # asked twice: end at once
         self.stop()
 
 
@@ -179,7 +201,12 @@ class Worker(Node):
         on_error: Hook | None = None,
     ) -> None:
         super().__init__(
-            queue, scheduler=scheduler, janitor=janitor, observers=observers, retention=retention
+            queue,
+            scheduler=scheduler,
+            janitor=janitor,
+            observers=observers,
+            retention=retention,
+            shutdown_timeout=shutdown_timeout,
         )
         self.app = (app or App()).derived()
         hooks = {
@@ -193,7 +220,6 @@ class Worker(Node):
                 self.app.hooks[name].append(hook)
         self.worker_id = worker_id or worker_name()
         self._lease = check_duration("lease", lease, least=timedelta(seconds=1))
-        self._patience = check_duration("shutdown_timeout", shutdown_timeout)
         self.tasks = TaskWorker(
             queue,
             self.app,
@@ -208,7 +234,6 @@ class Worker(Node):
             self.janitor.expect_leases(self._lease)
         if self.scheduler is not None:
             self.scheduler.beside = self.tasks.claim_beside
-        self._hurry = asyncio.Event()
 
     def task(self, kind: str, **options: Any) -> Callable[[F], F]:
         """As `App.task`."""
@@ -293,6 +318,9 @@ class Worker(Node):
             raise
         finally:
             stop.set()
+            if not tasks.is_idle:  # the store takes nothing: what is held is given up
+                for loop in loops:
+                    loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
 
     def _longest_rest(self) -> timedelta:
@@ -312,29 +340,24 @@ class Worker(Node):
             await declare(self.app)
 
     async def _drain(self) -> None:
-        """Let handlers end by themselves, then ask what still runs to stop, then hand back what does not."""
+        """Let handlers end by themselves, then ask what still runs to stop, then hand back what does not. For that, the
+        store has as long again as the handlers had: what it has not taken by then is run again elsewhere."""
         self.tasks.accepting = False
-        if not await self._settled_within(self._patience, self._hurry):
-            self.tasks.stop_handlers(StopReason.RELEASE)
-            if not await self._settled_within(STOP_GRACE, asyncio.Event()):
+        left = timedelta(seconds=max(0.0, self._patient_until - self.queue.clock.monotonic()))
+        settling = asyncio.create_task(self._settle_all(), name="rota-settling")
+        try:
+            if not await _is_done(settling, at_most=left, unless=self._hurry):
+                self.tasks.stop_handlers(StopReason.RELEASE)
+                await _is_done(settling, at_most=STOP_GRACE, unless=self.tasks.handlers_ended)
                 self.tasks.abandon_handlers()
-                await self._settled_within(STOP_GRACE, asyncio.Event())
+                await _is_done(settling, at_most=max(LOOK_AGAIN, min(self._patience, STOP_GRACE)))
+        finally:
+            settling.cancel()
+            await asyncio.gather(settling, return_exceptions=True)
 
-    async def _settled_within(self, patience: timedelta, cut_short: asyncio.Event) -> bool:
-        done = asyncio.Event()
-
-        async def settle() -> None:
-            while not self.tasks.is_idle:
-                await self._drain_round()
-            done.set()
-
-        settling = asyncio.create_task(settle())
-        waiting = asyncio.create_task(cut_short.wait())
-        await wait_for_any(settling, waiting, at_most=patience)
-        for unfinished in (settling, waiting):
-            unfinished.cancel()
-        await asyncio.gather(settling, waiting, return_exceptions=True)
-        return done.is_set()
+    async def _settle_all(self) -> None:
+        while not self.tasks.is_idle:
+            await self._drain_round()
 
     async def _drain_round(self) -> None:
         self.tasks.wake.clear()
@@ -352,10 +375,22 @@ class Worker(Node):
         super()._jumped()
         self.tasks.renew_soon()
 
-    def _signalled(self) -> None:
-        if self._stop.is_set():
-            self._hurry.set()  # asked twice: hand back at once
-        self.stop()
+
+async def _all_ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _is_done(
+    task: asyncio.Task[None], *, at_most: timedelta, unless: asyncio.Event | None = None
+) -> bool:
+    """Wait for a task, for a while, or until something else happens. It goes on."""
+    happening = asyncio.create_task((unless or asyncio.Event()).wait())
+    try:
+        await wait_for_any(task, happening, at_most=at_most)
+    finally:
+        happening.cancel()
+        await asyncio.gather(happening, return_exceptions=True)
+    return task.done()
 
 
 def _checked_queues(queues: object) -> list[str] | None:

@@ -51,6 +51,7 @@ class Groups:
         self._commit = commit
         self._changed = changed
         self._waiting: list[Job[Any]] = []
+        self._committing: list[Job[Any]] = []
         self._busy = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -66,6 +67,12 @@ class Groups:
             loop.call_soon(self._next_group, loop)  # later in this turn: others may join
         return await answer
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anyone still waits for what the thread does now. The thread itself may ask."""
+        jobs = self._committing
+        return self._thread.is_awaited and not (jobs and all(job.future.done() for job in jobs))
+
     async def finish(self) -> None:
         """Wait until every job is answered."""
         await self._idle.wait()
@@ -77,12 +84,14 @@ class Groups:
             self._busy = False
             self._idle.set()
             return
+        self._committing = jobs
         committed = self._thread.call(self._commit, jobs)
         committed.add_done_callback(lambda done: self._settle(loop, jobs, done))
 
     def _settle(
         self, loop: asyncio.AbstractEventLoop, jobs: list[Job[Any]], done: asyncio.Future[None]
     ) -> None:
+        self._committing = []
         failure = asyncio.CancelledError() if done.cancelled() else done.exception()
         if any(job.wrote and job.error is None for job in jobs):
             self._changed()

@@ -38,6 +38,13 @@ class Threads:
         self._calls: SimpleQueue[Call[Any] | None] = SimpleQueue()
         self._ended: deque[tuple[Call[Any], Any, BaseException | None]] = deque()
         self._waking = False
+        self._current: Call[Any] | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Of a single thread: whether anyone still waits for what it does now. The thread itself may ask."""
+        current = self._current
+        return current is None or not current.answer.done()
 
     def call(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Call the function in a thread. The answer is its result, or what it raised."""
@@ -66,10 +73,12 @@ class Threads:
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         while (call := self._calls.get()) is not None:
+            self._current = call
             try:
                 self._ended.append((call, call.function(*call.args), None))
             except BaseException as error:  # whatever it is, it belongs to the caller
                 self._ended.append((call, None, error))
+            self._current = None
             del call
             if not self._waking:
                 self._waking = True

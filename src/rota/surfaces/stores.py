@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 from ..domain.errors import Invalid
 from ..engine.clock import SteadyClock
 from ..stores.base import Store
+from ..stores.secrets import without_secrets
 from . import settings
 
-__all__ = ["BUCKETS", "in_role", "make_store", "open_store", "shown"]
+__all__ = ["BUCKETS", "in_role", "make_store", "open_store"]
 
 _ACCEPTED = (
     "accepted are sqlite:///file.db (sqlite:////absolute/file.db), postgresql://user@host/database,"
     " s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, file:///folder and memory:"
 )
 BUCKETS = ("s3", "gs", "az", "file", "memory-bucket")
-_USER = re.compile(r"://[^/@:]*:(?=.*@)", re.DOTALL)
-_SECRET = re.compile(r"([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
-_SERVICE = re.compile(r"([?&]endpoint=)[^&]*(?:@|%40)")
 
 
 async def open_store(address: str | None, clock: SteadyClock) -> Store:
@@ -45,25 +41,7 @@ def make_store(address: str, clock: SteadyClock) -> Store:
         return _postgres(address, clock)
     if scheme in BUCKETS:
         return _bucket(address, clock)
-    raise Invalid("store", f"{shown(address)!r:.60} has an unknown scheme", _ACCEPTED)
-
-
-def shown(address: str) -> str:
-    """An address without what may be a secret in it: passwords, and options so named."""
-    return _SERVICE.sub(r"\1***@", _SECRET.sub(r"\1***", _without_password(address)))
-
-
-def _without_password(address: str) -> str:
-    """Without all up to the last `@`: a password may hold slashes (Amazon's do), a `?`, and an `@`. One `@` may be part
-    of an option that is a secret; then that ends where the option does."""
-    user = _USER.search(address)
-    if user is None:
-        return address
-    end = address.rindex("@")
-    for option in _SECRET.finditer(address):
-        if option.end(1) <= end < option.end():
-            end = option.end()
-    return f"{address[: user.end()]}***{address[end:]}"
+    raise Invalid("store", f"{without_secrets(address)!r:.60} has an unknown scheme", _ACCEPTED)
 
 
 def in_role(address: str, role: str) -> str:

@@ -97,6 +97,7 @@ class TaskWorker:
         self.second = SecondHand(self)
         self.late = LateResults(self)
         self.wake = self.first.wake
+        self.handlers_ended = asyncio.Event()
         self.accepting = True
         self.worker_id = worker_id
         self._queue = queue
@@ -164,6 +165,7 @@ class TaskWorker:
             if execution.stopping is not StopReason.LEASE_LOST:
                 self._ended[execution] = Released()
             execution.abandon()
+        self.wake.set()
 
     def close(self) -> None:
         self._threads.close()
@@ -308,6 +310,7 @@ class TaskWorker:
         handler = self._app.handlers[task.kind]
         execution = Execution(task, handler, on_report=self.leases.note_report, flush=self.leases.flush)
         self._running[execution] = None
+        self.handlers_ended.clear()
         self.leases.started()
         running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, claimed_since)
         running.add_done_callback(lambda done: self._handler_ended(execution, done, hand))
@@ -330,6 +333,8 @@ class TaskWorker:
 
     def _forget(self, execution: Execution) -> None:
         del self._running[execution]
+        if not self._running:
+            self.handlers_ended.set()
         self.leases.forget(execution)
 
     def renew_soon(self) -> None:

@@ -12,9 +12,10 @@ import socket
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from ...domain.errors import Invalid
+from ..secrets import without_secrets
 
 __all__ = ["PLANNING", "Address"]
 
@@ -58,7 +59,6 @@ _DRIVER = {
     "sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslpassword", "sslnegotiation",
     "ssl_min_protocol_version", "ssl_max_protocol_version", "target_session_attrs", "krbsrvname", "gsslib",
 }  # fmt: skip
-_SECRET = {"password", "sslpassword"}
 
 
 class Address(NamedTuple):
@@ -83,7 +83,7 @@ class Address(NamedTuple):
         parts = urlsplit(url)
         if parts.scheme not in ("postgresql", "postgres"):
             raise Invalid(
-                "store", f"{_censored(url)!r} is not one", "write postgresql://user@host:5432/database"
+                "store", f"{without_secrets(url)!r} is not one", "write postgresql://user@host:5432/database"
             )
         ours: dict[str, Any] = {}
         driver: list[tuple[str, str]] = []
@@ -95,10 +95,10 @@ class Address(NamedTuple):
             else:
                 known = ", ".join(_OURS)
                 raise Invalid("store", f"the address has an unknown option {name!r}", f"there are {known}")
-        dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(driver), ""))
         named = [("schema", ours["schema"])] if "schema" in ours else []
-        whole = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(driver + named), ""))
-        return cls(dsn=dsn, shown=_censored(whole), place=_place(parts.netloc, parts.path, driver), **ours)
+        dsn = _joined(parts.netloc, parts.path, driver)
+        shown = without_secrets(_joined(parts.netloc, parts.path, driver + named))
+        return cls(dsn=dsn, shown=shown, place=_place(parts.netloc, parts.path, driver), **ours)
 
     @property
     def channel(self) -> str:
@@ -223,11 +223,9 @@ def _check_quoting(url: str) -> None:
         raise Invalid("store", "the address cannot be taken apart into user, password, host and port", rule)
 
 
-def _censored(url: str) -> str:
-    parts = urlsplit(url)
-    netloc = re.sub(r"^([^@:]*):.*@", r"\1@", parts.netloc)
-    kept = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRET]
-    return urlunsplit((parts.scheme, netloc, parts.path, urlencode(kept, safe="/"), ""))
+def _joined(netloc: str, path: str, options: list[tuple[str, str]]) -> str:
+    """`urlunsplit` would leave out the slashes where no host is named."""
+    return f"postgresql://{netloc}{path}{'?' if options else ''}{urlencode(options, safe='/')}"
 
 
 def _place(netloc: str, path: str, options: list[tuple[str, str]]) -> str:

@@ -57,7 +57,7 @@ class SqliteFile:
         self._stopwatch = stopwatch or (lambda: 0.0)
         self._opened: dict[str, Identity] = {}
 
-    def connect(self, settings: str) -> apsw.Connection:
+    def connect(self, settings: str, is_awaited: Callable[[], bool] = lambda: True) -> apsw.Connection:
         if not self.path.parent.is_dir():
             problem = f"the folder of {self.path} does not exist: create {self.path.parent} first"
             raise Unavailable(problem, is_final=True)
@@ -68,7 +68,7 @@ class SqliteFile:
         except BaseException:
             db.close()
             raise
-        db.set_busy_handler(_Patience(self.busy_timeout, self._stopwatch))
+        db.set_busy_handler(_Patience(self.busy_timeout, self._stopwatch, is_awaited))
         return db
 
     def _create(self) -> None:
@@ -105,7 +105,7 @@ class SqliteFile:
                 )
         return None
 
-    def look(self, function: Callable[[apsw.Connection], T], url: str) -> T:
+    def look(self, function: Callable[[apsw.Connection], T], url: str, is_awaited: Callable[[], bool]) -> T:
         """Call a function that reads, with a connection that changes nothing: no file is made, none is put into WAL
         mode."""
         if not self.path.exists():
@@ -113,7 +113,7 @@ class SqliteFile:
         with self.told_in_words():
             db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
             try:
-                db.set_busy_handler(_Patience(self.busy_timeout, self._stopwatch))
+                db.set_busy_handler(_Patience(self.busy_timeout, self._stopwatch, is_awaited))
                 return function(db)
             finally:
                 db.close()
@@ -164,11 +164,15 @@ def _identity(path: str) -> Identity:
 class _Patience:
     """Waits for a lock: asks again soon. SQLite's own handler waits ever longer, and loses against whoever comes
     later. A pause takes longer than it should, so it is the stopwatch that tells when the time is up; but one that
-    stands still, as in virtual time, must not make it wait for ever."""
+    stands still, as in virtual time, must not make it wait for ever. When nobody waits for the answer any more, it
+    gives up at once: a process that is to end does not wait for the lock."""
 
-    def __init__(self, at_most: timedelta, stopwatch: Callable[[], float]) -> None:
+    def __init__(
+        self, at_most: timedelta, stopwatch: Callable[[], float], is_awaited: Callable[[], bool]
+    ) -> None:
         self._at_most = at_most
         self._stopwatch = stopwatch
+        self._is_awaited = is_awaited
         self._began = 0.0
         self._never = Event()
 
@@ -176,18 +180,20 @@ class _Patience:
         now = self._stopwatch()
         if tries == 0:
             self._began = now
-        if max(tries * _PAUSE, timedelta(seconds=now - self._began)) >= self._at_most:
+        is_over = max(tries * _PAUSE, timedelta(seconds=now - self._began)) >= self._at_most
+        if is_over or not self._is_awaited():
             return False
         self._never.wait(_PAUSE.total_seconds())
         return True
 
 
 class FileThread:
-    """A connection, and the one thread that uses it."""
+    """A connection, and the one thread that uses it. `is_awaited`: whether anyone still waits for what it does."""
 
-    def __init__(self, file: SqliteFile, name: str) -> None:
+    def __init__(self, file: SqliteFile, name: str, is_awaited: Callable[[], bool] | None = None) -> None:
         self.file = file
         self.thread = Threads(1, f"rota-sqlite-{name}")
+        self._is_awaited = is_awaited or (lambda: self.thread.is_awaited)
         self._db: apsw.Connection | None = None
 
     @property
@@ -201,7 +207,7 @@ class FileThread:
         with self.file.told_in_words():
             while self._db is None:
                 try:
-                    self._db = await self.thread.call(self.file.connect, settings)
+                    self._db = await self.thread.call(self.file.connect, settings, self._is_awaited)
                 except apsw.BusyError:
                     if tries <= 0:
                         raise
@@ -210,7 +216,7 @@ class FileThread:
 
     async def look(self, function: Callable[[apsw.Connection], T], url: str) -> T:
         """Before it is opened: as `SqliteFile.look`, in the thread."""
-        return await self.thread.call(self.file.look, function, url)
+        return await self.thread.call(self.file.look, function, url, self._is_awaited)
 
     async def run(self, function: Callable[[apsw.Connection], T]) -> T:
         """Call a function with the connection, in the thread."""

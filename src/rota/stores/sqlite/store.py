@@ -26,6 +26,7 @@ from ...domain.errors import Invalid, StoreError, Unavailable
 from ...domain.model import Record
 from ..base import PLAIN_COMMIT, Clock, CommitOptions, Store, Work
 from ..group_commit import Groups, Job
+from ..secrets import without_secrets
 from ..sql_files import load
 from ..waiting import Waiters
 from ..works import drive, run_work
@@ -130,7 +131,9 @@ class SqliteStore(Store):
         path = unquote(parts.path).removeprefix("/")
         if parts.scheme != "sqlite" or parts.netloc or not path:
             raise Invalid(
-                "store", f"{url!r} names no file", "write sqlite:///relative/path or sqlite:////path"
+                "store",
+                f"{without_secrets(url)!r} names no file",
+                "write sqlite:///relative/path or sqlite:////path",
             )
         return cls(path, clock, **_options(url, parts.query))
 
@@ -204,7 +207,9 @@ def _options(url: str, query: str) -> dict[str, Any]:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name != "busy_timeout":
             raise Invalid(
-                "store", f"{url!r} has an unknown option {name!r}", "the one option is busy_timeout"
+                "store",
+                f"{without_secrets(url)!r} has an unknown option {name!r}",
+                "the one option is busy_timeout",
             )
         try:
             options[name] = timedelta(seconds=float(value))
@@ -219,7 +224,7 @@ class _Opened:
     def __init__(self, file: SqliteFile, clock: Clock) -> None:
         self._file = file
         self._clock = clock
-        self._writer = FileThread(file, "writer")
+        self._writer = FileThread(file, "writer", lambda: self.groups.is_awaited)
         self._reader = FileThread(file, "reader")
         self._data_version: DataVersion | None = None
         self.waiters = Waiters(clock)

@@ -135,11 +135,11 @@ def _shown(value: Any) -> Any:
     """Without secrets; durations as they are written."""
     from datetime import timedelta
 
+    from ....stores.secrets import without_secrets
     from ...durations import short
-    from ...stores import shown
 
     if isinstance(value, timedelta):
         return short(value)
     if isinstance(value, tuple):
         return list(value)
-    return shown(value) if isinstance(value, str) else value
+    return without_secrets(value) if isinstance(value, str) else value

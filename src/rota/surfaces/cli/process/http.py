@@ -123,7 +123,7 @@ class Door:
         """Everything that takes long: the imports, and the application."""
         from ....engine.observe.metrics import Metrics
         from ...http import create_app
-        from ...http.server.serving import prepared
+        from ...http.server.serving import PATIENCE, prepared
 
         metrics = measures.metrics or Metrics(clock=queue.clock)
         settings = self._http.settings
@@ -137,7 +137,8 @@ class Door:
             most_body=settings["max_body"],
         )
         api.openapi()  # whoever asks first would have to wait for it, and with them the whole loop
-        return prepared(api, until=until), metrics
+        patience = min(PATIENCE, settings["shutdown_timeout"])
+        return prepared(api, until=until, patience=patience), metrics
 
 
 async def _about_keys(queue: Queue) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -15,14 +15,12 @@ from typing import Any
 import click
 
 from .... import __version__
-from ....domain.model import Schedule
 from ....engine.app import App
 from ....engine.commands import Retention, is_anything_due
 from ....engine.node import Node, Worker
 from ....engine.observe.telemetry import Observer
 from ....engine.roles.scheduler import ROWS_PER_CALL
 from ....engine.roles.worker import run_hooks
-from ....stores.codec import target_kind
 from ...durations import relative
 from ...python.client import Queue, connect
 from ...settings import Settings
@@ -32,11 +30,9 @@ from .feed import Feed
 from .http import Door, Http, opened
 from .logs import logging_to
 from .measuring import Watch, measured, observers_of
+from .outlook import Outlook, look_ahead
 
 __all__ = ["Plan", "Watch", "run", "run_once"]
-
-SHOWN = 5
-LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -176,6 +172,7 @@ def _node(session: Session, plan: Plan, queue: Queue, *observers: Observer) -> N
         "janitor": plan.janitor,
         "observers": observers,
         "retention": keep,
+        "shutdown_timeout": settings["shutdown_timeout"],
     }
     if plan.app is None:
         return Node(queue, **shared)
@@ -186,7 +183,6 @@ def _node(session: Session, plan: Plan, queue: Queue, *observers: Observer) -> N
         queues=settings["queues"],
         concurrency=settings["concurrency"],
         lease=settings["lease"],
-        shutdown_timeout=settings["shutdown_timeout"],
         all_tenants=plan.serves_every_tenant,
         **shared,
     )
@@ -211,8 +207,8 @@ class StoppingWorker(Worker):
 async def _greet(session: Session, plan: Plan, queue: Queue, door: Door | None) -> None:
     if plan.app is not None:
         await queue.declare_schedules(plan.app)
-    active = await _active_schedules(plan, queue) if plan.scheduler else []
-    _warn_of_kinds_without_handler(session, plan, active)
+    outlook = await _outlook(plan, queue) if plan.scheduler else Outlook()
+    _warn_of_kinds_without_handler(session, outlook)
     if session.as_json:
         if door is not None:
             await door.greet(session, queue)
@@ -235,61 +231,42 @@ async def _greet(session: Session, plan: Plan, queue: Queue, door: Door | None) 
     if door is not None:
         await door.greet(session, queue)
     if plan.scheduler:
-        await _say_what_comes(session, queue, active)
+        await _say_what_comes(session, queue, outlook)
     for hint in plan.hints:
         screen.say(hint)
     screen.say(click.style("Ctrl-C stops it.", dim=True))
     screen.say()
 
 
-async def _active_schedules(plan: Plan, queue: Queue) -> list[Schedule]:
-    """Those of the tenants that are served here; of very many, some."""
-    if not plan.serves_every_tenant:
-        return await queue.list_schedules(status="active", limit=LOOKED_AT)
-    found: list[Schedule] = []
-    for use in await queue.list_tenants():
-        if use.schedules and len(found) < LOOKED_AT:
-            left = LOOKED_AT - len(found)
-            found += await queue.for_tenant(use.tenant.id).list_schedules(status="active", limit=left)
-    return found
-
-
-def _warn_of_kinds_without_handler(session: Session, plan: Plan, active: Sequence[Schedule]) -> None:
+def _warn_of_kinds_without_handler(session: Session, outlook: Outlook) -> None:
     """What such a schedule starts waits for ever, unless a worker somewhere else has the handler."""
-    if plan.app is None:
-        return
-    lacking: dict[str, list[str]] = {}
-    for schedule in active:
-        kind = target_kind(schedule)
-        if kind is not None and kind not in plan.app.handlers and _is_served(plan, schedule):
-            name = (
-                schedule.key if schedule.tenant == "default" else f"{schedule.key} (tenant {schedule.tenant})"
-            )
-            lacking.setdefault(kind, []).append(name)
-    for kind, names in sorted(lacking.items()):
-        more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    for kind, lacking in sorted(outlook.lacking.items()):
+        unnamed = lacking.count - len(lacking.names)
+        more = f" and {unnamed:,} more" if unnamed else ""
         session.screen.warn(
-            f"this app has no handler for {kind}, which is what {', '.join(names[:SHOWN])}{more} starts:"
+            f"this app has no handler for {kind}, which is what {', '.join(lacking.names)}{more} starts:"
             " it waits for a worker that has one"
         )
+    if outlook.more_lacking:
+        session.screen.warn(f"nor has it one for what {outlook.more_lacking:,} more schedules start")
 
 
-def _is_served(plan: Plan, schedule: Schedule) -> bool:
-    queues = plan.settings["queues"]
-    return queues is None or getattr(schedule.target, "queue", None) in queues
+async def _outlook(plan: Plan, queue: Queue) -> Outlook:
+    return await look_ahead(
+        queue, all_tenants=plan.serves_every_tenant, app=plan.app, queues=plan.settings["queues"]
+    )
 
 
-async def _say_what_comes(session: Session, queue: Queue, active: Sequence[Schedule]) -> None:
+async def _say_what_comes(session: Session, queue: Queue, outlook: Outlook) -> None:
     from .. import words
 
-    soonest = sorted((s for s in active if s.next_run_at), key=lambda s: s.next_run_at or s.created_at)
     now = await queue.now()
-    if not soonest:
+    if not outlook.soonest:
         session.screen.say("schedules: none is active")
         return
-    width = max(len(schedule.key) for schedule in soonest[:SHOWN])
-    session.screen.say(f"schedules: {len(active)} active")
-    for schedule in soonest[:SHOWN]:
+    width = max(len(schedule.key) for schedule in outlook.soonest)
+    session.screen.say(f"schedules: {outlook.active:,} active")
+    for schedule in outlook.soonest:
         when = relative(schedule.next_run_at or now, now)
         name = click.style(schedule.key.ljust(width), bold=True)
         session.screen.say(f"  {name}  {click.style(when.ljust(7), fg='cyan')}  {words.sentence(schedule)}")

@@ -1,0 +1,85 @@
+"""No secret of an address is shown, wherever an address is."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from command_line import bare_folder
+from rota.domain.errors import Invalid
+from rota.stores.postgres.address import Address
+from rota.stores.secrets import without_secrets
+from rota.surfaces.cli.root import cli
+
+ADDRESSES = [
+    "postgresql://me:hush@127.0.0.1:1/db",
+    "postgresql://me:x@hush@127.0.0.1:1/db",
+    "postgresql://me:hush@x@127.0.0.1:1/db",
+    "postgresql://me:x%40hush@127.0.0.1:1/db",
+    "postgresql://me:x:hush@127.0.0.1:1/db",
+    "postgresql://me:x/hush@127.0.0.1:1/db",
+    "postgresql://me:x?hush@127.0.0.1:1/db",
+    "postgresql://me:x#hush@127.0.0.1:1/db",
+    "postgresql://:hush@127.0.0.1:1/db",
+    "postgresql://me:hush@127.0.0.1:1,127.0.0.1:2/db",
+    "postgresql://me@127.0.0.1:1/db?password=hush",
+    "postgresql://me@127.0.0.1:1/db?password=x@hush",
+    "postgresql://me@127.0.0.1:1/db?pass%77ord=hush",
+    "postgresql://me@127.0.0.1:1/db?sslpassword=hush",
+    "postgresql://me@127.0.0.1:1/db?sslpassword=x@hush&schema=s",
+    "postgresql://me:hush@127.0.0.1:1/db?sslpassword=hush@x",
+    "postgresql://me@127.0.0.1:1/db?SSLPassword=hush",
+    "postgresql:///db?host=127.0.0.1&port=1&user=me&password=hush",
+    "postgres://me:hush@127.0.0.1:1/db",
+    "mysql://me:hush@127.0.0.1:1/db?sslpassword=hush",
+    "sqlite://me:hush@host/file?sslpassword=hush",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_is_shown_without_its_secrets(address: str) -> None:
+    said = without_secrets(address)
+    assert "hush" not in said
+    assert said.startswith(address.partition(":")[0])
+    if address.startswith("postgres"):
+        try:
+            parsed = Address.parse(address)
+            said = f"{parsed.shown} {parsed.place}"
+        except Invalid as refusal:
+            said = str(refusal)
+    assert "hush" not in said
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("postgresql://me:hush@h:1/db?schema=s&pool=3", "postgresql://me:***@h:1/db?schema=s"),
+        ("postgresql:///db?host=h&password=hush", "postgresql:///db?host=h&password=***"),
+        ("postgres://h/db?sslrootcert=/a/b", "postgresql://h/db?sslrootcert=/a/b"),
+    ],
+)
+def test_the_rest_of_an_address_stays_readable(address: str, expected: str) -> None:
+    assert Address.parse(address).shown == expected
+
+
+@pytest.mark.parametrize("command", ["status", "doctor", "config", "list", "migrate", "tick", "up --no-http"])
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_command_says_a_secret(
+    address: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also not in a traceback. The server of the address is not there."""
+    bare_folder(monkeypatch, tmp_path)
+    monkeypatch.setenv("ROTA_STORE", address)
+    monkeypatch.setenv("ROTA_DEBUG", "1")
+    with caplog.at_level(logging.DEBUG):
+        result = CliRunner().invoke(cli, command.split(), prog_name="rota")
+    said = result.output + result.stderr + caplog.text + repr(result.exception)
+    assert "hush" not in said
+    assert command == "config" or result.exit_code
