@@ -16,6 +16,8 @@ from rota import TemplateTarget, connect
 from rota.surfaces.cli.process.outlook import KINDS, PAGE, SHOWN, Outlook
 
 APP = """
+import asyncio
+import sys
 import threading
 
 import rota
@@ -31,6 +33,17 @@ def double(n):
 @app.task("hang")
 def hang():
     threading.Event().wait()
+
+
+@app.task("exits-later")
+async def exits_later():
+    def interrupt():
+        raise KeyboardInterrupt
+
+    loop = asyncio.get_running_loop()
+    loop.call_soon(sys.exit, 3)
+    loop.call_soon(interrupt)
+    await asyncio.sleep(0.01)
 
 
 @app.task("flaky", max_retries=1, retry_policy=rota.RetryPolicy(initial=__import__("datetime").timedelta(0)))
@@ -90,6 +103,15 @@ def test_a_worker_with_a_handler_that_never_ends_still_ends(folder: Path) -> Non
         assert worker.end(signal.SIGINT) == 0
     back = document(f"status {task}")
     assert (back["status"], back["attempt"], back["retries"]) == ("pending", 0, 0)
+
+
+def test_a_callback_of_a_handler_that_exits_does_not_end_the_worker(folder: Path) -> None:
+    rota("submit -t exits-later")
+    with Process("worker shop:app", folder) as worker:
+        worker.until("a callback on the event loop raised SystemExit")
+        worker.until("a callback on the event loop raised KeyboardInterrupt")
+        worker.until(lambda line: "completed" in line and "exits-later" in line)
+        assert worker.end(signal.SIGINT) == 0
 
 
 def test_roles_end_with_exit_code_0(folder: Path) -> None:

@@ -72,11 +72,27 @@ def replace_wal(path: Path) -> None:
     copy.rename(beside(path, "-wal"))
 
 
+def link_in_a_circle(path: Path) -> None:
+    """A path that cannot even be looked at."""
+    move(path)
+    path.symlink_to(path)
+
+
 def delete_the_folder(path: Path) -> None:
     shutil.rmtree(path.parent)
 
 
-REMOVALS = [delete, delete_all, delete_wal, delete_shm, move, replace, replace_wal, delete_the_folder]
+REMOVALS = [
+    delete,
+    delete_all,
+    delete_wal,
+    delete_shm,
+    move,
+    replace,
+    replace_wal,
+    link_in_a_circle,
+    delete_the_folder,
+]
 
 
 async def ask(tx: Tx) -> None:

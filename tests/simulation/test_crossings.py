@@ -152,3 +152,39 @@ async def test_a_cancelled_task_is_no_success(world: World) -> None:
     assert done.status is TaskStatus.CANCELLED
     assert told == []
     assert done.completed_at - START < timedelta(minutes=1)
+
+
+class FailingLate:
+    """A store that fails the first renewal, five seconds after it was asked."""
+
+    def __init__(self, world: World) -> None:
+        self._transact = world.store.transact
+        self.failed = asyncio.Event()
+
+    async def __call__(self, work: Work[Any], options: CommitOptions = PLAIN_COMMIT) -> Any:
+        if options.own_transaction and not self.failed.is_set():
+            await asyncio.sleep(5)
+            self.failed.set()
+            raise Unavailable("injected")
+        return await self._transact(work, options)
+
+
+async def test_what_was_reported_while_a_renewal_failed_is_newer_than_what_that_carried(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = FailingLate(world)
+    monkeypatch.setattr(world.store, "transact", failing)
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        context.log("one")
+        context.progress(1)
+        await asyncio.sleep(3)  # that is on its way
+        context.log("two")
+        context.progress(2)
+        await failing.failed.wait()
+
+    task = await world.queue.submit("work")
+    async with world.running(lease=30):
+        done = await world.queue.wait(task.id)
+    assert (done.progress, [line.message for line in done.logs]) == (2, ["one", "two"])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
-from rota.stores.base import CommitOptions, Tx
+from rota.stores.base import CommitOptions, Tx, Work
 from rota.stores.postgres.group_commit import GroupCommit
 
 
@@ -34,17 +35,27 @@ class _NothingDone:
     def __init__(self) -> None:
         self.database = self.pending_writes = self
         self.failure = None
-        self.puts: dict[Any, Any] = {}
-        self.deletes: dict[Any, Any] = {}
 
-    def new_tx(self) -> _NothingDone:
-        return self
+    def new_tx(self) -> SimpleNamespace:
+        return SimpleNamespace(puts={}, deletes={})
+
+    async def add(self, tx: object) -> None:
+        pass
 
     async def flush(self, *, commit: bool) -> None:
         pass
 
 
 async def nothing(tx: Tx) -> None: ...
+
+
+async def write(tx: Any) -> None:
+    tx.puts["a"] = "a"
+
+
+async def refuse(tx: Any) -> None:
+    tx.puts["b"] = "b"
+    raise ValueError
 
 
 async def groups_of(lanes: list[str | None], begun: int) -> int:
@@ -70,3 +81,21 @@ async def test_works_of_one_lane_share_a_commit() -> None:
 
 async def test_works_of_two_lanes_run_side_by_side() -> None:
     assert await groups_of(["a", "b", None, "a"], begun=2) == 2
+
+
+async def changes_told(*works: Work[None]) -> int:
+    """How often those who wait are told of a change, when these works share a commit."""
+    transactions = Transactions()
+    transactions.end.set()
+    told: list[None] = []
+    group_commit = GroupCommit(transactions.run, 8, lambda: told.append(None))
+    await asyncio.gather(*(group_commit.run(work, CommitOptions()) for work in works), return_exceptions=True)
+    await group_commit.finish()
+    assert transactions.most == 1
+    return len(told)
+
+
+async def test_those_who_wait_are_told_if_any_work_of_a_group_wrote() -> None:
+    assert await changes_told(nothing, write, nothing) == 1
+    assert await changes_told(nothing, nothing) == 0
+    assert await changes_told(nothing, refuse) == 0

@@ -43,7 +43,7 @@ _PAUSE = timedelta(milliseconds=1)
 _creating = Lock()
 
 Identity = tuple[int, int] | None
-"""The device and the number of a file; None if there is none."""
+"""The device and the number of a file; None if none can be found."""
 
 
 class SqliteFile:
@@ -156,7 +156,7 @@ class SqliteFile:
 def _identity(path: str) -> Identity:
     try:
         found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # also where it may not be looked at, or leads in a circle
         return None
     return found.st_dev, found.st_ino
 

@@ -17,6 +17,7 @@ import click
 from .... import __version__
 from ....engine.app import App
 from ....engine.commands import Retention, is_anything_due
+from ....engine.guard import name_of
 from ....engine.node import Node, Worker
 from ....engine.observe.telemetry import Observer
 from ....engine.roles.scheduler import ROWS_PER_CALL
@@ -33,6 +34,8 @@ from .measuring import Watch, measured, observers_of
 from .outlook import Outlook, look_ahead
 
 __all__ = ["Plan", "Watch", "run", "run_once"]
+
+log = logging.getLogger("rota")
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def _run_to_the_end(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEvent
     asyncio.set_event_loop(loop)
     running = loop.create_task(work)
     try:
-        loop.run_until_complete(running)
+        _run_until_done(running, loop)
     except KeyboardInterrupt:
         running.cancel()
         loop.run_until_complete(asyncio.wait({running}, timeout=5))
@@ -126,6 +129,19 @@ def _run_to_the_end(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEvent
         loop.run_until_complete(loop.shutdown_asyncgens())
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def _run_until_done(running: asyncio.Task[None], loop: asyncio.AbstractEventLoop) -> None:
+    """asyncio lets SystemExit and KeyboardInterrupt of a callback out of the loop. Handlers may put callbacks there,
+    and none of them may end the process: the loop goes on. While a node runs, a signal raises nothing: it calls it."""
+    while True:
+        try:
+            return loop.run_until_complete(running)
+        except (SystemExit, KeyboardInterrupt) as error:
+            may_be_signal = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            if running.done() or (may_be_signal and isinstance(error, KeyboardInterrupt)):
+                raise
+            log.error("a callback on the event loop raised %s; it is passed over", name_of(error))
 
 
 async def _running(session: Session, plan: Plan) -> None:
