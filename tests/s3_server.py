@@ -3,17 +3,13 @@
 `url(name)` is a fresh place in it. `ROTA_TEST_S3=s3://bucket/prefix?endpoint=…` uses another service (with the
 credentials of the environment); then nothing is started.
 
-Test processes share one server through a file under a lock: it holds the server's address, its pid, and the pids
-of those who use it. Whoever comes first starts it; whoever leaves last stops it, by its pid.
+The first test process that wants the server starts it, and writes its address into a file for the others. The server
+ends with the last process that uses it: `keeper.py` says how.
 """
 
 from __future__ import annotations
 
-import atexit
-import fcntl
-import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,12 +19,12 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+import keeper
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "admin", "AWS_SECRET_ACCESS_KEY": "secretsecret"}
 if "ROTA_TEST_S3" in os.environ:  # a server of our own, which a few tests need beside it, goes by the same
@@ -36,7 +32,7 @@ if "ROTA_TEST_S3" in os.environ:  # a server of our own, which a few tests need 
 BUCKET = "rota-test"
 PATIENCE = 30.0
 
-_joined: dict[str, Any] = {}
+_joined: dict[str, str] = {}
 _children: list[subprocess.Popen[bytes]] = []
 
 
@@ -58,49 +54,46 @@ def under(address: str, name: str = "", **options: str) -> str:
 def endpoint() -> str:
     """Where the server of our own listens."""
     _server()
-    return str(_joined["endpoint"])
+    return _joined["endpoint"]
 
 
 def _server() -> str:
     if not _joined:
-        with _shared() as state:
-            if not _is_alive(state.get("pid")):
-                state.clear()
-                state.update(_start())
-            state["users"] = [pid for pid in state.get("users", []) if _is_alive(pid)] + [os.getpid()]
-            _joined.update(state)
+        place = Path(tempfile.gettempdir()) / f"rota-test-s3-{os.getuid()}"
+        place.mkdir(exist_ok=True)
+        with keeper.locked(place / "joining"):
+            keeper.use(place / "users")
+            if not _answers(place / "endpoint"):
+                _begin(place)
+            _joined["endpoint"] = (place / "endpoint").read_text()
         os.environ.update(CREDENTIALS)
-        atexit.register(_leave, os.getpid())
     return f"s3://{BUCKET}?endpoint={quote(_joined['endpoint'], safe='')}&region=us-east-1"
 
 
-def _place() -> Path:
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    return Path(tempfile.gettempdir()) / f"rota-s3-{run}.json"
+def _answers(endpoint: Path) -> bool:
+    try:
+        port = urlsplit(endpoint.read_text()).port
+        socket.create_connection(("127.0.0.1", port), PATIENCE).close()
+    except OSError:
+        return False
+    return True
 
 
-@contextmanager
-def _shared() -> Iterator[dict[str, Any]]:
-    """The file, locked meanwhile. All workers of a test run have one parent, and share one file."""
-    with _place().open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        text = file.read()
-        state: dict[str, Any] = json.loads(text) if text else {}
-        yield state
-        file.seek(0)
-        file.truncate()
-        file.write(json.dumps(state))
+def _begin(place: Path) -> None:
+    pid, folder, endpoint = _start()
+    (place / "endpoint").write_text(endpoint)
+    keeper.end_with_users(place / "users", pid, signal.SIGKILL, place / "endpoint", folder)
 
 
-def _start() -> dict[str, Any]:
+def _start() -> tuple[int, Path, str]:
+    """Its pid, its folder and its address."""
     folder = tempfile.mkdtemp(prefix="rota-s3-")
     for attempt in range(5):
         ports = _free_ports(attempt)
         process = _spawn(folder, ports)
         if _is_ready(process, ports["s3.port"]):
             _children.append(process)  # lives longer than this test, maybe than this process
-            return {"pid": process.pid, "folder": folder, "endpoint": f"http://127.0.0.1:{ports['s3.port']}"}
+            return process.pid, Path(folder), f"http://127.0.0.1:{ports['s3.port']}"
         process.kill()
         process.wait()
     raise RuntimeError(f"SeaweedFS does not start: {(Path(folder) / 'log').read_text()[-2000:]}")
@@ -185,25 +178,3 @@ def _make_bucket(store: Any, port: int) -> None:
         urllib.request.urlopen(urllib.request.Request(signed, method="PUT"), timeout=5).close()
     except urllib.error.HTTPError as error:
         error.close()
-
-
-def _is_alive(pid: int | None) -> bool:
-    if pid is None:
-        return False
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
-
-
-def _leave(pid: int) -> None:
-    if os.getpid() != pid:  # a fork of a test process
-        return
-    with _shared() as state:
-        state["users"] = [user for user in state.get("users", []) if user != pid and _is_alive(user)]
-        if not state["users"] and _is_alive(state.get("pid")):
-            os.kill(state["pid"], signal.SIGKILL)
-            shutil.rmtree(state["folder"], ignore_errors=True)
-            state.clear()
-            _place().unlink()  # whoever holds it open finds a server that is gone, and starts one

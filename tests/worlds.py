@@ -53,7 +53,7 @@ def seeds(*, few: int, every: int) -> range:
     return range(every if THOROUGH else few)
 
 
-STATE_EVERY = 1 if THOROUGH else 5
+STATE_EVERY = 1 if THOROUGH else 10
 """After how many steps a differential suite compares all that stores hold. To read everything after each step would be
 most of its time. A difference is found a few steps late, and not at all if what a next step writes hides it."""
 

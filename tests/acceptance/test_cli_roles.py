@@ -61,6 +61,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return tmp_path
 
 
+SQLITE_ONLY = pytest.mark.parametrize("folder", ["sqlite"], indirect=True)
+"""Where no store has a say: the roles of the other tests run on each."""
+
+
+@SQLITE_ONLY
 def test_the_demo_fires_within_ten_seconds_and_ctrl_c_stops_it_cleanly(folder: Path) -> None:
     with Process("up --demo", folder) as demo:
         demo.until("Try, in another terminal:")
@@ -73,6 +78,7 @@ def test_the_demo_fires_within_ten_seconds_and_ctrl_c_stops_it_cleanly(folder: P
     assert not Path(store.removeprefix("sqlite:///")).exists()
 
 
+@SQLITE_ONLY
 def test_the_demo_can_have_a_named_store_which_is_kept(folder: Path) -> None:
     with Process("up --demo --store sqlite:///kept.db --json", folder) as demo:
         event = json.loads(demo.until('"fired"', patience=10))
@@ -114,6 +120,7 @@ def test_a_callback_of_a_handler_that_exits_does_not_end_the_worker(folder: Path
         assert worker.end(signal.SIGINT) == 0
 
 
+@SQLITE_ONLY
 def test_roles_end_with_exit_code_0(folder: Path) -> None:
     lines = [
         "scheduler run",
@@ -153,7 +160,15 @@ def test_tail_follows_each_line_once(folder: Path) -> None:
     assert len(seen) == len(set(seen)) == 3
 
 
-@pytest.mark.parametrize("line", ["up shop:app", "worker shop:app", "serve shop:app --engine --port 0"])
+@pytest.mark.parametrize(
+    ("folder", "line"),
+    [
+        *((store, "up shop:app") for store in STORES),
+        ("sqlite", "worker shop:app"),
+        ("sqlite", "serve shop:app --engine --port 0"),
+    ],
+    indirect=["folder"],
+)
 def test_every_tenant_is_served_unless_one_is_named(folder: Path, line: str) -> None:
     acme = rota("submit -t double -i '{\"n\": 2}' --tenant acme").stdout.strip()
     other = rota("submit -t double -i '{\"n\": 2}' --tenant other").stdout.strip()

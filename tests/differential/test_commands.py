@@ -1,5 +1,5 @@
 """One random stream of commands through every store: equal answers and refusals at each step, equal state at every
-fifth step (with ROTA_TEST_SIMULATION=all, at each).
+tenth step (with ROTA_TEST_SIMULATION=all, at each).
 
 The reference is the memory store. A stream counts only if every command in it was accepted at least once and refused
 at least once (those that cannot be refused aside), so that nothing is compared by never happening."""

@@ -1,5 +1,5 @@
 """One random stream of raw store operations through every store: equal answers at each step, equal snapshots at
-every fifth step (with ROTA_TEST_SIMULATION=all, at each).
+every tenth step (with ROTA_TEST_SIMULATION=all, at each).
 
 `Stream` decides what to do, from its seed and from what it believes is stored, never from a store; `answer`
 does it to one store and gives something comparable. Streams of engine commands can be run the same way:

@@ -26,6 +26,8 @@ STREAMS = r"/events$|\$stream$"
 RUNS = {"postgres": "examples,fuzzing"} | ({"sqlite": "examples,coverage"} if THOROUGH else {})
 """Coverage makes thousands of requests, for every bound of every field; other tests of this folder have the bounds that
 a field is likely to get wrong."""
+EXAMPLES = "4" if THOROUGH else "1"
+"""Made at random for each operation, beside those that the document itself gives."""
 
 
 @pytest.mark.parametrize(("store", "phases"), RUNS.items())
@@ -37,7 +39,7 @@ def test_a_live_server_answers_as_documented(store: str, phases: str, tmp_path: 
         command = [
             Path(sys.executable).with_name("st"), "run", f"{served.url}/openapi.json",
             "--header", f"Authorization: Bearer {key}", "--exclude-path-regex", STREAMS,
-            "--exclude-checks", LEFT_OUT, "--phases", phases, "--max-examples", "2",
+            "--exclude-checks", LEFT_OUT, "--phases", phases, "--max-examples", EXAMPLES,
             "--generation-deterministic", "--no-color", "--request-timeout", "60",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

@@ -369,6 +369,7 @@ async def test_templates_are_paged_and_another_tenants_are_not_there(world: Worl
         assert await refusal(call) == "not_found"
 
 
+@pytest.mark.hours
 async def test_running_a_template_lays_its_input_over_the_parameters(world: World) -> None:
     got = []
 

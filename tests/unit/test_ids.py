@@ -13,7 +13,7 @@ from rota.domain.ids import derived_id
 ROTA = UUID("6f9f0a86-32a7-5a0e-9d3b-6d1a3f0c9e11")
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8")), min_size=1))
+@given(st.lists(st.text(), min_size=1))
 def test_a_derived_id_is_a_uuid5_of_its_parts(parts: list[str]) -> None:
     assert derived_id(*parts) == str(uuid5(ROTA, "\x1f".join(parts)))
 
