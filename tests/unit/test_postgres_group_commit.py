@@ -23,7 +23,8 @@ class Lender:
         self.out += 1
         self.most = max(self.most, self.out)
         self.lent.release()
-        await use(_NothingDone())
+        nothing_done: Any = _NothingDone()
+        await use(nothing_done)
         await self.let_go.wait()
         self.out -= 1
 
