@@ -15,14 +15,13 @@ from typing import Any
 import click
 
 from .... import __version__
-from ....domain.model import Schedule
+from ....domain.model import Schedule, TemplateTarget
 from ....engine.app import App
 from ....engine.commands import Retention, is_anything_due
 from ....engine.node import Node, Worker
 from ....engine.observe.telemetry import Observer
 from ....engine.roles.scheduler import ROWS_PER_CALL
 from ....engine.roles.worker import run_hooks
-from ....stores.codec import target_kind
 from ...durations import relative
 from ...python.client import Queue, connect
 from ...settings import Settings
@@ -260,7 +259,7 @@ def _warn_of_kinds_without_handler(session: Session, plan: Plan, active: Sequenc
         return
     lacking: dict[str, list[str]] = {}
     for schedule in active:
-        kind = target_kind(schedule)
+        kind = None if isinstance(schedule.target, TemplateTarget) else schedule.target.kind
         if kind is not None and kind not in plan.app.handlers and _is_served(plan, schedule):
             name = (
                 schedule.key if schedule.tenant == "default" else f"{schedule.key} (tenant {schedule.tenant})"
