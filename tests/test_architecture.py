@@ -197,6 +197,17 @@ def test_files_that_are_named_are_there(document: str) -> None:
     assert not [name for name in sorted(named) if not ((ROOT / name).exists() or (SOURCE / name).exists())]
 
 
+def test_a_decision_has_a_number_of_its_own() -> None:
+    """Others refer to decisions by number: the file and its heading agree, and no number is used twice."""
+    numbers = []
+    for path in sorted((ROOT / "docs" / "decisions").iterdir()):
+        number, text = int(path.name.partition("-")[0]), path.read_text()
+        assert text.startswith(f"# {number}. "), path.name
+        assert text.count("\n") <= 25, f"{path.name}: a decision is about ten lines"
+        numbers.append(number)
+    assert len(numbers) == len(set(numbers))
+
+
 def test_the_domain_is_pure() -> None:
     impure = {"asyncio", "logging", "socket", "threading", "time", "random", "subprocess", "os"}
     wrong = []
