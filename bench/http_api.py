@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +136,10 @@ def main() -> None:
     given = measure.arguments(__doc__, number=8_000, clients=32, rounds=3)
     results: dict[str, Any] = {"requests": given.number, "clients": given.clients}
     with measure.folder(given.folder) as place:
+        numbers = count(1)
 
         async def sqlite(turn: int) -> str:
-            sqlite.used = getattr(sqlite, "used", 0) + 1  # type: ignore[attr-defined]
-            return f"sqlite:///{place}/rota{sqlite.used}.db"  # type: ignore[attr-defined]
+            return f"sqlite:///{place}/rota{next(numbers)}.db"
 
         results["sqlite"] = asyncio.run(compare(sqlite, given.rounds, given.number, given.clients))
     with postgres_rig.server(given.folder) as own:

@@ -55,7 +55,7 @@ async def milliseconds(queue: rota.Queue) -> float:
 
 
 async def fill(server: Server, queue: rota.Queue, **numbers: int) -> None:
-    connection = await asyncpg.connect(queue.store.address.dsn)  # type: ignore[attr-defined]
+    connection = await asyncpg.connect(queue.store.address.dsn)  # type: ignore[attr-defined]  # of PostgresStore
     for status, number in numbers.items():
         for first in range(0, number, AT_ONCE):
             rows = (f"{status}{first}-", status, min(AT_ONCE, number - first))

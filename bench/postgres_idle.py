@@ -31,7 +31,7 @@ async def idle(url: str, schedules: int, seconds: int) -> float:
 
     async with rota.connect(url) as queue:
         await queue.create_schedule("s", task_type="noop", cron="0 0 1 1 *")
-        connection = await asyncpg.connect(queue.store.address.dsn)  # type: ignore[attr-defined]
+        connection = await asyncpg.connect(queue.store.address.dsn)  # type: ignore[attr-defined]  # of PostgresStore
         await connection.execute(FILL, schedules - 1)
         await connection.close()
         worker = rota.Worker(queue, rota.App())

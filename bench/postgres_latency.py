@@ -71,7 +71,7 @@ def main() -> None:
 
     with postgres_rig.server(options.folder) as server:
         waits, late = asyncio.run(run(server))
-    results = {
+    results: dict[str, Any] = {
         "submit_to_start_ms": {
             f"p{share}": round(measure.percentile(waits, share / 100), 2) for share in (50, 99)
         },

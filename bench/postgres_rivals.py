@@ -94,10 +94,11 @@ class PgQueuer:
 
         left = number
 
-        @self.manager.entrypoint("noop")
         async def noop(job: Any) -> None:
             nonlocal left
             left -= 1
+
+        self.manager.entrypoint("noop")(noop)
 
         await self.manager.run(batch_size=min(concurrency, 500), mode=QueueExecutionMode.drain)
         assert left <= 0, left
@@ -117,11 +118,10 @@ class Procrastinate:
         self.app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, max_size=16))
         self.left = 0
 
-        @self.app.task(name="noop")
         async def noop(n: int) -> None:
             self.left -= 1
 
-        self.noop = noop
+        self.noop = self.app.task(name="noop")(noop)
         await self.app.open_async()
         await self.app.schema_manager.apply_schema_async()
 

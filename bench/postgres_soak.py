@@ -32,7 +32,7 @@ async def soak(server: Server, seconds: int, rate: int, parts: int) -> dict[str,
         done += 1
 
     async with rota.connect(url) as queue, rota.connect(url) as submitter:
-        connection = await asyncpg.connect(queue.store.address.dsn)  # type: ignore[attr-defined]
+        connection = await asyncpg.connect(queue.store.address.dsn)  # type: ignore[attr-defined]  # of PostgresStore
         retention = rota.Retention(tasks=timedelta(seconds=seconds / parts))
         worker = rota.Worker(queue, app, concurrency=200)
         running = asyncio.create_task(worker.run(handle_signals=False))
@@ -59,7 +59,7 @@ async def _forget(queue: rota.Queue, retention: rota.Retention) -> None:
     while True:
         while await queue.store.transact(forget_old(retention, 500)):
             pass
-        await asyncio.sleep(retention.tasks.total_seconds() / 10)
+        await asyncio.sleep((retention.tasks or timedelta(hours=1)).total_seconds() / 10)
 
 
 async def _submit(queue: rota.Queue, rate: int, seconds: float) -> list[float]:

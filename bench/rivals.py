@@ -26,13 +26,12 @@ class Rival:
         self.done = threading.Event()
         self.left = 0
 
-        @self.huey.task()
         def noop(number: int) -> None:
             self.left -= 1  # one worker thread: nobody else counts
             if self.left == 0:
                 self.done.set()
 
-        self.noop: Any = noop
+        self.noop: Any = self.huey.task()(noop)
 
     def submit(self, number: int) -> float:
         """Seconds to submit so many, one after the other."""

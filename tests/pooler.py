@@ -11,8 +11,10 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
-Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+Reader: TypeAlias = asyncio.StreamReader
+Writer: TypeAlias = asyncio.StreamWriter
 _STARTUP = struct.Struct("!II")
 
 

@@ -71,7 +71,7 @@ class Server:
         self.folder.chmod(0o755)
         if self._as_whom:
             shutil.chown(self.folder, "nobody", "nogroup")
-        command = [
+        command: list[str | Path] = [
             programs() / "initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8",
             "--locale=C", "-D", self.folder / "data",
         ]  # fmt: skip
@@ -80,7 +80,7 @@ class Server:
     def start(self) -> None:
         options = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
         server = f"-k {self.folder} -c listen_addresses= {options}"
-        command = [
+        command: list[str | Path] = [
             programs() / "pg_ctl", "start", "--silent", "--wait", "-D", self.folder / "data",
             "-l", self.folder / "log", "-o", server,
         ]  # fmt: skip
@@ -89,7 +89,15 @@ class Server:
         )
 
     def _answers(self) -> bool:
-        command = [programs() / "psql", "-h", self.folder, "-U", "postgres", "-qAtc", "select 1"]
+        command: list[str | Path] = [
+            programs() / "psql",
+            "-h",
+            self.folder,
+            "-U",
+            "postgres",
+            "-qAtc",
+            "select 1",
+        ]
         return subprocess.run(command, capture_output=True, check=False, cwd="/").returncode == 0
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:

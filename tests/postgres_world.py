@@ -79,6 +79,9 @@ class PostgresInVirtualTime(Store):
         self._use()
         await self._waiters.wait(until)
 
+    async def plan(self) -> str:
+        return await self._call(self._store.plan)
+
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self._call(self._store.snapshot)
 

@@ -48,13 +48,18 @@ def fresh_id(prefix: str = "") -> str:
 
 
 def task(id: str | None = None, **values: Any) -> Task:
-    defaults = {"kind": "report", "created_at": START, "available_at": START, "updated_at": START}
+    defaults: dict[str, Any] = {
+        "kind": "report",
+        "created_at": START,
+        "available_at": START,
+        "updated_at": START,
+    }
     return Task(id=id or fresh_id("t"), **(defaults | values))
 
 
 def schedule(id: str | None = None, **values: Any) -> Schedule:
     own_id = id or fresh_id("s")
-    defaults = {
+    defaults: dict[str, Any] = {
         "key": f"key-{own_id}",
         "timing": Interval(every=timedelta(minutes=5), anchor=START),
         "target": TaskTarget(kind="report"),
@@ -65,12 +70,12 @@ def schedule(id: str | None = None, **values: Any) -> Schedule:
 
 
 def run(id: str | None = None, **values: Any) -> Run:
-    defaults = {"schedule_id": "s1", "scheduled_at": START, "created_at": START}
+    defaults: dict[str, Any] = {"schedule_id": "s1", "scheduled_at": START, "created_at": START}
     return Run(id=id or fresh_id("r"), **(defaults | values))
 
 
 def event(id: str | None = None, **values: Any) -> Event:
-    defaults = {
+    defaults: dict[str, Any] = {
         "at": START,
         "actor": "test",
         "action": "create",
@@ -82,20 +87,27 @@ def event(id: str | None = None, **values: Any) -> Event:
 
 def template(id: str | None = None, **values: Any) -> Template:
     id = id or fresh_id("m")
-    defaults = {"alias": f"alias of {id}", "kind": "report", "created_at": START, "updated_at": START}
+    defaults: dict[str, Any] = {
+        "alias": f"alias of {id}",
+        "kind": "report",
+        "created_at": START,
+        "updated_at": START,
+    }
     return Template(id=id, **(defaults | values))
 
 
 def step(id: str | None = None, **values: Any) -> Step:
-    return Step(id=id or fresh_id("p"), **({"task_id": "t1", "name": "one", "created_at": START} | values))
+    defaults: dict[str, Any] = {"task_id": "t1", "name": "one", "created_at": START}
+    return Step(id=id or fresh_id("p"), **(defaults | values))
 
 
 def tenant(id: str | None = None, **values: Any) -> Tenant:
-    return Tenant(id=id or fresh_id("n"), **({"created_at": START} | values))
+    defaults: dict[str, Any] = {"created_at": START}
+    return Tenant(id=id or fresh_id("n"), **(defaults | values))
 
 
 def api_key(id: str | None = None, **values: Any) -> ApiKey:
-    defaults = {
+    defaults: dict[str, Any] = {
         "name": "ci",
         "role": Role.VIEWER,
         "digest": "0" * 64,
@@ -106,7 +118,8 @@ def api_key(id: str | None = None, **values: Any) -> ApiKey:
 
 
 def receipt(id: str | None = None, **values: Any) -> Receipt:
-    return Receipt(id=id or fresh_id("q"), **({"at": START, "fingerprint": "f", "status": 201} | values))
+    defaults: dict[str, Any] = {"at": START, "fingerprint": "f", "status": 201}
+    return Receipt(id=id or fresh_id("q"), **(defaults | values))
 
 
 def minutes(random: random.Random, low: int = -5, high: int = 5) -> Any:

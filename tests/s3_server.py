@@ -153,7 +153,7 @@ def _is_ready(process: subprocess.Popen[bytes], port: int) -> bool:
         except OSError:
             time.sleep(0.05)
             continue
-        with_key = {name.removeprefix("AWS_").lower(): value for name, value in CREDENTIALS.items()}
+        with_key: Any = {name.removeprefix("AWS_").lower(): value for name, value in CREDENTIALS.items()}
         store = S3Store(
             BUCKET,
             endpoint=f"http://127.0.0.1:{port}",

@@ -1,20 +1,38 @@
-"""The shape of the code: which way imports point, what is pure, how large things may grow."""
+"""The shape of the code: which way imports point, what is pure, how large things may grow, and that the map in
+ARCHITECTURE.md is true of it."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).parent.parent / "src" / "rota"
+import pytest
+
+import rota
+import rota.testing
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "rota"
+MAP = (ROOT / "ARCHITECTURE.md").read_text()
 LAYERS = ["domain", "stores", "engine", "surfaces"]
 PURE = {"msgspec", "tzdata", "cron_descriptor"}
+OPEN_OF_STORES = {"stores", "stores.base", "stores.queries", "stores.threads"}
+MODULES_IN_A_PACKAGE = 16
 MODULE_LIMIT = 600
 FUNCTION_LIMIT = 60
 FILES = sorted(SOURCE.rglob("*.py"))
+PACKAGES = sorted(package_file.parent for package_file in SOURCE.rglob("__init__.py"))
+PLAIN_WORDS = """
+__version__ advance api cli clock conflict connect corrupt day deadlock domain due engine error found frequency http
+invalid io line loop memory missed month not of permanent policy postgres python real reason reschedule retry
+retryable rota rule sleep sqlite start status surfaces trigger until use v1 virtual week year
+""".split()  # noqa: SIM905  a list of words reads better as words
+"""Words of public names that mean here what they mean everywhere."""
 
 
 def layer_of(path: Path) -> str | None:
@@ -53,6 +71,141 @@ def test_imports_point_one_way() -> None:
             if parts[0] == "rota" and (upwards or parts[1:2] == ["testing"]):
                 wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
     assert not wrong
+
+
+class Place:
+    """A line of the map: a package, and the packages beside it that it may import."""
+
+    def __init__(self, name: str, aside: list[str]) -> None:
+        self.name = name
+        self.aside = aside
+
+    def may_import(self, module: str) -> bool:
+        package = module if is_package(module) else module.rpartition(".")[0]
+        if within(package, self.name) or within(self.name, package) or package in self.aside:
+            return True
+        here, there = self.name.split(".")[0], module.split(".")[0]
+        if LAYERS.index(there) >= LAYERS.index(here):
+            return False
+        match there:
+            case "domain":
+                return package == "domain" or module == "domain.recurrence"
+            case "stores":
+                return module in OPEN_OF_STORES
+        return True
+
+
+def within(inner: str, outer: str) -> bool:
+    return inner == outer or inner.startswith(f"{outer}.")
+
+
+def is_package(name: str) -> bool:
+    return SOURCE.joinpath(*name.split("."), "__init__.py").is_file()
+
+
+def module_of(name: str) -> str:
+    """`domain.model` for `rota.domain.model.Task`."""
+    parts = name.split(".")[1:]
+    while parts and not (is_package(".".join(parts)) or SOURCE.joinpath(*parts).with_suffix(".py").is_file()):
+        parts.pop()
+    return ".".join(parts)
+
+
+def places_on_the_map() -> Iterator[Place]:
+    """From the first picture: names indented by what contains them, and after an arrow what each may import."""
+    around: list[str] = []
+    for line in MAP.split("```")[1].strip("\n").splitlines():
+        left, _, arrows = line.partition("→ ")
+        depth = (len(left) - len(left.lstrip())) // 2
+        around = [*around[:depth], left.split()[0]]
+        yield Place(".".join(around), [in_full(name, around) for name in arrows.split()])
+
+
+def in_full(name: str, around: list[str]) -> str:
+    """`stores.memory` for the `memory` that is named beside `stores.bucket`."""
+    for depth in range(len(around) - 1, -1, -1):
+        full = ".".join([*around[:depth], name])
+        if is_package(full):
+            return full
+    return name
+
+
+def test_the_map_has_every_package() -> None:
+    drawn = [place.name for place in places_on_the_map()]
+    there = [".".join(package.relative_to(SOURCE).parts) for package in PACKAGES if package != SOURCE]
+    assert sorted(drawn) == there
+
+
+def test_packages_import_what_the_map_says() -> None:
+    wrong = []
+    for place in places_on_the_map():
+        used = set()
+        for path in SOURCE.joinpath(*place.name.split(".")).glob("*.py"):
+            if path == SOURCE / "surfaces" / "stores.py":
+                continue  # it opens the stores, and nobody else does
+            modules = {module_of(name) for name in imports_of(path) if name.startswith("rota.")} - {""}
+            used |= {module if is_package(module) else module.rpartition(".")[0] for module in modules}
+            wrong += [
+                f"{path.relative_to(SOURCE)} imports {module}"
+                for module in sorted(modules)
+                if "." in module and not place.may_import(module)
+            ]
+        wrong += [
+            f"{place.name} does not import {name}: no arrow" for name in place.aside if name not in used
+        ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(SOURCE.parent)))
+def test_a_package_has_a_sign_and_few_modules(package: Path) -> None:
+    sign = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    modules = [path.stem for path in package.iterdir() if path.suffix == ".py" and path.stem != "__init__"]
+    modules += [path.name for path in package.iterdir() if (path / "__init__.py").is_file()]
+    assert len(sign.split()) >= 8, "what lives here?"
+    assert len(modules) <= MODULES_IN_A_PACKAGE
+    if package != SOURCE:
+        assert re.search(rf"`(\w+/)?({'|'.join(modules)})(\.py)?`", sign), "where does a reader begin?"
+
+
+def test_public_names_are_words_of_the_glossary() -> None:
+    glossary = MAP.partition("## Glossary")[2].partition("\n## ")[0]
+    known = {word.lower() for word in re.findall(r"\*\*(\w+)\*\*", glossary)} | set(PLAIN_WORDS)
+    names = {
+        *rota.__all__,
+        *rota.testing.__all__,
+        *(place.name.rpartition(".")[2] for place in places_on_the_map()),
+    }
+    unknown = {
+        f"{word} of {name}"
+        for name in names
+        for word in words_in(name)
+        if not known & {word, word.removesuffix("s"), f"{word}s"}
+    }
+    assert not unknown, "say what they mean in the glossary of ARCHITECTURE.md"
+
+
+def words_in(name: str) -> list[str]:
+    if name in PLAIN_WORDS or name == "RRule":
+        return [name.lower()]
+    return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
+
+
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_files_that_are_named_are_there(document: str) -> None:
+    named = set(re.findall(r"`([\w./]+/[\w.]+\.(?:py|sql|md))`", (ROOT / document).read_text()))
+    assert named
+    assert not [name for name in sorted(named) if not ((ROOT / name).exists() or (SOURCE / name).exists())]
+
+
+def test_a_decision_has_a_number_of_its_own() -> None:
+    """Others refer to decisions by number: the file and its heading agree, and no number is used twice."""
+    numbers = []
+    for path in sorted((ROOT / "docs" / "decisions").iterdir()):
+        number, text = int(path.name.partition("-")[0]), path.read_text()
+        assert text.startswith(f"# {number}. "), path.name
+        assert text.count("\n") <= 25, f"{path.name}: a decision is about ten lines"
+        numbers.append(number)
+    assert len(numbers) == len(set(numbers))
 
 
 def test_the_domain_is_pure() -> None:

@@ -12,9 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from programs.hasty import hasty_queue
 
 import s3_server
+from acceptance.programs.hasty import hasty_queue
 from processes import PATIENCE, Processes
 from rota.stores.bucket.service.address import BucketAddress
 from rota.stores.bucket.service.bucket import Bucket

@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def scraped(address: str) -> str:
     with urllib.request.urlopen(address, timeout=30) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
-        return answer.read().decode()
+        return str(answer.read(), "utf-8")
 
 
 def served(role: Process) -> str:
@@ -83,7 +83,9 @@ def test_the_port_answers_only_what_it_is_for(folder: Path) -> None:
             scraped(address.replace("/metrics", "/secrets"))
         with pytest.raises(urllib.error.HTTPError, match="405"):
             urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=30)
-        host, port = re.search(r"//(.*):(\d+)/", address).groups()
+        found = re.search(r"//(.*):(\d+)/", address)
+        assert found is not None
+        host, port = found.groups()
         with socket.create_connection((host, int(port)), timeout=30) as greedy:
             greedy.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000)
             assert hung_up(greedy)

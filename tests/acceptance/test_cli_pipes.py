@@ -38,9 +38,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def started(line: str, stdout: int, **streams: int) -> subprocess.Popen[bytes]:
-    streams = {"stdout": stdout, "stderr": subprocess.PIPE, **streams}
-    return subprocess.Popen([*ROTA, *shlex.split(line)], stdin=subprocess.DEVNULL, **streams)
+def started(line: str, stdout: int, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    command = [*ROTA, *shlex.split(line)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
 
 
 def test_a_command_whose_output_nobody_reads_ends_quietly() -> None:

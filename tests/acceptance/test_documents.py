@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from rota.stores.bucket.service.bucket import Bucket
 from rota.surfaces.stores import make_store
 from stores import ADDRESSES
 
-BUCKETS = {
+BUCKETS: dict[str, Callable[[Path], str]] = {
     "s3": ADDRESSES["s3"],
     "folder": ADDRESSES["folder"],
     "memory bucket": lambda folder: f"memory-bucket:{uuid.uuid4().hex}",
@@ -35,7 +36,7 @@ def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=[*DATABASES, *BUCKETS])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """What is said to `connect`."""
     name = request.param
     return {"bucket": BUCKETS[name](tmp_path)} if name in BUCKETS else {"store": ADDRESSES[name](tmp_path)}
@@ -46,7 +47,7 @@ def read(bucket: str, key: str) -> Any:
     return None if body is None else msgspec.json.decode(body)
 
 
-async def test_document_000(place: dict[str, str]) -> None:
+async def test_document_000(place: dict[str, Any]) -> None:
     queue = await rota.connect(**place)
     # One-shot: run in 1 hour
     task = await queue.submit(
@@ -111,7 +112,7 @@ async def test_the_last_run_and_the_history_of_document_000(bucket: str) -> None
             while (await queue.get_schedule("daily-report")).status != "completed":
                 await queue.store.wait(await queue.now() + timedelta(seconds=1))
             [row] = [run for run in await queue.runs("daily-report") if run.target_id is not None]
-            await queue.wait(row.target_id)
+            await queue.wait(row.target_id or "")
             worker.stop()
             await running
     last = read(bucket, "schedules/daily-report/last_run.json")
@@ -128,7 +129,7 @@ async def test_the_last_run_and_the_history_of_document_000(bucket: str) -> None
     assert (kept["status"], kept["task_id"], kept["trigger"]) == ("completed", row.target_id, "scheduled")
 
 
-async def test_document_003(place: dict[str, str]) -> None:
+async def test_document_003(place: dict[str, Any]) -> None:
     async with rota.connect(**place) as queue:
         # Submit with absolute expiration
         task = await queue.submit(
@@ -163,7 +164,7 @@ async def test_document_003(place: dict[str, str]) -> None:
         assert both.available_at == max(both.expires_at - timedelta(hours=1), both.created_at)
 
 
-async def test_the_handlers_of_document_003(place: dict[str, str]) -> None:
+async def test_the_handlers_of_document_003(place: dict[str, Any]) -> None:
     async with rota.connect(**place) as queue:
         worker = rota.Worker(queue, scheduler=False, janitor=False)
 
@@ -194,15 +195,16 @@ async def test_the_handlers_of_document_003(place: dict[str, str]) -> None:
         assert moved.expires_at - extended.expires_at == timedelta(minutes=2)
 
 
-async def test_the_rules_of_document_002(place: dict[str, str]) -> None:
+async def test_the_rules_of_document_002(place: dict[str, Any]) -> None:
     async with rota.connect(**place) as queue:
+        loose: Any = rota.RecurrenceRule  # as a program without types may call it
         rules = {
             "five-minutes": rota.RecurrenceRule(frequency=rota.Frequency.MINUTELY, interval=5),
-            "nine": rota.RecurrenceRule(frequency="daily", starts_at="2025-01-01 09:00:00"),
-            "monday-friday": rota.RecurrenceRule(
+            "nine": loose(frequency="daily", starts_at="2025-01-01 09:00:00"),
+            "monday-friday": loose(
                 frequency="weekly", days_of_week=[rota.DayOfWeek.MONDAY, rota.DayOfWeek.FRIDAY]
             ),
-            "once": rota.RecurrenceRule(frequency="none", starts_at=datetime.now() + timedelta(days=1)),
+            "once": loose(frequency="none", starts_at=datetime.now() + timedelta(days=1)),
         }
         for key, rule in rules.items():
             schedule = await queue.create_schedule(key, task_type="report", rule=rule, max_runs=30)
@@ -213,7 +215,7 @@ async def test_the_rules_of_document_002(place: dict[str, str]) -> None:
         assert weekdays == {"Mon", "Fri"}
 
 
-def test_the_same_without_await(place: dict[str, str]) -> None:
+def test_the_same_without_await(place: dict[str, Any]) -> None:
     with rota.sync.connect(**place) as queue:
         task = queue.submit("send_reminder", {"user_id": "123"}, ttl=timedelta(hours=2))
         assert queue.get(task.id).status == "pending"

@@ -198,7 +198,8 @@ async def test_two_that_wait_for_each_other_are_sorted_out(url: str) -> None:
         await other.execute("update rota.task set kind = kind where id = 'a'")
         await holding.commit()
         await waiting
-        assert [(await get(store, Task, each.id)).version for each in (a, b)] == [2, 2]
+        kept = [await get(store, Task, each.id) for each in (a, b)]
+        assert [each and each.version for each in kept] == [2, 2]
 
 
 async def test_a_serialization_failure_is_tried_again(url: str) -> None:
@@ -241,7 +242,8 @@ class ServerTime:
 
     @staticmethod
     async def read(server: asyncpg.Connection[Any]) -> datetime:
-        return await server.fetchval("select clock_timestamp()")
+        now: datetime = await server.fetchval("select clock_timestamp()")
+        return now
 
     @asynccontextmanager
     async def around(self) -> AsyncIterator[list[datetime]]:
@@ -286,6 +288,7 @@ async def _agree(ahead: rota.Queue, behind: rota.Queue, time: ServerTime) -> Non
             await worker.run_once()
         worker.tasks.close()
         ended = await ahead.get(now.id)
+        assert ended.completed_at is not None
         seen += [ended.created_at, ended.completed_at]
     assert done == [now.id]
     assert ended.created_at <= ended.completed_at

@@ -7,9 +7,9 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from test_postgres_fleet import connected, until, working
 
 import rota
+from acceptance.test_postgres_fleet import connected, until, working
 from postgres_server import new_database
 from rota.domain.errors import Unavailable
 from rota.domain.model import Schedule
@@ -70,7 +70,7 @@ async def test_a_row_that_someone_holds_costs_no_lease_and_holds_up_no_other() -
 
                 async def outlived_two_leases() -> bool:
                     now = (await queue.get(long[0].id)).lease_expires_at
-                    return now - began > timedelta(seconds=4)
+                    return now is not None and began is not None and now - began > timedelta(seconds=4)
 
                 await until(outlived_two_leases, "the others have been renewed for more than two leases")
                 assert (await queue.get(short[0].id)).status == "running"

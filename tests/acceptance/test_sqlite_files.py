@@ -101,8 +101,8 @@ OUTGROW_THE_LIMIT = """
 
 def child(body: str, path: Path) -> subprocess.Popen[str]:
     code = CHILD.format(tests=str(Path(__file__).parent.parent), body=body)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code, str(path)], text=True, **pipes)
+    command, pipe = [sys.executable, "-c", code, str(path)], subprocess.PIPE
+    return subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def run_child(body: str, path: Path) -> str:
@@ -168,9 +168,11 @@ async def test_a_locked_file_is_unavailable_and_then_works_again(
 async def test_it_is_durable_by_default(store: SqliteStore) -> None:
     """Every commit is synced to the disk (2 is FULL) before it is acknowledged."""
     for pragma, value in (("synchronous", 2), ("journal_mode", "wal")):
-        assert (
-            await store._use()._writer.run(lambda db, name=pragma: db.execute(f"pragma {name}").get) == value
-        )
+
+        def ask(db: apsw.Connection, pragma: str = pragma) -> object:
+            return db.execute(f"pragma {pragma}").get
+
+        assert await store._use()._writer.run(ask) == value
 
 
 async def test_readers_do_not_wait_for_a_writer(store: SqliteStore, other: apsw.Connection) -> None:
@@ -256,7 +258,7 @@ async def test_a_damaged_file_is_corrupt(store: SqliteStore, path: Path) -> None
     await store.close()
     content = bytearray(contents(path) or b"")
     content[8192:-4096] = os.urandom(len(content) - 8192 - 4096)
-    write(path, content)
+    write(path, bytes(content))
     with pytest.raises(Corrupt, match=r"rota.db is damaged .*: restore it from a copy"):
         await open_and_read(store)
 
@@ -455,6 +457,7 @@ async def test_a_lock_that_outlasts_the_lease_repeats_nothing(tmp_path: Path, pa
         someone.execute("begin immediate")
         end.set()  # the results are there, and cannot be written
         for held in [await queue.get(each.id) for each in tasks]:
+            assert held.lease_expires_at is not None
             while held.lease_expires_at + timedelta(seconds=1) > await queue.now():
                 await asyncio.sleep(0.05)
         someone.execute("rollback")

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,9 +116,8 @@ async def test_nothing_is_committed_into_a_file_that_is_gone(
     for answer in await asyncio.gather(*works, return_exceptions=True):
         assert isinstance(answer, Unavailable)
         assert answer.is_final
-        name = {delete_wal: "rota.db-wal", replace_wal: "rota.db-wal", delete_shm: "rota.db-shm"}.get(
-            remove, "rota.db"
-        )
+        others: dict[Any, str] = {delete_wal: "-wal", replace_wal: "-wal", delete_shm: "-shm"}
+        name = "rota.db" + others.get(remove, "")
         assert str(answer) == (
             f"{path.with_name(name)} was deleted, moved or replaced while it was open, so nothing is written to it:"
             " put it back, or stop what uses the old one and open the store anew"

@@ -354,7 +354,8 @@ def test_what_the_client_library_lacks_is_said_in_a_sentence_too(
 
 
 async def test_a_bucket_is_a_name_or_an_address() -> None:
-    for bucket in (5, b"my-queue", ["my-queue"]):
+    wrong: list[Any] = [5, b"my-queue", ["my-queue"]]
+    for bucket in wrong:
         with pytest.raises(Invalid, match=r"bucket: .* is not a name; write my-queue"):
             await product.connect(bucket=bucket)
     with pytest.raises(Invalid, match="bucket: it is the address of something else; write my-queue"):

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from faulty import Fault, FaultyRequests, ManualClock, never
 from msgspec.structs import replace
 
+from bucket.faulty import Fault, FaultyRequests, ManualClock, never
 from records import event, run, task
 from rota.domain.errors import Corrupt
 from rota.domain.model import Event, Run, RunStatus, Task, TaskStatus

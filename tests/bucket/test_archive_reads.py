@@ -14,9 +14,9 @@ from itertools import count as counting_up
 from typing import Any
 
 import pytest
-from faulty import Fault, FaultyRequests, ManualClock, never
 from msgspec.structs import replace
 
+from bucket.faulty import Fault, FaultyRequests, ManualClock, never
 from records import any_event, any_run, any_task, task
 from rota.domain.errors import Corrupt, Refused, StoreError, Unavailable
 from rota.domain.model import Event, Record, Run, Task, TaskStatus
@@ -268,7 +268,7 @@ async def test_the_archive_answers_as_memory_does(seed: int, in_memory: int) -> 
     """Records of all shapes in many segments, some of them written again and some deleted since."""
     chance = random.Random(seed)
     makers = (any_task, any_run, any_event)
-    records = [make(chance, id=f"{make.__name__}{n:03}") for n in range(60) for make in makers]
+    records: list[Record] = [make(chance, id=f"{make.__name__}{n:03}") for n in range(60) for make in makers]
     clock = ManualClock(START)
     memory = MemoryStore(clock)
     tuning = replace(BATCHES, archive_at_least=1, archive_at_most=4, archive_in_memory=in_memory)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from faulty import FaultyRequests
-
 import rota
+from bucket.faulty import FaultyRequests
 from rota.engine.clock import SystemClock
 from rota.engine.observe.telemetry import Signal, TaskMoved
 from rota.stores.bucket.service.requests import MemoryRequests

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from faulty import ManualClock
 from msgspec.structs import replace
 
+from bucket.faulty import ManualClock
 from records import schedule, task
 from rota.domain.errors import Unavailable
 from rota.domain.model import TaskStatus
@@ -129,7 +129,7 @@ async def test_no_entry_of_the_log_names_what_is_not_on_the_disk(tmp_path: Path,
         await put(store, task(f"t{number}", status=TaskStatus.COMPLETED, completed_at=START))
         await asyncio.sleep(0.02)
     await store.close()
-    named = set()
+    named: set[str] = set()
     for entry in sorted((tmp_path / "log").iterdir()):
         said = msgspec.json.decode(entry.read_bytes())
         before = calls[: calls.index(("named", str(entry)))]

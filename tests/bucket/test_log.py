@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from faulty import Fault, FaultyRequests, ManualClock
 from msgspec.structs import replace
 
+from bucket.faulty import Fault, FaultyRequests, ManualClock
 from records import task
 from rota.domain.errors import Corrupt, Invalid, Unavailable
 from rota.domain.model import Task
@@ -303,7 +303,7 @@ class Sleeper:
         def do(this: str, key: str, request: Callable[[], Any]) -> Any:
             if this != kind or "log/" not in key:
                 return inner(this, key, request)
-            self.requests.do = inner
+            vars(self.requests)["do"] = inner
             answer = None
             if after:
                 with suppress(FileNotFoundError):
@@ -311,7 +311,7 @@ class Sleeper:
             asyncio.run_coroutine_threadsafe(self.meanwhile(), loop).result(60)
             return answer if answer is not None else inner(this, key, request)
 
-        self.requests.do = do
+        vars(self.requests)["do"] = do
 
     async def meanwhile(self) -> None:
         for part in range(3):
@@ -319,7 +319,11 @@ class Sleeper:
             for _ in range(20):
                 await add_one(self.awake)
                 await asyncio.sleep(0.001)
-            await until(lambda known=known: keys(self.bucket, "snapshot/")[-1:] > known)
+
+            def is_newer(known: list[str] = known) -> bool:
+                return keys(self.bucket, "snapshot/")[-1:] > known
+
+            await until(is_newer)
             self.awake_clock.at = START + (part + 1) / 3 * self.hours * HOUR
         if self.hours > 3:
             await self._removed()
@@ -447,7 +451,7 @@ async def test_an_answer_that_writes_nothing_is_not_from_a_state_that_slept() ->
             asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
         return drafted
 
-    committer.draft = slowly
+    vars(committer)["draft"] = slowly
 
     async def work(tx: Tx) -> int:
         found = await tx.get(Task, "counter")
@@ -503,7 +507,7 @@ async def test_nothing_is_removed_before_the_log_has_said_so() -> None:
         assert all(int(key[4:16]) <= said for key in gone), f"{gone} but the floor is {said}"
         removing(chosen)
 
-    requests.delete = delete
+    vars(requests)["delete"] = delete
     for _ in range(40):
         await add_one(store)
         clock.at += timedelta(minutes=10)
@@ -756,7 +760,7 @@ async def test_an_entry_that_comes_while_later_ones_are_read_is_no_hole() -> Non
             raise FileNotFoundError
         return inner(key)
 
-    requests.get = crossing
+    vars(requests)["get"] = crossing
     counter = await get(store, Task, "counter")
     assert counter is not None
     assert counter.priority == 32
@@ -794,7 +798,7 @@ async def test_a_node_that_slept_while_it_read_ahead_is_fenced(
         asyncio.run_coroutine_threadsafe(sleeper.meanwhile(), loop).result(60)
         return answer if after else inner(kind, key, request)
 
-    sleeper.requests.do = do
+    vars(sleeper.requests)["do"] = do
     await add_one(sleeper.store)
     assert sleeper.slept
     assert await sleeper.same_everywhere() == 83

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from faulty import Fault, FaultyRequests, ManualClock, Plan
 from msgspec.structs import replace
 
+from bucket.faulty import Fault, FaultyRequests, ManualClock, Plan
 from records import task
 from rota.domain.errors import Unavailable
 from rota.domain.model import Task

@@ -11,9 +11,9 @@ from itertools import count as counting_up
 from typing import Any
 
 import pytest
-from faulty import FaultyRequests, ManualClock
 from msgspec.structs import replace
 
+from bucket.faulty import FaultyRequests, ManualClock
 from records import task
 from rota.domain.model import Task, TaskStatus
 from rota.domain.submission import Submission

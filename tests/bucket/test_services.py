@@ -15,11 +15,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from faulty import FaultyRequests
 from obstore import exceptions as obs
-from signing import create
 
 import s3_server
+from bucket.faulty import FaultyRequests
+from bucket.signing import create
 from command_line import bare_folder, document, rota
 from records import schedule, task
 from rota.domain.errors import Invalid, Unavailable
@@ -109,7 +109,8 @@ async def test_prefixes_and_names_with_odd_characters(prefix: str) -> None:
     second = BucketStore.from_url(address, SystemClock())
     await second.open()
     assert await get(second, Task, "t") is not None
-    assert [(await get(second, Schedule, f"s{number}")).key for number in range(len(keys))] == keys
+    kept = [await get(second, Schedule, f"s{number}") for number in range(len(keys))]
+    assert [each and each.key for each in kept] == keys
     await second.tidy()
     await second.close()
     assert len(list(BucketAddress.parse(address).requests().list("schedules/", None))) == len(keys)

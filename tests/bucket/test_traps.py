@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 import obstore
 import pytest
-from faulty import Fault, FaultyRequests
 from msgspec.structs import replace
 from obstore import exceptions as obs
-from s3_proxy import Plan, Proxy, proxied
 
 import s3_server
+from bucket.faulty import Fault, FaultyRequests
+from bucket.s3_proxy import Plan, Proxy, proxied
 from records import task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task

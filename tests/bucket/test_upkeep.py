@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from faulty import Fault, FaultyRequests, ManualClock, never
 from msgspec.structs import replace
 
 import rota
 import s3_server
+from bucket.faulty import Fault, FaultyRequests, ManualClock, never
 from records import run, schedule, task
 from rota.domain.errors import Unavailable
 from rota.domain.model import RunStatus, TaskStatus
@@ -391,11 +391,11 @@ async def test_a_view_that_came_over_a_newer_one_is_written_again() -> None:
         await fast.close()
 
     def crossing(key: str, body: bytes) -> None:
-        requests.put = inner
+        vars(requests)["put"] = inner
         asyncio.run_coroutine_threadsafe(meanwhile(), loop).result(20)
         inner(key, body)
 
-    requests.put = crossing
+    vars(requests)["put"] = crossing
     stored += await put(slow, schedule("s", key="k"))
     await slow.close()
     assert view(requests, "schedules/k.json")["run_count"] == 7
@@ -449,7 +449,7 @@ async def test_views_of_a_schedule_that_was_purged_go_with_it(archiving: bool) -
     """Soon, by whoever purged it, in few requests; nobody waits for the comparison."""
     inner = MemoryRequests()
     requests = FaultyRequests(inner)
-    often = {"snapshot_every": 1, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
+    often: dict[str, Any] = {"snapshot_every": 1, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
     store = BucketStore(
         requests, ManualClock(START), Tuning(views_every=timedelta(0), **(often if archiving else {}))
     )
@@ -681,13 +681,13 @@ async def test_housekeeping_that_is_refused_is_said_once_and_again_when_it_works
     requests = FaultyRequests(MemoryRequests())
     requests.plan = refusing(requests, kind, prefix)
     clock = ManualClock(START)
-    often = {"snapshot_every": 4, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
+    often: dict[str, Any] = {"snapshot_every": 4, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
     store = BucketStore(requests, clock, Tuning(views_every=timedelta(0), **often))
     await store.open()
 
     async def busy(*numbers: int) -> None:
         for number in numbers:
-            ended = {"status": TaskStatus.COMPLETED, "completed_at": clock.at}
+            ended: dict[str, Any] = {"status": TaskStatus.COMPLETED, "completed_at": clock.at}
             await put(store, schedule(key=f"s{number}"), task(**ended))
             clock.at += timedelta(minutes=10)
             clock.steady += 600

@@ -63,7 +63,11 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         "task_type": "report",
     },
     "once": {"run_at": START, "task_type": "report", "missed_run_policy": "skip"},
-    "rule": {"rule": rota.RecurrenceRule("daily", interval=2), "start_at": START, "task_type": "report"},
+    "rule": {
+        "rule": rota.RecurrenceRule(rota.Frequency.DAILY, interval=2),
+        "start_at": START,
+        "task_type": "report",
+    },
     "metadata": {"cron": "@daily", "task_type": "report", "metadata": {"for": "both"}},
     "workflow": {
         "cron": "@hourly",

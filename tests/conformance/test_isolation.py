@@ -41,6 +41,7 @@ async def test_changing_what_was_read_changes_nothing(store: Store) -> None:
         assert read_template is not None
         [found] = await find(store, ReadyTasks(at=await store.now()))
         [listed] = (await store.snapshot())["task"]
+        assert isinstance(listed, Task)
         for held in (
             read_task.input,
             read_schedule.target.input,

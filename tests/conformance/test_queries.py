@@ -299,7 +299,13 @@ def lanes() -> Iterator[dict[str, Any]]:
 
 def task_lists() -> Iterator[Query]:
     for tenant, at, status in product(TENANTS, (TIMES[0], START, TIMES[-1]), some(*TaskStatus)):
-        filters = ({}, {"kind": KINDS[0]}, {"queue": QUEUES[2]}, {"schedule_id": "s1"}, {"tag": TAGS[0]})
+        filters: tuple[dict[str, Any], ...] = (
+            {},
+            {"kind": KINDS[0]},
+            {"queue": QUEUES[2]},
+            {"schedule_id": "s1"},
+            {"tag": TAGS[0]},
+        )
         for one, two in product(filters, filters[-2:]):
             yield TaskList(tenant=tenant, at=at, status=status, **(one | two))
         yield TaskList(tenant=tenant, at=at, status=status)
@@ -471,7 +477,7 @@ PAGED = (
 )
 
 
-TIME_OF = {
+TIME_OF: dict[type[Any], str] = {
     TaskList: "created_at",
     ScheduleList: "created_at",
     RunList: "scheduled_at",
@@ -529,7 +535,7 @@ async def test_thousands_of_ids_at_once(store: Store) -> None:
 
 async def test_a_query_inside_a_transaction_sees_the_same(store: Store, filled: dict[str, Record]) -> None:
     async def ask(tx: Any) -> list[Any]:
-        return await tx.find(ReadyTasks(at=START), 10, lock=True)
+        return list(await tx.find(ReadyTasks(at=START), 10, lock=True))
 
     assert (
         await store.transact(ask)

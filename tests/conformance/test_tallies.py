@@ -12,7 +12,7 @@ import pytest
 
 from records import population, schedule, task
 from rota.domain.model import LIVE, Record, Schedule, ScheduleStatus, Task, TaskStatus, TemplateTarget
-from rota.stores.base import Store
+from rota.stores.base import Store, Tx
 from rota.stores.queries import OpenTasks, PastExpiry, Query, ScheduleList, TaskList
 from stores import START, find, put, reading
 
@@ -42,7 +42,11 @@ async def test_a_tally_is_what_find_gives_by_its_columns(store: Store, filled: l
         found = await find(store, query, 10**6)
         wanted = Counter(tuple(column(each, name) for name in by) for each in found)
         assert wanted, query
-        answer = await reading(store, lambda tx, query=query, by=by: tx.tally(query, *by))
+
+        async def tally(tx: Tx, query: Query = query, by: tuple[str, ...] = by) -> Any:
+            return await tx.tally(query, *by)
+
+        answer = await reading(store, tally)
         assert answer == wanted, (query, by)
         assert all(type(text) is str for values in answer for text in values)
 
@@ -93,7 +97,11 @@ async def test_a_count_stops_where_it_is_told(store: Store, filled: list[Record]
     for query, number in questions.items():
         assert number > 3
         for at_most in (0, 1, 3, number - 1, number, number + 1, 10**9):
-            answer = await reading(store, lambda tx, q=query, n=at_most: tx.count(q, at_most=n))
+
+            async def count(tx: Tx, query: Query = query, at_most: int = at_most) -> int:
+                return await tx.count(query, at_most=at_most)
+
+            answer = await reading(store, count)
             assert answer == min(number, at_most)
 
 

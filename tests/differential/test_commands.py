@@ -62,7 +62,7 @@ class Side:
     def __init__(self, store: Store, clock: LoopClock) -> None:
         numbers = count(1)
         self.store = store
-        self.new_id = lambda: f"00000000-0000-7000-8000-{next(numbers):012d}"
+        self.new_id: Callable[[], str] = lambda: f"00000000-0000-7000-8000-{next(numbers):012d}"
         self.queue = rota.Queue(store, clock=clock, actor="tester", new_id=self.new_id)
         self.held: list[Task] = []
 
@@ -138,7 +138,7 @@ def schedule_step(chance: random.Random) -> Step:
         "max_runs": chance.choice([None, 2, 50]),
         "pause_on_failure": chance.choice([None, True]),
     }
-    timing = chance.choice(
+    timing: dict[str, Any] = chance.choice(
         [
             {"cron": "*/5 * * * *"},
             {"cron": "30 1 * * *", "timezone": "Europe/London"},
@@ -175,7 +175,7 @@ def schedule_step(chance: random.Random) -> Step:
 def tenant_step(chance: random.Random, keys: list[str]) -> Step:
     """What people do to tenants and keys, and what the tenant `acme`, which is small and often suspended, may do."""
     name = chance.choice(["acme", "acme", "nobody", "*"])
-    limits = chance.choice(
+    limits: dict[str, Any] = chance.choice(
         [{}, {"schedules": 1}, {"pending_tasks": 2}, {"pending_tasks": None}, {"schedules": -1}]
     )
     key = chance.choice([*keys, "ci", "nowhere"])

@@ -213,10 +213,11 @@ class Stream:
     def fresh(self) -> Record:
         makers = (any_task, any_task, any_schedule, any_schedule, any_run, any_event, self.small)
         make: Any = self.chance.choice(makers)
-        record = make(self.chance)
+        record: Any = make(self.chance)
         if hasattr(record, "key"):
             record = replace(record, key=self.chance.choice("abc"))
-        return record
+        fresh: Record = record
+        return fresh
 
     def small(self, chance: random.Random) -> Record:
         make: Any = chance.choice([maker for kind, maker in MAKERS.items() if kind not in _LARGE])
@@ -228,7 +229,7 @@ class Stream:
         make: Any = MAKERS.get(type(old))
         if make is None or self.chance.random() < 0.3:
             return old
-        new = make(self.chance)
+        new: Record = make(self.chance)
         kept = {name: getattr(old, name) for name in (*FIXED, "key") if name in old.__struct_fields__}
         if self.chance.random() < 0.1:
             kept.pop(self.chance.choice([name for name in kept if name not in ("id", "version")]))

@@ -213,6 +213,7 @@ async def test_sql_and_python_admit_the_same(seed: int) -> None:
                 assert words.partition(":")[0] in fields, (each, words, fields)
             else:
                 taken += 1
+                assert body is not None
                 stored = TABLES[Task].decode(body)
                 assert stored == admitted(each, id_of(each, stored), stored.created_at), each
     await connection.close()

@@ -11,7 +11,7 @@ import pytest
 
 from http_world import Tenant, eventually, problem
 
-ONE_TIME = {
+ONE_TIME: dict[str, Any] = {
     "name": "year-end-report",
     "description": "Generate year-end financial report",
     "scheduleType": {"type": "once", "runAt": "2026-12-31T23:59:00Z"},
@@ -21,7 +21,7 @@ ONE_TIME = {
         "input": {"reportType": "annual", "year": 2026},
     },
 }
-RECURRING = {
+RECURRING: dict[str, Any] = {
     "name": "daily-report",
     "description": "Generate daily sales report at 9 AM Eastern",
     "scheduleType": {"type": "recurring", "cron": "0 9 * * *", "timezone": "America/New_York"},

@@ -461,7 +461,7 @@ def test_nobody_listens_nothing_is_asked(on_one: Play) -> None:
             asked += 1
             return await read(work)
 
-        s.store.read = counted
+        vars(s.store)["read"] = counted
         await s.queue.submit("none")
         async with s.events() as stream:
             await s.queue.submit("none")
@@ -486,9 +486,9 @@ def test_the_store_is_away_when_one_wants_to_listen(on_one: Play) -> None:
                 raise rota.Unavailable("away")
             return await read(work)
 
-        s.store.read = away
+        vars(s.store)["read"] = away
         assert (await s.refused()).status_code == 503
-        s.store.read = read
+        vars(s.store)["read"] = read
         async with s.events() as stream:
             task = await s.queue.submit("none")
             assert (await stream.next())["id"] == task.id

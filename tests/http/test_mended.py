@@ -131,7 +131,7 @@ def test_odd_headers_are_refused_and_no_more(tmp_path: Path) -> None:
         two = [("Origin", "http://localhost"), ("Origin", "https://evil.example.com")]
         problem(client.get(path, headers=two), 403, "local_only")
         client.post(path, json=body("x"))
-        answer = client.put(f"{path}/x", json=body("x"), headers={"If-Match": b'"\xb2"'})
+        answer = client.put(f"{path}/x", json=body("x"), headers={b"If-Match": b'"\xb2"'})
         problem(answer, 422, "invalid")
 
 

@@ -36,7 +36,7 @@ EXAMPLES = "4" if THOROUGH else "1"
 def test_a_live_server_answers_as_documented(store: str, phases: str, tmp_path: Path) -> None:
     with serving(ADDRESSES[store](tmp_path), example_app(), rate=1_000_000) as served:
         key = served.key("*", "admin", "fuzz")
-        command = [
+        command: list[str | Path] = [
             Path(sys.executable).with_name("st"), "run", f"{served.url}/openapi.json",
             "--header", f"Authorization: Bearer {key}", "--exclude-path-regex", STREAMS,
             "--exclude-checks", LEFT_OUT, "--phases", phases, "--max-examples", EXAMPLES,

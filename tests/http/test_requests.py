@@ -447,7 +447,7 @@ async def test_nobody_learns_where_the_store_is(tmp_path: Path, error: Exception
         store.away = error
         for given in (None, "nonsense", unknown, key):
             headers = {} if given is None else {"Authorization": f"Bearer {given}"}
-            for method, path, _ in routes(client._transport.app):  # type: ignore[attr-defined]
+            for method, path, _ in routes(client._transport.app):  # type: ignore[attr-defined]  # of ASGI
                 params = {"at": "2030-01-01T09:00:00Z"} if path.endswith("/why") else {}
                 answer = await client.request(method, at(path, ids), headers=headers, params=params)
                 shown = f"{answer.headers} {answer.text}"
@@ -497,7 +497,7 @@ async def test_one_idempotency_key_on_two_paths_is_two_requests(tmp_path: Path) 
             f"{SCHEDULES}/a/trigger",
             f"{SCHEDULES}/b/trigger",
         ]
-        asked = [(path, {}) for path in paths]
+        asked: list[tuple[str, dict[str, str]]] = [(path, {}) for path in paths]
         asked += [(path, {"kind": "echo"}) for path in (TASKS, WORKFLOWS)]
         asked += [(path.replace("acme", "other"), {"kind": "echo"}) for path in (TASKS, WORKFLOWS)]
         first = [await client.post(path, json=body, headers=key) for path, body in asked]

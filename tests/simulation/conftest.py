@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,5 +45,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         if name in inspect.signature(pyfuncitem.obj).parameters and name != "world"
     }
     start = marked.args[0] if marked else START
-    pyfuncitem.funcargs["world"](lambda w: pyfuncitem.obj(w, **others), start)
+    play: Any = pyfuncitem.funcargs["world"]
+    play(lambda w: pyfuncitem.obj(w, **others), start)
     return True

@@ -224,7 +224,9 @@ async def test_no_hook_is_called_after_a_lost_lease(world: World, noticed: str, 
     await lost.round()
     await lost.round()
     assert [type(signal) for signal in world.signals].count(LeaseLost) == 1
-    assert (await world.queue.get(task.id)).error.type == "LeaseLost"
+    error = (await world.queue.get(task.id)).error
+    assert error is not None
+    assert error.type == "LeaseLost"
     assert lost.told == []
     lost.worker.tasks.close()
 
@@ -271,6 +273,7 @@ async def test_what_a_failed_renewal_carried_is_kept_and_tried_again_soon(
         assert (soon.progress, [line.message for line in soon.logs]) == (7, ["one"])
         done = await world.queue.wait(task.id)
     assert (done.progress, [line.message for line in done.logs]) == (7, ["one"])
+    assert done.completed_at is not None
     assert done.completed_at < START + 2 * MINUTE
 
 

@@ -151,6 +151,7 @@ async def test_a_cancelled_task_is_no_success(world: World) -> None:
         done = await world.queue.wait(task.id)
     assert done.status is TaskStatus.CANCELLED
     assert told == []
+    assert done.completed_at is not None
     assert done.completed_at - START < timedelta(minutes=1)
 
 

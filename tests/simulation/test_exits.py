@@ -55,7 +55,7 @@ class NoTraceback(Exception):
         sys.exit(9)
 
     @property
-    def __notes__(self) -> list[str]:
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # an attribute in the type, a trap here
         sys.exit(10)
 
 
@@ -71,11 +71,15 @@ class Hasty(rota.RetryableError):
         self.delay_seconds = "soon"  # type: ignore[assignment]  # a handler's own code may do so
 
 
+UNREADABLE: Any = ("file", "one", 2, 3)
+"""Where a syntax error is, in an order that nothing expects."""
+
+
 def problems() -> Iterator[BaseException]:
     yield from (SystemExit(3), KeyboardInterrupt(), StopIteration(), StopAsyncIteration(), GeneratorExit())
     yield from (asyncio.CancelledError(), Weird(), MemoryError(), RecursionError(), TimeoutError("mine"))
     yield from (Unprintable(), Leaving(), Interrupting(), OfNoClass(), NoTraceback(), Liar(), Hasty())
-    yield from (ValueError("\ud800"), ValueError("\0"), SyntaxError("bad", ("file", "one", 2, 3)))
+    yield from (ValueError("\ud800"), ValueError("\0"), SyntaxError("bad", UNREADABLE))
     yield ExceptionGroup("several", [ValueError(1), Unprintable(), ExceptionGroup("more", [Leaving()])])
     yield BaseExceptionGroup("several", [SystemExit(4), KeyboardInterrupt(), Weird()])
 

@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from faults import Fault, Node, Plan, Watch, check_ledger, check_signals
 
 import rota
 from rota import TaskStatus
+from simulation.faults import Fault, FaultyStore, Node, Plan, Watch, check_ledger, check_signals
 from worlds import STORES, World, play, seeds
 
 CALLS = 40
@@ -88,8 +88,6 @@ def test_an_answer_that_was_lost_is_not_a_second_task(tmp_path: Path) -> None:
     """`submit` repeats with the same id."""
 
     async def one(world: World) -> None:
-        from faults import FaultyStore
-
         faulty = FaultyStore(world.store, once(Fault.AFTER, 1))
         queue = rota.Queue(faulty, clock=world.clock)
         task = await queue.submit("work", {"a": 1})

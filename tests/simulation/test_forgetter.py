@@ -43,7 +43,7 @@ def tear(world: World, problem: StoreError, monkeypatch: pytest.MonkeyPatch) -> 
     async def torn(work: Work[Any], *options: Any) -> Any:
         @wraps(work)
         async def in_part(tx: Any) -> Any:
-            return await work(Torn(tx, problem))  # type: ignore[arg-type]  # it is one in all but its type
+            return await work(Torn(tx, problem))
 
         return await transact(in_part, *options)
 
@@ -68,6 +68,7 @@ async def test_a_dead_workers_task_comes_back_though_the_old_cannot_be_read(
         done = await world.queue.wait(task.id)
     dead.tasks.close()
     assert (done.output, done.attempt) == (2, 2)
+    assert done.completed_at is not None
     assert done.completed_at - START < timedelta(seconds=45), "no outage was seen in it"
     assert await get(world.store, Event, "old") is None, "what can be read is forgotten all the same"
     failed = [signal for signal in world.signals if isinstance(signal, LoopFailed)]

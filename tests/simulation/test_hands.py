@@ -30,7 +30,7 @@ async def test_the_second_hand_helps_only_when_there_is_more(world: World) -> No
         hands[options.lane or ""] += 1
         return await transact(work, options)
 
-    world.store.transact = counted
+    vars(world.store)["transact"] = counted
     world.app.task("work")(lambda: None)
     async with world.running(concurrency=250, scheduler=False, janitor=False):
         [few] = await world.queue.submit_many([("work", None)])

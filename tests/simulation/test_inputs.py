@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 
 import apsw
 import pytest
-from test_queue import check_sentence
 
 import rota
 import rota.sync
 from rota.domain.errors import Corrupt, Unavailable
+from simulation.test_queue import check_sentence
 from worlds import HOUR, MINUTE, SECOND, START, World
 
 DAY = timedelta(days=1)
@@ -372,7 +372,8 @@ def test_closing_ends_the_calls_of_other_threads() -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    while not queue._queue.store._waiters._asleep:
+    waiters = vars(queue)["_queue"].store._waiters  # the stub has no private parts
+    while not waiters._asleep:
         time.sleep(0.001)
     queue.close()
     waiting.join(10)

@@ -22,7 +22,7 @@ class Locked:
         self._transact = world.store.transact
         self._waiting: list[tuple[bool, asyncio.Event]] = []
         self._is_locked = False
-        world.store.transact = self.transact
+        vars(world.store)["transact"] = self.transact
 
     def lock(self) -> None:
         self._is_locked = True

@@ -92,9 +92,9 @@ async def test_nothing_crosses_tenants(world: World) -> None:
             await attempt
     assert await other.cancel_many([task.id]) == 0
     own = await world.queue.get_schedule("s")
-    for attempt in (other.get_schedule(own.id), other.pause_schedule(own.id), other.runs(own.id)):
+    for asked in (other.get_schedule(own.id), other.pause_schedule(own.id), other.runs(own.id)):
         with pytest.raises(rota.NotFound):
-            await attempt
+            await asked
 
 
 async def test_archive_and_cancel_many(world: World) -> None:
@@ -113,7 +113,9 @@ async def test_archive_and_cancel_many(world: World) -> None:
 async def test_schedules_answer_document_002(world: World) -> None:
     schedule = await world.schedule(
         "daily",
-        rule=rota.RecurrenceRule(frequency="daily", starts_at=datetime(2025, 1, 1, 9, tzinfo=UTC)),
+        rule=rota.RecurrenceRule(
+            frequency=rota.Frequency.DAILY, starts_at=datetime(2025, 1, 1, 9, tzinfo=UTC)
+        ),
         max_runs=30,
         end_at=START + 48 * HOUR,
     )
@@ -240,17 +242,18 @@ async def test_a_wrong_schedule_gets_one_clear_sentence(
 
 async def test_other_wrong_values_get_a_sentence_too(world: World) -> None:
     await world.schedule("s", cron="* * * * *")
+    untyped: Any = world.queue
     wrong: list[tuple[Any, str]] = [
-        (world.queue.get(None), "task_id"),
+        (untyped.get(None), "task_id"),
         (world.queue.list(status="lost"), "status"),
         (world.queue.list(limit=0), "limit"),
         (world.queue.list(cursor="!"), "cursor"),
-        (world.queue.list(kind=5), "kind"),
+        (untyped.list(kind=5), "kind"),
         (world.queue.list_schedules(colour="red"), "colour"),
         (world.queue.runs("s", status="lost"), "status"),
         (world.queue.preview("s", 0), "n"),
-        (world.queue.why("s", "noon"), "at"),
-        (world.queue.submit_many([("a",)]), "tasks[0]"),
+        (untyped.why("s", "noon"), "at"),
+        (untyped.submit_many([("a",)]), "tasks[0]"),
         (world.queue.update_schedule("s", cron="nope"), "cron"),
         (world.queue.update_schedule("s", timezone="Nowhere"), "timezone"),
         (world.queue.update_schedule("s", colour="red"), "colour"),

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from faults import Fault, FaultyStore
 
 import rota
 from rota import RunReason, RunStatus, TenantStatus
@@ -16,6 +15,7 @@ from rota.domain import keys
 from rota.domain.model import ApiKey, Receipt, Template, Tenant
 from rota.domain.submission import Submission
 from rota.engine import commands
+from simulation.faults import Fault, FaultyStore
 from worlds import HOUR, MINUTE, START, World
 
 
@@ -444,7 +444,8 @@ async def test_workflows_are_told_from_tasks(world: World) -> None:
     assert [each.id for each in await world.queue.list(workflow=False)] == [task.id]
     assert len(await world.queue.list()) == 2
     assert await world.queue.count(workflow=True) == 1
-    assert await refusal(world.queue.list(workflow="yes")) == "invalid"
+    untyped: Any = world.queue
+    assert await refusal(untyped.list(workflow="yes")) == "invalid"
     async with world.running():
         assert (await world.queue.wait(started.id, 60)).output == 2
 

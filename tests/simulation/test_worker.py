@@ -518,7 +518,8 @@ async def test_a_timeout_of_the_handlers_own_making_is_a_failure_like_any_other(
 async def test_a_handler_reaches_only_the_tenant_of_its_task(world: World) -> None:
     @world.app.task("spawn")
     async def spawn(input: object, context: rota.Context) -> str:
-        return (await context.queue.submit("child")).tenant
+        child: rota.Task = await context.queue.submit("child")
+        return child.tenant
 
     other = world.queue.for_tenant("other")
     task = await other.submit("spawn")
@@ -530,7 +531,8 @@ async def test_a_handler_reaches_only_the_tenant_of_its_task(world: World) -> No
 async def test_a_sync_handler_uses_the_queue_through_call(world: World) -> None:
     @world.app.task("spawn")
     def spawn(input: object, context: rota.Context) -> str:
-        return context.call(context.queue.submit("child", {"from": context.task.id})).id
+        child: rota.Task = context.call(context.queue.submit("child", {"from": context.task.id}))
+        return child.id
 
     task = await world.queue.submit("spawn")
     async with world.running():

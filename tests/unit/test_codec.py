@@ -61,7 +61,7 @@ json_objects = st.dictionaries(texts, json_values, max_size=3)
 
 def built(kind: type, **given: Any) -> st.SearchStrategy[Any]:
     """Any value of a struct: each field as its type says, `Any` being JSON."""
-    fields = {
+    fields: dict[str, Any] = {
         field.name: json_values if field.type is Any else field.type for field in msgspec.structs.fields(kind)
     }
     return st.builds(

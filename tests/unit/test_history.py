@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -86,9 +86,9 @@ def test_every_type_happens_and_most_have_words() -> None:
 def test_a_reworded_sentence_changes_no_figure_and_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metrics, notices and attempts read facts."""
 
-    def seen(reworded: Callable[[Any], str] | None) -> list[Any]:
-        if reworded is not None:
-            monkeypatch.setattr(model, "describe", reworded)
+    def seen(words: str | None) -> list[Any]:
+        if words is not None:
+            monkeypatch.setattr(model, "describe", lambda change: words)
         metrics = Metrics(clock=SystemClock())
         tasks = list(every_change())
         for task in tasks:
@@ -108,4 +108,4 @@ def test_a_reworded_sentence_changes_no_figure_and_no_name(monkeypatch: pytest.M
     assert {"task.retrying", "task.started", "task.cancelling", "task.replayed"} <= set(notices)
     assert tried
     for words in ("", "attempt 7", "retry 1 of 3", "recommencé"):
-        assert seen(lambda change, words=words: words) == before
+        assert seen(words) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -19,8 +20,8 @@ ID = "01a1e1f8-cb85-726a-9c17-676e22677d13"
 SECRET = "x" * 43
 
 
-def made(**fields: object) -> ApiKey:
-    given: dict[str, object] = {"tenant": "acme", "name": "ci", "role": "operator", "actor": "ann"}
+def made(**fields: Any) -> ApiKey:
+    given: dict[str, Any] = {"tenant": "acme", "name": "ci", "role": "operator", "actor": "ann"}
     return keys.make(ID, SECRET, now=NOW, **given | fields)
 
 

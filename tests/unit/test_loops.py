@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -134,7 +135,7 @@ class TestDelays:
         async def main() -> int:
             created = 0
 
-            def factory(loop: asyncio.AbstractEventLoop, coroutine, **kwargs):
+            def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **kwargs: Any) -> asyncio.Task[Any]:
                 nonlocal created
                 created += 1
                 return asyncio.Task(coroutine, loop=loop, **kwargs)

@@ -373,8 +373,9 @@ def test_an_observed_store_is_a_whole_store() -> None:
 
 async def test_what_only_some_stores_have_is_still_there() -> None:
     store = Metrics().observed(MemoryStore(LoopClock(testing.START)))
+    nothing: Any = None
     with pytest.raises(rota.Invalid, match="has none to join"):
-        await store.join(None, None)
+        await store.join(None, nothing)
 
 
 async def test_the_lag_of_the_loop_is_how_late_a_round_is() -> None:
@@ -384,7 +385,8 @@ async def test_the_lag_of_the_loop_is_how_late_a_round_is() -> None:
         def monotonic(self) -> float:
             return self.seconds
 
-    clock, seen = Steady(), []
+    clock: Any = Steady()
+    seen: list[Any] = []
     lag = LoopLag(seen.append, clock)
     assert await lag.run_once() == SECOND
     clock.seconds += 1.25

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -254,6 +255,6 @@ def test_recurrence_rule_fields() -> None:
         ({"frequency": "monthly", "days_of_month": [30], "months_of_year": [2]}, "no date that ever comes"),
     ],
 )
-def test_refused_recurrence_rules(fields: dict[str, object], sentence: str) -> None:
+def test_refused_recurrence_rules(fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         RecurrenceRule(**fields).timing(NOW)

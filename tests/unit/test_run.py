@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -36,6 +37,7 @@ from rota.domain.task import Completed, Defaults, Failed, Released
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 LATER = NOON + timedelta(seconds=2)
 HOUR = timedelta(hours=1)
+NOT_A_DURATION: Any = "1h"
 TEMPLATE = Template(
     id="m1",
     alias="mail",
@@ -178,7 +180,7 @@ MAIL = TemplateTarget(template_id="m1")
             "input: 101 bytes are too many; the most is 100 bytes of JSON",
         ),
         (TaskTarget(kind="a b"), None, Limits(), "kind: 'a b' is not a valid name; accepted are "),
-        (TaskTarget(kind="a", ttl="1h"), None, Limits(), "ttl: '1h' is not a duration; give "),
+        (TaskTarget(kind="a", ttl=NOT_A_DURATION), None, Limits(), "ttl: '1h' is not a duration; give "),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
@@ -243,7 +245,7 @@ def settled(task: Task, outcome: life.Outcome) -> Task:
 
 
 BOOM = Failed(failure=Failure(type="ValueError", message="boom"), permanent=True)
-ENDS = {
+ENDS: dict[str, tuple[Callable[[Task], Task], RunStatus, RunReason | None, str | None]] = {
     "pending": (lambda t: t, RunStatus.RUNNING, None, None),
     "running": (claimed, RunStatus.RUNNING, None, None),
     "handed back": (lambda t: settled(claimed(t), Released()), RunStatus.RUNNING, None, None),

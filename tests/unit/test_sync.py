@@ -38,6 +38,11 @@ def a_task(queue: rota.sync.Queue) -> str:
     return queue.submit("work").id
 
 
+def a_deleted_schedule(queue: rota.sync.Queue) -> str:
+    queue.delete_schedule("hourly")
+    return "hourly"
+
+
 def a_cancelled_task(queue: rota.sync.Queue) -> str:
     return queue.cancel(a_task(queue)).id
 
@@ -81,7 +86,7 @@ CALLS: dict[str, Call] = {
     "preview_timing": lambda queue: queue.preview_timing(cron="0 9 * * *"),
     "replay": lambda queue: queue.replay(a_cancelled_task(queue)),
     "request_cancellation": lambda queue: queue.request_cancellation(a_task(queue)),
-    "restore_schedule": lambda queue: (queue.delete_schedule("hourly"), queue.restore_schedule("hourly")),
+    "restore_schedule": lambda queue: queue.restore_schedule(a_deleted_schedule(queue)),
     "resume_schedule": lambda queue: queue.resume_schedule("paused"),
     "resume_tenant": lambda queue: (queue.suspend_tenant("acme"), queue.resume_tenant("acme")),
     "revoke_key": lambda queue: queue.revoke_key(queue.create_key("ci", "viewer")[0].id),
@@ -150,7 +155,8 @@ def test_dir_and_help_show_every_call(queue: rota.sync.Queue) -> None:
 
 
 def test_nothing_that_a_queue_gives_out_is_async(queue: rota.sync.Queue) -> None:
-    assert all(map(is_async, (queue._queue, queue._queue.store, rota.connect("memory:"))))
+    inner = vars(queue)["_queue"]  # the stub has no private parts
+    assert all(map(is_async, (inner, inner.store, rota.connect("memory:"))))
     assert not is_async(queue)
     for name in PROPERTIES:
         assert not is_async(getattr(queue, name)), name

@@ -40,7 +40,7 @@ def named(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
 
 def trace_id(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.trace_id
+    return int(span.context.trace_id)
 
 
 def is_below(span: ReadableSpan, above: ReadableSpan) -> bool:

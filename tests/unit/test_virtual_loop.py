@@ -270,7 +270,9 @@ class TestThreads:
 class TestDeadlock:
     def test_nothing_left_is_an_error_that_says_who_waits(self) -> None:
         async def main() -> None:
-            asyncio.current_task().set_name("the-test")
+            current = asyncio.current_task()
+            assert current is not None
+            current.set_name("the-test")
             await asyncio.Event().wait()
 
         with pytest.raises(Deadlock, match=r"the-test \(.*main\) at .*test_virtual_loop\.py:\d+"):

@@ -95,7 +95,7 @@ class Dying:
 def connect() -> Any:
     if "window" not in OPTIONS:
         return rota.connect(STORE)
-    from hasty import hasty_queue
+    from hasty import hasty_queue  # type: ignore[import-not-found]  # beside this script: on the path when it runs
 
     return hasty_queue(STORE, float(OPTIONS["window"]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -141,7 +141,7 @@ EXAMPLES: list[tuple[type[schemas.SnakeBody], Any]] = [
         schemas.ExecuteBody,
         schemas.TaskSchedulePatch,
     )
-    for example in model.model_config["json_schema_extra"]["examples"]
+    for example in cast(Any, model.model_config["json_schema_extra"])["examples"]
 ]
 
 

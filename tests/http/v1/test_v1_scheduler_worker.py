@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 from http_world import eventually
 from v1_world import Api, Task, at
@@ -70,7 +71,7 @@ def test_multiple_schedules_for_same_task_execute_correctly(api: Api) -> None:
         every_second(task),
     ]
     for schedule in made:
-        job = api.job(eventually(lambda schedule=schedule: completed(task, schedule))[0])
+        job = api.job(eventually(partial(completed, task, schedule))[0])
         assert (job["task_id"], job["schedule_id"]) == (task.id, schedule["id"])
         assert job["artifact"]["result"] == {"compressed": False, "kept": 3}
     assert [len(task.jobs(schedule)) for schedule in made[:2]] == [1, 1]

@@ -1,7 +1,8 @@
 """Every write of the product, each as a `work(tx)` for `store.transact`: it reads, asks the domain, and puts.
 
-A command is a function that returns the work. Ids that the work needs are made before it runs, so that running it
-again, after a conflict or after an answer that was lost, does the same thing and not another.
+Begin with `tick` (what time does to schedules) and `tasks`. A command is a function that returns the work. Ids that
+the work needs are made before it runs, so that running it again, after a conflict or after an answer that was lost,
+does the same thing and not another.
 """
 
 from .keys import create_key, new_secret, revoke_key

@@ -1,4 +1,7 @@
-"""The command line. `main` is the entry point; whatever costs time to import is loaded where it is used."""
+"""The command line. `main` is the entry point; imports that cost time are made where they are used.
+
+Begin with `root`, the tree of commands, and `command`, which all of them share. Those that answer and end are in
+`commands`, those that keep running in `process`. `session` is one call: its settings, its store, its output."""
 
 from __future__ import annotations
 
