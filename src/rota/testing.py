@@ -18,6 +18,8 @@ timer.
 - **Nothing left.** No callback ready, no timer set (but for stores that look whether others did something), no
   thread at work: the test would hang. `Deadlock` is raised out of `run` instead, and says where each task is
   waiting; of `queue.wait(id)`, which is what hangs without a worker, also for what.
+  A worker has timers of its own, so beside one that lacks the handler `queue.wait(id)` goes on for ever: give it a
+  `timeout`, which in virtual time costs nothing to wait for.
 - **Real I/O.** Sockets, pipes and subprocesses live in real time and are refused with `RealIO`. Use them
   from a thread.
 - **Exactness.** Time moves in whole microseconds and without drift: a timer for 06:00 finds the clock at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,15 @@ def test_preview_shows_daylight_saving() -> None:
     assert time["at"] == "2026-03-08T07:00:00Z"
     assert time["dst"]
     assert documents(line)[0]["timezone"] == "America/New_York"
+
+
+def test_an_expired_task_reads_as_a_skipped_run_at_once() -> None:
+    """No janitor has been there."""
+    rota("schedule create brief -t work --interval 1h --ttl 1ms")
+    rota("schedule trigger brief")
+    time.sleep(0.01)
+    (run,) = document("schedule runs brief")["runs"]
+    assert (run["status"], run["reason"], run["error"]) == ("skipped", "expired", None)
+    assert "skipped" in rota("schedule runs brief").stdout
+    assert "expired" in rota("schedule runs brief").stdout
+    assert document("schedule show brief")["status"] == "active"

@@ -196,6 +196,15 @@ def _facts(task: Task) -> dict[str, Any]:
     return facts | {"actor": task.history[0].actor}
 
 
+async def test_a_time_that_has_passed_means_now_in_sql_too(url: str) -> None:
+    async with rota.connect(url) as queue, by_asyncpg(url) as (connection, commit, _):
+        submit = "select rota.submit('mail', schedule_at => now() + $1::interval)::text"
+        past = await connection.fetchval(submit, timedelta(days=-90))
+        await commit()
+        stored = await queue.get(past)
+        assert stored.available_at == stored.created_at
+
+
 async def test_sql_and_python_agree_on_idempotency_keys(url: str) -> None:
     async with rota.connect(url) as queue, by_asyncpg(url) as (connection, commit, _):
         submit = "select rota.submit('mail', $1::jsonb, idempotency_key => $2)::text"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -202,3 +203,53 @@ def test_strict_servers_know_what_can_run(tmp_path: Path) -> None:
         answer = client.post(f"{root}/schedules", json=bad)
         assert problem(answer, 422, "invalid")["field"] == "target.workflowKind"
         assert client.post(f"{root}/schedules", json=body("s")).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "what", "field", "said"),
+    [
+        ("task-executions", {"kind": "my-workflow"}, "kind", "no task is registered as 'my-workflow'"),
+        ("workflow-executions", {"kind": "echo"}, "kind", "no workflow is registered as 'echo'"),
+        (
+            "schedules",
+            body("s") | {"target": {"type": "task", "taskKind": "my-workflow"}},
+            "target.taskKind",
+            "no task is registered as 'my-workflow'",
+        ),
+        (
+            "schedules",
+            body("s") | {"target": {"type": "workflow", "workflowKind": "echo"}},
+            "target.workflowKind",
+            "no workflow is registered as 'echo'",
+        ),
+    ],
+)
+def test_a_kind_that_is_known_as_the_other_type_is_refused(
+    quiet: Tenant, path: str, what: Any, field: str, said: str
+) -> None:
+    answer = quiet.http.post(quiet.path(path), json=what)
+    told = problem(answer, 422, "invalid")
+    assert told["field"] == field
+    assert said in told["detail"]
+    assert quiet.call(lambda queue: queue.list_schedules()) == []
+    assert quiet.call(lambda queue: queue.list()) == []
+
+
+@pytest.mark.parametrize("target", ["task", "workflow"])
+def test_an_edit_to_a_kind_of_the_other_type_is_refused(quiet: Tenant, target: str) -> None:
+    quiet.post("schedules", body("s"))
+    wrong = {"type": target, f"{target}Kind": {"task": "my-workflow", "workflow": "echo"}[target]}
+    for method, what in (("PUT", body("s") | {"target": wrong}), ("PATCH", {"target": wrong})):
+        answer = quiet.http.request(method, quiet.path("schedules/s"), json=what)
+        assert problem(answer, 422, "invalid")["field"] == f"target.{target}Kind"
+
+
+def test_an_expired_task_reads_as_a_skipped_run_at_once(quiet: Tenant) -> None:
+    """No engine runs here that would sweep it."""
+    quiet.call(lambda queue: queue.create_schedule("s", task_type="echo", interval=3600, ttl=0.001))
+    execution = quiet.post("schedules/s/trigger")
+    time.sleep(0.01)
+    (run,) = quiet.get("schedules/s/runs")["items"]
+    assert (run["status"], run["reason"], run["error"]) == ("skipped", "expired", None)
+    assert quiet.get("schedules/s/runs", params={"status": "running"})["items"] == []
+    assert quiet.get(f"task-executions/{execution['id']}")["status"] == "expired"

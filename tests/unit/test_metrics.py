@@ -215,6 +215,8 @@ def test_a_ttl_of_nothing_is_counted_as_an_expiry(tmp_path: Path, make_store: An
         assert value(seen, "rota_tasks_ended_total", **ended) == 3
         runs = {"tenant": "default", "target_type": "task"}
         assert value(seen, "rota_schedule_runs_total", status="running", **runs) == 2
+        assert value(seen, "rota_schedule_runs_total", status="skipped", **runs) == 2
+        assert value(seen, "rota_schedule_runs_total", status="failed", **runs) is None
 
     play(scenario, make_store, tmp_path)
 

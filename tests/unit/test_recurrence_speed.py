@@ -159,6 +159,15 @@ def test_millions_are_counted_without_going_through_them(timing: Timing) -> None
         assert count(timing, LONG_AGO, NOW) > month
 
 
+def test_seconds_that_wander_through_the_day_are_counted_a_day_at_a_time() -> None:
+    """To count from the beginning of the pattern for each day took ten times as long."""
+    timing = RRule("FREQ=SECONDLY;INTERVAL=7919;BYDAY=TU,TH,SU;BYSECOND=56", NOW)
+    check(timing)
+    with within(0.4):
+        found = count(timing, NOW, NOW + timedelta(days=75 * 365))
+    assert found == pytest.approx(75 * 365 * 3 / 7 * 86_400 / 7919 / 60, rel=0.05)
+
+
 def test_between_is_lazy() -> None:
     every_second = between(Cron("* * * * * *"), LONG_AGO, datetime(9999, 1, 1, tzinfo=UTC))
     with calls(100):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import accumulate
 from math import gcd
 from typing import Final, NamedTuple
 
@@ -25,6 +26,7 @@ __all__ = ["StepRule", "Steps"]
 _UNITS: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 _SMALL: Final = 2048
 _FEW: Final = 300
+_BLOCK: Final = 256
 _ANY: Final[frozenset[int]] = frozenset()
 
 
@@ -293,10 +295,18 @@ def _leaps(stride: int, size: int) -> Iterator[tuple[int, int]]:
         yield steps, ahead if ahead <= size // 2 else ahead - size
 
 
-@lru_cache(maxsize=4096)
 def _hits_before(course: Course, place: int) -> int:
-    """Remembered, since days begin at the same few places over and over."""
-    return _hits(course).count(1, 0, place)
+    """Looked up for whole blocks, and counted in the last one: it is asked for every day of a count."""
+    block = place // _BLOCK
+    return _sums(course)[block] + _hits(course).count(1, block * _BLOCK, place)
+
+
+@lru_cache(maxsize=256)
+def _sums(course: Course) -> tuple[int, ...]:
+    """How many hits there are before each block."""
+    hits = _hits(course)
+    blocks = (hits.count(1, start, start + _BLOCK) for start in range(0, len(hits), _BLOCK))
+    return tuple(accumulate(blocks, initial=0))
 
 
 @lru_cache(maxsize=16)
