@@ -60,7 +60,7 @@ def test_one_fault_at_every_call(fault: Fault, tmp_path: Path) -> None:
 
         async def one(world: World, call: int = call) -> None:
             watch = Watch()
-            (node,) = await scenario(world, [once(fault, call)], minutes=2, quiet=3, watch=watch)
+            (node,) = await scenario(world, [once(fault, call)], minutes=2, quiet=2, watch=watch)
             assert node.calls >= call, "the scenario is shorter than the plan: the fault never struck"
             if fault is Fault.BEFORE:
                 assert all(count == 1 for count in watch.starts.values()), "run twice without need"

@@ -323,7 +323,7 @@ class TestDeadlock:
             async with rota.connect(address, clock=clock) as one, rota.connect(address, clock=clock) as other:
                 task = await one.submit("report")
                 waiting = asyncio.create_task(one.wait(task.id))
-                await advance(HOUR)
+                await advance(HOUR / 10)
                 await other.cancel(task.id)
                 return (await waiting).status
 
