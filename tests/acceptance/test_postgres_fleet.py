@@ -22,7 +22,7 @@ from pooler import Pooler
 from postgres_server import Server, new_database
 from records import event, schedule, task
 from rota.domain.errors import Invalid, Unavailable
-from rota.domain.model import Task
+from rota.domain.model import Task, TaskStatus
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
 from rota.stores.postgres.address import Address
@@ -319,6 +319,21 @@ async def test_a_commit_of_two_tables_elsewhere_ends_a_wait(url: str) -> None:
     async with opened(url + RARELY) as here, opened(url) as elsewhere:
         waiting = await listening(here)
         await put(elsewhere, task(), event("e"))
+        await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_a_wait_ends_when_listening_begins(url: str) -> None:
+    """Something may have been committed elsewhere just before."""
+    async with opened(url + RARELY) as here:
+        await asyncio.wait_for(here.wait(None), PATIENCE)
+
+
+async def test_a_cancel_that_is_asked_for_elsewhere_ends_a_wait(url: str) -> None:
+    """Nobody waits for a running task to be renewed; its worker waits for this."""
+    async with opened(url + RARELY) as here, opened(url) as elsewhere:
+        [running] = await put(elsewhere, task("a", status=TaskStatus.RUNNING, lease_id="l", worker_id="w"))
+        waiting = await listening(here)
+        await put(elsewhere, replace(running, cancel_requested=True))
         await asyncio.wait_for(waiting, PATIENCE)
 
 

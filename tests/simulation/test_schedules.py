@@ -342,7 +342,7 @@ async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None
     handle(world)
     await world.queue.create_template("report", "work")
     target = rota.TemplateTarget(template_id="report")
-    await world.queue.create_schedule("bad", target=target, cron="0 * * * *")
+    await world.queue.create_schedule("bad", target=target, cron="0 * * * *", max_runs=2)
     await world.queue.update_template("report", enabled=False)
     await world.schedule("good", cron="0 * * * *")
     async with world.running():
@@ -350,6 +350,8 @@ async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None
     bad = await world.ledger("bad")
     assert [(row.status, row.reason) for row in bad] == [("failed", "bad_target")] * 2
     assert "template 'report' is disabled" in (bad[0].error or "")
+    schedule = await world.queue.get_schedule("bad")
+    assert (schedule.run_count, schedule.status) == (0, "active"), "what did not start uses up no max_runs"
     assert [row.status for row in await world.ledger("good")] == ["completed"] * 2
 
 

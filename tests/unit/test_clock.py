@@ -8,6 +8,7 @@ import pytest
 
 from rota.engine import clock
 from rota.engine.clock import JumpDetector, LoopClock, SteadyClock, SystemClock, aware
+from rota.stores.postgres.clock import DatabaseClock
 from rota.testing import run
 
 SECOND = timedelta(seconds=1)
@@ -171,3 +172,19 @@ class TestWaiting:
             assert not never.done()
 
         run(main)
+
+
+class TestDatabaseClock:
+    def test_a_correction_of_less_than_a_second_does_not_turn_time_back(self) -> None:
+        async def readings(machine: LoopClock) -> list[datetime]:
+            database = DatabaseClock(machine)
+            database.learn(EPOCH, 0.0, 0.0)
+            before = database.now()
+            database.learn(EPOCH - SECOND / 2, 0.0, 0.0)
+            stands_still = database.now()
+            await asyncio.sleep(1)
+            goes_on = database.now()
+            database.learn(EPOCH - 60 * SECOND, 0.0, 0.0)
+            return [before, stands_still, goes_on, database.now()]
+
+        assert run(readings) == [EPOCH, EPOCH, EPOCH + SECOND / 2, EPOCH - 59 * SECOND]
