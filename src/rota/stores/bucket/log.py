@@ -208,9 +208,9 @@ class Log:
         self.snapshot = 0
         """The newest of them."""
         self.floor = 0
-        """LogReader up to here may be gone: an entry of the log has said so."""
+        """Entries up to here may be gone: an entry of the log has announced it."""
         self.next_floor = 0
-        """What the next entry is to say."""
+        """The floor that our next entry announces."""
         self.bytes_since_snapshot = 0
         self.snapshot_bytes = 0
         self.contention = Contention(watch, sleep)
