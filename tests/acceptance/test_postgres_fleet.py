@@ -299,8 +299,8 @@ async def _agree(ahead: rota.Queue, behind: rota.Queue, time: ServerTime) -> Non
 
 async def listening(store: PostgresStore) -> asyncio.Task[None]:
     """A wait that hears everything from now on."""
-    store._use().listener.start()
-    await store._use().listener.is_listening.wait()
+    store.parts().listener.start()
+    await store.parts().listener.is_listening.wait()
     await asyncio.sleep(0)
     waiting = asyncio.create_task(store.wait(None))
     await asyncio.sleep(0)

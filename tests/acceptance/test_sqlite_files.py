@@ -38,7 +38,7 @@ from records import task
 from stores import put
 from rota.domain.errors import StoreError
 from rota.stores.sql_files import migrations
-from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.store import SqliteStore
 
 class Clock:
     def now(self):
@@ -172,7 +172,7 @@ async def test_it_is_durable_by_default(store: SqliteStore) -> None:
         def ask(db: apsw.Connection, pragma: str = pragma) -> object:
             return db.execute(f"pragma {pragma}").get
 
-        assert await store._use()._writer.run(ask) == value
+        assert await store.parts().writer.run(ask) == value
 
 
 async def test_readers_do_not_wait_for_a_writer(store: SqliteStore, other: apsw.Connection) -> None:
@@ -210,7 +210,7 @@ async def test_a_commit_here_ends_a_wait_without_looking(path: Path) -> None:
 
 
 async def test_a_work_waits_its_turn(store: SqliteStore, other: apsw.Connection) -> None:
-    patient = SqliteStore(store._path, store._clock)
+    patient = SqliteStore(store.path, store.clock)
     await patient.open()
     other.execute("begin immediate")
     writing = asyncio.create_task(put(patient, task("a")))
@@ -265,7 +265,7 @@ async def test_a_damaged_file_is_corrupt(store: SqliteStore, path: Path) -> None
 
 async def test_a_full_disk_is_unavailable_for_what_does_not_fit(store: SqliteStore) -> None:
     await put(store, task("before"))
-    await store._use()._writer.run(lambda db: db.execute("pragma max_page_count = 100").fetchall())
+    await store.parts().writer.run(lambda db: db.execute("pragma max_page_count = 100").fetchall())
 
     def large(number: int) -> Any:
         return put(store, task(f"large-{number}", input="x" * 500_000))
@@ -279,7 +279,7 @@ async def test_a_full_disk_is_unavailable_for_what_does_not_fit(store: SqliteSto
         assert "no space left to write" in str(answer)
     stored = [each.id for each in (await store.snapshot())["task"]]
     assert stored == ["before", "small-0", "small-1", "small-2", "small-3"]
-    await store._use()._writer.run(lambda db: db.execute("pragma max_page_count = 100000").fetchall())
+    await store.parts().writer.run(lambda db: db.execute("pragma max_page_count = 100000").fetchall())
     await large(9)
 
 
@@ -370,7 +370,7 @@ def raise_os_error(*_: object) -> None:
 
 async def test_idle_costs_nothing(store: SqliteStore, runner: asyncio.Runner) -> None:
     statements: list[str] = []
-    for thread in (store._use()._reader, store._use()._writer):
+    for thread in (store.parts().reader, store.parts().writer):
         await thread.run(lambda db: db.set_profile(lambda statement, _: statements.append(statement)))
     before = os.times()
     waiting = asyncio.create_task(store.wait(None))
@@ -412,7 +412,7 @@ async def test_two_stores_on_one_file_share_it(store: SqliteStore, path: Path) -
 )
 async def test_urls(url: str, path: str, seconds: float) -> None:
     store = SqliteStore.from_url(url, TestClock(asyncio.get_running_loop()))
-    assert (store._path, store._busy_timeout.total_seconds()) == (Path(path), seconds)
+    assert (store.path, store.busy_timeout.total_seconds()) == (Path(path), seconds)
     assert store.url == f"sqlite:///{path}"
 
 

@@ -117,12 +117,12 @@ class SqliteStore(Store):
         poll_interval: timedelta = timedelta(milliseconds=20),
         synchronous: str = "full",
     ) -> None:
-        self._clock = clock
-        self._path = Path(path)
-        self._busy_timeout = busy_timeout
+        self.clock = clock
+        self.path = Path(path)
+        self.busy_timeout = busy_timeout
         self._poll_interval = poll_interval
         self._settings = _SQL["settings"].format(synchronous=synchronous)
-        self._opened: _Opened | None = None
+        self._opened: _OpenFile | None = None
 
     @classmethod
     def from_url(cls, url: str, clock: Clock) -> SqliteStore:
@@ -139,7 +139,7 @@ class SqliteStore(Store):
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self._path}"
+        return f"sqlite:///{self.path}"
 
     async def open(self, *, migrate: bool = True) -> None:
         if self._opened is not None:
@@ -178,25 +178,26 @@ class SqliteStore(Store):
             await opened.close()
 
     async def now(self) -> datetime:
-        return self._clock.now()
+        return self.clock.now()
 
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
-        return await self._use().groups.run(work, options)
+        return await self.parts().groups.run(work, options)
 
     async def read(self, work: Work[T], /) -> T:
-        return await self._use().read(lambda db: drive(work, SqliteTx(db, self._clock.now(), writable=False)))
+        return await self.parts().read(lambda db: drive(work, SqliteTx(db, self.clock.now(), writable=False)))
 
     async def wait(self, until: datetime | None) -> None:
-        await self._use().waiters.wait(until)
+        await self.parts().waiters.wait(until)
 
     async def snapshot(self) -> dict[str, list[Record]]:
-        return await self._use().read(everything)
+        return await self.parts().read(everything)
 
-    def _new(self) -> _Opened:
-        stopwatch = getattr(self._clock, "monotonic", None)
-        return _Opened(SqliteFile(self._path, self._busy_timeout, stopwatch), self._clock)
+    def _new(self) -> _OpenFile:
+        stopwatch = getattr(self.clock, "monotonic", None)
+        return _OpenFile(SqliteFile(self.path, self.busy_timeout, stopwatch), self.clock)
 
-    def _use(self) -> _Opened:
+    def parts(self) -> _OpenFile:
+        """The parts of the open store."""
         if self._opened is None:
             raise Unavailable(f"the store at {self.url} is not open", is_final=True)
         return self._opened
@@ -218,62 +219,62 @@ def _options(url: str, query: str) -> dict[str, Any]:
     return options
 
 
-class _Opened:
+class _OpenFile:
     """What an open store has: two connections with their threads, the queue of works, and who waits."""
 
     def __init__(self, file: SqliteFile, clock: Clock) -> None:
         self._file = file
-        self._clock = clock
-        self._writer = FileThread(file, "writer", lambda: self.groups.is_awaited)
-        self._reader = FileThread(file, "reader")
+        self.clock = clock
+        self.writer = FileThread(file, "writer", lambda: self.groups.is_awaited)
+        self.reader = FileThread(file, "reader")
         self._data_version: DataVersion | None = None
         self.waiters = Waiters(clock)
-        self.groups = Groups(self._writer.thread, self._commit, lambda: self.waiters.changed())
+        self.groups = Groups(self.writer.thread, self._commit, lambda: self.waiters.changed())
 
     async def start(self, settings: str, url: str, poll_interval: timedelta, *, migrate_now: bool) -> None:
         if not migrate_now:
-            await self._reader.look(lambda db: check(db, url), url)
-        await self._writer.open(settings)
+            await self.reader.look(lambda db: check(db, url), url)
+        await self.writer.open(settings)
         if migrate_now:
             await self.migrate(url)
         self._file.remember_place()
-        await self._reader.open(_SQL["reader_settings"])
+        await self.reader.open(_SQL["reader_settings"])
         await self._start_looking(poll_interval)
 
     async def _start_looking(self, poll_interval: timedelta) -> None:
         """Who waits looks at the WAL index; failing that, asks for the data version, rarely. And at whether the file
         is still there: whoever is woken by that meets the error."""
         try:
-            header = await self._reader.run(Header)
+            header = await self.reader.run(Header)
             look: Callable[[], object] = header.read
             interval = poll_interval
         except OSError:
             self._data_version = DataVersion(self._file)
             look, interval = self._data_version.read, _SLOW_POLL_INTERVAL
-        self.waiters = Waiters(self._clock, lambda: (look(), self._file.whereabouts()), interval)
+        self.waiters = Waiters(self.clock, lambda: (look(), self._file.whereabouts()), interval)
 
     async def close(self) -> None:
         await self.groups.finish()
         self.waiters.close()
         if self._data_version is not None:
             self._data_version.close()
-        await self._reader.close()
-        await self._writer.close()
+        await self.reader.close()
+        await self.writer.close()
 
     async def migrate_only(self, settings: str, url: str) -> Sequence[str]:
-        await self._writer.open(settings)
+        await self.writer.open(settings)
         return await self.migrate(url)
 
     async def plan_only(self, url: str) -> str:
         try:
-            return await self._reader.look(lambda db: plan(db, url), url)
+            return await self.reader.look(lambda db: plan(db, url), url)
         except Unavailable as problem:
             if "missing" not in problem.details:
                 raise
             return plan(apsw.Connection(":memory:"), url)
 
     async def migrate(self, url: str) -> Sequence[str]:
-        return await self._writer.run(lambda db: migrate(db, url, self._clock.now()))
+        return await self.writer.run(lambda db: migrate(db, url, self.clock.now()))
 
     async def read(self, function: Callable[[apsw.Connection], T]) -> T:
         """One snapshot for all statements of the function."""
@@ -285,7 +286,7 @@ class _Opened:
             finally:
                 db.execute(_SQL["commit"])
 
-        return await self._reader.run(reading)
+        return await self.reader.run(reading)
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
-        commit(self._writer.db, self._file, self._clock, jobs)
+        commit(self.writer.db, self._file, self.clock, jobs)
