@@ -19,7 +19,6 @@ from rota.domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
-    Step,
     Task,
     TaskStatus,
     TaskTarget,
@@ -84,10 +83,6 @@ def template(id: str | None = None, **values: Any) -> Template:
     id = id or fresh_id("m")
     defaults = {"alias": f"alias of {id}", "kind": "report", "created_at": START, "updated_at": START}
     return Template(id=id, **(defaults | values))
-
-
-def step(id: str | None = None, **values: Any) -> Step:
-    return Step(id=id or fresh_id("p"), **({"task_id": "t1", "name": "one", "created_at": START} | values))
 
 
 def tenant(id: str | None = None, **values: Any) -> Tenant:

@@ -41,7 +41,6 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
-    "Step",
     "Target",
     "Task",
     "TaskStatus",
@@ -111,7 +110,6 @@ class RunTrigger(StrEnum):
     SCHEDULED = "scheduled"
     MANUAL = "manual"
     CATCH_UP = "catch_up"
-    BACKFILL = "backfill"
 
 
 class RunReason(StrEnum):
@@ -140,9 +138,9 @@ class Role(StrEnum):
 
 
 class Runtime(StrEnum):
+    """How a template is run."""
+
     PYTHON = "python"
-    SHELL = "shell"
-    HTTP = "http"
 
 
 _NO_STEP = timedelta(seconds=2)
@@ -249,7 +247,6 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     schedule_id: str | None = None
     run_id: str | None = None
     scheduled_at: datetime | None = None
-    parent_id: str | None = None
     idempotency_key: str | None = None
     trace: str | None = None
     progress: Any = None
@@ -458,15 +455,6 @@ class Template(Record, frozen=True, kw_only=True, tag_field="record", tag="templ
     tags: tuple[str, ...] = ()
     created_at: datetime
     updated_at: datetime
-
-
-class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
-    """A checkpoint of a workflow: what one named step returned."""
-
-    task_id: str
-    name: str
-    output: Any = None
-    created_at: datetime
 
 
 class Limits(Value, frozen=True, kw_only=True):

@@ -155,14 +155,6 @@ create table {schema}.template (
 
 create unique index template_alias on {schema}.template (tenant, alias_key);
 
-create table {schema}.step (
-  id text collate "C" primary key,
-  tenant text collate "C" not null,
-  task_id text collate "C" not null,
-  version bigint not null,
-  body json not null
-);
-
 create table {schema}.tenant (
   id text collate "C" primary key,
   tenant text collate "C" not null,
@@ -199,7 +191,6 @@ comment on table {schema}.schedule_count is 'How many schedules of a tenant are 
 comment on function {schema}.count_schedule is 'Keeps schedule_count.';
 comment on table {schema}.template is 'Stored task definitions.';
 comment on column {schema}.template.alias_key is 'The alias as it is compared: without letter case, - and _.';
-comment on table {schema}.step is 'Checkpoints of workflows.';
 comment on table {schema}.tenant is 'Tenants with limits or a status of their own; others have the defaults.';
 
 -- Raised by a write that met another version than it expected: undoes the whole statement.
