@@ -1,11 +1,9 @@
-"""The records: what Rota stores, and the words of its glossary.
+"""The records that Rota stores, and the words for their states and policies.
 
-All are frozen. Times are aware UTC datetimes; durations are timedeltas. `version` counts the writes of a
-record (0: not stored yet) and is moved by the store alone. What may change a record is written in
-`task.py` and `schedule.py`; here are only shapes, and questions a record can answer by itself. To those a
-naive datetime is the local time of the process.
-
-The words for what a record is in, and for the policies that a schedule can have.
+All are frozen. Times are aware UTC datetimes; durations are timedeltas. `version` counts the writes of a record (0: not
+stored yet), and only the store moves it. This module has shapes, and questions that a record can answer by itself; the
+rules that change a record are in `task.py`, `schedule.py` and `definition.py`. In such a question a naive datetime is
+the local time of the process.
 """
 
 from __future__ import annotations
