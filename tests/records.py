@@ -19,7 +19,6 @@ from rota.domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
-    Step,
     Task,
     TaskStatus,
     TaskTarget,
@@ -94,11 +93,6 @@ def template(id: str | None = None, **values: Any) -> Template:
         "updated_at": START,
     }
     return Template(id=id, **(defaults | values))
-
-
-def step(id: str | None = None, **values: Any) -> Step:
-    defaults: dict[str, Any] = {"task_id": "t1", "name": "one", "created_at": START}
-    return Step(id=id or fresh_id("p"), **(defaults | values))
 
 
 def tenant(id: str | None = None, **values: Any) -> Tenant:

@@ -22,7 +22,7 @@ import click
 import pytest
 
 import rota
-from rota.domain.recurrence import fire_times
+from fire_times import fire_times
 from rota.surfaces.cli.root import cli
 
 ROOT = Path(__file__).parent.parent

@@ -24,7 +24,7 @@ from rota.surfaces.cli.commands.doctor import examine
 
 @pytest.mark.parametrize(
     ("table", "failing"),
-    [("task", "records"), ("schedule", "records"), ("step", "writable"), ("migration", "store")],
+    [("task", "records"), ("schedule", "records"), ("receipt", "writable"), ("migration", "store")],
 )
 async def test_the_doctor_answers_although_someone_holds_a_table(table: str, failing: str) -> None:
     url = new_database(statement_timeout="0.5")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from records import api_key, event, receipt, run, schedule, step, task, template, tenant
+from records import api_key, event, receipt, run, schedule, task, template, tenant
 from rota.domain.errors import Conflict
 from rota.domain.model import Schedule, Task
 from rota.stores.base import Store, Tx
@@ -25,7 +25,7 @@ async def delete(store: Store, *records: Any) -> None:
     await store.transact(work)
 
 
-@pytest.mark.parametrize("make", [task, schedule, run, event, template, step, tenant, api_key, receipt])
+@pytest.mark.parametrize("make", [task, schedule, run, event, template, tenant, api_key, receipt])
 async def test_put_inserts_then_replaces_and_counts_versions(store: Store, make: Any) -> None:
     first = make("a")
     [stored] = await put(store, first)

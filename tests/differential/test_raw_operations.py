@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import pytest
 from msgspec.structs import replace
 
-from records import FIXED, MAKERS, any_event, any_run, any_schedule, any_task, minutes, step
+from records import FIXED, MAKERS, any_event, any_run, any_schedule, any_task, minutes
 from rota.domain.errors import RotaError
 from rota.domain.model import Event, Record, Run, RunStatus, Schedule, ScheduleStatus, Task, TaskStatus
 from rota.stores.base import Store, Tx
@@ -221,7 +221,8 @@ class Stream:
 
     def small(self, chance: random.Random) -> Record:
         make: Any = chance.choice([maker for kind, maker in MAKERS.items() if kind not in _LARGE])
-        return step() if chance.random() < 0.2 else make(chance)
+        record: Record = make(chance)
+        return record
 
     def changed(self) -> Record:
         """A known record (perhaps not as it is now) in another shape, sometimes one that is not allowed."""

@@ -82,14 +82,6 @@ CREATE TABLE schedule_count (
   number integer not null
 ) strict, without rowid;
 
-CREATE TABLE step (
-  id text primary key not null,
-  version integer not null,
-  tenant text not null,
-  task_id text not null,
-  body text not null
-) strict;
-
 CREATE TABLE task (
   id text primary key not null,
   version integer not null,

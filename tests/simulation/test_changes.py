@@ -19,7 +19,7 @@ from rota.engine.changes import (
     LIMIT,
     OVERLAP,
     Ask,
-    Lookout,
+    ChangeFollower,
     Notice,
     changes_since,
     cursor,
@@ -102,7 +102,7 @@ async def follow(store: Store, random: Random, stop: asyncio.Event) -> Told:
     told: Told = {}
     last: datetime | None = None
     while not stop.is_set():
-        lookout = Lookout(store, "default")
+        lookout = ChangeFollower(store, "default")
         look = await lookout.look(behind=last)
         sent = look.missed.notices if look.missed is not None else []
         last = last or look.at
@@ -113,7 +113,7 @@ async def follow(store: Store, random: Random, stop: asyncio.Event) -> Told:
             told[notice.cursor] = notice
             last = time_of_cursor(notice.cursor)
         await asyncio.sleep(random.random() * 3)
-    look = await Lookout(store, "default").look(behind=last)
+    look = await ChangeFollower(store, "default").look(behind=last)
     assert look.missed is not None
     assert not look.missed.too_many
     return told | {notice.cursor: notice for notice in look.missed.notices}
@@ -160,7 +160,7 @@ def test_what_another_node_writes_is_told(tmp_path: Path, store: str) -> None:
         busy(w)
         there = STORES[store](tmp_path, w.clock)
         await there.open()
-        lookout = Lookout(there, "default")
+        lookout = ChangeFollower(there, "default")
         told = [*(await lookout.look()).notices]
         async with w.running():
             for _ in range(20):
@@ -183,7 +183,7 @@ async def test_the_life_of_a_task_and_its_run_in_order(world: World) -> None:
         if context.attempt == 1:
             raise ValueError("once")
 
-    lookout = Lookout(world.store, "default")
+    lookout = ChangeFollower(world.store, "default")
     assert (await lookout.look()).notices == []
     schedule = await world.schedule("s", interval=MINUTE)
     async with world.running():
@@ -209,7 +209,7 @@ async def test_the_life_of_a_task_and_its_run_in_order(world: World) -> None:
 
 async def test_what_runs_is_told_while_it_runs(world: World) -> None:
     busy(world)
-    lookout = Lookout(world.store, "default")
+    lookout = ChangeFollower(world.store, "default")
     await lookout.look()
     task = await world.queue.submit("slow", schedule_at=START + MINUTE)
     assert names((await lookout.look()).notices) == ["task.created"]
@@ -227,7 +227,7 @@ async def test_what_runs_is_told_while_it_runs(world: World) -> None:
 
 async def test_a_change_that_becomes_visible_late_is_told_once(world: World) -> None:
     await world.at(MINUTE)
-    lookout = Lookout(world.store, "default")
+    lookout = ChangeFollower(world.store, "default")
     await lookout.look()
     for late in (SECOND, SECOND * 9):
         await world.queue.submit("work")
@@ -258,7 +258,7 @@ def _with_history(task: Task) -> Task:
 
 async def test_a_clock_that_is_set_back_hides_nothing(world: World) -> None:
     await world.at(MINUTE)
-    lookout = Lookout(world.store, "default")
+    lookout = ChangeFollower(world.store, "default")
     await lookout.look()
     first = await world.queue.submit("work")
     assert [each.id for each in (await lookout.look()).notices] == [first.id]
@@ -268,7 +268,7 @@ async def test_a_clock_that_is_set_back_hides_nothing(world: World) -> None:
 
 
 async def test_too_many_changes_are_told_as_such_and_then_it_goes_on(world: World) -> None:
-    lookout = Lookout(world.store, "default", limit=10)
+    lookout = ChangeFollower(world.store, "default", limit=10)
     await lookout.look()
     begun = await world.store.now()
     await world.queue.submit_many([("work", None)] * 11)
@@ -286,7 +286,7 @@ async def test_too_many_changes_are_told_as_such_and_then_it_goes_on(world: Worl
 
 async def test_more_than_can_be_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "MARKED_AT_MOST", 10)
-    lookout = Lookout(world.store, "default")
+    lookout = ChangeFollower(world.store, "default")
     await lookout.look()
     await world.queue.submit_many([("work", None)] * 11)
     await asyncio.sleep(1)

@@ -10,7 +10,7 @@ import pytest
 
 from records import run, schedule, task
 from rota.domain.model import Record, RunStatus, ScheduleStatus, Task, TaskStatus
-from rota.engine.checks import Health, broken_records, check_health, leave_mark, remove_mark, tasks_by_id
+from rota.engine.checks import Health, broken_records, check_health, remove_receipt, write_receipt
 from rota.stores.memory.store import MemoryStore
 from stores import START, put
 
@@ -69,20 +69,11 @@ async def test_what_is_late_is_found(runner: asyncio.Runner, store: MemoryStore)
     assert [each.kind for each in found.waiting] == ["waiting"]
 
 
-async def test_the_mark_leaves_nothing_behind(runner: asyncio.Runner, store: MemoryStore) -> None:
+async def test_the_receipt_leaves_nothing_behind(runner: asyncio.Runner, store: MemoryStore) -> None:
     before = await store.snapshot()
-    mark = await store.transact(leave_mark("m"))
-    await store.transact(remove_mark(mark))
+    receipt = await store.transact(write_receipt("m"))
+    await store.transact(remove_receipt(receipt))
     assert await store.snapshot() == before
-
-
-async def test_tasks_by_id_read_as_they_are_now(runner: asyncio.Runner, store: MemoryStore) -> None:
-    await put(store, task("t1", expires_at=JUST_NOW), task("t2"))
-    found = await store.read(tasks_by_id(["t1", "t2", "t3"]))
-    assert {each.id: each.status for each in found} == {
-        "t1": TaskStatus.EXPIRED,
-        "t2": TaskStatus.PENDING,
-    }
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from rota.domain.model import (
     RetryPolicy,
     Run,
     Schedule,
-    Step,
     Task,
     TaskTarget,
     Template,
@@ -38,7 +37,7 @@ from rota.domain.model import (
 )
 from rota.domain.recurrence import Cron, Interval, Once, RRule
 from rota.stores.base import RECORD_TYPES
-from rota.stores.codec import TABLES, from_micros, micros
+from rota.stores.codec import TABLES, micros
 
 RELEASED = Path(__file__).with_name("records_0_1_0.json")
 RELEASED_TYPES = [kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt)]
@@ -95,7 +94,6 @@ RECORDS = {
     Run: built(Run),
     Event: built(Event, before=st.none() | json_objects, after=st.none() | json_objects),
     Template: built(Template, parameters=json_objects),
-    Step: built(Step),
     Tenant: built(Tenant, limits=built(Limits)),
     ApiKey: built(ApiKey),
     Receipt: built(Receipt),
@@ -158,7 +156,7 @@ def test_what_cannot_be_written_is_refused() -> None:
 
 @given(times, times)
 def test_micros_are_exact_and_in_order(a: datetime, b: datetime) -> None:
-    assert from_micros(micros(a)) == a
+    assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros(a)) == a
     assert (micros(a) < micros(b)) == (a < b)
 
 

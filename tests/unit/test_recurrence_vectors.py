@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.domain.recurrence import fire_times
+from fire_times import fire_times
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "time_sample.json").read_text())
 

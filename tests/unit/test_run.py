@@ -19,7 +19,6 @@ from rota.domain.model import (
     Run,
     RunReason,
     RunStatus,
-    Runtime,
     RunTrigger,
     Schedule,
     Target,
@@ -154,12 +153,6 @@ MAIL = TemplateTarget(template_id="m1")
             replace(TEMPLATE, enabled=False),
             Limits(),
             "target.template_id: template 'mail' is disabled; enable it first",
-        ),
-        (
-            MAIL,
-            replace(TEMPLATE, runtime=Runtime.SHELL),
-            Limits(),
-            "target.template_id: shell templates cannot run yet; accepted is python",
         ),
         (
             TemplateTarget(template_id="m1", input=[1]),

@@ -1,10 +1,9 @@
-"""What people do to a schedule: create, edit, pause, resume, delete, restore. Pure.
+"""A schedule's definition: the fields, targets and timings that are accepted, and the changes that people make. Pure.
 
-A new schedule first fires at its first time *after* creation. An edit of its timing, a resume and a restore
-compute the next time from now: none of them ever runs anything by itself, and none replays what was missed.
-A completed schedule becomes active again only with a new time or a higher `max_runs`.
-
-What of a schedule's definition is accepted: its fields, its target, its timing and how quick it may be.
+People create, edit, pause, resume, delete and restore a schedule. A new schedule first fires at its first time *after*
+creation. An edit of its timing, a resume and a restore compute the next time from now: none of them runs anything by
+itself, and none replays what was missed. A completed schedule becomes active again only with a new time or a higher
+`max_runs`.
 """
 
 from __future__ import annotations

@@ -61,7 +61,6 @@ _SENTENCES = {
     "stale_version": "{record} {id} is at version {found}, not {expected}; read it again and repeat the"
     " change",
     "template_disabled": "template {template} is disabled; enable it first",
-    "template_runtime": "template {template} cannot run: {runtime} templates cannot run yet",
     "tenant_exists": "tenant {tenant} exists already; change its limits, or choose another name",
     "tenant_suspended": "tenant {tenant} is suspended",
 }

@@ -1,11 +1,9 @@
-"""The records: what Rota stores, and the words of its glossary.
+"""The records that Rota stores, and the words for their states and policies.
 
-All are frozen. Times are aware UTC datetimes; durations are timedeltas. `version` counts the writes of a
-record (0: not stored yet) and is moved by the store alone. What may change a record is written in
-`task.py` and `schedule.py`; here are only shapes, and questions a record can answer by itself. To those a
-naive datetime is the local time of the process.
-
-The words for what a record is in, and for the policies that a schedule can have.
+All are frozen. Times are aware UTC datetimes; durations are timedeltas. `version` counts the writes of a record (0: not
+stored yet), and only the store moves it. This module has shapes, and questions that a record can answer by itself; the
+rules that change a record are in `task.py`, `schedule.py` and `definition.py`. In such a question a naive datetime is
+the local time of the process.
 """
 
 from __future__ import annotations
@@ -41,7 +39,6 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
-    "Step",
     "Target",
     "Task",
     "TaskStatus",
@@ -111,7 +108,6 @@ class RunTrigger(StrEnum):
     SCHEDULED = "scheduled"
     MANUAL = "manual"
     CATCH_UP = "catch_up"
-    BACKFILL = "backfill"
 
 
 class RunReason(StrEnum):
@@ -140,9 +136,9 @@ class Role(StrEnum):
 
 
 class Runtime(StrEnum):
+    """How a template is run."""
+
     PYTHON = "python"
-    SHELL = "shell"
-    HTTP = "http"
 
 
 _NO_STEP = timedelta(seconds=2)
@@ -249,7 +245,6 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     schedule_id: str | None = None
     run_id: str | None = None
     scheduled_at: datetime | None = None
-    parent_id: str | None = None
     idempotency_key: str | None = None
     trace: str | None = None
     progress: Any = None
@@ -458,15 +453,6 @@ class Template(Record, frozen=True, kw_only=True, tag_field="record", tag="templ
     tags: tuple[str, ...] = ()
     created_at: datetime
     updated_at: datetime
-
-
-class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
-    """A checkpoint of a workflow: what one named step returned."""
-
-    task_id: str
-    name: str
-    output: Any = None
-    created_at: datetime
 
 
 class Limits(Value, frozen=True, kw_only=True):

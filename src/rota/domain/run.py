@@ -14,7 +14,6 @@ from .model import (
     Run,
     RunReason,
     RunStatus,
-    Runtime,
     RunTrigger,
     Schedule,
     Target,
@@ -214,7 +213,4 @@ def _submission(schedule: Schedule, stored: Template | None) -> Submission:
 def _from_template(target: TemplateTarget, stored: Template) -> Submission:
     if not stored.enabled:
         raise Invalid("target.template_id", f"template {stored.alias!r} is disabled", "enable it first")
-    if stored.runtime is not Runtime.PYTHON:
-        problem = f"{stored.runtime} templates cannot run yet"
-        raise Invalid("target.template_id", problem, "accepted is python")
     return template.submission(stored, template.overlaid(stored, target.input, "target.input"))

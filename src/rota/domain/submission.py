@@ -50,7 +50,6 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     schedule_id: str | None = None
     run_id: str | None = None
     scheduled_at: datetime | None = None
-    parent_id: str | None = None
     is_workflow: bool = False
     trace: str | None = None
 

@@ -126,7 +126,6 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         schedule_id=asked.schedule_id,
         run_id=asked.run_id,
         scheduled_at=asked.scheduled_at,
-        parent_id=asked.parent_id,
         is_workflow=asked.is_workflow,
         trace=asked.trace,
         history=(created,),

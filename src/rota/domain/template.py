@@ -58,8 +58,6 @@ def check_runs(template: Template) -> None:
     """Refused, if it cannot run."""
     if not template.enabled:
         raise Refused("template_disabled", template=template.alias)
-    if template.runtime is not Runtime.PYTHON:
-        raise Refused("template_runtime", template=template.alias, runtime=str(template.runtime))
 
 
 def submission(template: Template, input: object) -> Submission:
@@ -105,10 +103,7 @@ def _stored(value: object) -> bytes:
 
 
 def _runtime(value: object, limits: Limits) -> Runtime:
-    runtime = check_choice("runtime", value, Runtime)
-    if runtime is not Runtime.PYTHON:
-        raise Invalid("runtime", f"{runtime} templates cannot run yet", "accepted is python")
-    return runtime
+    return check_choice("runtime", value, Runtime)
 
 
 def _parameters(value: object, limits: Limits) -> dict[str, Any]:

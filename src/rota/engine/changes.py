@@ -1,24 +1,22 @@
-"""What changed since: to tasks, runs, schedules and the rest of a tenant's things, in the order in which it happened.
+"""Follows a tenant: the changes since a time, in the order in which they happened.
 
-No log of changes is written: it would double the writes of every task. What changed is read from indexes that are
-there anyway. A task that changed since T was created since T, or runs, or waits again since T, or ended since T; its
-history says what happened when, so that each line is told, those between two looks, too. A run follows its task;
-rows without one (skipped, not startable) are found by when they ended. What people did is in the audit.
+**Source.** No log of changes is written: it would double the writes of every task. Changes are read from indexes that
+exist anyway. A task that changed since T was created since T, or runs, or waits again since T, or ended since T. Its
+history has every change, so changes between two looks are told, too. A run follows its task; a run without a task
+(skipped, not startable) is found by its end. The acts of people are in the audit.
 
-**Late commits.** The time of a change is that of the beginning of its transaction, so it may become visible after
-later ones. A look therefore reaches back by `OVERLAP`, and leaves out what was told. Whoever resumes behind a cursor
-starts `OVERLAP` earlier and may hear again what they heard: at least once, with ids by which to tell.
+**Notices.** `notices_of` is pure: it makes one notice for each change that a record tells. A task tells each line of
+its history, and the change of its run with it.
 
-**Not told**: the lines that a task's history no longer holds (it keeps 50), what retention has removed, that a task was
-archived, and what was committed more than `OVERLAP` after its transaction began.
+**Late commits.** A change has the time at which its transaction began, so it may become visible after later ones. A
+look therefore reaches back by `OVERLAP`, and leaves out what was told. A client that resumes behind a cursor starts
+`OVERLAP` earlier and may hear a notice again: delivery is at least once, and the cursor of a notice identifies it.
 
-**What a look costs**: six range scans, five of them from `since` on, one over every running task. It reads again what
-it told within `OVERLAP`: at R tasks a second about 10 R records.
+**Not told**: lines that a task's history no longer holds (it keeps 50), records that retention has removed, the
+archiving of a task, and commits that came more than `OVERLAP` after their transaction began.
 
-Notices: what a record tells of its own past, one for each change. Pure.
-
-A task tells each line of its history, and with it what became of its run; a row without a task tells how it ended;
-a line of the audit tells what someone did.
+**Cost.** A look is six range scans: five begin at `since`, one covers every running task. It reads again the records
+of the last `OVERLAP`: at R tasks a second about 10 R records.
 """
 
 from __future__ import annotations
@@ -60,9 +58,9 @@ __all__ = [
     "LIMIT",
     "OVERLAP",
     "Ask",
+    "ChangeFollower",
     "Found",
     "Look",
-    "Lookout",
     "Notice",
     "changes_since",
     "cursor",
@@ -399,7 +397,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     again_in: timedelta | None = None
 
 
-class Lookout:
+class ChangeFollower:
     """Follows a tenant: each look brings what has not been told. The first brings nothing; it learns what there is."""
 
     def __init__(self, store: Store, tenant: str, limit: int = LIMIT) -> None:

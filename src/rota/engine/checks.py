@@ -12,12 +12,12 @@ import msgspec
 
 from ..domain.model import (
     LIVE,
+    Receipt,
     Record,
     Run,
     RunStatus,
     Schedule,
     ScheduleStatus,
-    Step,
     Task,
     TaskStatus,
     is_from_the_future,
@@ -34,7 +34,7 @@ from ..stores.queries import (
     UpcomingTasks,
 )
 
-__all__ = ["Health", "broken_records", "check_health", "leave_mark", "remove_mark", "tasks_by_id"]
+__all__ = ["Health", "broken_records", "check_health", "remove_receipt", "write_receipt"]
 
 PATIENCE = timedelta(seconds=60)
 WAITING = timedelta(minutes=10)
@@ -98,29 +98,19 @@ def _is_ahead(record: Schedule | Task, now: datetime) -> bool:
     return is_from_the_future(max(record.created_at, record.updated_at), now)
 
 
-def leave_mark(id: str) -> Work[Step]:
-    """Write something that means nothing, to see whether writing works; `remove_mark` takes it away again."""
+def write_receipt(id: str) -> Work[Receipt]:
+    """Write a receipt for no request, to see whether writing works. `remove_receipt` takes it away again; retention
+    would, too."""
 
-    async def work(tx: Tx) -> Step:
-        return tx.put(Step(id=id, task_id=id, name="doctor", created_at=tx.now))
+    async def work(tx: Tx) -> Receipt:
+        return tx.put(Receipt(id=id, at=tx.now, fingerprint="doctor", status=200))
 
     return work
 
 
-def remove_mark(mark: Step) -> Work[None]:
+def remove_receipt(receipt: Receipt) -> Work[None]:
     async def work(tx: Tx) -> None:
-        tx.delete(mark)
-
-    return work
-
-
-def tasks_by_id(ids: Iterable[str]) -> Work[list[Task]]:
-    """Those of the tasks that exist, as they read now."""
-    wanted = list(ids)
-
-    async def work(tx: Tx) -> list[Task]:
-        found = await tx.get_many(Task, wanted)
-        return [task.as_of(tx.now) for task in found.values()]
+        tx.delete(receipt)
 
     return work
 

@@ -1,17 +1,17 @@
-"""The only place of the product that reads or awaits time.
+"""The only place of the product that reads time, waits for it, or makes ids from it.
 
-**Reading.** A clock has `now()` (the wall: aware UTC, microseconds) and `monotonic()` (seconds that never
-step, for measuring). `SystemClock` is the real one. `LoopClock` follows the running event loop, so on a
-virtual loop its time is virtual; its wall can be skewed and stepped. Both may be read from any thread.
+**Reading.** A clock has `now()` (the wall clock: aware UTC, microseconds) and `monotonic()` (seconds that never step,
+for measuring). `SystemClock` is the real one. `LoopClock` of `rota.testing` follows the running event loop. Both may be
+read from any thread.
 
-**Jumps.** `JumpDetector.observe()` tells how far the wall moved away from the monotonic time since it was
-last asked: forward after a laptop slept (on Linux and macOS monotonic time does not count suspension) or a
-clock was set ahead, backward after it was set back. Timers follow monotonic time: after a sleep they are
-late by its length, so whoever sees a jump should wake the loops that are waiting.
+**Jumps.** `JumpDetector.observe()` tells how far the wall clock moved away from monotonic time since the last call:
+forward after a laptop slept or a clock was set ahead, backward after a clock was set back. Timers follow monotonic
+time, which does not count suspension on Linux and macOS. After a sleep they are late by its length, so a jump is a
+reason to wake the loops that are waiting.
 
-**Awaiting.** `sleep` and `wait_for_any`. Durations are `timedelta`; zero or less gives the others one turn.
+**Waiting.** `sleep` and `wait_for_any` take a `timedelta`. Zero or less gives other tasks one turn.
 
-Fresh ids: UUIDv7 text, in order of creation. Made before a work runs, never inside it.
+**Ids.** `new_id` makes UUIDv7 text, in order of creation. Ids are made before a work runs, never inside it.
 """
 
 from __future__ import annotations

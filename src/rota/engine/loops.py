@@ -31,7 +31,7 @@ from typing import Any, Protocol
 
 from . import clock
 
-__all__ = ["Backoff", "Deaf", "Hints", "OnError", "Return", "Role", "Unhurried", "keep_running"]
+__all__ = ["Backoff", "Hints", "MergedHints", "NoHints", "OnError", "Return", "Role", "keep_running"]
 
 OnError = Callable[[BaseException, timedelta], None]
 
@@ -53,14 +53,14 @@ class Hints(Protocol):
     async def wait(self, until: datetime | None) -> None: ...
 
 
-class Deaf:
+class NoHints:
     """For roles that follow only their own delay."""
 
     async def wait(self, until: datetime | None) -> None:
         await asyncio.Event().wait()
 
 
-class Unhurried:
+class MergedHints:
     """For roles that are punctual by their own plan: a hint reaches them a little later, and many commits in a row are
     one hint. Without it, the scheduler would look for due schedules after every commit of a busy worker."""
 
@@ -131,9 +131,9 @@ async def keep_running(
     has_failed = False
     random = random or Random()  # a backoff needs no secrecy, only that nodes differ
     backoff = Backoff(random)
-    ears = _Ears(store, stop, wake or asyncio.Event(), on_error, Backoff(random))
+    pauses = _Pauses(store, stop, wake or asyncio.Event(), on_error, Backoff(random))
     try:
-        await ears.open()
+        await pauses.open()
         while not stop.is_set():
             try:
                 delay = await role.run_once()
@@ -141,19 +141,19 @@ async def keep_running(
                 has_failed = True
                 delay = backoff.next(longest_rest())
                 on_error(error, delay)
-                await ears.rest(delay, returned, random)
+                await pauses.rest(delay, returned, random)
             else:
                 backoff.reset()
                 if has_failed:
                     has_failed = False
                     returned.tell()
-                await ears.pause(delay)
+                await pauses.pause(delay)
     finally:
-        await ears.close()
+        await pauses.close()
 
 
-class _Ears:
-    """What may end a pause: the three waiters, each kept from round to round until it has spoken."""
+class _Pauses:
+    """The pauses between rounds. Three waiters can end one: stop, wake and hint. Each is kept until it ends one."""
 
     def __init__(
         self, store: Hints, stop: asyncio.Event, wake: asyncio.Event, on_error: OnError, backoff: Backoff

@@ -19,7 +19,7 @@ from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop
-from .loops import Backoff, Deaf, Hints, Return, Role, Unhurried, keep_running
+from .loops import Backoff, Hints, MergedHints, NoHints, Return, Role, keep_running
 from .observe.log import log_signals
 from .observe.telemetry import LoopFailed, Observer, fan_out
 from .roles.forgetter import Forgetter
@@ -130,14 +130,14 @@ class Node:
             await asyncio.gather(ended, return_exceptions=True)
 
     def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
-        deaf = Deaf()
-        yield "jump watch", self.jump_watch, deaf, None
+        no_hints = NoHints()
+        yield "jump watch", self.jump_watch, no_hints, None
         if self.scheduler is not None:
-            yield "scheduler", self.scheduler, Unhurried(self.queue.store), self._tick_now
+            yield "scheduler", self.scheduler, MergedHints(self.queue.store), self._tick_now
         if self.janitor is not None:
-            yield "janitor", self.janitor, deaf, None
+            yield "janitor", self.janitor, no_hints, None
         if self.forgetter is not None:
-            yield "forgetter", self.forgetter, deaf, None
+            yield "forgetter", self.forgetter, no_hints, None
 
     async def _keep(
         self, name: str, role: Role, hints: Hints, wake: asyncio.Event | None, stop: asyncio.Event
@@ -297,17 +297,17 @@ class Worker(Node):
     def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
         yield from super()._roles()
         yield "worker", self.tasks, self.queue.store, self.tasks.wake
-        yield "worker's second hand", self.tasks.second, Deaf(), self.tasks.second.wake
+        yield "worker's second loop", self.tasks.second, NoHints(), self.tasks.second.wake
 
     @asynccontextmanager
     async def _kept(self) -> AsyncIterator[None]:
         """What must go on until the last result is settled: leases are renewed, and what is held up is tried again."""
         stop, tasks = asyncio.Event(), self.tasks
         loops = [
-            asyncio.create_task(self._keep(name, role, Deaf(), wake, stop), name=f"rota-{name}")
+            asyncio.create_task(self._keep(name, role, NoHints(), wake, stop), name=f"rota-{name}")
             for name, role, wake in (
                 ("worker's leases", tasks.leases, tasks.leases.wake),
-                ("worker's late results", tasks.late, tasks.late.wake),
+                ("worker's blocked results", tasks.blocked, tasks.blocked.wake),
             )
         ]
         try:

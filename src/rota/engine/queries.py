@@ -1,6 +1,5 @@
-"""Every question that the product asks of a store, each as a work for `store.read`.
-
-Questions about tenants, their keys and templates, and what was done to them; each a work for `store.read`.
+"""Every question that the product asks of a store, each as a work for `store.read`: about tasks, schedules and runs
+first, then about tenants, their keys, their templates and the audit.
 """
 
 from __future__ import annotations

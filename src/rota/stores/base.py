@@ -62,7 +62,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, overload
 import msgspec
 
 from ..domain.errors import Corrupt, Invalid, Unavailable
-from ..domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Step, Task, Template, Tenant
+from ..domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task, Template, Tenant
 from .queries import (
     ApiKeyList,
     EventQuery,
@@ -97,7 +97,6 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     Run,
     Event,
     Template,
-    Step,
     Tenant,
     ApiKey,
     Receipt,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
@@ -34,7 +34,6 @@ from ..domain.model import (
     Record,
     Run,
     Schedule,
-    Step,
     Task,
     Template,
     TemplateTarget,
@@ -62,7 +61,6 @@ __all__ = [
     "TABLES",
     "Column",
     "Table",
-    "from_micros",
     "micros",
     "readable",
     "search_text",
@@ -82,10 +80,6 @@ def micros(at: datetime) -> int:
     """Microseconds since 1970: exact, and in the order of time."""
     since = at - _EPOCH
     return since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds
-
-
-def from_micros(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value)
 
 
 class Column(NamedTuple):
@@ -222,7 +216,6 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Run, _RUN),
         Table(Event, _EVENT),
         Table(Template, (*_TENANT_ONLY, Column("alias_key", lambda template: alias_key(template.alias)))),
-        Table(Step, (*_TENANT_ONLY, _column("task_id", fixed=True))),
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),
         Table(Receipt, _columns("tenant! at!@")),

@@ -8,7 +8,6 @@ zone data of the `tzdata` package is read, the clock never is.
     words       describe
     advice      what the owner of a schedule should be told: warnings, dst_note, local
     rule        the field-by-field RecurrenceRule, which becomes a timing
-    checker     fire_times, the engine behind strings
 
 Inside, a timing becomes a `Ticks` (`ticks`): cron lines (`cron`) and calendar rules (`rrule`) name wall-clock
 readings as sets of days (`days`, `months`) and times (`times`); `walk` follows a zone's clock (`zones`)
@@ -18,7 +17,6 @@ through them; `rrule_steps` does the rules that advance in elapsed time.
 from __future__ import annotations
 
 from .advice import dst_note, instant, local, warnings
-from .checker import fire_times
 from .compiled import on_clock
 from .occurrences import begun_after, between, check, count, latest, next_after
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
@@ -43,7 +41,6 @@ __all__ = [
     "count",
     "describe",
     "dst_note",
-    "fire_times",
     "format_duration",
     "instant",
     "known_zone",

@@ -23,7 +23,6 @@ __all__ = [
     "LAST_DAY",
     "SHAPES",
     "Shape",
-    "all_shapes",
     "month_of",
     "month_start",
     "next_shape",
@@ -155,8 +154,3 @@ def previous_shape(shape: Shape) -> Shape:
     weekday = (shape.year_weekday - shape.last_year_length) % 7
     lengths = 365, shape.last_year_length, shape.year_length
     return shape_of((weekday * 4 + _neighbours(*lengths)) * 12 + 11)
-
-
-def all_shapes() -> list[Shape]:
-    """Every shape that occurs."""
-    return [shape for shape in _SHAPES if shape is not None]

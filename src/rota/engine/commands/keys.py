@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 
 from ...domain import keys
 from ...domain.errors import NotFound, Refused
@@ -15,7 +14,6 @@ from .shared import audit
 __all__ = ["create_key", "new_secret", "revoke_key"]
 
 KEYS_AT_ONCE = 1000
-NewSecret = Callable[[], str]
 
 
 def new_secret() -> str:

@@ -26,7 +26,7 @@ from ...stores.base import Tx
 from ...stores.queries import OpenSchedules, ScheduleByKey, TaskList, TemplateByAlias
 
 __all__ = [
-    "Endings",
+    "RelatedRuns",
     "audit",
     "check_room_for_schedules",
     "check_room_for_tasks",
@@ -147,15 +147,15 @@ def audit(
     )
 
 
-class Endings:
-    """The runs and schedules behind some tasks, read before anything is written, then moved along with them."""
+class RelatedRuns:
+    """The runs and schedules of some tasks. They are read before anything is written, and written with the tasks."""
 
     def __init__(self, runs: dict[str, Run], schedules: dict[str, Schedule]) -> None:
         self._runs = runs
         self._schedules = schedules
 
     @classmethod
-    async def of(cls, tx: Tx, tasks: Iterable[Task]) -> Endings:
+    async def of(cls, tx: Tx, tasks: Iterable[Task]) -> RelatedRuns:
         """`tasks` are as they will be written."""
         of_runs = [task for task in tasks if task.run_id is not None]
         if not of_runs:

@@ -17,7 +17,7 @@ from ...domain.model import LogLine, Task
 from ...domain.task import Defaults, Outcome, Submission
 from ...stores.base import Tx, Work
 from ...stores.queries import Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
-from .shared import DEFAULT_LIMITS, Endings, check_room_for_tasks, find_task, limits_of
+from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
 
 __all__ = [
     "Claim",
@@ -201,8 +201,8 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         trusted = False
         answers = [_settled(task, result, tx.now) for task, result in zip(held, results, strict=True)]
         settled = [each for each in answers if isinstance(each, Task) and each is not stored.get(each.id)]
-        endings = await Endings.of(tx, settled)
-        by_id = {task.id: task for task in endings.put(tx, settled, "worker")}
+        related = await RelatedRuns.of(tx, settled)
+        by_id = {task.id: task for task in related.put(tx, settled, "worker")}
         return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
 
     return work
@@ -265,8 +265,8 @@ def _change(tenant: str, id: str, actor: str, rule: Callable[[Task, datetime], T
         changed = rule(task, tx.now)
         if changed is task:
             return task
-        endings = await Endings.of(tx, [changed])
-        return endings.put(tx, [changed], actor)[0]
+        related = await RelatedRuns.of(tx, [changed])
+        return related.put(tx, [changed], actor)[0]
 
     return work
 
@@ -278,8 +278,8 @@ def cancel_listed(tenant: str, ids: Sequence[str], actor: str, reason: str) -> W
         found = await tx.get_many(Task, ids)
         live = [t for t in found.values() if t.tenant == tenant and t.as_of(tx.now).is_live]
         cancelled = [life.cancel(task, tx.now, actor, reason) for task in live if not task.cancel_requested]
-        endings = await Endings.of(tx, cancelled)
-        return endings.put(tx, cancelled, actor)
+        related = await RelatedRuns.of(tx, cancelled)
+        return related.put(tx, cancelled, actor)
 
     return work
 
@@ -290,8 +290,8 @@ def cancel_tasks(query: TaskList, limit: int, actor: str, reason: str) -> Work[t
     async def work(tx: Tx) -> tuple[int, Cursor | None]:
         found = await tx.find(query, limit)
         cancelled = [life.cancel(task, tx.now, actor, reason) for task in found if not task.cancel_requested]
-        endings = await Endings.of(tx, cancelled)
-        endings.put(tx, cancelled, actor)
+        related = await RelatedRuns.of(tx, cancelled)
+        related.put(tx, cancelled, actor)
         last = found[-1] if len(found) == limit else None
         return len(cancelled), None if last is None else Cursor(last.created_at, last.id)
 

@@ -15,7 +15,7 @@ from ...domain.schedule import Decision
 from ...stores.base import Tx, Work
 from ...stores.queries import DueSchedules, LiveTasks, OutdatedZones
 from .schedules import template_of, templates_of
-from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, Endings, audit, room_for_tasks
+from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, RelatedRuns, audit, room_for_tasks
 
 __all__ = ["Tick", "fire_due", "is_anything_due", "refresh_zones"]
 
@@ -33,7 +33,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     is_more_due: bool = False
     next_at: datetime | None = None
-    is_held_up: bool = False
+    is_locked: bool = False
 
 
 def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
@@ -70,7 +70,7 @@ async def _upcoming(tx: Tx, limit: int) -> Tick:
         return Tick(at=tx.now, next_at=first)
     times = [found.due_at for found in await tx.find(DueSchedules(at=None), limit)]
     following = next((at for at in times if at is not None and at > tx.now), None)
-    return Tick(at=tx.now, next_at=following, is_held_up=True)
+    return Tick(at=tx.now, next_at=following, is_locked=True)
 
 
 class _Firing:
@@ -96,13 +96,13 @@ class _Firing:
             if other.schedule_id is not None and other.as_of(tx.now).is_live:
                 live[other.schedule_id].append(other)
         tenants = await tx.get_many(Tenant, {found.tenant for found in due})
-        rooms = await _Rooms.of(tx, tenants.values())
+        left = await _TasksLeft.of(tx, tenants.values())
         decisions: list[Decision] = []
         rows = 0
         for found in due:
             if rows >= ROWS_PER_TICK:
                 break
-            decisions.append(rooms.decided(found, tx.now, live[found.id], jumped))
+            decisions.append(left.decided(found, tx.now, live[found.id], jumped))
             rows += len(decisions[-1].fires) + len(decisions[-1].skips)
         return cls(due, decisions, await templates_of(tx, due), tenants)
 
@@ -113,10 +113,10 @@ class _Firing:
             for victim in decision.cancels
             if not victim.cancel_requested
         ]
-        endings = await Endings.of(tx, cancelled)
+        related = await RelatedRuns.of(tx, cancelled)
         ids = [] if trusting else [id for decision in self.decisions for id in _run_ids(decision)]
         known = await tx.get_many(Run, ids) if ids else {}
-        endings.put(tx, cancelled, SCHEDULER)
+        related.put(tx, cancelled, SCHEDULER)
         tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
@@ -160,7 +160,7 @@ class _Firing:
             audit(tx, str(moved.status), SCHEDULER, None, moved, detail)
 
 
-class _Rooms:
+class _TasksLeft:
     """What the tenants of a tick may still start: nothing if they are suspended, else what their limits leave."""
 
     def __init__(self, suspended: set[str], left: dict[str, int | None]) -> None:
@@ -168,7 +168,7 @@ class _Rooms:
         self._left = left
 
     @classmethod
-    async def of(cls, tx: Tx, tenants: Collection[Tenant]) -> _Rooms:
+    async def of(cls, tx: Tx, tenants: Collection[Tenant]) -> _TasksLeft:
         suspended = {tenant.id for tenant in tenants if tenant.status is TenantStatus.SUSPENDED}
         acting = [tenant for tenant in tenants if tenant.id not in suspended]
         return cls(suspended, {each.id: await room_for_tasks(tx, each.id, each.limits) for each in acting})

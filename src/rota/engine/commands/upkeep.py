@@ -20,7 +20,7 @@ from ...stores.queries import (
     PastExpiry,
     RunList,
 )
-from .shared import LIVE_AT_MOST, Endings, audit
+from .shared import LIVE_AT_MOST, RelatedRuns, audit
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
@@ -64,11 +64,11 @@ def sweep(
             return Sweep(at=tx.now, next_in=await _next_in(tx))
         returned = [life.lose(task, tx.now) for task in lost]
         expired = [life.expire(task, tx.now, JANITOR) for task in past]
-        endings = await Endings.of(tx, [*returned, *expired])
+        related = await RelatedRuns.of(tx, [*returned, *expired])
         return Sweep(
             at=tx.now,
-            returned=endings.put(tx, returned, JANITOR),
-            expired=endings.put(tx, expired, JANITOR),
+            returned=related.put(tx, returned, JANITOR),
+            expired=related.put(tx, expired, JANITOR),
         )
 
     return work

@@ -1,15 +1,14 @@
-"""Signals as numbers: an observer that counts what the engine reports, in series whose labels are bounded.
+"""Counts the signals of the engine, in series whose labels are bounded.
 
-It runs once or twice for every task, so each signal costs one look-up by its type and one per series.
+`SignalCounts` is an observer. It runs once or twice for every task, so a signal costs one look-up by its type and one
+for each series.
 
-Numbers with labels, cheap enough to be counted for every task, and labels that cannot grow without end.
+**Bounded labels.** A metric has a series for every combination of its labels, for as long as the process lives, and
+users choose the names. So each label shows the first `most` names as they are, and the rest as `other`. A name is
+judged once, when it is first seen: a counter that moved to `other` later would seem to have been reset.
 
-A metric has a series for every combination of its labels, kept for as long as the process lives, and names come from
-users. So of each label the first `most` names are shown as they are, the rest as `other`. Which are shown is decided
-once, when they are first seen: a counter that moved to `other` later would seem to have been reset.
-
-Series are plain numbers, counted on the thread of the event loop without a lock (that of prometheus-client costs more
-than the counting); they become families of prometheus-client when someone collects them, from any thread.
+**Plain numbers.** Series are counted on the thread of the event loop, without a lock: the lock of prometheus-client
+costs more than the counting. They become families of prometheus-client when someone collects them, from any thread.
 """
 
 from __future__ import annotations

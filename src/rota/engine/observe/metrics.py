@@ -1,14 +1,13 @@
-"""Metrics for Prometheus: what the engine signals, how the store and the loop behave, what a look at the store shows.
+"""Metrics for Prometheus: the signals of the engine, the calls of the store, the event loop, the state of the store.
 
     metrics = Metrics()
     queue.store = metrics.observed(queue.store)         # its calls are timed
     node = Node(queue, observers=[metrics.observe])     # signals become counters and histograms
     await metrics.render(queue.store)                   # what /metrics answers
 
-A process counts what it did itself, since it began; only the gauges are about the whole store. `docs/observability.md`
-lists every metric. This module needs prometheus-client (`rota[server]`); the rest of the engine does not need it.
-
-What a scrape asks the store: how much there is of what, now. One read of a few questions, each for an index.
+A process counts its own work since it began. Only the gauges are about the whole store: a scrape asks the store how
+much there is of each, in one read that follows indexes. `docs/observability.md` lists every metric. This module needs
+prometheus-client (`rota[server]`); the rest of the engine does not.
 """
 
 from __future__ import annotations

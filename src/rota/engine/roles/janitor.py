@@ -21,9 +21,9 @@ __all__ = ["Janitor"]
 BATCH = 500
 LOOK_AGAIN = timedelta(seconds=10)
 HOLD_OFF = timedelta(seconds=10)
-KNOCK_EVERY = timedelta(seconds=1)
+PROBE_EVERY = timedelta(seconds=1)
 AFTER_OUTAGE = max(LEASE, Backoff.LONGEST + timedelta(seconds=10))
-HELD_UP_AT_MOST = timedelta(seconds=1)
+LOCKED_AT_MOST = timedelta(seconds=1)
 GRACE = timedelta(seconds=2)
 """How long the holder of a lease that ran out has, from a look on that found the store free."""
 NOW = timedelta(0)
@@ -55,7 +55,7 @@ class Janitor:
         self._look_for_jumps = look_for_jumps
         self._after_outage = AFTER_OUTAGE
         self.saw_outage = False
-        self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
+        self._locked = Backoff(Random(), LOCKED_AT_MOST)
         self._sweep_at = clock.monotonic()
         self._looked: tuple[datetime, float] | None = (
             None  # a look that found leases run out: as of when, and when
@@ -87,13 +87,13 @@ class Janitor:
 
     async def _hold_off_or_sweep(self) -> timedelta:
         if self.saw_outage:
-            await self._store.read(_knock)
+            await self._store.read(_probe)
             self.saw_outage = False
             self.hold_off(self._after_outage)
         left = timedelta(seconds=self._sweep_at - self._clock.monotonic())
         if left > NOW:
-            await self._store.read(_knock)  # an outage meanwhile is another
-            return min(left, KNOCK_EVERY)
+            await self._store.read(_probe)  # an outage meanwhile is another
+            return min(left, PROBE_EVERY)
         return await self._sweep()
 
     async def _sweep(self) -> timedelta:
@@ -108,11 +108,11 @@ class Janitor:
             return NOW
         if swept.next_in is not None and swept.next_in <= NOW:
             self._looked = self._looked or (swept.at, self._clock.monotonic())
-            return self._held_up.next()  # in its grace, or held by someone else
-        self._held_up.reset()
-        if swept.next_in is None or swept.next_in <= KNOCK_EVERY:
+            return self._locked.next()  # in its grace, or held by someone else
+        self._locked.reset()
+        if swept.next_in is None or swept.next_in <= PROBE_EVERY:
             return swept.next_in or LOOK_AGAIN
-        return min(max(swept.next_in / 2, KNOCK_EVERY), LOOK_AGAIN)
+        return min(max(swept.next_in / 2, PROBE_EVERY), LOOK_AGAIN)
 
     def _judgement(self) -> tuple[datetime | None, datetime]:
         """Which leases are lost, by when they had run out; and until when that can be said. It cannot if the sweep has
@@ -124,6 +124,6 @@ class Janitor:
         return (at, at + since + GRACE) if since >= GRACE else (None, END_OF_TIME)
 
 
-async def _knock(tx: Tx) -> None:
-    """Is it there?"""
+async def _probe(tx: Tx) -> None:
+    """A small read: it fails while the store is away."""
     await tx.find(LostLeases(at=None), 1)

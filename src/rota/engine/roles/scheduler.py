@@ -29,7 +29,7 @@ BATCH = 500
 ROWS_PER_CALL = 5_000
 NO_STEP = timedelta(seconds=2)
 LOOK_AGAIN = timedelta(seconds=30)
-HELD_UP_AT_MOST = timedelta(seconds=1)
+LOCKED_AT_MOST = timedelta(seconds=1)
 """What someone else holds is most likely being fired by them: look again soon, and less and less often."""
 NOW = timedelta(0)
 
@@ -58,7 +58,7 @@ class Scheduler:
         self._observe = observe
         self._batch = batch
         self._early = early
-        self._held_up = Backoff(Random(), HELD_UP_AT_MOST)
+        self._locked = Backoff(Random(), LOCKED_AT_MOST)
         self._is_prepared = False
         self._seen_at: datetime | None = None
         self.rows_written = 0
@@ -75,14 +75,14 @@ class Scheduler:
             await self._bring_back()
         tick = await self._tick_beside()
         await self._compare(tick.at)
-        if not tick.is_held_up:
-            self._held_up.reset()
+        if not tick.is_locked:
+            self._locked.reset()
         self._is_behind = tick.is_more_due
         if tick.schedules:
             return NOW
         self.jumped = False
         self._next_at = tick.next_at
-        longest = self._held_up.next() if tick.is_held_up else LOOK_AGAIN
+        longest = self._locked.next() if tick.is_locked else LOOK_AGAIN
         if tick.next_at is None:
             return longest
         left = tick.next_at - await self._store.now()  # from now, not from the tick: that took its time, too

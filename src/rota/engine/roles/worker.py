@@ -5,9 +5,9 @@ batch, and those of one round share a commit where the store can. Handlers run b
 stays here until the store has taken it, so a store that is away loses nothing. Leases are kept by a role of their own
 (`leases.py`), so that nothing that a round waits for keeps them from being renewed.
 
-A worker has two hands. The first does all of this; the second helps when a claim shows that there is more to do than
-one batch: it settles and claims by itself, so that one hand's tasks run while the other waits for the store. Each
-takes at most half of the slots at a time (few slots are not divided); between them they never hold more than there
+A worker has two claim loops. The first does all of this. The second helps when a claim shows that there is more to do
+than one batch: it settles and claims by itself, so that the tasks of one loop run while the other waits for the store.
+Each takes at most half of the slots at a time (few slots are not divided); together they never hold more than there
 are.
 """
 
@@ -39,19 +39,19 @@ PAUSE = timedelta(milliseconds=50)
 """Between two tries to settle what someone else holds: short, so that we are the next in line."""
 SETTLED_AT_ONCE = 1000
 LEAST_SHARE = 100
-"""Smaller batches cost more than a second hand gains."""
+"""Smaller batches cost more than a second loop gains."""
 
 
-class Hand:
-    """`wake` is set whenever a round of this hand would have something to do."""
+class ClaimLoop:
+    """Settles and claims in rounds. `wake` is set whenever a round of this loop would have something to do."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.wake = asyncio.Event()
 
 
-class SecondHand(Hand):
-    """Helps a worker while there is more to do than one hand can: a role of its own."""
+class SecondClaimLoop(ClaimLoop):
+    """Helps a worker while there is more to do than one loop can: a role of its own."""
 
     def __init__(self, worker: TaskWorker) -> None:
         super().__init__("second")
@@ -62,19 +62,19 @@ class SecondHand(Hand):
         if not self.is_there:
             self.is_there = True
             return None  # from here on it waits to be called
-        return await self._worker.help_once()
+        return await self._worker.run_second()
 
 
-class LateResults:
-    """Settles, one by one, the results of tasks that someone else holds locked: a role of its own, so that they hold up
-    no others."""
+class BlockedResults:
+    """Results that another transaction has locked. They are settled one by one, by a role of its own, so that they hold
+    up no others."""
 
     def __init__(self, worker: TaskWorker) -> None:
         self.wake = asyncio.Event()
         self._worker = worker
 
     async def run_once(self) -> timedelta | None:
-        return await self._worker.settle_late()
+        return await self._worker.settle_blocked()
 
 
 class TaskWorker:
@@ -93,9 +93,9 @@ class TaskWorker:
         all_tenants: bool = False,
         new_id: NewId = new_id,
     ) -> None:
-        self.first = Hand("first")
-        self.second = SecondHand(self)
-        self.late = LateResults(self)
+        self.first = ClaimLoop("first")
+        self.second = SecondClaimLoop(self)
+        self.blocked = BlockedResults(self)
         self.wake = self.first.wake
         self.handlers_ended = asyncio.Event()
         self.accepting = True
@@ -116,7 +116,7 @@ class TaskWorker:
         self._stuck: list[Execution] = []
         self._ended: dict[Execution, Outcome] = {}
         self._settling: dict[Execution, Outcome] = {}
-        self._held_up: dict[Execution, Outcome] = {}
+        self._blocked: dict[Execution, Outcome] = {}
         self._hooks: set[asyncio.Task[None]] = set()
 
     @property
@@ -125,7 +125,7 @@ class TaskWorker:
 
     @property
     def is_idle(self) -> bool:
-        return not (self._running or self._ended or self._settling or self._held_up or self._hooks)
+        return not (self._running or self._ended or self._settling or self._blocked or self._hooks)
 
     async def run_once(self) -> timedelta:
         """Settle and claim; how long until there is something to do without being woken."""
@@ -133,25 +133,25 @@ class TaskWorker:
         next_at = None if claimed is None else await self._next_at(*claimed)
         return self._delay(None if next_at is None else next_at - await self._queue.store.now())
 
-    async def help_once(self) -> timedelta | None:
-        """What the second hand does: settle and claim."""
+    async def run_second(self) -> timedelta | None:
+        """A round of the second loop: settle and claim."""
         if self._to_settle() or self._free():
             _, claimed = await _all(self._settle(self.second), self._claim(self.second))
             if claimed is not None:
                 self.wake.set()  # there was less than asked for: the first plans when to look again
         return timedelta(0) if self._to_settle() else None
 
-    async def settle_late(self) -> timedelta | None:
+    async def settle_blocked(self) -> timedelta | None:
         """One try for each result that is held up; how long until the next."""
-        for execution, outcome in list(self._held_up.items()):
-            self._settling[execution] = self._held_up.pop(execution)
+        for execution, outcome in list(self._blocked.items()):
+            self._settling[execution] = self._blocked.pop(execution)
             try:
                 await self._settle_alone((execution, outcome), self.first)
             finally:
                 if execution in self._settling:
-                    self._held_up[execution] = self._settling.pop(execution)
+                    self._blocked[execution] = self._settling.pop(execution)
             self.wake.set()  # whoever waits for the end looks again
-        return PAUSE if self._held_up else None
+        return PAUSE if self._blocked else None
 
     def stop_handlers(self, reason: StopReason) -> None:
         """Ask every running handler to end."""
@@ -186,7 +186,7 @@ class TaskWorker:
         taken = len(self._running) + len(self._stuck) + self._asked_for
         return max(0, self._concurrency - taken) if self.accepting else 0
 
-    async def _claim(self, hand: Hand) -> tuple[Claim, datetime] | None:
+    async def _claim(self, loop: ClaimLoop) -> tuple[Claim, datetime] | None:
         """Take what is ready, and start it. If there was less than asked for: what was asked, and as of when."""
         free = min(self._free(), self._share) if self.second.is_there else self._free()
         if not free and not self._running:
@@ -206,17 +206,17 @@ class TaskWorker:
         began = self._queue.clock.now()
         try:
             claimed: Claimed = await self._queue.store.transact(
-                claim_tasks(ask), CommitOptions(may_be_stale=True, lane=hand.name)
+                claim_tasks(ask), CommitOptions(may_be_stale=True, lane=loop.name)
             )
         finally:
             self._asked_for -= free
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
         for task in claimed.tasks:
-            self._start(task, hand, began)
+            self._start(task, loop, began)
         if claimed.tasks and len(claimed.tasks) == free:
             if self._free():
-                self._other(hand).wake.set()
+                self._other(loop).wake.set()
             return None  # full: the next claim follows when a handler ends
         return (ask, claimed.at) if free else None
 
@@ -224,8 +224,8 @@ class TaskWorker:
         """Asked when the handlers have been started: they need not wait for it."""
         return await self._queue.store.transact(next_to_claim(ask, at), CommitOptions(may_be_stale=True))
 
-    def _other(self, hand: Hand) -> Hand:
-        return self.second if hand is self.first and self.second.is_there else self.first
+    def _other(self, loop: ClaimLoop) -> ClaimLoop:
+        return self.second if loop is self.first and self.second.is_there else self.first
 
     def _cancel(self, ids: set[str]) -> None:
         for execution in self._running:
@@ -240,65 +240,65 @@ class TaskWorker:
         if self._ended:
             self.wake.set()
 
-    async def _settle(self, hand: Hand) -> None:
+    async def _settle(self, loop: ClaimLoop) -> None:
         batch = self._to_settle()[:SETTLED_AT_ONCE]
         if not batch:
             return
-        self._settling.update(batch)  # from here on they are this hand's
+        self._settling.update(batch)  # from here on they are this loop's
         if len(batch) == len(self._ended):
             self._ended = {}
         else:
             for execution, _ in batch:
                 del self._ended[execution]
         try:
-            await self._settle_all(batch, hand)
+            await self._settle_all(batch, loop)
         finally:
             for execution, _ in batch:
                 if execution in self._settling:
                     self._ended[execution] = self._settling.pop(execution)
 
-    async def _settle_all(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
+    async def _settle_all(self, batch: Sequence[tuple[Execution, Outcome]], loop: ClaimLoop) -> None:
         """One result that cannot be stored must not keep the others from being stored."""
         try:
-            await self._settle_now(batch, hand)
+            await self._settle_now(batch, loop)
         except Unavailable as error:
             if not error.is_busy:
                 raise
-            await self._settle_around(batch, hand)
+            await self._settle_around(batch, loop)
         except Exception:
             for ended in batch:
-                await self._settle_alone(ended, hand)
+                await self._settle_alone(ended, loop)
 
-    async def _settle_around(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
-        """Someone holds some of them: those wait by themselves."""
+    async def _settle_around(self, batch: Sequence[tuple[Execution, Outcome]], loop: ClaimLoop) -> None:
+        """Another transaction has locked some of them: they are set aside, and the rest is settled."""
         if len(batch) == 1:
-            return self._hold_up(batch[0][0])
+            return self._set_aside(batch[0][0])
         for piece in pieces(batch):
-            await self._settle_all(piece, hand)
+            await self._settle_all(piece, loop)
         return None
 
-    def _hold_up(self, execution: Execution) -> None:
-        self._held_up[execution] = self._settling.pop(execution)
-        self.late.wake.set()
+    def _set_aside(self, execution: Execution) -> None:
+        self._blocked[execution] = self._settling.pop(execution)
+        self.blocked.wake.set()
 
-    async def _settle_alone(self, ended: tuple[Execution, Outcome], hand: Hand) -> None:
+    async def _settle_alone(self, ended: tuple[Execution, Outcome], loop: ClaimLoop) -> None:
         try:
-            await self._settle_now([ended], hand)
+            await self._settle_now([ended], loop)
         except Unavailable as error:
             if not error.is_busy:
                 raise
-            self._hold_up(ended[0])
+            self._set_aside(ended[0])
         except Exception as error:
             del self._settling[ended[0]]
             self._observe(ResultLost(ended[0].task, error))
 
-    async def _settle_now(self, batch: Sequence[tuple[Execution, Outcome]], hand: Hand) -> None:
+    async def _settle_now(self, batch: Sequence[tuple[Execution, Outcome]], loop: ClaimLoop) -> None:
         results = [
             Result(task=execution.task, outcome=outcome, progress=execution.progress, logs=execution.logs)
             for execution, outcome in batch
         ]
         answers = await self._queue.store.transact(
-            settle_tasks(results), CommitOptions(fail_if_locked=True, lane=hand.name)
+            settle_tasks(results), CommitOptions(fail_if_locked=True, lane=loop.name)
         )
         for (execution, outcome), answer in zip(batch, answers, strict=True):
             del self._settling[execution]
@@ -306,21 +306,21 @@ class TaskWorker:
 
     # Handlers
 
-    def _start(self, task: Task, hand: Hand, claimed_since: datetime) -> None:
+    def _start(self, task: Task, loop: ClaimLoop, claimed_since: datetime) -> None:
         handler = self._app.handlers[task.kind]
         execution = Execution(task, handler, on_report=self.leases.note_report, flush=self.leases.flush)
         self._running[execution] = None
         self.handlers_ended.clear()
         self.leases.started()
         running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, claimed_since)
-        running.add_done_callback(lambda done: self._handler_ended(execution, done, hand))
+        running.add_done_callback(lambda done: self._handler_ended(execution, done, loop))
         self._observe(TaskStarted(task))
 
     def _queue_of(self, task: Task) -> QueueLike:
         """What a handler may reach: the queue of its own tenant and no other."""
         return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
 
-    def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome], hand: Hand) -> None:
+    def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome], loop: ClaimLoop) -> None:
         if execution not in self._running:
             return  # abandoned
         self._forget(execution)
@@ -329,7 +329,7 @@ class TaskWorker:
             execution.when_unstuck(self.wake.set)
         if not done.cancelled() and execution.stopping is not StopReason.LEASE_LOST:
             self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
-        (hand if self.accepting else self.first).wake.set()
+        (loop if self.accepting else self.first).wake.set()
 
     def _forget(self, execution: Execution) -> None:
         del self._running[execution]

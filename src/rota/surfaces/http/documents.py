@@ -79,7 +79,7 @@ class RunAnswer(Answer):
     scheduled_at: datetime
     until: datetime | None
     count: int
-    trigger: Literal["scheduled", "manual", "catch_up", "backfill"]
+    trigger: Literal["scheduled", "manual", "catch_up"]
     status: Literal["running", "completed", "failed", "skipped", "cancelled"]
     reason: str | None
     target_type: Literal["task", "workflow", "template"]
@@ -136,7 +136,6 @@ class ExecutionAnswer(Answer):
     schedule_id: str | None
     run_id: str | None
     scheduled_at: datetime | None
-    parent_id: str | None
     idempotency_key: str | None
     progress: JsonValue
 

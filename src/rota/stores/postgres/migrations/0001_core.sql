@@ -165,14 +165,6 @@ create table {schema}.template (
 create unique index template_alias on {schema}.template (tenant, alias_key);
 create index template_of_tenant on {schema}.template (tenant, id);
 
-create table {schema}.step (
-  id text collate "C" primary key,
-  tenant text collate "C" not null,
-  task_id text collate "C" not null,
-  version bigint not null,
-  body json not null
-);
-
 create table {schema}.tenant (
   id text collate "C" primary key,
   tenant text collate "C" not null,
@@ -235,7 +227,6 @@ comment on table {schema}.schedule_count is 'How many schedules of a tenant are 
 comment on function {schema}.count_schedule is 'Keeps schedule_count.';
 comment on table {schema}.template is 'Stored task definitions.';
 comment on column {schema}.template.alias_key is 'The alias as it is compared: without letter case, - and _.';
-comment on table {schema}.step is 'Checkpoints of workflows.';
 comment on table {schema}.tenant is 'Tenants with limits or a status of their own; others have the defaults.';
 comment on column {schema}.task.is_workflow is 'Whether a durable workflow is to run.';
 comment on column {schema}.task.returned_at is 'Since when it waits again: after a retry, a reschedule, a lost lease, a replay.';

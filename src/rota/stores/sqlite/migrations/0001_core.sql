@@ -128,14 +128,6 @@ create table template (
 create unique index template_alias on template (tenant, alias_key);
 create index template_of_tenant on template (tenant, id);
 
-create table step (
-  id text primary key not null,
-  version integer not null,
-  tenant text not null,
-  task_id text not null,
-  body text not null
-) strict;
-
 create table tenant (
   id text primary key not null,
   version integer not null,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ....domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailable
 from ....domain.model import Schedule, Task
-from ....engine.checks import Health, broken_records, check_health, leave_mark, remove_mark
+from ....engine.checks import Health, broken_records, check_health, remove_receipt, write_receipt
 from ....engine.clock import SystemClock, new_id
 from ....stores.base import CommitOptions, Store
 from ...durations import short
@@ -111,8 +111,8 @@ async def _upkeep(store: Store) -> list[Finding]:
 
 async def _writable(store: Store) -> Finding:
     try:
-        mark = await store.transact(leave_mark(new_id()), CommitOptions(fail_if_locked=True))
-        await store.transact(remove_mark(mark), CommitOptions(fail_if_locked=True))
+        receipt = await store.transact(write_receipt(new_id()), CommitOptions(fail_if_locked=True))
+        await store.transact(remove_receipt(receipt), CommitOptions(fail_if_locked=True))
     except RotaError as problem:
         advice = "check the rights to it and the room on its disk"
         return Finding("writable", False, str(problem), _HELD if _is_held(problem) else advice)

@@ -84,16 +84,16 @@ class Watch:
     """What happens from the first look on. What was shown of the past is not shown again."""
 
     def __init__(self, queue: Queue, filters: dict[str, Any]) -> None:
-        from ....engine.changes import Lookout
+        from ....engine.changes import ChangeFollower
 
         self._queue = queue
         self._filters = filters
-        self._lookout = Lookout(queue.store, queue.tenant)
+        self._follower = ChangeFollower(queue.store, queue.tenant)
         self._shown: dict[str, int] = {}
 
     async def begin(self) -> list[Line]:
         """The past, oldest first; from here on only what is new."""
-        await self._lookout.look()
+        await self._follower.look()
         tasks = {task.id: task for task in await self._queue.list(limit=PAGE, **self._filters)}
         for status in ("pending", "running"):
             live = await self._queue.list(status=status, limit=10_000, **self._filters)
@@ -109,7 +109,7 @@ class Watch:
         changed = asyncio.ensure_future(self._queue.store.wait(None))
         try:
             await sleep(timedelta(0))  # the wait has begun: nothing that follows is missed
-            look = await self._lookout.look()
+            look = await self._follower.look()
             lines = [line for notice in look.notices for line in self._line(notice)]
             if not lines and not look.too_many:
                 await changed

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....engine.loops import Deaf, keep_running
+from ....engine.loops import NoHints, keep_running
 from ....engine.observe.observed import ObservedStore
 from ....engine.observe.telemetry import LoopFailed, Observer, Signal
 from ...python.client import Queue
@@ -174,7 +174,7 @@ class Measures:
         def failed(error: BaseException, again_in: timedelta) -> None:
             metrics.observe(LoopFailed("loop lag", error, again_in))
 
-        await keep_running(metrics.loop_lag, Deaf(), stop=asyncio.Event(), on_error=failed)
+        await keep_running(metrics.loop_lag, NoHints(), stop=asyncio.Event(), on_error=failed)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Who listens, and how they hear: one lookout for each tenant, however many listen to it.
+"""Who listens, and how they hear: one follower for each tenant, however many listen to it.
 
 A hub looks when the store hints at a change, at most five times a second, never for more than a fifth of the time, and
 only while someone listens. A listener joins at a look and misses nothing from there on; one that resumes gets what it
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from ....domain.errors import Unavailable
-from ....engine.changes import LIMIT, Look, Lookout, Notice
+from ....engine.changes import LIMIT, ChangeFollower, Look, Notice
 from ....engine.clock import SteadyClock, sleep
 from ....engine.loops import keep_running
 from ....stores.base import Store
@@ -102,7 +102,7 @@ class Hub:
         self._store = store
         self._clock = clock
         self._words = words
-        self._lookout = Lookout(store, tenant, LIMIT)
+        self._follower = ChangeFollower(store, tenant, LIMIT)
         self._not_before = clock.monotonic()
         self._joining: dict[Listener, asyncio.Future[None]] = {}
         self._wake = asyncio.Event()
@@ -135,7 +135,7 @@ class Hub:
         behind = next((each.behind for each in joining if each.behind is not None), None)
         began = self._clock.monotonic()
         try:
-            look = await self._lookout.look(behind)
+            look = await self._follower.look(behind)
         except Exception as error:
             self._fail(error)
             raise

@@ -174,7 +174,6 @@ def execution(record: Task) -> dict[str, Any]:
         "scheduleId": record.schedule_id,
         "runId": record.run_id,
         "scheduledAt": record.scheduled_at and text(record.scheduled_at),
-        "parentId": record.parent_id,
         "idempotencyKey": record.idempotency_key,
         "progress": record.progress,
     }

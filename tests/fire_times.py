@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from . import occurrences
-from .timing import Cron, Interval, RRule, Timing, parse_duration
-from .zones.zone import zone
+from rota.domain.recurrence import occurrences
+from rota.domain.recurrence.timing import Cron, Interval, RRule, Timing, parse_duration
+from rota.domain.recurrence.zones.zone import zone
 
 __all__ = ["fire_times"]
 

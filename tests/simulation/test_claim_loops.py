@@ -1,4 +1,4 @@
-"""A worker with many slots has two hands: while one waits for the store, the other's tasks run."""
+"""A worker with many slots has two claim loops: while one waits for the store, the other's tasks run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rota.stores.base import PLAIN_COMMIT, CommitOptions, Work
 from worlds import Crowd, World
 
 
-async def test_both_hands_together_fill_the_slots_and_no_more(world: World) -> None:
+async def test_both_loops_together_fill_the_slots_and_no_more(world: World) -> None:
     crowd = Crowd(seconds=0.1)
     world.app.task("work")(crowd.handle)
     tasks = await world.queue.submit_many([("work", None)] * 700)
@@ -22,12 +22,12 @@ async def test_both_hands_together_fill_the_slots_and_no_more(world: World) -> N
     assert {task.attempt for task in await world.tasks()} == {1}
 
 
-async def test_the_second_hand_helps_only_when_there_is_more(world: World) -> None:
-    hands: Counter[str] = Counter()
+async def test_the_second_loop_helps_only_when_there_is_more(world: World) -> None:
+    claims: Counter[str] = Counter()
     transact = world.store.transact
 
     async def counted(work: Work[Any], /, options: CommitOptions = PLAIN_COMMIT) -> Any:
-        hands[options.lane or ""] += 1
+        claims[options.lane or ""] += 1
         return await transact(work, options)
 
     vars(world.store)["transact"] = counted
@@ -35,14 +35,14 @@ async def test_the_second_hand_helps_only_when_there_is_more(world: World) -> No
     async with world.running(concurrency=250, scheduler=False, janitor=False):
         [few] = await world.queue.submit_many([("work", None)])
         await world.queue.wait(few.id)
-        assert hands["first"]
-        assert not hands["second"]
+        assert claims["first"]
+        assert not claims["second"]
         for task in await world.queue.submit_many([("work", None)] * 600):
             await world.queue.wait(task.id)
-        assert hands["second"]
+        assert claims["second"]
 
 
-async def test_a_worker_that_stops_settles_what_either_hand_claimed(world: World) -> None:
+async def test_a_worker_that_stops_settles_what_either_loop_claimed(world: World) -> None:
     started = 0
     all_started, go_on = asyncio.Event(), asyncio.Event()
 
