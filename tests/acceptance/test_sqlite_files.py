@@ -38,7 +38,7 @@ from records import task
 from stores import put
 from rota.domain.errors import StoreError
 from rota.stores.sql_files import migrations
-from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.store import SqliteStore
 
 class Clock:
     def now(self):

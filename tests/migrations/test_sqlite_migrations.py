@@ -25,7 +25,7 @@ DUMP = Path(__file__).with_name("sqlite_schema.sql")
 MIGRATE_TOGETHER = """
 import asyncio, os, sys, traceback
 from datetime import UTC, datetime
-from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.store import SqliteStore
 
 class Clock:
     def now(self):
@@ -136,7 +136,7 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(
         *migrations("sqlite"),
         Migration(99, "0099_bad", "create table extra (id); create table task (id);", "x"),
     )
-    monkeypatch.setattr("rota.stores.sqlite.store.schema.migrations", lambda dialect: steps)
+    monkeypatch.setattr("rota.stores.sqlite.schema.migrations", lambda dialect: steps)
     with pytest.raises(Unavailable, match="already exists"):
         await store.open()
     assert schema(path) == ""
