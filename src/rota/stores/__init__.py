@@ -2,6 +2,6 @@
 
 Begin with `base`, the contract in prose, and `queries`, the questions a store must answer. `codec` turns records
 into text and columns. Each store is a room of its own: `memory` (the reference), `sqlite`, `postgres`, `bucket`.
-The engine imports `base` and `queries`; a store's own modules are imported by nobody but `surfaces/stores.py`,
-which opens them.
+The engine imports `base`, `queries` and `threads`; a store's own modules are imported by nobody but
+`surfaces/stores.py`, which opens them.
 """

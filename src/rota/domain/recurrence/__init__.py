@@ -1,7 +1,7 @@
 """Recurrence: given a timing, when does it fire?
 
-The public face of the engine; nothing outside this package imports its modules. All functions are pure: the
-zone data of the `tzdata` package is read, the clock never is.
+Begin with `occurrences`. Outside of this package nobody imports its modules, only the names below. All functions are
+pure: the zone data of the `tzdata` package is read, the clock never is.
 
     timing      the four kinds of timing, as records
     occurrences next_after, between, latest, count, check, begun_after
@@ -11,7 +11,7 @@ zone data of the `tzdata` package is read, the clock never is.
 
 Inside, a timing becomes a `Ticks` (`ticks`): cron lines (`cron`) and calendar rules (`rrule`) name wall-clock
 readings as sets of days (`days`, `months`) and times (`times`); `walk` follows a zone's clock (`zones`)
-through them; `rrule_steps` does the rules that advance in elapsed time.
+through them; `rrule.steps` does the rules that advance in elapsed time.
 """
 
 from __future__ import annotations

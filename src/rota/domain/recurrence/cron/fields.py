@@ -1,7 +1,7 @@
 """One cron field at a time: text to bit mask, refusing with a sentence that names the field.
 
 A field is a list of items; an item is `*`, a value, `a-b` or one of these with `/step`. What the two day
-fields know besides (`L`, `W`, `#`) is in `cron_days`.
+fields know besides (`L`, `W`, `#`) is in `days`.
 """
 
 from __future__ import annotations
