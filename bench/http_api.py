@@ -72,7 +72,9 @@ def _request(method: str, path: str, key: str, body: bytes = b"") -> bytes:
 
 async def _seed(address: str) -> str:
     async with rota.connect(address) as queue:
-        await queue.create_schedule("daily-report", task_type="report", **CRON)
+        await queue.create_schedule(
+            "daily-report", task_type="report", cron=CRON["cron"], timezone=CRON["timezone"]
+        )
         _, key = await queue.create_key("bench", "admin")
     return key
 

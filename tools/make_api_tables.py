@@ -13,12 +13,22 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
 import rota
 from rota.domain.errors import _SENTENCES
+from rota.domain.options import (
+    Duration,
+    ScheduleFilters,
+    ScheduleOptions,
+    SubmitOptions,
+    TaskFilters,
+    TemplateOptions,
+    options_of,
+    value_type,
+)
 
 PAGE = Path(__file__).parent.parent / "docs" / "api.md"
 MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -66,6 +76,22 @@ SAID_HERE = {
     "queue": "The queue of the task's own tenant.",
     "attempt": "1 for the first attempt.",
 }
+OPTIONS = {
+    "submit options": (SubmitOptions, ()),
+    "task filters": (TaskFilters, ()),
+    "schedule options": (ScheduleOptions, ()),
+    "schedule filters": (ScheduleFilters, ()),
+    "template options": (TemplateOptions, ("runtime",)),
+}
+OWN_FORM = {
+    "ttl_seconds": "`ttl`, in seconds.",
+    "timeout_seconds": "`timeout`, in seconds.",
+    "rule": "A `RecurrenceRule`, instead of an rrule.",
+    "target": "A `TaskTarget`, `WorkflowTarget` or `TemplateTarget`, instead of a task_type.",
+    "input": "The input of its tasks.",
+    "parameters": "A dict: the input, under what is given when it is run.",
+}
+"""Options that have a form of their own on each surface, and so no help that fits all of them."""
 RECORDS: list[type[msgspec.Struct]] = [
     rota.Task,
     rota.Change,
@@ -125,6 +151,7 @@ def tables() -> dict[str, str]:
         "codes": _codes(),
         "records": "\n\n".join(map(_record, RECORDS)),
         "choices": _choices(),
+        **{name: _options(shape, leave_out) for name, (shape, leave_out) in OPTIONS.items()},
     }
 
 
@@ -175,6 +202,27 @@ def _first_paragraph(value: Any, owner: type | None) -> str:
     text = inspect.getdoc(owner if owner is not None else value)
     assert text, f"{value} says nothing about itself"
     return " ".join(text.split("\n\n")[0].split())
+
+
+def _options(shape: type, leave_out: tuple[str, ...]) -> str:
+    declared, hints = options_of(shape), get_type_hints(shape)
+
+    def rows() -> Iterator[list[str]]:
+        for name in hints:
+            if name not in leave_out:
+                about = declared[name].help if name in declared else OWN_FORM[name]
+                yield [f"`{name}`", _type(shape, name), about]
+
+    return _table(["option", "type", "meaning"], rows())
+
+
+def _type(shape: type, name: str) -> str:
+    found = value_type(shape, name)
+    if found == Duration:
+        return "timedelta or seconds"
+    names = {"Iterable": "list of str", "Mapping": "dict", "dict": "dict", "Any": ""}
+    shown = getattr(found, "__name__", str(found))
+    return {"target": "", "timezone": "str or ZoneInfo"}.get(name, names.get(shown, shown))
 
 
 def _errors() -> str:

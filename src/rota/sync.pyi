@@ -1,23 +1,22 @@
 """Made from `rota.Queue` by `python tools/make_sync_stub.py`. Change that, not this."""
 
 import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Unpack
 
-from rota.domain.model import (
-    ApiKey,
-    Change,
-    Event,
-    RetryPolicy,
-    Role,
-    Run,
-    RunStatus,
-    Schedule,
-    Task,
-    TaskStatus,
-    Template,
-    Tenant,
+from rota.domain.model import ApiKey, Change, Event, Role, Run, RunStatus, Schedule, Task, Template, Tenant
+from rota.domain.options import (
+    LimitOptions,
+    ScheduleChanges,
+    ScheduleFilters,
+    ScheduleOptions,
+    SubmitManyOptions,
+    SubmitOptions,
+    TaskFilters,
+    TemplateChanges,
+    TemplateOptions,
+    TimingOptions,
 )
 from rota.domain.recurrence import Timing
 from rota.domain.why import Why
@@ -48,54 +47,38 @@ class Queue:
         kind: str,
         input: Any = None,
         *,
-        schedule_at: datetime | None = None,
-        expires_at: datetime | None = None,
-        ttl: timedelta | float | None = None,
-        ttl_seconds: float | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        max_retries: int | None = None,
-        max_reschedules: int | None = None,
-        retry_policy: RetryPolicy | None = None,
-        timeout_seconds: float | timedelta | None = None,
-        idempotency_key: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        tags: Iterable[str] | None = None,
         connection: Any = None,
+        **options: Unpack[SubmitOptions],
     ) -> Task:
         """Submit a task, to run now or at `schedule_at`. It is durable when this returns.
 
         On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
         transaction commits that is open on it."""
-    def start_workflow(self, kind: str, input: Any = None, **options: Any) -> Task:
+    def start_workflow(
+        self,
+        kind: str,
+        input: Any = None,
+        *,
+        connection: Any = None,
+        **options: Unpack[SubmitOptions],
+    ) -> Task:
         """Start a workflow, which runs as a task of its own. Options as in `submit`."""
-    def submit_many(self, tasks: Iterable[tuple[str, Any]], **options: Any) -> builtins.list[Task]:
+    def submit_many(
+        self,
+        tasks: Iterable[tuple[str, Any]],
+        **options: Unpack[SubmitManyOptions],
+    ) -> builtins.list[Task]:
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
     def get(self, task_id: str) -> Task: ...
     def list(
         self,
         *,
-        status: TaskStatus | str | None = None,
-        kind: str | None = None,
-        queue: str | None = None,
-        schedule: str | None = None,
-        tag: str | None = None,
-        workflow: bool | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        **filters: Unpack[TaskFilters],
     ) -> Page[Task]:
-        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on. `workflow`: only workflows,
-        or none of them."""
-    def count(
-        self,
-        *,
-        status: TaskStatus | str | None = None,
-        kind: str | None = None,
-        queue: str | None = None,
-        schedule: str | None = None,
-        tag: str | None = None,
-        workflow: bool | None = None,
-    ) -> int: ...
+        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
+    def count(self, **filters: Unpack[TaskFilters]) -> int: ...
     def history(self, task_id: str) -> tuple[Change, ...]:
         """What happened to a task, oldest first."""
     def cancel(self, task_id: str, reason: str = "") -> Task:
@@ -107,11 +90,7 @@ class Queue:
         task_ids: Iterable[str] | None = None,
         *,
         reason: str = "",
-        status: TaskStatus | str | None = None,
-        kind: str | None = None,
-        queue: str | None = None,
-        schedule: str | None = None,
-        tag: str | None = None,
+        **filters: Unpack[TaskFilters],
     ) -> int:
         """Cancel the tasks named, or all live ones that match the filters; how many were cancelled or asked to stop.
 
@@ -129,30 +108,26 @@ class Queue:
         schedule_id: str | None = None,
         *,
         id: str | None = None,
-        **options: Any,
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
-        `interval`, `run_at`, `rrule`, `rule`).
-
-        Also: timezone, start_at, end_at, max_runs, missed_run_policy, misfire_grace, catch_up_window,
-        overlap_policy, jitter, pause_on_failure, pause_note, description, status, metadata; and for the task: queue,
-        priority, max_retries, ttl, timeout, tags. A key that a completed schedule has is taken from it."""
+        `interval`, `run_at`, `rrule`, `rule`). A key that a completed schedule has is taken from it."""
     def get_schedule(self, schedule_id: str) -> Schedule: ...
     def list_schedules(
         self,
         *,
         limit: int = 100,
         cursor: str | None = None,
-        **filters: Any,
+        **filters: Unpack[ScheduleFilters],
     ) -> Page[Schedule]:
-        """The newest schedules that match: status, kind, template_id, tag, text; `deleted=True`: deleted ones too."""
-    def count_schedules(self, **filters: Any) -> int: ...
+        """The newest schedules that match; give a page's `next_cursor` as `cursor` to go on."""
+    def count_schedules(self, **filters: Unpack[ScheduleFilters]) -> int: ...
     def update_schedule(
         self,
         schedule_id: str,
         *,
         version: int | None = None,
-        **changes: Any,
+        **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
         """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
     def pause_schedule(self, schedule_id: str, note: str | None = None) -> Schedule: ...
@@ -185,11 +160,9 @@ class Queue:
         self,
         *,
         n: int = 5,
-        **options: Any,
+        **options: Unpack[TimingOptions],
     ) -> tuple[Timing, builtins.list[Occurrence], tuple[str, ...]]:
-        """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it.
-
-        Options as in `create_schedule`: cron, interval, run_at, rrule, rule, timezone, start_at, end_at, max_runs."""
+        """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it."""
     def why(self, schedule_id: str, at: datetime) -> Why:
         """What became of an expected time, and why, in words. A naive `at` is on the clock of the schedule's zone."""
     def run_due(self, *, observe: Observer = ...) -> DueRuns:
@@ -198,13 +171,15 @@ class Queue:
     def declare_schedules(self, app: App) -> None:
         """Create the schedules that an app declares, and bring those that differ up to date: all of them, or, if one is
         refused, none. A suspended tenant's stay as they are."""
-    def create_template(self, alias: str | None, kind: str, **fields: Any) -> Template:
+    def create_template(
+        self,
+        alias: str | None,
+        kind: str,
+        **fields: Unpack[TemplateOptions],
+    ) -> Template:
         """Store what to run: a `kind` of task, under a name for people (`alias`; None: one is made from the kind).
 
-        No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does.
-
-        Also: parameters (a dict, the input), queue, max_retries, timeout, tags, enabled, command; `runtime` is
-        python: the kind is a registered function."""
+        No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does."""
     def get_template(self, template_id: str) -> Template: ...
     def list_templates(self, *, limit: int = 100, cursor: str | None = None) -> Page[Template]:
         """The newest templates; give a page's `next_cursor` as `cursor` to go on."""
@@ -214,7 +189,7 @@ class Queue:
         *,
         version: int | None = None,
         replace: bool = False,
-        **changes: Any,
+        **changes: Unpack[TemplateChanges],
     ) -> Template:
         """Change what is named; with `replace`, all else goes back to its default. With `version`: only if it is still
         at that one."""
@@ -242,13 +217,12 @@ class Queue:
         """The newest keys, revoked ones too. With `every_tenant`: those of all tenants."""
     def revoke_key(self, key_id: str, *, every_tenant: bool = False) -> ApiKey:
         """End a key, by its id, or by its name if only one has it. With `every_tenant`: whosever it is."""
-    def create_tenant(self, name: str, **limits: Any) -> Tenant:
-        """Create a tenant. Limits: schedules, pending_tasks, minimum_interval, input_bytes. A tenant need not be
-        created to be used; one that is not has the default limits."""
+    def create_tenant(self, name: str, **limits: Unpack[LimitOptions]) -> Tenant:
+        """Create a tenant. A tenant need not be created to be used; one that is not has the default limits."""
     def get_tenant(self, name: str) -> Tenant: ...
     def list_tenants(self) -> builtins.list[TenantUse]:
         """Every tenant that has a record, a schedule or an open task, with how many it has of them; by name."""
-    def set_limits(self, name: str, **limits: Any) -> Tenant:
+    def set_limits(self, name: str, **limits: Unpack[LimitOptions]) -> Tenant:
         """Change the limits that are named, as in `create_tenant`; `pending_tasks=None` takes that one away."""
     def suspend_tenant(self, name: str, note: str = "") -> Tenant:
         """Let nothing new begin there: submissions, triggers and edits are refused, and what its schedules would have

@@ -162,7 +162,7 @@ WRONG: list[Row] = [
         SCHEDULES,
         target(timeoutSeconds=0),
         "target.timeoutSeconds",
-        "0 s is too short; the least is 0.001 s",
+        "0 is too small; the least is 0.001",
     ),
     ("POST", SCHEDULES, target(metadata={"a": {"b": {"c": {}}}}), "target.metadata", "4 levels deep"),
     (

@@ -222,7 +222,8 @@ async def test_a_declared_kind_is_what_it_is_registered_as(world: World) -> None
 
 async def test_an_unknown_option_names_all_that_are_accepted(world: World) -> None:
     await world.schedule("s", cron="0 * * * *")
-    for call in (world.queue.create_schedule, world.queue.update_schedule):
+    untyped: Any = world.queue
+    for call in (untyped.create_schedule, untyped.update_schedule):
         with pytest.raises(Invalid) as caught:
             await call("s", task_type="work", cron="0 * * * *", every=5)
         accepted = str(caught.value)

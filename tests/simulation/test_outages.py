@@ -23,11 +23,11 @@ class Outage:
         for name in ("transact", "read"):
             setattr(world.store, name, self._passed_on(getattr(world.store, name)))
 
-    def _passed_on(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        async def asked(work: Any, /) -> Any:
+    def _passed_on(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        async def asked(work: Any, /, *options: Any) -> Any:
             if self.is_on:
                 raise rota.Unavailable("injected: away")
-            return await call(work)
+            return await call(work, *options)
 
         return asked
 

@@ -542,6 +542,6 @@ async def test_a_sync_handler_uses_the_queue_through_call(world: World) -> None:
 
 async def test_unknown_options_get_a_sentence(world: World) -> None:
     with pytest.raises(rota.Invalid, match="colour: there is no such option; accepted are"):
-        await world.queue.submit_many([("work", None)], colour="red")
+        await world.queue.submit_many([("work", None)], colour="red")  # type: ignore[call-arg]  # on purpose
     with pytest.raises(rota.Invalid, match="id: it was given together with schedule_id"):
         await world.queue.create_schedule("x", id="y", task_type="work", cron="* * * * *")

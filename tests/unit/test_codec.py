@@ -75,12 +75,13 @@ def built(kind: type, **given: Any) -> st.SearchStrategy[Any]:
 timings = st.one_of(
     built(Once), built(Interval, anchor=times | st.none()), built(Cron), built(RRule, dtstart=times)
 )
+policies = st.builds(RetryPolicy, initial=durations, maximum=durations)
+requests = {"metadata": json_objects, "retry_policy": st.none() | policies}
 targets = st.one_of(
-    built(TaskTarget, ttl=durations | st.none(), timeout=durations | st.none(), metadata=json_objects),
-    built(WorkflowTarget, metadata=json_objects),
+    built(TaskTarget, **requests),
+    built(WorkflowTarget, **requests),
     built(TemplateTarget),
 )
-policies = st.builds(RetryPolicy, initial=durations, maximum=durations)
 RECORDS = {
     Task: built(
         Task,
@@ -93,7 +94,9 @@ RECORDS = {
     Schedule: built(Schedule, timing=timings, target=targets, metadata=json_objects),
     Run: built(Run),
     Event: built(Event, before=st.none() | json_objects, after=st.none() | json_objects),
-    Template: built(Template, parameters=json_objects),
+    Template: built(
+        Template, parameters=json_objects, metadata=json_objects, retry_policy=st.none() | policies
+    ),
     Tenant: built(Tenant, limits=built(Limits)),
     ApiKey: built(ApiKey),
     Receipt: built(Receipt),

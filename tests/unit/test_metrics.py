@@ -168,7 +168,7 @@ def test_a_run_that_is_triggered_by_hand_is_counted_once_when_it_starts_and_once
             if context.attempt == 1:
                 raise ValueError("not yet")
 
-        target = {"task": TaskTarget(kind="work"), "workflow": WorkflowTarget(kind="work")}[target_type]
+        target = WorkflowTarget(kind="work") if target_type == "workflow" else TaskTarget(kind="work")
         await world.queue.create_schedule("s", target=target, interval=MINUTE)
         await world.queue.trigger_schedule("s")
         worker = rota.Worker(world.queue, world.app, observers=[metrics.observe])

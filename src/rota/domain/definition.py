@@ -8,9 +8,8 @@ itself, and none replays what was missed. A completed schedule becomes active ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import islice, pairwise
 from typing import Any, TypeVar
 
@@ -22,15 +21,9 @@ from .errors import Invalid, Refused
 from .limits import (
     check_choice,
     check_duration,
-    check_flag,
     check_input,
     check_key,
     check_kind,
-    check_metadata,
-    check_number,
-    check_priority,
-    check_queue,
-    check_tags,
     check_text,
     check_time,
     shown,
@@ -38,7 +31,6 @@ from .limits import (
 from .model import (
     Limits,
     MissedRunPolicy,
-    OverlapPolicy,
     Schedule,
     ScheduleStatus,
     Target,
@@ -46,9 +38,9 @@ from .model import (
     TemplateTarget,
     WorkflowTarget,
 )
+from .options import ScheduleOptions, TaskOptions, check_option, options_of
 from .recurrence import Cron, Interval, Once, RRule, Timing, begun_after
 from .schedule import jittered, planned
-from .submission import MOST_RETRIES, SHORTEST_TIMEOUT
 
 __all__ = [
     "FIELDS",
@@ -83,8 +75,7 @@ def check_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
         if name not in FIELDS:
             accepted = f"accepted are {', '.join(sorted(FIELDS))}"
             raise Invalid(name, "a schedule has no such field", accepted)
-        cleared = value is None and name in _CLEARED_BY_NONE
-        values[name] = None if cleared else FIELDS[name](value)
+        values[name] = check_option(name, FIELDS[name], value)
     return values
 
 
@@ -97,17 +88,9 @@ def check_target(target: object, limits: Limits) -> Target:
             checked_id = check_key(target.template_id, "template_id")
             return replace(target, template_id=checked_id, input=check_input(target.input, limits))
         case WorkflowTarget():
-            return _common_checked(target, limits)
+            return _checked_request(target, limits)
         case TaskTarget():
-            most = partial(check_number, "max_retries", least=0, most=MOST_RETRIES)
-            timeout = partial(check_duration, "timeout", least=SHORTEST_TIMEOUT)
-            return replace(
-                _common_checked(target, limits),
-                priority=check_priority(target.priority),
-                max_retries=_optional(most, target.max_retries),
-                ttl=_optional(partial(check_duration, "ttl"), target.ttl),
-                timeout=_optional(timeout, target.timeout),
-            )
+            return _checked_request(target, limits)
     accepted = "accepted are TaskTarget, WorkflowTarget and TemplateTarget"
     raise Invalid("target", f"{shown(target)} is not a target", accepted)
 
@@ -183,45 +166,21 @@ def _typed(timing: object) -> Timing:
     raise Invalid("timing", f"{shown(timing)} is not a timing", accepted)
 
 
-def _common_checked(target: _T, limits: Limits) -> _T:
+def _checked_request(target: _T, limits: Limits) -> _T:
+    options = options_of(TaskOptions).items()
     return replace(
         target,
         kind=check_kind(target.kind, "task_type"),
-        queue=check_queue(target.queue),
         input=check_input(target.input, limits),
-        metadata=check_metadata(target.metadata),
-        tags=check_tags(target.tags),
+        **{name: check_option(name, option, getattr(target, name)) for name, option in options},
     )
 
 
-def _optional(check: Callable[[object], Any], value: object) -> Any:
-    return None if value is None else check(value)
-
-
-def _max_runs(value: object) -> int | None:
-    return check_number("max_runs", value, 0, 2**53) or None
-
-
-FIELDS: dict[str, Callable[[object], Any]] = {
-    "catch_up_window": partial(check_duration, "catch_up_window"),
-    "description": partial(check_text, "description"),
-    "end_at": partial(check_time, "end_at"),
-    "jitter": partial(check_duration, "jitter"),
-    "max_runs": _max_runs,
-    "metadata": check_metadata,
-    "misfire_grace": partial(check_duration, "misfire_grace"),
-    "missed_run_policy": partial(check_choice, "missed_run_policy", enum=MissedRunPolicy),
-    "overlap_policy": partial(check_choice, "overlap_policy", enum=OverlapPolicy),
-    "pause_note": partial(check_text, "pause_note"),
-    "pause_on_failure": partial(check_flag, "pause_on_failure"),
-    "start_at": partial(check_time, "start_at"),
-    "status": partial(check_choice, "status", enum=ScheduleStatus),
+FIELDS = {
+    name: option for name, option in options_of(ScheduleOptions).items() if name in Schedule.__struct_fields__
 }
-SCHEDULE_FIELDS = tuple(FIELDS)
+SCHEDULE_FIELDS = tuple(sorted(FIELDS))
 """What can be given when a schedule is created, beside its key, its timing and its target."""
-_CLEARED_BY_NONE = frozenset({"start_at", "end_at", "max_runs", "misfire_grace", "pause_note"})
-
-
 _WHEN = frozenset({"timing", "start_at", "end_at", "max_runs"})
 
 

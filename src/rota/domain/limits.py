@@ -17,6 +17,8 @@ from .errors import Invalid
 from .model import Limits, RetryPolicy
 
 __all__ = [
+    "LONGEST",
+    "NAME_PATTERN",
     "NAME_RULE",
     "check_choice",
     "check_duration",
@@ -28,6 +30,7 @@ __all__ = [
     "check_number",
     "check_priority",
     "check_queue",
+    "check_ratio",
     "check_retry_policy",
     "check_tags",
     "check_text",
@@ -45,7 +48,8 @@ MAX_TEXT = 10_000
 LONGEST = timedelta(days=36_500)
 
 _E = TypeVar("_E", bound=StrEnum)
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}")
+NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}"
+_NAME = re.compile(NAME_PATTERN)
 NAME_RULE = "accepted are 1 to 255 letters, digits and _ . : / @ -, beginning with a letter, a digit or _"
 
 
@@ -145,8 +149,8 @@ def check_retry_policy(value: object, field: str = "retry_policy") -> RetryPolic
     return RetryPolicy(
         initial=check_duration(f"{field}.initial", value.initial),
         maximum=check_duration(f"{field}.maximum", value.maximum),
-        multiplier=_ratio(f"{field}.multiplier", value.multiplier, 1, 1000),
-        jitter=_ratio(f"{field}.jitter", value.jitter, 0, 1),
+        multiplier=check_ratio(f"{field}.multiplier", value.multiplier, 1, 1000),
+        jitter=check_ratio(f"{field}.jitter", value.jitter, 0, 1),
     )
 
 
@@ -262,7 +266,7 @@ def _seconds(field: str, value: float) -> timedelta:
     return timedelta(seconds=value)
 
 
-def _ratio(field: str, value: object, least: float, most: float) -> float:
+def check_ratio(field: str, value: object, least: float, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise Invalid(field, f"{shown(value)} is not accepted", f"give a number from {least:g} to {most:g}")
     return float(value)

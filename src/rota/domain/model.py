@@ -41,6 +41,7 @@ __all__ = [
     "ScheduleStatus",
     "Target",
     "Task",
+    "TaskRequest",
     "TaskStatus",
     "TaskTarget",
     "Template",
@@ -309,8 +310,9 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
         )
 
 
-class TaskTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="task"):
-    """A schedule that submits a task."""
+class TaskRequest(Value, frozen=True, kw_only=True):
+    """What to run, and how: the fields that `options.TaskOptions` declares, as they are stored. `None`: as the handler
+    was registered."""
 
     kind: str
     queue: str = "default"
@@ -321,16 +323,16 @@ class TaskTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="task")
     ttl: timedelta | None = None
     priority: int = 128
     timeout: timedelta | None = None
+    max_reschedules: int | None = None
+    retry_policy: RetryPolicy | None = None
 
 
-class WorkflowTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="workflow"):
+class TaskTarget(TaskRequest, frozen=True, kw_only=True, tag_field="type", tag="task"):
+    """A schedule that submits a task."""
+
+
+class WorkflowTarget(TaskRequest, frozen=True, kw_only=True, tag_field="type", tag="workflow"):
     """A schedule that starts a workflow."""
-
-    kind: str
-    queue: str = "default"
-    input: Any = None
-    metadata: dict[str, Any] = {}
-    tags: tuple[str, ...] = ()
 
 
 class TemplateTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="template"):
@@ -447,10 +449,15 @@ class Template(Record, frozen=True, kw_only=True, tag_field="record", tag="templ
     command: str = ""
     parameters: dict[str, Any] = {}
     queue: str = "default"
+    priority: int = 128
     max_retries: int | None = None
+    max_reschedules: int | None = None
+    retry_policy: RetryPolicy | None = None
     timeout: timedelta | None = None
+    ttl: timedelta | None = None
     enabled: bool = True
     tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
     created_at: datetime
     updated_at: datetime
 

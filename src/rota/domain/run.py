@@ -187,27 +187,9 @@ def _submission(schedule: Schedule, stored: Template | None) -> Submission:
                 problem = f"there is no template {target.template_id!r}"
                 raise Invalid("target.template_id", problem, "create it first")
             return _from_template(target, stored)
-        case WorkflowTarget():
-            return Submission(
-                kind=target.kind,
-                queue=target.queue,
-                input=target.input,
-                metadata=target.metadata,
-                tags=target.tags,
-                is_workflow=True,
-            )
-        case TaskTarget():
-            return Submission(
-                kind=target.kind,
-                queue=target.queue,
-                input=target.input,
-                metadata=target.metadata,
-                tags=target.tags,
-                max_retries=target.max_retries,
-                ttl=target.ttl,
-                priority=target.priority,
-                timeout=target.timeout,
-            )
+        case TaskTarget() | WorkflowTarget():
+            request = {name: getattr(target, name) for name in target.__struct_fields__}
+            return Submission(is_workflow=isinstance(target, WorkflowTarget), **request)
 
 
 def _from_template(target: TemplateTarget, stored: Template) -> Submission:

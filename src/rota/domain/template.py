@@ -4,32 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from .errors import Invalid, Refused
-from .limits import (
-    check_choice,
-    check_duration,
-    check_flag,
-    check_input,
-    check_key,
-    check_kind,
-    check_number,
-    check_queue,
-    check_tags,
-    check_text,
-    shown,
-)
+from .limits import check_choice, check_input, check_key, check_kind, shown
 from .model import Limits, Runtime, Template
-from .submission import MOST_RETRIES, SHORTEST_TIMEOUT, Submission
+from .options import Option, TaskOptions, TemplateOptions, check_option, names_of, options_of
+from .submission import Submission
 
 __all__ = ["alias_key", "as_facts", "check_runs", "create", "edit", "overlaid", "submission"]
-
-_CLEARED_BY_NONE = frozenset({"max_retries", "timeout"})
 
 
 def create(id: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, limits: Limits) -> Template:
@@ -62,15 +48,9 @@ def check_runs(template: Template) -> None:
 
 def submission(template: Template, input: object) -> Submission:
     """What running it submits: its parameters overlaid with `input`."""
-    return Submission(
-        kind=template.kind,
-        queue=template.queue,
-        input=overlaid(template, input),
-        metadata={"template_id": template.id},
-        tags=template.tags,
-        max_retries=template.max_retries,
-        timeout=template.timeout,
-    )
+    options = {name: getattr(template, name) for name in names_of(TaskOptions)}
+    options["metadata"] = {**template.metadata, "template_id": template.id}
+    return Submission(kind=template.kind, input=overlaid(template, input), **options)
 
 
 def overlaid(template: Template, input: object, field: str = "input") -> dict[str, Any]:
@@ -92,8 +72,7 @@ def _checked(fields: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     for name, value in fields.items():
         if name not in _FIELDS:
             raise Invalid(name, "a template has no such field", f"accepted are {', '.join(sorted(_FIELDS))}")
-        cleared = value is None and name in _CLEARED_BY_NONE
-        values[name] = None if cleared else _FIELDS[name](value, limits)
+        values[name] = _FIELDS[name](name, value, limits)
     return values
 
 
@@ -102,30 +81,25 @@ def _stored(value: object) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _runtime(value: object, limits: Limits) -> Runtime:
-    return check_choice("runtime", value, Runtime)
+def _runtime(field: str, value: object, limits: Limits) -> Runtime:
+    return check_choice(field, value, Runtime)
 
 
-def _parameters(value: object, limits: Limits) -> dict[str, Any]:
+def _parameters(field: str, value: object, limits: Limits) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Invalid("parameters", f"{shown(value)} is not a dict", "give a dict with texts as keys")
-    checked: dict[str, Any] = check_input(value, limits, "parameters")
+        raise Invalid(field, f"{shown(value)} is not a dict", "give a dict with texts as keys")
+    checked: dict[str, Any] = check_input(value, limits, field)
     return checked
 
 
-def _simply(check: Callable[[object], Any]) -> Callable[[object, Limits], Any]:
-    return lambda value, limits: check(value)
+def _checking(option: Option) -> Callable[[str, object, Limits], Any]:
+    return lambda field, value, limits: check_option(field, option, value)
 
 
-_FIELDS: dict[str, Callable[[object, Limits], Any]] = {
-    "alias": _simply(partial(check_key, field="alias")),
-    "command": _simply(partial(check_text, "command")),
-    "enabled": _simply(partial(check_flag, "enabled")),
-    "kind": _simply(check_kind),
-    "max_retries": _simply(partial(check_number, "max_retries", least=0, most=MOST_RETRIES)),
+_FIELDS: dict[str, Callable[[str, object, Limits], Any]] = {
+    **{name: _checking(option) for name, option in options_of(TemplateOptions).items()},
+    "alias": lambda field, value, limits: check_key(value, field),
+    "kind": lambda field, value, limits: check_kind(value, field),
     "parameters": _parameters,
-    "queue": _simply(check_queue),
     "runtime": _runtime,
-    "tags": _simply(check_tags),
-    "timeout": _simply(partial(check_duration, "timeout", least=SHORTEST_TIMEOUT)),
 }

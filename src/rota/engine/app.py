@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 
 from ..domain.errors import Invalid, PermanentError
 from ..domain.limits import check_duration, check_key, check_kind, check_number, check_retry_policy
 from ..domain.model import RetryPolicy
+from ..domain.options import ScheduleOptions
 from ..domain.task import DEFAULT_MAX_RETRIES, Defaults
 
 __all__ = ["App", "Handler"]
@@ -95,7 +96,7 @@ class App:
 
     def __init__(self) -> None:
         self.handlers: dict[str, Handler] = {}
-        self.schedules: dict[str, dict[str, Any]] = {}
+        self.schedules: dict[str, ScheduleOptions] = {}
         self.hooks: dict[str, list[Hook]] = {name: [] for name in HOOKS}
         self._parent: App | None = None
 
@@ -121,7 +122,7 @@ class App:
         """Register a workflow: run as a task of its own kind."""
         return self._register(kind, True, max_retries, retry_policy, timeout)
 
-    def schedule(self, schedule_id: str, **options: Any) -> None:
+    def schedule(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> None:
         """Declare a schedule; a worker that starts creates it, or brings it up to date. Options as in
         `Queue.create_schedule`."""
         key = check_key(schedule_id)

@@ -20,26 +20,27 @@ from ..domain.model import (
     TemplateTarget,
     Tenant,
 )
+from ..domain.options import Duration, ScheduleOptions, options_of, value_type
 from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ..engine.queries import Occurrence
 
-__all__ = ["api_key", "change", "event", "occurrence", "run", "schedule", "task", "tenant"]
+__all__ = ["api_key", "change", "event", "fields_of", "occurrence", "run", "schedule", "task", "tenant"]
 
 
 def task(record: Task) -> dict[str, Any]:
     """A task; `task_type` is its kind."""
-    shape = _fields(record, leave_out=("kind", "history", "lease_id"))
+    shape = fields_of(record, leave_out=("kind", "history", "lease_id"))
     return {"id": shape.pop("id"), "task_type": record.kind, "status": shape.pop("status"), **shape}
 
 
 def change(record: Change) -> dict[str, Any]:
-    shape = _fields(record)
+    shape = fields_of(record)
     return {"version": shape.pop("number"), **shape}
 
 
 def schedule(record: Schedule) -> dict[str, Any]:
     """A schedule; `id` is its name, `uid` what distinguishes it from a deleted one of the same name."""
-    shape = _fields(record, leave_out=("id", "key", "timing", "target", "zone_data", "due_at", "metadata"))
+    shape = fields_of(record, leave_out=("id", "key", "timing", "target", "zone_data", "due_at", "metadata"))
     return {
         "id": record.key,
         "uid": record.id,
@@ -53,23 +54,23 @@ def schedule(record: Schedule) -> dict[str, Any]:
 
 
 def run(record: Run) -> dict[str, Any]:
-    shape = _fields(record, leave_out=("tenant", "version"))
+    shape = fields_of(record, leave_out=("tenant", "version"))
     return {"task_id": record.target_id if record.target_type != "template" else None, **shape}
 
 
 def event(record: Event) -> dict[str, Any]:
-    return _fields(record, leave_out=("version",))
+    return fields_of(record, leave_out=("version",))
 
 
 def tenant(record: Tenant) -> dict[str, Any]:
     """A tenant; `id` is its name. Its limits stand beside the rest."""
-    shape = _fields(record, leave_out=("tenant", "limits"))
-    return {"id": shape.pop("id"), "status": shape.pop("status"), **_fields(record.limits), **shape}
+    shape = fields_of(record, leave_out=("tenant", "limits"))
+    return {"id": shape.pop("id"), "status": shape.pop("status"), **fields_of(record.limits), **shape}
 
 
 def api_key(record: ApiKey) -> dict[str, Any]:
     """What is known of a key. What would let one in is not stored."""
-    return _fields(record, leave_out=("digest", "version"))
+    return fields_of(record, leave_out=("digest", "version"))
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def text(at: datetime) -> str:
 
 
 def _target(target: Target) -> dict[str, Any]:
-    shape = {"target_type": target.__struct_config__.tag, "task_type": None, **_fields(target)}
+    shape = {"target_type": target.__struct_config__.tag, "task_type": None, **fields_of(target)}
     if isinstance(target, TemplateTarget):
         return shape
     shape["task_type"] = shape.pop("kind")
@@ -103,7 +104,8 @@ def _timing(timing: Timing) -> dict[str, Any]:
             return {**shape, "rrule": rule, "timezone": zone}
 
 
-def _fields(record: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
+def fields_of(record: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Field by field; a duration says that it is in seconds."""
     shape: dict[str, Any] = {}
     for name in record.__struct_fields__:
         if name in leave_out:
@@ -116,7 +118,9 @@ def _fields(record: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str
     return shape
 
 
-_DURATIONS = frozenset({"timeout", "ttl", "misfire_grace", "catch_up_window", "jitter", "initial", "maximum"})
+_DURATIONS = frozenset(
+    name for name in options_of(ScheduleOptions) if value_type(ScheduleOptions, name) == Duration
+)
 
 
 def _is_duration(record: msgspec.Struct, name: str, value: Any) -> bool:
@@ -129,7 +133,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, datetime):
         return text(value)
     if isinstance(value, msgspec.Struct):
-        return _fields(value)
+        return fields_of(value)
     if isinstance(value, (tuple, list)):
         return [_value(each) for each in value]
     return value

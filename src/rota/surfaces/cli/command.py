@@ -336,4 +336,4 @@ def _naming_the_option(problem: ValueError, command: click.Command) -> str:
     return str(problem)
 
 
-_FIELDS = {"task_type": "kind", "at": "schedule_at", "key": "idempotency_key", "tag": "tags"}
+_FIELDS = {"task_type": "kind"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from ...domain.model import RetryPolicy
     from ...engine.app import App
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "JSON",
     "NONE",
     "NUMBER_OR_NONE",
+    "RETRY_POLICY",
     "SIZE",
     "TIME",
     "WALL_TIME",
@@ -96,6 +98,33 @@ class Json(JsonText):
             self.fail(f"{_excerpt(text)} is not JSON: {problem}", param, ctx)
 
 
+class RetryPolicyText(click.ParamType["RetryPolicy"]):
+    """`initial=5s,multiplier=3,maximum=1h,jitter=0.1`: what is left out has its default."""
+
+    name = "policy"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> RetryPolicy:
+        from ...domain.model import RetryPolicy
+        from ...domain.options import Duration, RetryPolicyOptions, options_of, value_type
+
+        if isinstance(value, RetryPolicy):
+            return value
+        given: dict[str, Any] = {}
+        for part in value.split(","):
+            name, _, text = (each.strip() for each in part.partition("="))
+            if name not in options_of(RetryPolicyOptions):
+                accepted = ", ".join(options_of(RetryPolicyOptions))
+                self.fail(
+                    f"{part!r:.60} is not a part of it; accepted are {accepted}, as in initial=5s", param, ctx
+                )
+            try:
+                is_duration = value_type(RetryPolicyOptions, name) == Duration
+                given[name] = DURATION.convert(text, param, ctx) if is_duration else float(text)
+            except ValueError:
+                self.fail(f"{part!r:.60} is not a number", param, ctx)
+        return RetryPolicy(**given)
+
+
 class Size(click.ParamType[int]):
     """`200000`, `512KB`, `1MB`: bytes, in powers of 1024."""
 
@@ -128,6 +157,7 @@ class NumberOrNone(click.ParamType[Any]):
 NONE = "none"
 DURATION = Duration()
 SIZE = Size()
+RETRY_POLICY = RetryPolicyText()
 NUMBER_OR_NONE = NumberOrNone()
 TIME = Time()
 WALL_TIME = Time(keep_naive=True)

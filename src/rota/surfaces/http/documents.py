@@ -101,6 +101,13 @@ class FailureAnswer(Answer):
     traceback: str | None
 
 
+class RetryPolicyAnswer(Answer):
+    initial_seconds: float
+    multiplier: float
+    maximum_seconds: float
+    jitter: float
+
+
 class ExecutionAnswer(Answer):
     id: str
     kind: str
@@ -125,6 +132,7 @@ class ExecutionAnswer(Answer):
     attempt: int
     retries: int
     max_retries: int | None
+    retry_policy: RetryPolicyAnswer | None
     reschedules: int
     max_reschedules: int | None
     timeout_seconds: float | None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import (
@@ -18,19 +20,26 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from ...domain.errors import Invalid
-from ...domain.limits import check_time
+from ...domain.limits import NAME_PATTERN, check_time
+from ...domain.model import RetryPolicy
+from ...domain.options import Duration, Option, RetryPolicyOptions, names_of, options_of, value_type
 
 __all__ = [
     "Body",
     "Flag",
     "Json",
+    "Kind",
     "Metadata",
     "Name",
+    "RetryPolicyBody",
     "Seconds",
     "Tags",
     "Text",
     "Time",
     "Whole",
+    "body_fields",
+    "body_name",
+    "given_options",
     "said_once",
 ]
 
@@ -87,7 +96,80 @@ Flag = Annotated[bool, Strict()]
 Seconds = Annotated[float, Strict(), Field(ge=0, le=3_153_600_000)]
 Json = JsonValue
 Metadata = dict[str, JsonValue]
-Tags = Annotated[
-    list[Annotated[str, Strict(), Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$")]],
-    Field(max_length=32),
-]
+Kind = Annotated[Name, Field(pattern=f"^{NAME_PATTERN}$")]
+Tags = Annotated[list[Annotated[str, Strict(), Field(pattern=f"^{NAME_PATTERN}$")]], Field(max_length=32)]
+
+
+def body_fields(shape: type, policy: type[BaseModel], *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The annotations of a body that takes the options of a declared shape. None means that nothing is given, or, where
+    the option says so, that what was there goes."""
+    return {
+        body_name(shape, name): Annotated[
+            _body_type(shape, name, option, policy) | None, Field(default=None, description=option.help)
+        ]
+        for name, option in options_of(shape).items()
+        if name not in leave_out
+    }
+
+
+def body_name(shape: type, name: str) -> str:
+    """What a body calls the option: a duration says that it is in seconds."""
+    return f"{name}_seconds" if value_type(shape, name) == Duration else name
+
+
+def given_options(body: BaseModel, shape: type) -> dict[str, Any]:
+    """The options of the shape that the body gives, as Python's calls take them. Where a call takes seconds, too, it
+    gets them, so that a refusal names what was given."""
+    found: dict[str, Any] = {}
+    for name in options_of(shape):
+        given = body_name(shape, name)
+        if given in body.model_fields_set:
+            value = getattr(body, given)
+            takes_seconds = given != name and given in names_of(shape)
+            found[given if takes_seconds else name] = (
+                value if takes_seconds else _option_value(shape, name, value)
+            )
+    return found
+
+
+def _option_value(shape: type, name: str, value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return RetryPolicy(**given_options(value, RetryPolicyOptions))
+    if value is not None and value_type(shape, name) == Duration:
+        return timedelta(seconds=value)
+    return value
+
+
+def _body_type(shape: type, name: str, option: Option, policy: type[BaseModel]) -> Any:
+    kind = value_type(shape, name)
+    bounds = Field(ge=option.least, le=option.most)
+    if kind is str:
+        length = Field(min_length=_whole(option.least), max_length=_whole(option.most))
+        return Kind if option.pattern else Annotated[str, Strict(), length]
+    if kind is int:
+        return Annotated[Whole, bounds]
+    if kind == Duration or kind is float:
+        return Annotated[float, Strict(), bounds]
+    if kind is RetryPolicy:
+        return policy
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return kind
+    return _TYPES[kind]
+
+
+_TYPES: dict[Any, Any] = {
+    bool: Flag,
+    datetime: Time,
+    Iterable[str]: Tags,
+    Mapping[str, Any]: Metadata,
+}
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+class RetryPolicyBody(Body):
+    """How long a task waits before it is tried again."""
+
+    __annotations__ = body_fields(RetryPolicyOptions, Body)

@@ -9,15 +9,28 @@ from typing import Any
 
 from fastapi import Request
 
+from ...domain.options import (
+    Duration,
+    ScheduleOptions,
+    SubmitOptions,
+    TaskOptions,
+    names_of,
+    options_of,
+    value_type,
+)
+
 __all__ = ["SLASH", "as_given", "camel", "camel_keys", "in_words_of"]
 
 SLASH = "\ue000"
 """Stands for a slash inside a name while the path is taken apart; no name can have it."""
 
+_NAMES = names_of(ScheduleOptions) | names_of(SubmitOptions)
 _SECONDS = {
-    name: f"{name}_seconds" for name in ("misfire_grace", "catch_up_window", "jitter", "ttl", "timeout")
+    name: f"{name}_seconds"
+    for name in options_of(ScheduleOptions)
+    if value_type(ScheduleOptions, name) == Duration
 }
-_OF_TARGET = ("queue", "input", "tags", "priority", "max_retries", "ttl", "timeout", "template_id")
+_OF_TARGET = (names_of(TaskOptions) | {"input", "template_id"}) - {"metadata"}
 _PLACES = {
     **_SECONDS,
     **{name: f"target.{_SECONDS.get(name, name)}" for name in _OF_TARGET},
@@ -32,11 +45,8 @@ _PLACES = {
 }
 """Where the tenants' API keeps what the domain calls so, in the body of a schedule."""
 
-_FIELD = re.compile(
-    r"(?<!['\"\w])(max_runs|start_at|end_at|run_at|expires_at|schedule_at|schedule_id|task_type|template_id"
-    r"|misfire_grace|catch_up_window|max_retries|max_reschedules|ttl_seconds|timeout_seconds|idempotency_key"
-    r"|missed_run_policy|overlap_policy|pause_on_failure|pause_note|next_cursor)(?!['\"\w])"
-)
+_WORDS = sorted({"schedule_id", "template_id", "next_cursor"} | {name for name in _NAMES if "_" in name})
+_FIELD = re.compile(rf"(?<!['\"\w])({'|'.join(_WORDS)})(?!['\"\w])")
 """Fields as the domain's sentences name them beside the one that they are about."""
 
 _PLACES_V1 = {

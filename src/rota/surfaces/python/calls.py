@@ -14,7 +14,7 @@ from ...domain.model import Run
 from ...domain.tenants import check_tenant
 from ...engine.clock import NewId, SteadyClock, SystemClock, new_id, sleep
 from ...stores.base import Store, Work
-from . import options as given
+from . import given
 
 __all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
 

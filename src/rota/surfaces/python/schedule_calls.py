@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec import UNSET
 
 from ...domain import recurrence
 from ...domain.definition import check_choice
 from ...domain.errors import Invalid, Refused
-from ...domain.limits import check_flag, check_key, check_number, check_text
+from ...domain.limits import check_key, check_number
 from ...domain.model import Event, Run, RunStatus, Schedule, Task
+from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
 from ...domain.why import Why
 from ...engine import commands, queries
@@ -23,9 +22,9 @@ from ...engine.observe.telemetry import Observer
 from ...engine.queries import Occurrence
 from ...engine.roles.scheduler import Scheduler
 from ...stores.queries import Cursor, ScheduleList
-from . import options as given
+from . import given
 from .calls import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
-from .options import check_registered
+from .given import check_registered
 
 __all__ = ["ScheduleCalls"]
 
@@ -34,14 +33,10 @@ class ScheduleCalls(Calls):
     """Create schedules, change them, and ask what became of their times."""
 
     async def create_schedule(
-        self, schedule_id: str | None = None, *, id: str | None = None, **options: Any
+        self, schedule_id: str | None = None, *, id: str | None = None, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
-        `interval`, `run_at`, `rrule`, `rule`).
-
-        Also: timezone, start_at, end_at, max_runs, missed_run_policy, misfire_grace, catch_up_window,
-        overlap_policy, jitter, pause_on_failure, pause_note, description, status, metadata; and for the task: queue,
-        priority, max_retries, ttl, timeout, tags. A key that a completed schedule has is taken from it."""
+        `interval`, `run_at`, `rrule`, `rule`). A key that a completed schedule has is taken from it."""
         if schedule_id is not None and id is not None:
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
@@ -54,18 +49,18 @@ class ScheduleCalls(Calls):
         return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))
 
     async def list_schedules(
-        self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Any
+        self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[ScheduleFilters]
     ) -> Page[Schedule]:
-        """The newest schedules that match: status, kind, template_id, tag, text; `deleted=True`: deleted ones too."""
+        """The newest schedules that match; give a page's `next_cursor` as `cursor` to go on."""
         query = await self._schedule_list(filters, given.parsed_cursor(cursor))
         found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
         return page_of(found, limit, lambda schedule: schedule.created_at)
 
-    async def count_schedules(self, **filters: Any) -> int:
+    async def count_schedules(self, **filters: Unpack[ScheduleFilters]) -> int:
         return await self.store.read(queries.count_schedules(await self._schedule_list(filters)))
 
     async def update_schedule(
-        self, schedule_id: str, *, version: int | None = None, **changes: Any
+        self, schedule_id: str, *, version: int | None = None, **changes: Unpack[ScheduleChanges]
     ) -> Schedule:
         """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
         work = commands.edit_schedule(
@@ -142,11 +137,9 @@ class ScheduleCalls(Calls):
         return await self.store.read(queries.upcoming(self.tenant, check_key(schedule_id), count))
 
     async def preview_timing(
-        self, *, n: int = 5, **options: Any
+        self, *, n: int = 5, **options: Unpack[TimingOptions]
     ) -> tuple[Timing, list[Occurrence], tuple[str, ...]]:
-        """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it.
-
-        Options as in `create_schedule`: cron, interval, run_at, rrule, rule, timezone, start_at, end_at, max_runs."""
+        """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it."""
         count = check_number("n", n, 1, MOST)
         now = await self.now()
         with given.in_words_of(options):
@@ -183,10 +176,10 @@ class ScheduleCalls(Calls):
             if refused.code != "tenant_suspended":  # its tasks still run, so its workers must start
                 raise
 
-    def _declared(self, key: str, options: Mapping[str, Any], now: datetime, app: App) -> commands.Declared:
+    def _declared(self, key: str, options: ScheduleOptions, now: datetime, app: App) -> commands.Declared:
         timing, target, fields = given.new_schedule(options, now)
         check_registered(target, app)
-        wanted = {name: value for name, value in options.items() if name != "status"}
+        wanted: dict[str, Any] = {name: value for name, value in options.items() if name != "status"}
         return commands.Declared(
             id=self._new_id(),
             key=key,
@@ -197,20 +190,9 @@ class ScheduleCalls(Calls):
             in_words=lambda: given.in_words_of(options),
         )
 
-    async def _schedule_list(self, filters: Mapping[str, Any], after: Cursor | None = None) -> ScheduleList:
-        unknown = filters.keys() - _FILTERS.keys()
-        if unknown:
-            accepted = f"accepted are {', '.join(sorted(_FILTERS))}"
-            raise Invalid(min(unknown), "there is no such filter", accepted)
-        chosen = {name: _FILTERS[name](value) for name, value in filters.items() if value is not None}
+    async def _schedule_list(self, filters: ScheduleFilters, after: Cursor | None = None) -> ScheduleList:
+        chosen = given.filters(ScheduleFilters, filters)
         if "template_id" in chosen:
             named = queries.template_named(self.tenant, chosen["template_id"])
             chosen["template_id"] = await self.store.read(named)
         return ScheduleList(tenant=self.tenant, after=after, **chosen)
-
-
-_FILTERS: dict[str, Callable[[object], Any]] = {
-    "status": given.schedule_status,
-    **{name: partial(check_text, name) for name in ("kind", "template_id", "tag", "text")},
-    "deleted": partial(check_flag, "deleted"),
-}

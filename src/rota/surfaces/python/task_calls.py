@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec.structs import replace
 
 from ...domain.errors import Invalid
-from ...domain.limits import check_duration, check_flag, check_text, shown, storable
-from ...domain.model import LIVE, Change, RetryPolicy, Task, TaskStatus
+from ...domain.limits import check_duration, check_text, shown, storable
+from ...domain.model import LIVE, Change, Task, TaskStatus
+from ...domain.options import SubmitManyOptions, SubmitOptions, TaskFilters
 from ...domain.task import Submission
 from ...engine import commands, queries
 from ...engine.clock import SystemClock, sleep
 from ...engine.observe import tracing
-from . import options as given
+from . import given
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
 __all__ = ["TaskCalls"]
@@ -30,53 +31,24 @@ class TaskCalls(Calls):
     """Submit tasks, find them, and change what becomes of them."""
 
     async def submit(
-        self,
-        kind: str,
-        input: Any = None,
-        *,
-        schedule_at: datetime | None = None,
-        expires_at: datetime | None = None,
-        ttl: timedelta | float | None = None,
-        ttl_seconds: float | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        max_retries: int | None = None,
-        max_reschedules: int | None = None,
-        retry_policy: RetryPolicy | None = None,
-        timeout_seconds: float | timedelta | None = None,
-        idempotency_key: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        tags: Iterable[str] | None = None,
-        connection: Any = None,
+        self, kind: str, input: Any = None, *, connection: Any = None, **options: Unpack[SubmitOptions]
     ) -> Task:
         """Submit a task, to run now or at `schedule_at`. It is durable when this returns.
 
         On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
         transaction commits that is open on it."""
-        options = {
-            "schedule_at": schedule_at,
-            "expires_at": expires_at,
-            "ttl": ttl,
-            "ttl_seconds": ttl_seconds,
-            "queue": queue,
-            "priority": priority,
-            "max_retries": max_retries,
-            "max_reschedules": max_reschedules,
-            "retry_policy": retry_policy,
-            "timeout_seconds": timeout_seconds,
-            "idempotency_key": idempotency_key,
-            "metadata": metadata,
-            "tags": tags,
-        }
         return await self._submit(given.submission(kind, input, options), connection)
 
-    async def start_workflow(self, kind: str, input: Any = None, **options: Any) -> Task:
+    async def start_workflow(
+        self, kind: str, input: Any = None, *, connection: Any = None, **options: Unpack[SubmitOptions]
+    ) -> Task:
         """Start a workflow, which runs as a task of its own. Options as in `submit`."""
-        connection = options.pop("connection", None)
         asked = given.submission(kind, input, options)
         return await self._submit(replace(asked, is_workflow=True), connection)
 
-    async def submit_many(self, tasks: Iterable[tuple[str, Any]], **options: Any) -> Tasks:
+    async def submit_many(
+        self, tasks: Iterable[tuple[str, Any]], **options: Unpack[SubmitManyOptions]
+    ) -> Tasks:
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
         if options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
@@ -87,36 +59,16 @@ class TaskCalls(Calls):
         return await self.store.read(queries.one_task(self.tenant, _id("task_id", task_id)))
 
     async def list(
-        self,
-        *,
-        status: TaskStatus | str | None = None,
-        kind: str | None = None,
-        queue: str | None = None,
-        schedule: str | None = None,
-        tag: str | None = None,
-        workflow: bool | None = None,
-        limit: int = LIMIT,
-        cursor: str | None = None,
+        self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[TaskFilters]
     ) -> Page[Task]:
-        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on. `workflow`: only workflows,
-        or none of them."""
-        filters = self._task_filters(status, kind, queue, schedule, tag, workflow)
-        filters["after"] = given.parsed_cursor(cursor)
-        found = await self.store.read(queries.task_page(self.tenant, check_limit(limit), **filters))
+        """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
+        wanted = _wanted(filters)
+        wanted["after"] = given.parsed_cursor(cursor)
+        found = await self.store.read(queries.task_page(self.tenant, check_limit(limit), **wanted))
         return page_of(found, limit, lambda task: task.created_at)
 
-    async def count(
-        self,
-        *,
-        status: TaskStatus | str | None = None,
-        kind: str | None = None,
-        queue: str | None = None,
-        schedule: str | None = None,
-        tag: str | None = None,
-        workflow: bool | None = None,
-    ) -> int:
-        filters = self._task_filters(status, kind, queue, schedule, tag, workflow)
-        return await self.store.read(queries.count_matching(self.tenant, **filters))
+    async def count(self, **filters: Unpack[TaskFilters]) -> int:
+        return await self.store.read(queries.count_matching(self.tenant, **_wanted(filters)))
 
     async def history(self, task_id: str) -> tuple[Change, ...]:
         """What happened to a task, oldest first."""
@@ -135,28 +87,24 @@ class TaskCalls(Calls):
         task_ids: Iterable[str] | None = None,
         *,
         reason: str = "",
-        status: TaskStatus | str | None = None,
-        kind: str | None = None,
-        queue: str | None = None,
-        schedule: str | None = None,
-        tag: str | None = None,
+        **filters: Unpack[TaskFilters],
     ) -> int:
         """Cancel the tasks named, or all live ones that match the filters; how many were cancelled or asked to stop.
 
         A task that has ended meanwhile is passed over."""
         why = check_text("reason", reason)
-        filters = self._task_filters(status, kind, queue, schedule, tag)
+        wanted = _wanted(filters)
         if task_ids is not None:
-            _check_alone("task_ids", filters)
+            _check_alone("task_ids", wanted)
             work = commands.cancel_listed(self.tenant, _ids(task_ids), self.actor, why)
             return len(await self._commit(work))
-        wanted = filters.pop("status")
-        if wanted is not None and wanted not in LIVE:
-            problem = f"a task that is {wanted} cannot be cancelled any more"
+        status = wanted.pop("status", None)
+        if status is not None and status not in LIVE:
+            problem = f"a task that is {status} cannot be cancelled any more"
             raise Invalid("status", problem, "accepted are pending and running")
         cancelled = 0
-        for state in [wanted] if wanted else [TaskStatus.PENDING, TaskStatus.RUNNING]:
-            cancelled += await self._cancel_matching({"status": state, **filters}, why)
+        for state in [status] if status else [TaskStatus.PENDING, TaskStatus.RUNNING]:
+            cancelled += await self._cancel_matching({"status": state, **wanted}, why)
         return cancelled
 
     async def mark_expired(self, task_id: str) -> Task:
@@ -217,21 +165,13 @@ class TaskCalls(Calls):
             cancelled += more
         return cancelled
 
-    def _task_filters(
-        self,
-        status: TaskStatus | str | None,
-        kind: str | None,
-        queue: str | None,
-        schedule: str | None,
-        tag: str | None,
-        workflow: bool | None = None,
-    ) -> dict[str, Any]:
-        filters: dict[str, Any] = {"kind": kind, "queue": queue, "schedule": schedule, "tag": tag}
-        for name, value in filters.items():
-            if value is not None:
-                check_text(name, value)
-        filters["is_workflow"] = None if workflow is None else check_flag("workflow", workflow)
-        return {"status": given.task_status(status), **filters}
+
+def _wanted(filters: TaskFilters) -> dict[str, Any]:
+    """The filters, checked, by the names that the stores know them by."""
+    wanted = given.filters(TaskFilters, filters)
+    if "workflow" in wanted:
+        wanted["is_workflow"] = wanted.pop("workflow")
+    return wanted
 
 
 def _pairs(tasks: object) -> Iterable[tuple[str, Any]]:

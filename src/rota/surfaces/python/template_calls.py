@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from ...domain.limits import check_key, check_text
 from ...domain.model import Task, Template
+from ...domain.options import TemplateChanges, TemplateOptions
 from ...engine import commands
 from ...engine import queries as queries
 from .calls import LIMIT, Calls, Page, check_limit
@@ -16,13 +17,12 @@ __all__ = ["TemplateCalls"]
 class TemplateCalls(Calls):
     """Keep what to run apart from when; run it by hand or by a schedule (`rota.TemplateTarget`)."""
 
-    async def create_template(self, alias: str | None, kind: str, **fields: Any) -> Template:
+    async def create_template(
+        self, alias: str | None, kind: str, **fields: Unpack[TemplateOptions]
+    ) -> Template:
         """Store what to run: a `kind` of task, under a name for people (`alias`; None: one is made from the kind).
 
-        No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does.
-
-        Also: parameters (a dict, the input), queue, max_retries, timeout, tags, enabled, command; `runtime` is
-        python: the kind is a registered function."""
+        No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does."""
         given = {"alias": alias, "kind": kind, **fields}
         return await self._commit(commands.create_template(self._new_id(), self.tenant, given, self.actor))
 
@@ -36,7 +36,12 @@ class TemplateCalls(Calls):
         return Page.by_id(found, limit)
 
     async def update_template(
-        self, template_id: str, *, version: int | None = None, replace: bool = False, **changes: Any
+        self,
+        template_id: str,
+        *,
+        version: int | None = None,
+        replace: bool = False,
+        **changes: Unpack[TemplateChanges],
     ) -> Template:
         """Change what is named; with `replace`, all else goes back to its default. With `version`: only if it is still
         at that one."""

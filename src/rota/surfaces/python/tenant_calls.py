@@ -3,16 +3,17 @@ has the store has them all."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from ...domain import keys
 from ...domain.limits import check_choice, check_key, check_text
 from ...domain.model import ApiKey, Event, Role, Tenant
+from ...domain.options import LimitOptions
 from ...domain.tenants import check_tenant
 from ...engine import commands
 from ...engine import queries as queries
 from ...engine.queries import TenantUse
-from . import options as given
+from . import given
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
 __all__ = ["TenantCalls"]
@@ -48,9 +49,8 @@ class TenantCalls(Calls):
         tenant = None if every_tenant else self.tenant
         return await self._commit(commands.revoke_key(tenant, check_key(key_id, "key_id"), self.actor))
 
-    async def create_tenant(self, name: str, **limits: Any) -> Tenant:
-        """Create a tenant. Limits: schedules, pending_tasks, minimum_interval, input_bytes. A tenant need not be
-        created to be used; one that is not has the default limits."""
+    async def create_tenant(self, name: str, **limits: Unpack[LimitOptions]) -> Tenant:
+        """Create a tenant. A tenant need not be created to be used; one that is not has the default limits."""
         return await self._commit(commands.create_tenant(name, limits, self.actor))
 
     async def get_tenant(self, name: str) -> Tenant:
@@ -60,7 +60,7 @@ class TenantCalls(Calls):
         """Every tenant that has a record, a schedule or an open task, with how many it has of them; by name."""
         return await self.store.read(queries.tenants_in_use())
 
-    async def set_limits(self, name: str, **limits: Any) -> Tenant:
+    async def set_limits(self, name: str, **limits: Unpack[LimitOptions]) -> Tenant:
         """Change the limits that are named, as in `create_tenant`; `pending_tasks=None` takes that one away."""
         return await self._commit(commands.set_limits(check_tenant(name, "name"), limits, self.actor))
 

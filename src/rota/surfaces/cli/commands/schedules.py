@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....domain.options import ScheduleOptions
 from ..command import command
 from ..completion import schedule_ids
-from ..parse import DURATION, JSON, WALL_TIME
+from ..options import clearable, shape_options
+from ..parse import JSON, WALL_TIME
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -21,65 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["create", "delete", "pause", "restore", "resume", "schedule_argument", "trigger", "update"]
 
-CLEARABLE = ("start-at", "end-at", "max-runs", "misfire-grace", "ttl", "timeout", "max-retries")
+_ELSEWHERE = ("status", "pause_note")
+"""What `--paused` and `--draft`, and `rota schedule pause`, say."""
+CLEARABLE = clearable(ScheduleOptions, leave_out=_ELSEWHERE)
 
 schedule_argument = click.argument("schedule_id", shell_complete=schedule_ids)
 
-_OPTIONS = (
-    click.option("-t", "--task-type", metavar="TYPE", help="The kind of task it submits."),
-    click.option(
-        "-i", "--input", type=JSON, metavar="JSON", help="The task's input: JSON, @file, or - for stdin."
-    ),
-    click.option(
-        "--cron", metavar="LINE", help="A cron line, 5 fields or 6 with seconds first: '0 9 * * 1-5'."
-    ),
-    click.option("--interval", type=DURATION, help="Every so often: 30s 5m 1h 7d 2w."),
-    click.option("--run-at", type=WALL_TIME, help="Once, at this time."),
-    click.option("--rrule", metavar="RULE", help="An RFC 5545 rule: 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17'."),
-    click.option(
-        "--timezone",
-        metavar="ZONE",
-        help="The clock that cron, rrule and times without a zone are read on. [default: UTC for cron and rrule, local"
-        " time for times]",
-    ),
-    click.option("--start-at", type=WALL_TIME, help="No time before this one counts."),
-    click.option("--end-at", type=WALL_TIME, help="No time after this one counts."),
-    click.option("--max-runs", type=int, help="Complete after this many runs (0: no limit)."),
-    click.option(
-        "--missed-run-policy",
-        type=click.Choice(["skip", "execute_once", "catch_up"]),
-        help="What to do about times missed while nothing ran. [default: skip]",
-    ),
-    click.option(
-        "--overlap-policy",
-        type=click.Choice(["skip", "allow", "cancel_previous"]),
-        help="What to do if the last run is still going. [default: skip]",
-    ),
-    click.option(
-        "--misfire-grace",
-        type=DURATION,
-        help="How late is not yet missed. [default: 1m, or the distance to the next time if that is shorter]",
-    ),
-    click.option("--catch-up-window", type=DURATION, help="How far back catch_up goes. [default: 365d]"),
-    click.option("--jitter", type=DURATION, help="Spread the times by up to this long."),
-    click.option("--pause-on-failure/--no-pause-on-failure", default=None, help="Pause when a run fails."),
-    click.option("--description", metavar="TEXT", help="For people."),
-    click.option("--queue", metavar="NAME", help="The queue of its tasks."),
-    click.option("--priority", type=int, help="The priority of its tasks, 0 to 255."),
-    click.option("--ttl", type=DURATION, help="Its tasks expire if they have not started after this long."),
-    click.option("--timeout", type=DURATION, help="How long an attempt of its tasks may take."),
-    click.option("--max-retries", type=int, help="How often its tasks are tried again."),
-    click.option(
-        "--tag", "tags", multiple=True, metavar="NAME", help="A tag for its tasks; may be repeated."
-    ),
-    click.option("--metadata", type=JSON, metavar="JSON", help="Whatever you want to keep with it."),
+_definition = shape_options(ScheduleOptions, times=WALL_TIME, leave_out=_ELSEWHERE)
+_input = click.option(
+    "-i", "--input", type=JSON, metavar="JSON", help="The task's input: JSON, @file, or - for stdin."
 )
-
-
-def _definition(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -96,6 +49,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     ]
 )
 @click.argument("schedule_id")
+@_input
 @_definition
 @click.option("--paused", "status", flag_value="paused", help="Create it, but do not fire yet.")
 @click.option("--draft", "status", flag_value="draft", help="Create it as a draft.")
@@ -122,6 +76,7 @@ def create(session: Session, schedule_id: str, **options: Any) -> None:
     ]
 )
 @schedule_argument
+@_input
 @_definition
 @click.option("--clear", multiple=True, type=click.Choice(CLEARABLE), help="Take this away; may be repeated.")
 @click.option("--if-version", "version", type=int, help="Only if it is still at this version.")

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....domain.options import SubmitOptions
 from ..command import command
-from ..parse import DURATION, JSON, JSON_TEXT, TIME, json_lines
+from ..options import shape_options
+from ..parse import DURATION, JSON_TEXT, TIME, json_lines
 from ..render import seconds
 from ..session import Session, with_session
 
@@ -40,19 +42,8 @@ AT_ONCE = 500
     help="Its input: JSON, @file, or - for stdin; JSON lines: a task each.",
 )
 @click.option("--lines", is_flag=True, help="Take every line of the input as a task of its own.")
-@click.option("--at", type=TIME, help="Run it at this time (without a zone: local time).")
 @click.option("--in", "--delay", "delay", type=DURATION, help="Run it after this long: 30s 5m 1h 7d 2w.")
-@click.option("--ttl", type=DURATION, help="It expires if it has not started after this long.")
-@click.option("--expires-at", type=TIME, help="It expires if it has not started by then.")
-@click.option("--queue", metavar="NAME", help="The queue it waits in. [default: default]")
-@click.option("--priority", type=int, help="0 to 255, higher first. [default: 128]")
-@click.option(
-    "--key", metavar="TEXT", help="Idempotency key: the same key and input give the same task back."
-)
-@click.option("--tag", multiple=True, metavar="NAME", help="A tag; may be repeated.")
-@click.option("--max-retries", type=int, help="How often it is tried again. [default: as its handler says]")
-@click.option("--timeout", type=DURATION, help="How long an attempt may take.")
-@click.option("--metadata", type=JSON, metavar="JSON", help="Whatever you want to find with it later.")
+@shape_options(SubmitOptions, times=TIME)
 @with_session
 def submit(session: Session, task_type: str, text: str | None, lines: bool, **given: Any) -> None:
     """Submit a task, to run now or later.
@@ -74,19 +65,11 @@ def submit(session: Session, task_type: str, text: str | None, lines: bool, **gi
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    at, delay = given.pop("at"), given.pop("delay")
-    if at is not None and delay is not None:
+    if given["schedule_at"] is not None and given["delay"] is not None:
         raise click.UsageError("--at and --in were both given; give one of them")
     if given["ttl"] is not None and given["expires_at"] is not None:
         raise click.UsageError("--ttl and --expires-at were both given; give one of them")
-    return {
-        "schedule_at": at,
-        "delay": delay,
-        "idempotency_key": given.pop("key"),
-        "tags": given.pop("tag") or None,
-        "timeout_seconds": given.pop("timeout"),
-        **given,
-    }
+    return {**given, "tags": given["tags"] or None}
 
 
 async def _at(queue: Queue, options: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from ....domain.model import (
     Event,
     Failure,
     LogLine,
+    RetryPolicy,
     Run,
     Schedule,
     Target,
@@ -23,10 +25,13 @@ from ....domain.model import (
     TemplateTarget,
     WorkflowTarget,
 )
+from ....domain.options import TaskOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ....domain.why import Why
 from ....engine.queries import Occurrence
-from ...shapes import text
+from ...shapes import fields_of, text
+from ..fields import body_name
+from ..naming import camel, camel_keys
 
 __all__ = [
     "api_key",
@@ -115,26 +120,18 @@ def target(of: Target) -> dict[str, Any]:
         shape["input"] = of.input
     if isinstance(of, TemplateTarget):
         return shape
-    if of.queue != "default":
-        shape["queue"] = of.queue
-    if of.metadata:
-        shape["metadata"] = of.metadata
-    if of.tags:
-        shape["tags"] = list(of.tags)
-    return shape | _task_options(of) if isinstance(of, TaskTarget) else shape
+    usual = TaskTarget(kind=of.kind)
+    for name in options_of(TaskOptions):
+        value = getattr(of, name)
+        if value != getattr(usual, name):
+            shape[camel(body_name(TaskOptions, name))] = _option_value(value)
+    return shape
 
 
-def _task_options(of: TaskTarget) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    if of.max_retries is not None:
-        given["maxRetries"] = of.max_retries
-    if of.priority != TaskTarget(kind=of.kind).priority:
-        given["priority"] = of.priority
-    if of.ttl is not None:
-        given["ttlSeconds"] = of.ttl.total_seconds()
-    if of.timeout is not None:
-        given["timeoutSeconds"] = of.timeout.total_seconds()
-    return given
+def _option_value(value: Any) -> Any:
+    if isinstance(value, RetryPolicy):
+        return camel_keys(fields_of(value))
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def execution(record: Task) -> dict[str, Any]:
@@ -163,6 +160,7 @@ def execution(record: Task) -> dict[str, Any]:
         "attempt": record.attempt,
         "retries": record.retries,
         "maxRetries": record.max_retries,
+        "retryPolicy": record.retry_policy and _option_value(record.retry_policy),
         "reschedules": record.reschedules,
         "maxReschedules": record.max_reschedules,
         "timeoutSeconds": record.timeout and record.timeout.total_seconds(),

@@ -8,7 +8,9 @@ from fastapi import Path, Query, Request, Response
 
 from ....domain.errors import Invalid, NotFound
 from ....domain.model import Task
+from ....domain.options import SubmitOptions
 from ..documents import documented
+from ..fields import given_options
 from ..reading import Router
 from ..service import Acting, OnceKey, Operator, Viewer, answer, of, place_of
 from . import answers, schemas
@@ -165,7 +167,8 @@ async def _workflow(queue: Acting, id: str) -> Task:
 def _options(body: schemas.ExecutionBody | schemas.WorkflowBody, once: str | None = None) -> dict[str, Any]:
     """The options of `submit` that the body gives. For a task, a key in the header counts as one in the body: that is
     quicker than a receipt."""
-    given = body.model_dump(exclude={"kind", "input"}, exclude_none=True)
+    found = given_options(body, SubmitOptions)
+    given = {name: value for name, value in found.items() if value is not None}
     if once is not None and given.setdefault("idempotency_key", once) != once:
         raise Invalid("idempotency_key", "it contradicts the header Idempotency-Key", "give one of them")
     return given

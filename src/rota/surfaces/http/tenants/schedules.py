@@ -10,15 +10,18 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query, Request, Response
 from msgspec import UNSET
+from msgspec.structs import fields
 from pydantic import AfterValidator
 
 from ....domain import recurrence
+from ....domain.definition import FIELDS
 from ....domain.errors import Invalid, Refused
 from ....domain.limits import check_metadata
 from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
+from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
 from ...python.client import Queue
 from ..documents import documented
-from ..fields import Body, Time
+from ..fields import Body, Time, given_options
 from ..naming import SLASH
 from ..reading import Router
 from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
@@ -100,7 +103,7 @@ async def list_all(
     cursor: Cursor = None,
 ) -> Response:
     """The newest schedules that match, a page at a time."""
-    filters = {"status": status, "kind": target, "tag": tag, "text": q, "deleted": deleted or None}
+    filters: ScheduleFilters = {"status": status, "kind": target, "tag": tag, "text": q, "deleted": deleted}
     page = await queue.list_schedules(limit=limit, cursor=cursor, **filters)
     return answer({"items": [answers.schedule(each) for each in page], "nextCursor": page.next_cursor})
 
@@ -247,36 +250,19 @@ def _one(schedule: Schedule, status: int = 200, headers: dict[str, str] | None =
 
 Given = schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch
 _DEFAULTS: dict[str, Any] = {
-    "description": "",
-    "start_at": None,
-    "end_at": None,
-    "max_runs": None,
-    "misfire_grace": None,
-    "catch_up_window": timedelta(days=365),
-    "overlap_policy": "skip",
-    "jitter": timedelta(0),
-    "pause_on_failure": False,
-    "metadata": {},
+    field.name: {} if field.name == "metadata" else field.default
+    for field in fields(Schedule)
+    if field.name in FIELDS and field.name not in ("status", "pause_note", "missed_run_policy")
 }
-_SECONDS = ("misfire_grace", "catch_up_window", "jitter")
 
 
 def _options(body: Given, old: Schedule | None = None) -> dict[str, Any]:
     """The options of `create_schedule` and `update_schedule` that the body gives."""
-    given: dict[str, Any] = {}
-    for name in body.model_fields_set & _DEFAULTS.keys() | body.model_fields_set & {"missed_run_policy"}:
-        given[name] = getattr(body, name)
-    for name in _SECONDS:
-        seconds = getattr(body, f"{name}_seconds")
-        if seconds is not None:
-            given[name] = timedelta(seconds=seconds)
     given = {
         name: value
-        for name, value in given.items()
-        if value is not None or name in ("start_at", "end_at", "max_runs")
+        for name, value in given_options(body, ScheduleOptions).items()
+        if name in FIELDS and name != "status" and (value is not None or FIELDS[name].clearable)
     }
-    if body.misfire_grace_seconds is None and "misfire_grace_seconds" in body.model_fields_set:
-        given["misfire_grace"] = None
     if body.schedule_type is not None:
         given |= _timing(body.schedule_type, keep_zone=isinstance(body, schemas.SchedulePatch))
     if body.target is not None:
@@ -335,19 +321,17 @@ def _bounds(body: schemas.PreviewBody) -> dict[str, Any]:
 
 
 def _target(given: Body) -> Target:
-    values = given.model_dump(exclude_unset=True, exclude={"type"})
-    values = {name: value for name, value in values.items() if value is not None}
-    for name in ("ttl", "timeout"):
-        if f"{name}_seconds" in values:
-            values[name] = timedelta(seconds=values.pop(f"{name}_seconds"))
+    values = {name: value for name, value in given_options(given, TaskOptions).items() if value is not None}
     if "metadata" in values:
         check_metadata(values["metadata"], "target.metadata")
     if "tags" in values:
         values["tags"] = tuple(values["tags"])
     match given:
         case schemas.WorkflowTargetBody():
-            return WorkflowTarget(kind=values.pop("workflow_kind"), **values)
+            return WorkflowTarget(kind=given.workflow_kind, input=given.input, **values)
         case schemas.TaskTargetBody():
-            return TaskTarget(kind=values.pop("task_kind"), **values)
+            return TaskTarget(kind=given.task_kind, input=given.input, **values)
+        case schemas.TemplateTargetBody():
+            return TemplateTarget(template_id=given.template_id, input=given.input)
         case _:
-            return TemplateTarget(**values)
+            raise AssertionError(given)

@@ -6,8 +6,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from ....domain.model import MissedRunPolicy, OverlapPolicy
-from ..fields import Body, Flag, Json, Metadata, Name, Seconds, Tags, Text, Time, Whole
+from ....domain.definition import FIELDS
+from ....domain.options import ScheduleOptions, SubmitOptions, TaskOptions, options_of
+from ..fields import (
+    Body,
+    Flag,
+    Json,
+    Kind,
+    Name,
+    RetryPolicyBody,
+    Seconds,
+    Text,
+    Time,
+    Whole,
+    body_fields,
+    given_options,
+)
 
 __all__ = [
     "BulkBody",
@@ -22,9 +36,6 @@ __all__ = [
     "WorkflowBody",
 ]
 
-Kind = Annotated[Name, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}$")]
-Priority = Annotated[Whole, Field(ge=0, le=255)]
-Retries = Annotated[Whole, Field(ge=0, le=1_000_000)]
 Version = Annotated[Whole, Field(ge=1)]
 ReadOnly = Annotated[Any, Field(json_schema_extra={"readOnly": True})]
 """What an answer carries, so that it can be sent back as it came; ignored."""
@@ -70,30 +81,26 @@ class Rule(Body):
 ScheduleType = Annotated[Once | Recurring | Every | Rule, Field(discriminator="type")]
 
 
-class WorkflowTargetBody(Body):
+class _TaskOptions(Body):
+    """How a task is run."""
+
+    __annotations__ = body_fields(TaskOptions, RetryPolicyBody)
+
+
+class WorkflowTargetBody(_TaskOptions):
     """Start a workflow."""
 
     type: Literal["workflow"]
     workflow_kind: Kind
-    queue: Kind | None = None
     input: Json = None
-    metadata: Metadata | None = None
-    tags: Tags | None = None
 
 
-class TaskTargetBody(Body):
+class TaskTargetBody(_TaskOptions):
     """Submit a task."""
 
     type: Literal["task"]
     task_kind: Kind
-    queue: Kind | None = None
     input: Json = None
-    max_retries: Retries | None = None
-    metadata: Metadata | None = None
-    tags: Tags | None = None
-    priority: Priority | None = None
-    ttl_seconds: Seconds | None = None
-    timeout_seconds: Seconds | None = None
 
 
 class TemplateTargetBody(Body):
@@ -107,25 +114,27 @@ class TemplateTargetBody(Body):
 TargetBody = Annotated[WorkflowTargetBody | TaskTargetBody | TemplateTargetBody, Field(discriminator="type")]
 
 
-class _Policies(Body):
-    description: Text | None = None
+class _ScheduleOptions(Body):
+    """What is said of a schedule beside its timing and its target, which have bodies of their own."""
+
+    __annotations__ = body_fields(
+        ScheduleOptions,
+        RetryPolicyBody,
+        leave_out=tuple(options_of(ScheduleOptions).keys() - FIELDS.keys() | {"status", "pause_note"}),
+    )
+
+
+class _Policies(_ScheduleOptions):
     enabled: Flag | None = None
     status: Literal["draft", "active", "paused", "inactive", "completed"] | None = None
-    missed_run_policy: MissedRunPolicy | None = None
-    overlap_policy: OverlapPolicy | None = None
-    misfire_grace_seconds: Seconds | None = None
-    catch_up_window_seconds: Seconds | None = None
-    jitter_seconds: Seconds | None = None
-    start_at: Time | None = None
-    end_at: Time | None = None
-    max_runs: Annotated[Whole, Field(ge=1, le=1_000_000_000)] | None = None
-    pause_on_failure: Flag | None = None
-    metadata: Metadata | None = None
+    max_runs: Annotated[Whole, Field(ge=1, le=1_000_000_000)] | None = (
+        None  # here null says "no limit", not 0
+    )
 
     @model_validator(mode="after")
     def _one_end(self) -> _Policies:
         inner = getattr(getattr(self, "schedule_type", None), "end_at", None)
-        if inner is not None and "end_at" in self.model_fields_set and self.end_at != inner:
+        if inner is not None and given_options(self, ScheduleOptions).get("end_at", inner) != inner:
             raise ValueError("endAt: it contradicts scheduleType.endAt; give one of them, or the same twice")
         return self
 
@@ -245,17 +254,14 @@ class BulkBody(Body):
     note: Text | None = None
 
 
-class _Submission(Body):
-    queue: Kind | None = None
+class _SubmitOptions(Body):
+    """An execution starts now: `schedule_at` is for schedules."""
+
+    __annotations__ = body_fields(SubmitOptions, RetryPolicyBody, leave_out=("schedule_at",))
+
+
+class _Submission(_SubmitOptions):
     input: Json = None
-    priority: Priority | None = None
-    max_retries: Retries | None = None
-    metadata: Metadata | None = None
-    tags: Tags | None = None
-    expires_at: Time | None = None
-    ttl_seconds: Seconds | None = None
-    timeout_seconds: Annotated[Seconds, Field(ge=0.001)] | None = None
-    idempotency_key: Name | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -9,8 +9,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, JsonValue, RootModel
 
 from ....domain.model import Failure, Schedule, Task, TaskStatus, Template, TemplateTarget
+from ....domain.options import TemplateOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
-from ...shapes import text
+from ...shapes import fields_of, text
+from ..fields import body_name
 
 __all__ = ["job", "page", "schedule", "started", "template", "template_id_of"]
 
@@ -26,10 +28,15 @@ class TemplateAnswer(BaseModel):
     name: str
     parameters: dict[str, JsonValue]
     queue: str
+    priority: int
     max_retries: int | None
+    max_reschedules: int | None
+    retry_policy: dict[str, float] | None
     timeout_seconds: float | None
+    ttl_seconds: float | None
     enabled: bool
     tags: list[str]
+    metadata: dict[str, JsonValue]
     version: int
     created_at: datetime
     updated_at: datetime
@@ -117,18 +124,20 @@ class TemplatesAnswer(_PageAnswer):
     items: list[TemplateAnswer]
 
 
+_TEMPLATE_OPTIONS = [
+    body_name(TemplateOptions, name) for name in options_of(TemplateOptions) if name != "command"
+]
+
+
 def template(record: Template) -> dict[str, Any]:
+    shape = fields_of(record)
     return {
         "id": record.id,
         "command": record.command or record.kind,
         "task_type": str(record.runtime),
         "name": record.alias,
         "parameters": record.parameters,
-        "queue": record.queue,
-        "max_retries": record.max_retries,
-        "timeout_seconds": None if record.timeout is None else record.timeout.total_seconds(),
-        "enabled": record.enabled,
-        "tags": list(record.tags),
+        **{name: shape[name] for name in _TEMPLATE_OPTIONS},
         "version": record.version,
         "created_at": text(record.created_at),
         "updated_at": text(record.updated_at),

@@ -17,10 +17,11 @@ from pydantic import (
     model_validator,
 )
 
-from ..fields import Flag, Json, Name, Seconds, Tags, Text, Time, Whole, said_once
+from ....domain.options import RetryPolicyOptions, TemplateOptions
+from ..fields import Flag, Json, Kind, Name, Text, Time, Whole, body_fields, said_once
 from ..naming import camel
 from ..problems import Problem
-from ..tenants.schemas import Kind, ReadOnly, Retries, Version
+from ..tenants.schemas import ReadOnly, Version
 
 __all__ = ["ExecuteBody", "ScheduleV1", "TaskSchedulePatch", "TemplateBody", "TemplatePatch", "TemplatePut"]
 
@@ -52,15 +53,22 @@ Command = Annotated[Kind, Field(description="The kind under which the function i
 Parameters = dict[str, Json]
 
 
-class _Options(SnakeBody):
+class RetryPolicyV1(SnakeBody):
+    """How long a task waits before it is tried again."""
+
+    __annotations__ = body_fields(RetryPolicyOptions, SnakeBody)
+
+
+class _TemplateOptions(SnakeBody):
+    """What can be said of a stored task. `command` is the kind here."""
+
+    __annotations__ = body_fields(TemplateOptions, RetryPolicyV1, leave_out=("command",))
+
+
+class _Options(_TemplateOptions):
     name: Name = Field(default_factory=str, description="For people; its command, if it is left out.")
     alias: Name = Field(default_factory=str, description="Another word for name.")
     parameters: Parameters = Field(default_factory=dict, description="The function's arguments, by name.")
-    queue: Kind = "default"
-    max_retries: Retries | None = None
-    timeout_seconds: Annotated[Seconds, Field(ge=0.001)] | None = None
-    enabled: Flag = True
-    tags: Tags = []
 
     @model_validator(mode="after")
     def _one_name(self) -> _Options:

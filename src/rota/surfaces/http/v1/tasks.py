@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Body, Header, Path, Request, Response
 
 from ....domain.errors import Invalid, NotFound
 from ....domain.model import Role, Schedule, Template, TemplateTarget
+from ....domain.options import TemplateOptions
 from ..documents import documented
+from ..fields import given_options
 from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, OnceKey, OwnAdmin, OwnOperator, OwnViewer, answer, of, wanted_version
@@ -195,15 +196,13 @@ def _check_registered(request: Request, body: schemas.TemplateBody | schemas.Tem
 
 def _fields(body: schemas.TemplateBody | schemas.TemplatePatch) -> dict[str, Any]:
     """The fields of a template that the body gives."""
-    read_only = {"task_type", "version", "id", "created_at", "updated_at"}
-    given = body.model_dump(exclude_unset=True, exclude=read_only)
-    if "command" in given:
-        given["kind"] = given["command"]
-    if "name" in given:
-        given["alias"] = given.pop("name")
-    if "timeout_seconds" in given:
-        seconds = given.pop("timeout_seconds")
-        given["timeout"] = None if seconds is None else timedelta(seconds=seconds)
+    given = given_options(body, TemplateOptions)
+    for name, field in (("kind", "command"), ("alias", "name")):
+        if field in body.model_fields_set:
+            given[name] = getattr(body, field)
+    for name in ("alias", "command", "parameters"):
+        if name in body.model_fields_set:
+            given[name] = getattr(body, name)
     return given
 
 

@@ -16,18 +16,25 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...domain import definition, recurrence
-from ...domain.definition import check_choice
 from ...domain.errors import Invalid
-from ...domain.limits import check_duration, check_tags, check_text, shown
+from ...domain.limits import check_duration, check_text, shown
 from ...domain.model import (
     Limits,
     Schedule,
-    ScheduleStatus,
     Target,
-    TaskStatus,
     TaskTarget,
     TemplateTarget,
     WorkflowTarget,
+)
+from ...domain.options import (
+    ScheduleChanges,
+    ScheduleOptions,
+    SubmitOptions,
+    TaskOptions,
+    TimingOptions,
+    check_names,
+    check_option,
+    options_of,
 )
 from ...domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
 from ...domain.task import Submission, check_submission
@@ -40,20 +47,21 @@ __all__ = [
     "changed_target",
     "check_registered",
     "cursor_text",
+    "filters",
     "given_time",
     "in_words_of",
     "new_schedule",
     "new_target",
     "parsed_cursor",
     "schedule_changes",
-    "schedule_status",
     "submission",
     "submissions",
-    "task_status",
     "unsaved_schedule",
 ]
 
-_FITTING = ("input", "queue", "max_retries", "ttl", "priority", "timeout", "tags")
+_FOR_TASK = {name: option for name, option in options_of(TaskOptions).items() if name != "metadata"}
+"""What is given beside a target, for its task. A schedule has metadata of its own."""
+_FITTING = ("input", *_FOR_TASK)
 OPTIONS = ("task_type", "target", *_FITTING)
 
 
@@ -99,29 +107,13 @@ def _fitted(target: object, chosen: Mapping[str, Any]) -> Target:
         if name not in target.__struct_fields__:
             fitting = ", ".join(each for each in _FITTING if each in target.__struct_fields__)
             raise Invalid(name, f"a {type(target).__name__} has none", f"it takes {fitting}")
-    return replace(target, **_checked(options))
+    checked = {
+        name: check_option(name, _FOR_TASK[name], options[name]) for name in options if name != "input"
+    }
+    return replace(target, **options | checked)
 
 
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    for name in ("ttl", "timeout"):
-        if options.get(name) is not None:
-            options[name] = check_duration(name, options[name])
-    if "tags" in options:
-        options["tags"] = check_tags(options["tags"])
-    return options
-
-
-_SUBMIT = {
-    "schedule_at",
-    "expires_at",
-    "ttl",
-    "ttl_seconds",
-    "queue",
-    "priority",
-    "max_retries",
-    "max_reschedules",
-}
-_SUBMIT |= {"retry_policy", "timeout_seconds", "idempotency_key", "metadata", "tags"}
+_IN_SECONDS = {"ttl_seconds": "ttl", "timeout_seconds": "timeout"}
 _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
 _TIMES = ("run_at", "start_at", "end_at")
 _ONE_OF = "give exactly one of cron, interval, run_at, rrule and rule"
@@ -129,24 +121,18 @@ _ONE_OF = "give exactly one of cron, interval, run_at, rrule and rule"
 
 def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
     """A checked submission from the options of `Queue.submit`."""
+    check_names(SubmitOptions, options)
     chosen = {name: value for name, value in options.items() if value is not None}
-    unknown = chosen.keys() - _SUBMIT
-    if unknown:
-        raise Invalid(min(unknown), "there is no such option", f"accepted are {', '.join(sorted(_SUBMIT))}")
-    expiries = [name for name in ("ttl", "ttl_seconds", "expires_at") if name in chosen]
-    if len(expiries) > 1:
-        raise Invalid(expiries[1], f"it was given together with {expiries[0]}", "give one of them")
-    if "ttl_seconds" in chosen:
-        chosen["ttl"] = check_duration("ttl_seconds", chosen.pop("ttl_seconds"))
-    elif "ttl" in chosen:
-        chosen["ttl"] = check_duration("ttl", chosen["ttl"])
-    if "timeout_seconds" in chosen:
-        chosen["timeout"] = check_duration("timeout_seconds", chosen.pop("timeout_seconds"))
+    for together in (("ttl", "ttl_seconds", "expires_at"), ("timeout", "timeout_seconds")):
+        found = [name for name in together if name in chosen]
+        if len(found) > 1:
+            raise Invalid(found[1], f"it was given together with {found[0]}", "give one of them")
+    for seconds, name in _IN_SECONDS.items():
+        if seconds in chosen:
+            chosen[name] = _FOR_TASK[name].check(seconds, chosen.pop(seconds))
     for name in ("schedule_at", "expires_at"):
         if name in chosen:
             chosen[name] = given_time(name, chosen[name])
-    if "idempotency_key" in chosen:
-        _check_idempotency_key(chosen["idempotency_key"])
     return check_submission(Submission(kind=kind, input=input, **chosen))
 
 
@@ -160,13 +146,6 @@ def submissions(pairs: Iterable[tuple[str, Any]], options: Mapping[str, Any]) ->
             like = seen[kind] = submission(kind, input, options)
         asked.append(replace(like, input=input))
     return asked
-
-
-def _check_idempotency_key(key: object) -> None:
-    if not isinstance(key, str) or not 1 <= len(key) <= 255:
-        raise Invalid(
-            "idempotency_key", f"{shown(key)} is not accepted", "give a text of 1 to 255 characters"
-        )
 
 
 def given_time(field: str, value: object, zone: str | None = None) -> datetime:
@@ -186,7 +165,7 @@ def new_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Tar
     chosen = _with_times({name: value for name, value in options.items() if value is not None})
     if "key" in chosen:
         raise Invalid("key", "there is no such option here", "give the name as schedule_id")
-    _check_names(chosen)
+    check_names(ScheduleOptions, chosen)
     timing, bounds = _timing(chosen, now)
     target = new_target(chosen)
     fields = _fields(chosen)
@@ -195,19 +174,9 @@ def new_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Tar
     return timing, target, {**bounds, **fields}
 
 
-def _check_names(options: Mapping[str, Any]) -> None:
-    accepted = {*_TIMINGS, *OPTIONS, "timezone", *definition.FIELDS}
-    for name in options:
-        if name not in accepted:
-            raise Invalid(name, "there is no such option", f"accepted are {', '.join(sorted(accepted))}")
-
-
 def unsaved_schedule(options: Mapping[str, Any], now: datetime) -> Schedule:
     """A schedule that is only looked at: when it fires, and nothing else."""
-    accepted = (*_TIMINGS, "timezone", "start_at", "end_at", "max_runs")
-    for name in options:
-        if name not in accepted:
-            raise Invalid(name, "there is no such option here", f"accepted are {', '.join(accepted)}")
+    check_names(TimingOptions, options)
     timing, target, fields = new_schedule({**options, "task_type": "unsaved"}, now)
     return definition.create(
         "", "unsaved", timing, target, fields, tenant="default", now=now, actor="", limits=Limits()
@@ -217,7 +186,7 @@ def unsaved_schedule(options: Mapping[str, Any], now: datetime) -> Schedule:
 def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The changes that `Queue.update_schedule` asks for. Only what is named changes."""
     chosen = _with_times(options)
-    _check_names({name: value for name, value in chosen.items() if name != "key"})
+    check_names(ScheduleChanges, chosen)
     changes: dict[str, Any] = {}
     zone = chosen.get("timezone")
     if any(chosen.get(name) is not None for name in _TIMINGS):
@@ -264,8 +233,7 @@ def _with_times(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    other = {*_TIMINGS, *OPTIONS, "timezone", "key"}
-    return {name: value for name, value in chosen.items() if name not in other}
+    return {name: value for name, value in chosen.items() if name in definition.FIELDS}
 
 
 def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str, Any]]:
@@ -323,12 +291,11 @@ def _zone(value: object) -> str:
     return name
 
 
-def task_status(value: object) -> TaskStatus | None:
-    return None if value is None else check_choice("status", value, TaskStatus)
-
-
-def schedule_status(value: object) -> ScheduleStatus | None:
-    return None if value is None else check_choice("status", value, ScheduleStatus)
+def filters(shape: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters of a listing that are given, checked."""
+    check_names(shape, given, "filter")
+    options = options_of(shape)
+    return {name: options[name].check(name, value) for name, value in given.items() if value is not None}
 
 
 def cursor_text(at: datetime, id: str) -> str:

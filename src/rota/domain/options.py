@@ -1,0 +1,385 @@
+"""What can be given: to a submission, a target, a template, a schedule, and to the lists of them. Each option is
+declared here, once, with its type, its check and its help.
+
+The Python calls take these shapes as they stand (`**options: Unpack[SubmitOptions]`), so that type checkers know them.
+The checks of the domain, the bodies of the HTTP API, the options of the command line and the tables of the reference
+are made from them. A field without an `Option` has a form of its own on each surface.
+
+Where the value None is accepted by an `Option` that is `clearable`, it takes away what was there; elsewhere it means
+that nothing is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, TypedDict, get_args, get_type_hints
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from .errors import Invalid
+from .limits import (
+    LONGEST,
+    NAME_PATTERN,
+    check_choice,
+    check_duration,
+    check_flag,
+    check_metadata,
+    check_number,
+    check_priority,
+    check_queue,
+    check_ratio,
+    check_retry_policy,
+    check_tags,
+    check_text,
+    check_time,
+)
+from .model import (
+    MissedRunPolicy,
+    OverlapPolicy,
+    RetryPolicy,
+    ScheduleStatus,
+    Target,
+    TaskStatus,
+)
+from .recurrence import RecurrenceRule
+
+__all__ = [
+    "Duration",
+    "LimitOptions",
+    "Option",
+    "RetryPolicyOptions",
+    "ScheduleChanges",
+    "ScheduleFilters",
+    "ScheduleOptions",
+    "SubmitManyOptions",
+    "SubmitOptions",
+    "TaskFilters",
+    "TaskOptions",
+    "TemplateChanges",
+    "TemplateOptions",
+    "TimingOptions",
+    "check_names",
+    "check_option",
+    "names_of",
+    "options_of",
+    "value_type",
+]
+
+MOST_RETRIES = 1_000_000
+Duration = timedelta | float
+"""A number is one of seconds."""
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an option beside its type. `check(field, value)` gives the stored form or raises `Invalid`; the
+    bounds are those that the check has, for schemas and help pages."""
+
+    help: str
+    check: Callable[[str, object], Any]
+    least: float | None = None
+    most: float | None = None
+    pattern: str | None = None
+    clearable: bool = False
+
+
+def _number(help: str, least: int, most: int, *, clearable: bool = False) -> Option:
+    def check(field: str, value: object) -> int:
+        return check_number(field, value, least, most)
+
+    return Option(help=help, check=check, least=least, most=most, clearable=clearable)
+
+
+def _ratio(help: str, least: float, most: float) -> Option:
+    def check(field: str, value: object) -> float:
+        return check_ratio(field, value, least, most)
+
+    return Option(help=help, check=check, least=least, most=most)
+
+
+def _duration(help: str, *, least: timedelta = timedelta(0), clearable: bool = False) -> Option:
+    def check(field: str, value: object) -> timedelta:
+        return check_duration(field, value, least=least)
+
+    shortest, longest = least.total_seconds(), LONGEST.total_seconds()
+    return Option(help=help, check=check, least=shortest, most=longest, clearable=clearable)
+
+
+def _time(help: str, *, clearable: bool = False) -> Option:
+    return Option(help=help, check=check_time, clearable=clearable)
+
+
+def _text(help: str, *, most: int = 10_000, clearable: bool = False) -> Option:
+    def check(field: str, value: object) -> str:
+        return check_text(field, value, most=most)
+
+    return Option(help=help, check=check, most=most, clearable=clearable)
+
+
+def _choice(help: str, choices: type[StrEnum]) -> Option:
+    def check(field: str, value: object) -> StrEnum:
+        return check_choice(field, value, choices)
+
+    return Option(help=help, check=check)
+
+
+def _flag(help: str) -> Option:
+    return Option(help=help, check=check_flag)
+
+
+def _max_runs(field: str, value: object) -> int | None:
+    return check_number(field, value, 0, 2**53) or None
+
+
+def _idempotency_key(field: str, value: object) -> str:
+    if value == "":
+        raise Invalid(field, "it is empty", "give a text of 1 to 255 characters")
+    return check_text(field, value, most=255)
+
+
+class TaskOptions(TypedDict, total=False):
+    """How a task is run: for submissions, for the targets of schedules, for templates."""
+
+    queue: Annotated[
+        str | None,
+        Option(
+            help="The queue it waits in. [default: default]",
+            check=lambda field, value: check_queue(value, field),
+            pattern=NAME_PATTERN,
+        ),
+    ]
+    priority: Annotated[
+        int | None,
+        Option(
+            help="0 to 255, higher first. [default: 128]",
+            check=lambda field, value: check_priority(value),
+            least=0,
+            most=255,
+        ),
+    ]
+    max_retries: Annotated[
+        int | None,
+        _number(
+            "How often it is tried again. [default: as its handler says]", 0, MOST_RETRIES, clearable=True
+        ),
+    ]
+    max_reschedules: Annotated[
+        int | None,
+        _number("How often it may put itself off. [default: no limit]", 0, MOST_RETRIES, clearable=True),
+    ]
+    retry_policy: Annotated[
+        RetryPolicy | None,
+        Option(
+            help="How long it waits before it is tried again. [default: as its handler says]",
+            check=lambda field, value: check_retry_policy(value, field),
+            clearable=True,
+        ),
+    ]
+    timeout: Annotated[
+        Duration | None,
+        _duration(
+            "How long an attempt may take. [default: as its handler says]",
+            least=timedelta(milliseconds=1),
+            clearable=True,
+        ),
+    ]
+    ttl: Annotated[
+        Duration | None, _duration("It expires if it has not started after this long.", clearable=True)
+    ]
+    tags: Annotated[
+        Iterable[str] | None,
+        Option(help="Tags to find it by.", check=lambda field, value: check_tags(value)),
+    ]
+    metadata: Annotated[
+        Mapping[str, Any] | None,
+        Option(
+            help="Whatever you want to keep with it.",
+            check=lambda field, value: check_metadata(value, field),
+        ),
+    ]
+
+
+class RetryPolicyOptions(TypedDict, total=False):
+    """The parts of a retry policy, for surfaces that have no `RetryPolicy` to give."""
+
+    initial: Annotated[Duration, _duration("The first wait. [default: 1s]")]
+    multiplier: Annotated[float, _ratio("How much longer each wait is. [default: 2]", 1, 1000)]
+    maximum: Annotated[Duration, _duration("The longest wait. [default: 60s]")]
+    jitter: Annotated[float, _ratio("The share by which a wait is spread. [default: 0.25]", 0, 1)]
+
+
+class SubmitManyOptions(TaskOptions, total=False):
+    """What can be said of many submissions at once."""
+
+    schedule_at: Annotated[datetime | None, _time("Run it at this time, not before.")]
+    expires_at: Annotated[datetime | None, _time("It expires if it has not started by then.")]
+    ttl_seconds: float | None
+    timeout_seconds: Duration | None
+
+
+class SubmitOptions(SubmitManyOptions, total=False):
+    """What can be said of a submission, beside its kind and its input."""
+
+    idempotency_key: Annotated[
+        str | None,
+        Option(
+            help="The same key and input give the same task back.",
+            check=_idempotency_key,
+            least=1,
+            most=255,
+        ),
+    ]
+
+
+class TimingOptions(TypedDict, total=False):
+    """When: one of cron, interval, run_at, rrule and rule, and its bounds."""
+
+    cron: Annotated[str | None, _text("A cron line, 5 fields or 6 with seconds first: '0 9 * * 1-5'.")]
+    interval: Annotated[Duration | None, _duration("Every so often.", least=timedelta(seconds=1))]
+    run_at: Annotated[datetime | None, _time("Once, at this time.")]
+    rrule: Annotated[
+        str | None, _text("An RFC 5545 rule: 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17'.", most=100_000)
+    ]
+    rule: RecurrenceRule | None
+    timezone: Annotated[
+        str | ZoneInfo | None,
+        _text(
+            "The clock that cron, rrule and times without a zone are read on. [default: UTC for cron and rrule,"
+            " local time for times]"
+        ),
+    ]
+    start_at: Annotated[datetime | None, _time("No time before this one counts.", clearable=True)]
+    end_at: Annotated[datetime | None, _time("No time after this one counts.", clearable=True)]
+    max_runs: Annotated[
+        int | None,
+        Option(
+            help="Complete after this many runs (0: no limit).",
+            check=_max_runs,
+            least=0,
+            most=2**53,
+            clearable=True,
+        ),
+    ]
+
+
+class ScheduleOptions(TimingOptions, TaskOptions, total=False):
+    """What can be said of a schedule: when, what (`task_type` or `target`), how its task is run, and its policies."""
+
+    task_type: Annotated[str | None, _text("The kind of task it submits.")]
+    target: Target | None
+    input: Any
+    missed_run_policy: Annotated[
+        MissedRunPolicy | str | None,
+        _choice("What to do about times missed while nothing ran. [default: skip]", MissedRunPolicy),
+    ]
+    overlap_policy: Annotated[
+        OverlapPolicy | str | None,
+        _choice("What to do if the last run is still going. [default: skip]", OverlapPolicy),
+    ]
+    misfire_grace: Annotated[
+        Duration | None,
+        _duration(
+            "How late is not yet missed. [default: 1m, or the distance to the next time if that is shorter]",
+            clearable=True,
+        ),
+    ]
+    catch_up_window: Annotated[Duration | None, _duration("How far back catch_up goes. [default: 365d]")]
+    jitter: Annotated[Duration | None, _duration("Spread the times by up to this long.")]
+    pause_on_failure: Annotated[bool | None, _flag("Pause when a run fails.")]
+    description: Annotated[str | None, _text("For people.")]
+    status: Annotated[
+        ScheduleStatus | str | None, _choice("draft, active or paused. [default: active]", ScheduleStatus)
+    ]
+    pause_note: Annotated[str | None, _text("Why it is paused.", clearable=True)]
+
+
+class ScheduleChanges(ScheduleOptions, total=False):
+    """What can be changed in a schedule: all of it, and its name."""
+
+    key: str
+
+
+class TemplateOptions(TaskOptions, total=False):
+    """What can be said of a template, beside its alias and its kind."""
+
+    parameters: dict[str, Any]
+    command: Annotated[str, _text("What people call the function.")]
+    enabled: Annotated[bool, _flag("Whether it may run.")]
+    runtime: str
+
+
+class TemplateChanges(TemplateOptions, total=False):
+    """What can be changed in a template: all of it, and its names."""
+
+    alias: str
+    kind: str
+
+
+class TaskFilters(TypedDict, total=False):
+    """Which tasks: those that match everything given."""
+
+    status: Annotated[TaskStatus | str | None, _choice("In this state.", TaskStatus)]
+    kind: Annotated[str | None, _text("Of this kind.")]
+    queue: Annotated[str | None, _text("In this queue.")]
+    schedule: Annotated[str | None, _text("Of this schedule, by its id or name.")]
+    tag: Annotated[str | None, _text("With this tag.")]
+    workflow: Annotated[bool | None, _flag("Only workflows, or none of them.")]
+
+
+class ScheduleFilters(TypedDict, total=False):
+    """Which schedules: those that match everything given."""
+
+    status: Annotated[ScheduleStatus | str | None, _choice("In this state.", ScheduleStatus)]
+    kind: Annotated[str | None, _text("That run this kind.")]
+    template_id: Annotated[str | None, _text("That run this template, by its id or alias.")]
+    tag: Annotated[str | None, _text("Whose target has this tag.")]
+    text: Annotated[str | None, _text("With this in their name or description.")]
+    deleted: Annotated[bool | None, _flag("Deleted ones, too.")]
+
+
+class LimitOptions(TypedDict, total=False):
+    """What a tenant may use; `pending_tasks` may be None: no limit."""
+
+    schedules: int
+    pending_tasks: int | None
+    minimum_interval: Duration
+    input_bytes: int
+
+
+@cache
+def options_of(shape: type) -> dict[str, Option]:
+    """The options of a shape by name, without those that have a form of their own on each surface."""
+    hints = get_type_hints(shape, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+
+
+@cache
+def names_of(shape: type) -> frozenset[str]:
+    """All that can be given."""
+    return frozenset(get_type_hints(shape))
+
+
+def value_type(shape: type, name: str) -> Any:
+    """What a value of this option is, None aside: `Duration`, or a single type. Of a choice, the enum."""
+    hint = get_type_hints(shape)[name]
+    either = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    parts = [part for part in either if part is not type(None)]
+    if timedelta in parts:
+        return Duration
+    return next((part for part in parts if isinstance(part, type) and issubclass(part, StrEnum)), parts[0])
+
+
+def check_names(shape: type, given: Iterable[str], what: str = "option") -> None:
+    accepted = names_of(shape)
+    unknown = set(given) - accepted
+    if unknown:
+        raise Invalid(min(unknown), f"there is no such {what}", f"accepted are {', '.join(sorted(accepted))}")
+
+
+def check_option(name: str, option: Option, value: object) -> Any:
+    """The stored form."""
+    return None if value is None and option.clearable else option.check(name, value)

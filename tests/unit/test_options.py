@@ -1,0 +1,149 @@
+"""One field, one place: what `domain.options` declares can be given on every surface where it belongs."""
+
+from __future__ import annotations
+
+import re
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+
+import rota
+from rota.domain.definition import FIELDS
+from rota.domain.model import TaskRequest
+from rota.domain.options import (
+    Option,
+    ScheduleChanges,
+    ScheduleFilters,
+    ScheduleOptions,
+    SubmitManyOptions,
+    SubmitOptions,
+    TaskFilters,
+    TaskOptions,
+    TemplateChanges,
+    TemplateOptions,
+    TimingOptions,
+    names_of,
+    options_of,
+)
+from rota.domain.submission import Submission
+from rota.surfaces.cli.commands import schedules as cli_schedules
+from rota.surfaces.cli.commands import submit as cli_submit
+from rota.surfaces.http.fields import body_name
+from rota.surfaces.http.tenants import schemas as tenants
+from rota.surfaces.http.v1 import schemas as v1
+
+ROOT = Path(__file__).parent.parent.parent
+SHAPES = [SubmitOptions, ScheduleChanges, TemplateChanges, TaskFilters, ScheduleFilters]
+
+CALLS = {
+    "submit": SubmitOptions,
+    "start_workflow": SubmitOptions,
+    "submit_many": SubmitManyOptions,
+    "list": TaskFilters,
+    "count": TaskFilters,
+    "cancel_many": TaskFilters,
+    "create_schedule": ScheduleOptions,
+    "update_schedule": ScheduleChanges,
+    "preview_timing": TimingOptions,
+    "list_schedules": ScheduleFilters,
+    "count_schedules": ScheduleFilters,
+    "create_template": TemplateOptions,
+    "update_template": TemplateChanges,
+}
+
+ON_PAUSE = {"status": "enabled, and a list of its own", "pause_note": "POST …/pause has it"}
+TIMING = dict.fromkeys(options_of(TimingOptions).keys() - FIELDS.keys(), "scheduleType has a body of its own")
+TARGET = dict.fromkeys(
+    [*(options_of(TaskOptions).keys() - {"metadata"}), "task_type"], "target has a body of its own"
+)
+BODIES: list[tuple[type, type, dict[str, str]]] = [
+    (tenants.ExecutionBody, SubmitOptions, {"schedule_at": "an execution starts now"}),
+    (tenants.WorkflowBody, SubmitOptions, {"schedule_at": "an execution starts now"}),
+    (tenants.TaskTargetBody, TaskOptions, {}),
+    (tenants.WorkflowTargetBody, TaskOptions, {}),
+    (tenants.ScheduleBody, ScheduleOptions, {**TIMING, **TARGET, "pause_note": ON_PAUSE["pause_note"]}),
+    (tenants.SchedulePut, ScheduleOptions, {**TIMING, **TARGET}),
+    (tenants.SchedulePatch, ScheduleOptions, {**TIMING, **TARGET, "pause_note": ON_PAUSE["pause_note"]}),
+    (v1.TemplateBody, TemplateOptions, {}),
+    (v1.TemplatePut, TemplateOptions, {}),
+    (v1.TemplatePatch, TemplateOptions, {}),
+]
+ELSEWHERE = {"status": "--paused and --draft", "pause_note": "rota schedule pause --note"}
+COMMANDS: list[tuple[click.Command, type, dict[str, str]]] = [
+    (cli_submit.submit, SubmitOptions, {}),
+    (cli_schedules.create, ScheduleOptions, ELSEWHERE),
+    (cli_schedules.update, ScheduleOptions, ELSEWHERE),
+]
+RECORDS: list[tuple[type[msgspec.Struct], type, dict[str, str]]] = [
+    (TaskRequest, TaskOptions, {}),
+    (rota.TaskTarget, TaskOptions, {}),
+    (rota.WorkflowTarget, TaskOptions, {}),
+    (rota.Template, TemplateOptions, {}),
+    (Submission, SubmitOptions, {}),
+    (rota.Task, SubmitOptions, {"ttl": "expires_at", "schedule_at": "available_at"}),
+    (rota.Schedule, ScheduleOptions, {**TIMING, **TARGET}),
+]
+TABLES = {
+    "submit options": SubmitOptions,
+    "schedule options": ScheduleOptions,
+    "template options": TemplateOptions,
+    "task filters": TaskFilters,
+    "schedule filters": ScheduleFilters,
+}
+
+
+def name_of(thing: Any) -> str:
+    return getattr(thing, "__name__", None) or getattr(thing, "name", None) or ""
+
+
+@pytest.mark.parametrize(("call", "shape"), CALLS.items(), ids=name_of)
+def test_a_call_takes_its_shape(call: str, shape: type) -> None:
+    wanted = f"Unpack[{shape.__name__}]"
+    last = list(signature(getattr(rota.Queue, call)).parameters.values())[-1]
+    assert last.annotation == wanted
+    stub = (ROOT / "src" / "rota" / "sync.pyi").read_text()
+    assert re.search(rf"def {call}\([^)]*\*\*\w+: {re.escape(wanted)}", stub)
+
+
+def test_an_app_declares_schedules_with_the_same_options() -> None:
+    assert signature(rota.App.schedule).parameters["options"].annotation == "Unpack[ScheduleOptions]"
+
+
+@pytest.mark.parametrize(("record", "shape", "left_out"), RECORDS, ids=name_of)
+def test_a_record_keeps_every_option(
+    record: type[msgspec.Struct], shape: type, left_out: dict[str, str]
+) -> None:
+    assert options_of(shape).keys() - set(record.__struct_fields__) <= left_out.keys()
+
+
+@pytest.mark.parametrize(("body", "shape", "left_out"), BODIES, ids=name_of)
+def test_a_body_takes_every_option(body: Any, shape: type, left_out: dict[str, str]) -> None:
+    missing = {name for name in options_of(shape) if body_name(shape, name) not in body.model_fields}
+    assert missing <= left_out.keys()
+
+
+@pytest.mark.parametrize(("command", "shape", "left_out"), COMMANDS, ids=name_of)
+def test_a_command_takes_every_option(command: click.Command, shape: type, left_out: dict[str, str]) -> None:
+    taken = {param.name for param in command.params}
+    assert options_of(shape).keys() - taken <= left_out.keys()
+
+
+@pytest.mark.parametrize(("table", "shape"), TABLES.items(), ids=name_of)
+def test_the_reference_has_every_option(table: str, shape: type) -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    rows = text.partition(f"<!-- made: {table} -->")[2].partition("<!-- end -->")[0]
+    shown = set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE))
+    assert names_of(shape) - shown <= {"runtime"}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=name_of)
+def test_what_is_not_an_option_is_refused(shape: type) -> None:
+    for name, option in options_of(shape).items():
+        assert isinstance(option, Option)
+        assert option.help.endswith((".", "]")), name
+        with pytest.raises(rota.Invalid, match=f"^{name}: "):
+            option.check(name, object())
