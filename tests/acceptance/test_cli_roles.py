@@ -210,8 +210,7 @@ def test_up_warns_of_schedules_whose_kind_its_app_lacks(folder: Path) -> None:
 
 def test_the_warning_looks_at_every_schedule_and_into_templates(folder: Path) -> None:
     """Those that come last in the list are on another page."""
-    runner = asyncio.Runner()
-    runner.run(_many_schedules())
+    asyncio.run(_many_schedules())
     with Process("up shop:app", folder) as up:
         assert up.until("warning: ").startswith(
             "warning: this app has no handler for gone, which is what by-template starts:"

@@ -303,7 +303,7 @@ def test_doctor_finds_states_that_it_does_not_know(folder: Path) -> None:
 def test_doctor_refuses_a_store_of_a_newer_rota(folder: Path) -> None:
     rota("migrate")
     with closing(apsw.Connection("rota.db")) as db:
-        db.execute("update rota_migration set number = 99 where number = 2")
+        db.execute("update rota_migration set number = 99 where number = 1")
     assert "use the version of rota that wrote it" in rota("doctor", code=1).stdout
     assert "newer version of rota" in complaint("list", code=1)
     (folder / "text.db").write_text("no database\n" * 100)

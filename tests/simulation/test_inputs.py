@@ -201,8 +201,8 @@ async def test_options_are_applied_to_the_target_that_is_given(world: World) -> 
 
 FLOW, TEMPLATE = rota.WorkflowTarget(kind="flow"), rota.TemplateTarget(template_id="t")
 NO_FIT: list[tuple[dict[str, Any], str]] = [
-    ({"target": FLOW, "priority": 7}, "priority"),
-    ({"target": FLOW, "max_retries": 7}, "max_retries"),
+    ({"target": TEMPLATE, "priority": 7}, "priority"),
+    ({"target": TEMPLATE, "max_retries": 7}, "max_retries"),
     ({"target": TEMPLATE, "queue": "q"}, "queue"),
     ({"target": TEMPLATE, "ttl": 5}, "ttl"),
     ({"task_type": "work", "key": "zzz"}, "key"),
@@ -220,12 +220,18 @@ async def test_what_does_not_fit_is_refused(world: World, options: dict[str, Any
 
 
 async def test_an_update_refuses_what_does_not_fit(world: World) -> None:
-    await world.queue.create_schedule("s", target=FLOW, cron="0 * * * *")
-    for change in ({"priority": 7}, {"task_type": "work"}):
+    await world.queue.create_template("t", "work")
+    await world.queue.create_schedule("s", target=TEMPLATE, cron="0 * * * *")
+    await world.queue.create_schedule("w", target=FLOW, cron="0 * * * *")
+    refused: list[tuple[str, dict[str, Any]]] = [("s", {"priority": 7}), ("w", {"task_type": "work"})]
+    for key, change in refused:
         with pytest.raises(rota.Invalid) as caught:
-            await world.queue.update_schedule("s", **change)
+            await world.queue.update_schedule(key, **change)
         check_sentence(caught.value, next(iter(change)))
-        assert "WorkflowTarget" in str(caught.value)
+        assert "Target" in str(caught.value)
+    assert (await world.queue.update_schedule("w", priority=7)).target == rota.WorkflowTarget(
+        kind="flow", priority=7
+    )
 
 
 # Rules

@@ -8,7 +8,7 @@ from ..stores.base import Store
 from ..stores.secrets import without_secrets
 from . import settings
 
-__all__ = ["BUCKETS", "in_role", "make_store", "open_store"]
+__all__ = ["BUCKETS", "in_role", "make_store", "open_store", "without_secrets"]
 
 _ACCEPTED = (
     "accepted are sqlite:///file.db (sqlite:////absolute/file.db), postgresql://user@host/database,"

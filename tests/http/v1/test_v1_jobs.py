@@ -79,7 +79,7 @@ def test_jobs_in_pages(fresh: Served) -> None:
 
 def test_pages_that_lie_far_behind(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies before a page is passed over in portions."""
-    monkeypatch.setattr("rota.surfaces.http.v1.router.jobs.AT_ONCE", 7)
+    monkeypatch.setattr("rota.surfaces.http.v1.jobs.AT_ONCE", 7)
     made = fresh.call(lambda queue: queue.submit_many([("backup_database", None)] * 50))
     expected = sorted((task.id for task in made), reverse=True)
     found = Api(fresh).ask("GET", "jobs?page=5&size=9")["items"]
@@ -183,7 +183,7 @@ def test_follow_sees_a_job_expire(still: Api) -> None:
 
 
 def test_a_silent_stream_says_that_it_is_there(still: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.surfaces.http.v1.router.jobs.HEARTBEAT", timedelta(milliseconds=100))
+    monkeypatch.setattr("rota.surfaces.http.v1.jobs.HEARTBEAT", timedelta(milliseconds=100))
     id = still.task().execute({"schedule_at": "2099-01-01T00:00:00Z"})
     with following(still, id) as lines:
         assert event(lines)[1]["status"] == "pending"

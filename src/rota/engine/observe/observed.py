@@ -67,6 +67,10 @@ class ObservedStore(Store):
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self._store.snapshot()
 
+    @property
+    def schema(self) -> str | None:
+        return self._store.schema
+
     async def join(self, connection: Any, work: Work[T], /) -> T:
         return await self._store.join(connection, work)
 

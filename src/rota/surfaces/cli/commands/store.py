@@ -135,8 +135,8 @@ def _shown(value: Any) -> Any:
     """Without secrets; durations as they are written."""
     from datetime import timedelta
 
-    from ....stores.secrets import without_secrets
     from ...durations import short
+    from ...stores import without_secrets
 
     if isinstance(value, timedelta):
         return short(value)
