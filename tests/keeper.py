@@ -10,24 +10,18 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 PATIENCE = 30.0
-_keepers: list[subprocess.Popen[bytes]] = []  # they live longer than this process
-_locks: list[IO[bytes]] = []  # as long as a file is open it is locked
 
 
 def use(users: Path) -> None:
     """Be one of the users until this process ends."""
-    file = users.open("ab")
-    fcntl.flock(file, fcntl.LOCK_SH)
-    _locks.append(file)
+    fcntl.flock(os.open(users, os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_SH)  # locked as long as it is open
 
 
 @contextmanager
@@ -40,12 +34,9 @@ def locked(path: Path) -> Iterator[None]:
 def end_with_users(users: Path, pid: int, how: int, *leftovers: Path) -> None:
     """Send a server this signal once nobody uses it any more; then remove these files and folders."""
     words = [str(word) for word in (users, pid, how, *leftovers)]
-    nothing = subprocess.DEVNULL
-    keeper = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, *words],
-        stdin=nothing, stdout=nothing, stderr=nothing, cwd="/", start_new_session=True,
-    )  # fmt: skip
-    _keepers.append(keeper)
+    silent = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    arguments = [sys.executable, "-I", "-S", __file__, *words]
+    os.posix_spawn(sys.executable, arguments, os.environ, file_actions=silent, setsid=True)
 
 
 def started_at(pid: int) -> str | None:
@@ -58,6 +49,7 @@ def started_at(pid: int) -> str | None:
 
 
 def main(users: str, pid: int, how: int, *leftovers: str) -> None:
+    os.chdir("/")
     server = started_at(pid)
     with locked(Path(users)):
         if server is not None and started_at(pid) == server:
