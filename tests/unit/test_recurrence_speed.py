@@ -6,11 +6,13 @@ from DTSTART, or through every second of a year, does not.
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -56,13 +58,13 @@ def calls(limit: int) -> Iterator[None]:
     def counted(frame: object, event: str, argument: object) -> None:
         nonlocal made
         made += event == "call"
+        assert made <= limit  # at once: the question may have no end
 
     sys.setprofile(counted)
     try:
         yield
     finally:
         sys.setprofile(None)
-    assert made <= limit
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,9 @@ def test_seconds_that_wander_through_the_day_are_counted_a_day_at_a_time() -> No
 
 
 def test_between_is_lazy() -> None:
-    every_second = between(Cron("* * * * * *"), LONG_AGO, datetime(9999, 1, 1, tzinfo=UTC))
+    timing = Cron("* * * * * *")
+    check(timing)
+    every_second = between(timing, LONG_AGO, datetime(9999, 1, 1, tzinfo=UTC))
     with calls(100):
         assert next(every_second) == LONG_AGO + timedelta(seconds=1)
 
@@ -189,3 +193,97 @@ def test_a_chain_of_fires_makes_few_calls(expression: str) -> None:
     chain()
     with calls(100 * 30):
         chain()
+
+
+WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+
+
+def within_the_day(seed: int) -> RRule:
+    """Some rule that repeats within the day."""
+    chance = random.Random(seed)
+    interval = chance.choice((1, 7, 33, chance.randint(2, 100), chance.randint(2, 10_000)))
+    parts = [f"FREQ={chance.choice(('HOURLY', 'MINUTELY', 'SECONDLY'))}", f"INTERVAL={interval}"]
+    if chance.random() < 0.5:
+        parts.append("BYDAY=" + ",".join(chance.sample(WEEKDAYS, chance.randint(1, 5))))
+    for name, values, odds in (
+        ("BYMONTH", range(1, 13), 0.25),
+        ("BYMONTHDAY", range(1, 29), 0.25),
+        ("BYYEARDAY", range(1, 366), 0.1),
+        ("BYWEEKNO", range(1, 53), 0.1),
+        ("BYHOUR", range(24), 0.3),
+        ("BYMINUTE", range(60), 0.3),
+        ("BYSECOND", range(60), 0.3),
+    ):
+        if chance.random() < odds:
+            chosen = chance.sample(values, chance.randint(1, 4))
+            parts.append(f"{name}=" + ",".join(map(str, chosen)))
+    parts += chance.choice(
+        (
+            [f"COUNT={chance.choice((10, 1000, 1_000_000, 1_000_000_000))}"],
+            [f"COUNT={chance.choice((10, 1000, 1_000_000, 1_000_000_000))}"],
+            [f"UNTIL={chance.choice((2030, 2500, 9990))}0101T000000Z"],
+            [],
+        )
+    )
+    return RRule(";".join(parts), LONG_AGO, chance.choice(("UTC", NEW_YORK, "Australia/Lord_Howe")))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_question_about_far_years_takes_long(seed: int) -> None:
+    """It is answered, or refused in one sentence."""
+    timing = within_the_day(seed)
+    with calls(300_000):
+        if refusal_of(timing):
+            return
+    for year in (1970, 2026, 2100, 9990):
+        at = datetime(year, 5, 5, tzinfo=UTC)
+        with calls(300_000):
+            next_after(timing, at)
+        with calls(300_000):
+            latest(timing, LONG_AGO, at)
+        with calls(300_000):
+            try:
+                count(timing, LONG_AGO, at)
+            except ValueError as refusal:
+                assert str(refusal).startswith("count: the range is too long"), timing  # noqa: PT017
+                assert year > 2026, timing
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "FREQ=SECONDLY;INTERVAL=7919;BYDAY=TU,TH,SU;COUNT=1000000",
+        "FREQ=HOURLY;INTERVAL=33;BYDAY=WE;COUNT=1000000",
+    ],
+)
+def test_the_end_of_a_large_count_is_found_without_a_walk(rule: str) -> None:
+    timing = RRule(rule, NOW)
+    with calls(40_000):
+        next_after(timing, datetime(9990, 1, 1, tzinfo=UTC))
+        found = count(timing, NOW, datetime(9998, 1, 1, tzinfo=UTC))
+    assert 0 < found < 1_000_000
+
+
+def test_weekdays_are_counted_by_the_week_as_they_are_by_the_day() -> None:
+    for seed in range(30):
+        chance = random.Random(seed)
+        unit = chance.choice(("HOURLY", "MINUTELY", "SECONDLY"))
+        days = ",".join(chance.sample(WEEKDAYS, chance.randint(1, 5)))
+        rule = f"FREQ={unit};INTERVAL={chance.randint(2, 9000)};BYDAY={days}"
+        if chance.random() < 0.5:
+            rule += f";BYHOUR={chance.randint(0, 11)},{chance.randint(12, 23)}"
+        timing = RRule(rule, LONG_AGO, chance.choice(("UTC", NEW_YORK)))
+        if refusal_of(timing):
+            continue
+        start = LONG_AGO + timedelta(hours=chance.randint(0, 9000))
+        months = [start + timedelta(days=30 * month) for month in range(25)]
+        by_day = sum(count(timing, low, high) for low, high in pairwise(months))
+        assert count(timing, start, months[-1]) == by_day, timing
+
+
+def test_a_count_that_would_take_long_to_reach_is_refused() -> None:
+    rule = "FREQ=SECONDLY;INTERVAL=7919;BYMONTH=3;COUNT="
+    assert refusal_of(RRule(rule + "1000", NOW)) == ""
+    assert refusal_of(RRule(rule + "1000000", NOW)) == (
+        "rrule: COUNT 1000000 is not reached within 100 years; accepted is UNTIL, or a smaller COUNT"
+    )

@@ -86,7 +86,8 @@ def count(
     start_at: datetime | None = None,
     end_at: datetime | None = None,
 ) -> int:
-    """How many times are in `(after, until]`, without going through them."""
+    """How many times are in `(after, until]`, without going through them. `ValueError` if the
+    range is longer than a hundred years and the timing an RRULE that would take long to count."""
     ticks, whole, _, _ = compiled(timing)
     return ticks.count(*_window(whole, after, until, start_at, end_at))
 

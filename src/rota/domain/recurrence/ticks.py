@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-__all__ = ["DAY", "EARLIEST", "LATEST", "Never", "Point", "Progression", "Ticks", "lowest_bit"]
+__all__ = ["DAY", "EARLIEST", "LATEST", "YEAR", "Never", "Point", "Progression", "Ticks", "lowest_bit"]
 
 DAY: Final = 86_400
+YEAR: Final = 366 * DAY
+"""The longest."""
 EARLIEST: Final = -62_135_596_800
 """0001-01-01 00:00:00, the first second that a `datetime` can hold."""
 LATEST: Final = 253_402_300_799

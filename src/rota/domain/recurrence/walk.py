@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .ticks import DAY, EARLIEST, LATEST, Ticks
+from .ticks import DAY, EARLIEST, LATEST, YEAR, Ticks
 from .zones.zone import Zone
 
 __all__ = ["Elapsed", "Nominal", "Readings"]
@@ -87,14 +87,20 @@ class Readings(Protocol):
 
 
 class Elapsed:
-    """Instants at which the clock of `zone` shows a reading of `pattern`, each time it does."""
+    """Instants at which the clock of `zone` shows a reading of `pattern`, each time it does.
 
-    __slots__ = ("_origin", "_pattern", "_zone")
+    A count over more than so many `years` is refused: some patterns have to count every day by itself.
+    """
 
-    def __init__(self, pattern: Readings, zone: Zone, origin: int = EARLIEST) -> None:
+    __slots__ = ("_origin", "_pattern", "_years", "_zone")
+
+    def __init__(
+        self, pattern: Readings, zone: Zone, origin: int = EARLIEST, years: int | None = None
+    ) -> None:
         self._pattern = pattern
         self._zone = zone
         self._origin = origin
+        self._years = years
 
     def first(self, low: int, high: int) -> int | None:
         if low < self._origin:
@@ -131,6 +137,10 @@ class Elapsed:
 
     def count(self, low: int, high: int) -> int:
         low, high = max(low, self._origin), min(high, LATEST)
+        if self._years is not None and high - low > self._years * YEAR:
+            raise ValueError(
+                f"count: the range is too long for this rule; accepted are up to {self._years:,} years"
+            )
         total = 0
         while low <= high:
             _, end, offset = self._zone.stretch(low)

@@ -62,6 +62,11 @@ class Counted:
     def count(self, low: int, high: int) -> int:
         return self._inner.count(low, self._reach(high))
 
+    def ends_by(self, at: int) -> bool:
+        """Whether its last member is at or before `at`, which is found out now."""
+        self._reach(at)
+        return self._end is not None
+
     def _reach(self, at: int) -> int:
         """`at`, or the last member that counts if that is earlier."""
         if at < self._sure:

@@ -16,14 +16,14 @@ from typing import Final, NamedTuple
 from ..days import ALL_MONTHS, Blocks, Comb, DaySet
 from ..months import month_of
 from ..pattern import Pattern
-from ..ticks import DAY, LATEST, Never, Ticks
+from ..ticks import DAY, LATEST, YEAR, Never, Ticks
 from ..times import TimeGrid, TimeList
 from ..walk import Elapsed, Nominal
 from ..zones.zone import Zone, zone
 from .bounds import Counted, Edited, Until
 from .days import month_mask
 from .periods import Chosen
-from .steps import StepRule
+from .steps import StepRule, countable_years
 from .text import DateText, RuleText, parse_rule_text
 
 __all__ = ["Rule", "first_counted", "parse_rrule"]
@@ -80,7 +80,7 @@ def _endless(text: RuleText, dtstart: int, place: Zone) -> tuple[Ticks | None, T
     offset = place.offset(dtstart)
     if text.frequency in ("HOURLY", "MINUTELY", "SECONDLY"):
         steps = StepRule(text, _day_set(text, dtstart + offset), dtstart, offset)
-        return None, _checked(Elapsed(steps, place, dtstart), text, dtstart)
+        return None, _checked(Elapsed(steps, place, dtstart, countable_years(text)), text, dtstart)
     readings, possible = _calendar(_completed(text, dtstart + offset), dtstart + offset)
     return readings, _checked(Nominal(readings, place, dtstart), text, dtstart, possible)
 
@@ -160,13 +160,26 @@ def _bounded(instants: Ticks, text: RuleText, dtstart: int, place: Zone) -> Tick
     if text.until is not None:
         instants = Until(instants, _stretch(text.until._replace(zone=None), place)[1] - 1)
     if text.limit is not None:
-        instants = Counted(instants, dtstart, text.limit, dtstart + _least_span(text, text.limit))
+        instants = _counted(instants, text, dtstart, text.limit)
     if not text.added and not text.excluded:
         return instants
     added = [start for start, _ in (_stretch(date, place) for date in text.added) if start >= dtstart]
     excluded = [(date.whole_day, _stretch(date, place)) for date in text.excluded]
     moments = {stretch[0] for whole_day, stretch in excluded if not whole_day}
     return Edited(instants, added, moments, [stretch for whole_day, stretch in excluded if whole_day])
+
+
+def _counted(instants: Ticks, text: RuleText, dtstart: int, limit: int) -> Counted:
+    """Apply COUNT. Where counting is slow the last time is found now, so that no later question counts through
+    thousands of years; a rule whose last time is too far away for that is refused."""
+    sure = dtstart + _least_span(text, limit)
+    counted = Counted(instants, dtstart, limit, sure)
+    years = countable_years(text)
+    if years is not None and sure < LATEST and not counted.ends_by(dtstart + years * YEAR):
+        raise ValueError(
+            f"rrule: COUNT {limit} is not reached within {years:,} years; accepted is UNTIL, or a smaller COUNT"
+        )
+    return counted
 
 
 def _least_span(text: RuleText, limit: int) -> int:

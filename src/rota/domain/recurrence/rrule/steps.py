@@ -21,18 +21,20 @@ from ..ticks import DAY, Never, Ticks
 from .days import month_mask
 from .text import RuleText
 
-__all__ = ["StepRule", "Steps"]
+__all__ = ["StepRule", "Steps", "countable_years"]
 
 _UNITS: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 _SMALL: Final = 2048
 _FEW: Final = 300
 _BLOCK: Final = 256
+_LONG: Final = 60 * DAY
+"""From here on a count is worth a table of the week, which may have 600,000 bytes."""
 _ANY: Final[frozenset[int]] = frozenset()
 
 
 class Course(NamedTuple):
     """A walk through the units of the day: from unit `start`, `stride` at a time. The masks say which units
-    count; 0 allows all."""
+    count; 0 allows all. With `weekdays` it is a walk through the units of the week, from Monday on."""
 
     unit: int
     hours: int
@@ -40,6 +42,7 @@ class Course(NamedTuple):
     seconds: int
     start: int
     stride: int
+    weekdays: int = 0
 
 
 class Steps:
@@ -47,17 +50,26 @@ class Steps:
 
     Unit k begins at `base + k * step`, in local seconds; its time of day counts if byte k of the course's
     hits, which repeat, is 1; its day counts if it is in `days`; `moments` are the seconds within the unit
-    that fire.
+    that fire. `weekly` is the course through the week, where the days are chosen by their weekday alone.
     """
 
-    __slots__ = ("_base", "_course", "_days", "_gap", "_known", "_moments", "_step")
+    __slots__ = ("_base", "_course", "_days", "_gap", "_known", "_moments", "_step", "_weekly")
 
-    def __init__(self, base: int, step: int, course: Course, days: DaySet, moments: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        base: int,
+        step: int,
+        course: Course,
+        days: DaySet,
+        moments: tuple[int, ...],
+        weekly: Course | None = None,
+    ) -> None:
         self._base = base
         self._step = step
         self._course = course
         self._days = days
         self._moments = moments
+        self._weekly = weekly
         self._gap = (1, 0, False)
         """There are no members from the first number up to the second, which may be one itself: what the last
         search found, since sparse rules are asked about the same gap again. One tuple, assigned at once:
@@ -134,7 +146,9 @@ class Steps:
     def _units_counting(self, first: int, last: int) -> int:
         """How many units from `first` to `last` count."""
         if self._days.every:
-            return self._hits_below(last + 1) - self._hits_below(first)
+            return _hits_below(self._course, last + 1) - _hits_below(self._course, first)
+        if self._weekly is not None and (last - first) * self._step > _LONG:
+            return _hits_below(self._weekly, last + 1) - _hits_below(self._weekly, first)
         if self._step > 4 * DAY:
             return sum(1 for _ in self._units(first, last))
         low, high = ((self._base + unit * self._step) // DAY for unit in (first, last))
@@ -158,11 +172,7 @@ class Steps:
     def _units_in(self, day: int, first: int, last: int) -> int:
         """How many of the units from `first` to `last` lie in the day and have a time of day that counts."""
         start, end = self._unit_from(day * DAY), self._unit_from((day + 1) * DAY)
-        return self._hits_below(min(end, last + 1)) - self._hits_below(max(start, first))
-
-    def _hits_below(self, unit: int) -> int:
-        size = len(self._pattern)
-        return unit // size * _hits_before(self._course, size) + _hits_before(self._course, unit % size)
+        return _hits_below(self._course, min(end, last + 1)) - _hits_below(self._course, max(start, first))
 
     def _unit_from(self, reading: int) -> int:
         """The first unit that begins at or after `reading`."""
@@ -231,7 +241,30 @@ class StepRule:
         start = self._base + shift - shift % self._aligned
         size = DAY // self._unit
         course = _course(self._rule, self._unit, start % DAY // self._unit, interval % size)
-        return Steps(start, interval * self._unit, course, days, self._moments)
+        weekly = None
+        if self._rule.by_day and not _by_calendar(self._rule):
+            into_week = (start + 3 * DAY) % (7 * DAY)  # 1970-01-01 was a Thursday
+            weekly = course._replace(
+                start=into_week // self._unit,
+                stride=interval % (7 * size),
+                weekdays=_mask(frozenset(weekday for _, weekday in self._rule.by_day)),
+            )
+        return Steps(start, interval * self._unit, course, days, self._moments, weekly)
+
+
+def countable_years(rule: RuleText) -> int | None:
+    """Over how many years a step rule is counted in less than a tenth of a second; None if it is any number.
+
+    Where the calendar chooses the days they are counted month by month and, if the step does not divide the
+    day, each by itself, since each has other times."""
+    if rule.frequency not in _UNITS or not _by_calendar(rule):
+        return None
+    return 1000 if DAY % (rule.interval * _UNITS[rule.frequency]) == 0 else 100
+
+
+def _by_calendar(rule: RuleText) -> bool:
+    """Whether more than the weekday decides which days count."""
+    return bool(rule.by_month or rule.by_month_day or rule.by_year_day or rule.by_week_no)
 
 
 def _alignment(rule: RuleText) -> int:
@@ -269,6 +302,8 @@ def _hits(course: Course) -> bytes:
     Every `steps` strides the course comes out only a little further in the day, a `leap`: units that are so
     many strides apart are the rows of slices, a few hundred of them even for a day of seconds."""
     day, start, stride = _time_of_day(*course[:4]), course.start, course.stride
+    if course.weekdays:
+        day = b"".join(day if course.weekdays >> weekday & 1 else bytes(len(day)) for weekday in range(7))
     size = len(day)
     length = size // gcd(stride, size)
     if length <= _FEW:
@@ -293,6 +328,12 @@ def _leaps(stride: int, size: int) -> Iterator[tuple[int, int]]:
     for steps in range(1, _FEW):
         ahead = steps * stride % size
         yield steps, ahead if ahead <= size // 2 else ahead - size
+
+
+def _hits_below(course: Course, unit: int) -> int:
+    """How many units before `unit` count."""
+    rounds, place = divmod(unit, len(_hits(course)))
+    return rounds * _sums(course)[-1] + _hits_before(course, place)
 
 
 def _hits_before(course: Course, place: int) -> int:
