@@ -28,7 +28,7 @@ from ..app import App
 from ..clock import NewId, new_id
 from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settle_tasks
 from ..executor import Execution, StopReason
-from ..guard import entering_handler
+from ..guard import entering_handler, is_a
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
 from .leases import LEASE, Leases, QueueLike, pieces
 
@@ -387,7 +387,7 @@ async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer)
         try:
             await _call(hook, args)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if is_a(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             observe(HookFailed(name, error))
 
