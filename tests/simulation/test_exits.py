@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import rota
 from rota import TaskStatus
+from rota.engine.guard import name_of
 from rota.engine.observe.telemetry import HookFailed, LeaseLost
 from worlds import MINUTE, World, raising
 
@@ -186,6 +187,156 @@ async def test_what_a_handler_starts_on_the_loop_does_not_get_past_the_executor_
     assert "raised SystemExit" in str(done["hands-out"].error)
 
 
+class Untouchable(Exception):
+    """No attribute of it can be read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise Untouchable(name)
+
+
+class UntouchableExit(SystemExit):
+    def __getattribute__(self, name: str) -> Any:
+        raise UntouchableExit(name)
+
+
+class ExitsWhenTouched(Exception):
+    def __getattribute__(self, name: str) -> Any:
+        sys.exit(13)
+
+
+class UntouchableRetry(rota.RetryableError):
+    def __getattribute__(self, name: str) -> Any:
+        raise UntouchableExit(name)
+
+
+class UntouchableReschedule(rota.RescheduleError):
+    def __getattribute__(self, name: str) -> Any:
+        raise UntouchableExit(name)
+
+
+def with_property(name: str, answer: Any) -> BaseException:
+    """An exception with a property that answers so, or raises the answer if it is an exception."""
+
+    def read(self: object) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    made: BaseException = type(f"With{name}", (Exception,), {name: property(read)})("bad")
+    return made
+
+
+class UntouchableType(type):
+    def __getattribute__(cls, name: str) -> Any:
+        sys.exit(14)
+
+
+def hostile() -> Iterator[BaseException]:
+    """To look at any of them runs its code."""
+
+    class OfUntouchableType(Exception, metaclass=UntouchableType):
+        pass
+
+    yield from (Untouchable(), UntouchableExit(), ExitsWhenTouched(), UntouchableRetry())
+    yield from (UntouchableReschedule(delay_seconds=1), OfNoClass(), OfUntouchableType(), NoTraceback())
+    for name in (
+        "__class__",
+        "__cause__",
+        "__context__",
+        "__traceback__",
+        "__suppress_context__",
+        "__notes__",
+    ):
+        yield from (with_property(name, ValueError("no")), with_property(name, SystemExit(15)))
+        yield with_property(name, Untouchable())
+    for lie in (asyncio.CancelledError, SystemExit, rota.RescheduleError, rota.RetryableError, int, None):
+        yield with_property("__class__", lie)
+    yield ExceptionGroup("several", [Untouchable(), UntouchableRetry()])
+
+
+def direct(problem: BaseException) -> Any:
+    return raising(problem, is_async=True)
+
+
+def in_thread(problem: BaseException) -> Any:
+    return raising(problem, is_async=False)
+
+
+def in_group(problem: BaseException) -> Any:
+    async def handler() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(direct(problem)())
+            group.create_task(asyncio.sleep(1))
+
+    return handler
+
+
+def gathered(problem: BaseException) -> Any:
+    async def handler() -> None:
+        await asyncio.gather(direct(problem)(), asyncio.sleep(1))
+
+    return handler
+
+
+def in_own_task(problem: BaseException) -> Any:
+    async def handler() -> None:
+        await asyncio.create_task(direct(problem)())
+
+    return handler
+
+
+def in_other_thread(problem: BaseException) -> Any:
+    async def handler() -> None:
+        await asyncio.to_thread(in_thread(problem))
+
+    return handler
+
+
+def called_from_thread(problem: BaseException) -> Any:
+    def handler(context: rota.Context) -> None:
+        context.call(direct(problem)())
+
+    return handler
+
+
+PLACES = [direct, in_thread, in_group, gathered, in_own_task, in_other_thread, called_from_thread]
+
+
+@pytest.mark.parametrize("limit", [None, MINUTE], ids=["no timeout", "timeout"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_an_exception_that_cannot_be_looked_at_fails_its_task(
+    world: World, place: Callable[[BaseException], Any], limit: Any
+) -> None:
+    for number, problem in enumerate(hostile()):
+        kind = f"{number}-{name_of(problem)}"
+        world.app.task(kind, max_retries=0, timeout=limit)(place(problem))
+    for kind, task in (await run(world)).items():
+        assert (task.status, task.attempt) == (TaskStatus.FAILED, 1), kind
+        assert task.error is not None, kind
+        assert task.error.type, kind
+        assert task.error.traceback, kind
+
+
+def left_behind(problem: BaseException) -> Any:
+    async def handler() -> None:
+        asyncio.get_running_loop().call_soon(in_thread(problem))
+        task = asyncio.create_task(direct(problem)())
+        await asyncio.sleep(1)
+        del task
+
+    return handler
+
+
+async def test_what_cannot_be_looked_at_may_come_from_callbacks_and_from_tasks_that_nobody_awaits(
+    world: World,
+) -> None:
+    for number, problem in enumerate(hostile()):
+        if not issubclass(type(problem), SystemExit):
+            world.app.task(str(number))(left_behind(problem))
+    done = await run(world)
+    assert {str(task.status) for task in done.values()} == {"completed"}
+
+
 async def test_one_pass_contains_what_a_handler_starts_too(world: World) -> None:
     async def leave() -> None:
         sys.exit(4)
@@ -203,7 +354,7 @@ async def test_one_pass_contains_what_a_handler_starts_too(world: World) -> None
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 async def test_no_exception_of_a_hook_ends_the_worker(world: World, is_async: bool) -> None:
-    hooks = [raising(problem, is_async=is_async) for problem in problems()]
+    hooks = [raising(problem, is_async=is_async) for problem in (*problems(), *hostile())]
     for hook in hooks:
         world.app.on_error(hook)
         world.app.on_success(hook)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota.engine.commands import sweep
 from rota.engine.observe.telemetry import LeaseLost
 from rota.stores.base import Work
 from worlds import SECOND, World
@@ -85,5 +86,56 @@ async def test_what_is_really_lost_comes_back_a_little_after_its_lease(world: Wo
     assert 30 * SECOND <= began[1] - began[0] <= 35 * SECOND
     [task] = await world.tasks()
     assert (task.status, task.attempt) == ("completed", 2)
+    dead.tasks.abandon_handlers()
+    dead.tasks.close()
+
+
+@pytest.mark.parametrize(("stalled", "is_begun"), [(29, True), (31, False), (90, False)])
+async def test_a_worker_that_stalled_after_its_claim_begins_nothing_that_another_may_have(
+    world: World, stalled: float, is_begun: bool
+) -> None:
+    begun: list[str] = []
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        begun.append(context.task.worker_id or "")
+        await asyncio.sleep(200)
+
+    task = await world.queue.submit("work")
+    transact = world.store.transact
+
+    async def stalling(work: Work[Any], /, *options: Any) -> Any:
+        answer = await transact(work, *options)
+        if "claim_tasks" in work.__qualname__:
+            await asyncio.sleep(stalled)
+        return answer
+
+    slow = world.worker(lease=30, scheduler=False, janitor=False, worker_id="slow")
+    vars(world.store)["transact"] = stalling
+    claiming = asyncio.create_task(slow.tasks.run_once())
+    await asyncio.sleep(0.01)
+    vars(world.store)["transact"] = transact
+    async with world.running(lease=30, worker_id="other"):
+        await world.at((stalled + 10) * SECOND)
+        await claiming
+        assert ("slow" in begun) is is_begun
+        slow.tasks.abandon_handlers()
+        await slow.tasks.run_once()
+        assert (await world.queue.wait(task.id)).status == "completed"
+    assert begun.count("other") == 1
+    slow.tasks.close()
+
+
+async def test_a_sweep_that_waited_too_long_for_the_store_returns_nothing(world: World) -> None:
+    world.app.task("work")(asyncio.Event().wait)
+    dead = world.worker(lease=30, scheduler=False, janitor=False)
+    await world.queue.submit("work")
+    await dead.tasks.run_once()
+    await world.at(60 * SECOND)
+    now = await world.store.now()
+    late = await world.store.transact(sweep(10, ran_out_by=now, valid_until=now - SECOND))
+    assert late.returned == []
+    in_time = await world.store.transact(sweep(10, ran_out_by=now, valid_until=now + SECOND))
+    assert len(in_time.returned) == 1
     dead.tasks.abandon_handlers()
     dead.tasks.close()

@@ -23,7 +23,7 @@ from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
 from .app import Handler
 from .clock import wait_for_any
-from .guard import entering_handler, name_of, text_of, traceback_of
+from .guard import entering_handler, is_a, name_of, text_of, traceback_of
 from .observe import tracing
 from .observe.telemetry import running_task
 
@@ -299,9 +299,9 @@ class Execution:
     def _judged(self, output: Any, error: BaseException | None) -> Outcome:
         if error is None:
             return self._completed(output)
-        if isinstance(error, asyncio.CancelledError):
+        if is_a(error, asyncio.CancelledError):
             return self._stopped(error)
-        return _rescheduled(error) if isinstance(error, RescheduleError) else self._failed(error)
+        return _rescheduled(error) if is_a(error, RescheduleError) else self._failed(error)
 
     def _completed(self, output: Any) -> Outcome:
         if output is None:
@@ -325,11 +325,18 @@ class Execution:
             message=text_of(error)[:MESSAGE_KEPT],
             traceback=traceback_of(error)[-TRACEBACK_KEPT:],
         )
-        permanent = isinstance(error, PermanentError)
-        delay = None
-        if isinstance(error, RetryableError) and error.delay_seconds is not None:
-            delay = timedelta(seconds=max(0.0, error.delay_seconds))
-        return Failed(failure=failure, permanent=permanent, delay=delay)
+        return Failed(failure=failure, permanent=is_a(error, PermanentError), delay=_delay_asked(error))
+
+
+def _delay_asked(error: BaseException) -> timedelta | None:
+    """Before the next attempt; None: not said, or not in a way that can be understood."""
+    if not is_a(error, RetryableError):
+        return None
+    try:
+        seconds = error.delay_seconds
+        return None if seconds is None else timedelta(seconds=max(0.0, seconds))
+    except BaseException:  # to read it may run code of the handler
+        return None
 
 
 def _rescheduled(asked: RescheduleError) -> Rescheduled:

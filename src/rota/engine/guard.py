@@ -1,23 +1,36 @@
 """Keeps what handlers and hooks raise from ending the worker.
 
 **Looking at it.** To show an exception runs its code (`__str__`, its notes), which may raise or even exit: `name_of`,
-`text_of` and `traceback_of` never do.
+`text_of` and `traceback_of` never do. `isinstance` runs its code too (`__class__`): `is_a` does not.
 
 **Tasks of a handler.** asyncio lets SystemExit and KeyboardInterrupt of any task out of the event loop. A handler's own
 are caught where it is called; those of the tasks that it starts (`asyncio.gather(…)`) are caught here, by a task
 factory that wraps what is started inside a handler and nothing else. There they become an ordinary error, which reaches
-the handler."""
+the handler. So does an exception that asyncio cannot look at without running its code.
+
+**Callbacks of a handler.** asyncio logs what a callback raises. If that cannot be shown, the error of showing it would
+end the event loop: while a worker runs, the loop's exception handler contains it."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
-__all__ = ["entering_handler", "guarded_loop", "name_of", "text_of", "traceback_of"]
+__all__ = ["entering_handler", "guarded_loop", "is_a", "name_of", "text_of", "traceback_of"]
+
+log = logging.getLogger("rota")
+
+T = TypeVar("T")
+
+READ_BY_OTHERS = frozenset(
+    ("__getattribute__", "__class__", "__cause__", "__context__", "__suppress_context__", "__traceback__")
+)
+"""Attributes of exceptions that asyncio, logging and traceback read and expect no error from."""
 
 _inside: ContextVar[bool] = ContextVar("rota_inside_handler", default=False)
 
@@ -42,19 +55,53 @@ def guarded_loop() -> Iterator[None]:
             return before(loop, coro, **options)
         return asyncio.Task(coro, loop=loop, **options)
 
+    reported_before = loop.get_exception_handler()
+
+    def report(loop: asyncio.AbstractEventLoop, problem: dict[str, Any]) -> None:
+        try:
+            if reported_before is not None:
+                reported_before(loop, problem)
+            else:
+                loop.default_exception_handler(problem)
+        except BaseException:  # from here it would end the loop
+            what = problem.get("exception")
+            log.error("%s: %s", problem.get("message"), "" if what is None else traceback_of(what))
+
     loop.set_task_factory(factory)
+    loop.set_exception_handler(report)
     try:
         yield
     finally:
         if loop.get_task_factory() is factory:
             loop.set_task_factory(before)
+        if loop.get_exception_handler() is report:
+            loop.set_exception_handler(reported_before)
 
 
 async def _contained(coro: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await coro
     except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"a task that the handler started raised {type(error).__name__}") from error
+        if not _runs_code(error):
+            raise RuntimeError(f"a task that the handler started raised {type(error).__name__}") from error
+        name = name_of(error)
+    except BaseException as error:
+        if not _runs_code(error):
+            raise
+        name = name_of(error)
+    raise RuntimeError(f"a task that the handler started raised {name}, which cannot be looked at")
+
+
+def _runs_code(error: BaseException) -> bool:
+    """Whether its class, or one that it inherits from, replaces what others read of every exception."""
+    classes = type.__dict__["__mro__"].__get__(type(error))
+    own = classes[: classes.index(BaseException)]
+    return any(not READ_BY_OTHERS.isdisjoint(type.__dict__["__dict__"].__get__(cls)) for cls in own)
+
+
+def is_a(value: object, cls: type[T]) -> TypeGuard[T]:
+    """As `isinstance`, by the class that it really has: no code of the value runs."""
+    return issubclass(type(value), cls)
 
 
 def name_of(value: object) -> str:
@@ -75,8 +122,14 @@ def traceback_of(error: BaseException) -> str:
     try:
         return _storable("".join(traceback.format_exception(error)))
     except BaseException:  # each of them may do anything
-        frames = traceback.format_tb(error.__traceback__)
-        return _storable("".join([*frames, f"{name_of(error)}: {text_of(error)}"]))
+        return f"{_frames_of(error)}{name_of(error)}: {text_of(error)}"
+
+
+def _frames_of(error: BaseException) -> str:
+    try:
+        return _storable("".join(traceback.format_tb(BaseException.__dict__["__traceback__"].__get__(error))))
+    except BaseException:  # a module may have a loader of its own
+        return ""
 
 
 def _storable(text: str) -> str:

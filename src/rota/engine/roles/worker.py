@@ -28,7 +28,7 @@ from ..app import App
 from ..clock import NewId, new_id
 from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settle_tasks
 from ..executor import Execution, StopReason
-from ..guard import entering_handler
+from ..guard import entering_handler, is_a
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
 from .leases import LEASE, Leases, QueueLike, pieces
 
@@ -203,7 +203,7 @@ class TaskWorker:
             begun=frozenset(execution.task.id for execution in (*self._running, *self._stuck)),
         )
         self._asked_for += free
-        began = self._queue.clock.now()
+        began, asked = self._queue.clock.now(), self._queue.clock.monotonic()
         try:
             claimed: Claimed = await self._queue.store.transact(
                 claim_tasks(ask), CommitOptions(may_be_stale=True, lane=loop.name)
@@ -212,8 +212,12 @@ class TaskWorker:
             self._asked_for -= free
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
+        is_late = self._queue.clock.monotonic() - asked >= self._lease.total_seconds()
         for task in claimed.tasks:
-            self._start(task, loop, began)
+            if is_late:
+                self._give_back(task)
+            else:
+                self._start(task, loop, began)
         if claimed.tasks and len(claimed.tasks) == free:
             if self._free():
                 self._other(loop).wake.set()
@@ -316,6 +320,15 @@ class TaskWorker:
         running.add_done_callback(lambda done: self._handler_ended(execution, done, loop))
         self._observe(TaskStarted(task))
 
+    def _give_back(self, task: Task) -> None:
+        """The process or the store stood still for a lease since the claim was asked: another worker may have the task
+        by now, so it is not begun. If it is ours still, it goes back to the queue; if not, the store refuses that."""
+        execution = Execution(
+            task, self._app.handlers[task.kind], on_report=self.leases.note_report, flush=self.leases.flush
+        )
+        self._ended[execution] = Released()
+        self.wake.set()
+
     def _queue_of(self, task: Task) -> QueueLike:
         """What a handler may reach: the queue of its own tenant and no other."""
         return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
@@ -387,7 +400,7 @@ async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer)
         try:
             await _call(hook, args)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if is_a(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             observe(HookFailed(name, error))
 
