@@ -155,7 +155,7 @@ async def site(store: Store) -> AsyncIterator[Site]:
     finally:
         await made.http.aclose()
         server.should_exit = True
-        live.end_streams(api)
+        live.broadcasts_of(api).end()
         await serving
         await store.close()
 
@@ -445,7 +445,7 @@ def test_whoever_is_too_slow_is_dropped_and_the_others_go_on(
 def test_streams_end_when_the_server_stops(runner: asyncio.Runner, tmp_path: Path) -> None:
     async def main() -> None:
         async with site(STORES["memory"](tmp_path, SystemClock())) as s, s.events() as stream:
-            live.end_streams(s.api)
+            live.broadcasts_of(s.api).end()
             await stream.ends()
 
     runner.run(main())

@@ -30,7 +30,7 @@ from ..service import Acting, Viewer, of
 from ..tenants import answers
 from .broadcast import Broadcasts, Listener
 
-__all__ = ["broadcasts_of", "end_streams", "router"]
+__all__ = ["broadcasts_of", "router"]
 
 HEARTBEAT = timedelta(seconds=15)
 CHECKED_EVERY = timedelta(minutes=1)
@@ -186,11 +186,6 @@ def broadcasts_of(api: FastAPI) -> Broadcasts:
         api.state.broadcasts = Broadcasts(api.state.rota.clock, EventWords())
     broadcasts: Broadcasts = api.state.broadcasts
     return broadcasts
-
-
-def end_streams(api: FastAPI) -> None:
-    """For whoever serves: call it when the server is to stop, since servers wait for open responses."""
-    broadcasts_of(api).end()
 
 
 @asynccontextmanager
