@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from command_line import STORES, Process, bare_folder, document, rota, use_store
 from rota import TemplateTarget, connect
-from rota.surfaces.cli.process.outlook import KINDS, PAGE, SHOWN, Outlook
+from rota.surfaces.cli.process.schedule_summary import KINDS, PAGE, SHOWN, ScheduleSummary
 
 APP = """
 import asyncio
@@ -240,16 +240,16 @@ async def _many_schedules() -> None:
 
 
 async def test_what_is_kept_of_many_schedules_is_bounded() -> None:
-    outlook = Outlook()
+    summary = ScheduleSummary()
     async with connect("memory:") as queue:
         one = await queue.create_schedule("one", task_type="work", interval=3600)
     for number in range(1000):
-        outlook.note([replace(one, key=f"s-{number}")] * 10)
-        outlook.note_lacking(f"kind-{number}", one)
-        outlook.note_lacking("kind-0", one)
-    assert outlook.active == 10_000
-    assert len(outlook.soonest) == SHOWN
-    assert len(outlook.lacking) == KINDS
-    assert outlook.more_lacking == 1000 - KINDS
-    assert outlook.lacking["kind-0"].count == 1001
-    assert len(outlook.lacking["kind-0"].names) == SHOWN
+        summary.note([replace(one, key=f"s-{number}")] * 10)
+        summary.note_lacking(f"kind-{number}", one)
+        summary.note_lacking("kind-0", one)
+    assert summary.active == 10_000
+    assert len(summary.soonest) == SHOWN
+    assert len(summary.lacking) == KINDS
+    assert summary.more_lacking == 1000 - KINDS
+    assert summary.lacking["kind-0"].count == 1001
+    assert len(summary.lacking["kind-0"].names) == SHOWN

@@ -18,7 +18,7 @@ import pytest
 import rota as library
 from command_line import PATIENCE, Process, bare_folder, complaint, document, rota
 from rota.surfaces import listening
-from rota.surfaces.cli.process import http as door
+from rota.surfaces.cli.process import http as process_http
 from rota.surfaces.cli.session import Session
 from rota.surfaces.http.server import serving
 from rota.surfaces.settings import load
@@ -221,14 +221,14 @@ def test_up_without_http(folder: Path) -> None:
         assert up.end(signal.SIGTERM) == 0
 
 
-# Whether there is a door
+# Whether the API is served
 
 
 def is_opened(session: Session, **flags: object) -> bool:
     async def main() -> bool:
         async with (
             library.connect("memory:") as queue,
-            door.opened(session, door.Http(load(flags)), queue) as found,
+            process_http.api_server_of(session, process_http.Http(load(flags)), queue) as found,
         ):
             return found is not None
 
@@ -238,7 +238,7 @@ def is_opened(session: Session, **flags: object) -> bool:
 def test_without_the_extra_up_says_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(door, "is_installed", lambda: False)
+    monkeypatch.setattr(process_http, "is_installed", lambda: False)
     assert not is_opened(Session({}))
     assert capsys.readouterr().err == (
         "http: not served, since it is not installed; install it with: pip install 'rota[server]'\n"
@@ -252,7 +252,7 @@ def test_a_default_port_that_is_taken_is_said_and_left(
     def taken(place: listening.Place) -> socket.socket:
         raise listening.PortTaken("port", f"{place} is taken", "")
 
-    monkeypatch.setattr(door, "listen", taken)
+    monkeypatch.setattr(process_http, "listen", taken)
     assert not is_opened(Session({}))
     said = capsys.readouterr().err
     assert said == "http: not served, since 127.0.0.1:8000 is taken; choose another with --port\n"

@@ -20,7 +20,7 @@ from rota.engine.changes import cursor
 from rota.engine.clock import SystemClock
 from rota.stores.base import Store
 from rota.surfaces.http import create_app
-from rota.surfaces.http.events import hub, live
+from rota.surfaces.http.events import broadcast, live
 from rota.surfaces.stores import make_store
 from served import NO_CERTIFICATES, _Quiet
 from stores import ADDRESSES, STORES
@@ -134,7 +134,7 @@ class Site:
     async def is_deserted(self) -> None:
         """Wait until nobody listens any more."""
         async with asyncio.timeout(WITHIN):
-            while live.hubs_of(self.api).listening or live.hubs_of(self.api)._by_tenant:
+            while live.broadcasts_of(self.api).listening or live.broadcasts_of(self.api)._by_tenant:
                 await asyncio.sleep(0.01)
 
 
@@ -155,7 +155,7 @@ async def site(store: Store) -> AsyncIterator[Site]:
     finally:
         await made.http.aclose()
         server.should_exit = True
-        live.end_streams(api)
+        live.broadcasts_of(api).end()
         await serving
         await store.close()
 
@@ -373,7 +373,7 @@ def test_what_is_refused(on_one: Play, query: dict[str, str], field: str) -> Non
 
 
 def test_too_long_ago_or_too_much(on_one: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "LIMIT", 5)
+    monkeypatch.setattr(broadcast, "LIMIT", 5)
 
     async def scenario(s: Site) -> None:
         now = await s.store.now()
@@ -394,8 +394,8 @@ def test_too_long_ago_or_too_much(on_one: Play, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_so_many_streams_and_no_more(on_one: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "PER_KEY", 2)
-    monkeypatch.setattr(hub, "PER_PROCESS", 3)
+    monkeypatch.setattr(broadcast, "PER_KEY", 2)
+    monkeypatch.setattr(broadcast, "PER_PROCESS", 3)
 
     async def scenario(s: Site) -> None:
         _, one = await s.queue.create_key("one", "viewer")
@@ -415,7 +415,7 @@ def test_so_many_streams_and_no_more(on_one: Play, monkeypatch: pytest.MonkeyPat
 def test_whoever_is_too_slow_is_dropped_and_the_others_go_on(
     on_one: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "BACKLOG", 5)
+    monkeypatch.setattr(broadcast, "BACKLOG", 5)
     monkeypatch.setattr(live, "LAST_WORDS_WITHIN", timedelta(milliseconds=50))
 
     async def scenario(s: Site) -> None:
@@ -423,13 +423,13 @@ def test_whoever_is_too_slow_is_dropped_and_the_others_go_on(
             slow = socket.create_connection(("127.0.0.1", int(s.url.rpartition(":")[2])))
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             slow.sendall(b"GET /api/tenants/default/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            hubs = live.hubs_of(s.api)
+            broadcasts = live.broadcasts_of(s.api)
             async with asyncio.timeout(WITHIN):
-                while hubs.listening < 2:
+                while broadcasts.listening < 2:
                     await asyncio.sleep(0.01)
             sent = 0
             async with asyncio.timeout(WITHIN):
-                while hubs.listening == 2:  # until the buffers of both kernels are full, and its queue
+                while broadcasts.listening == 2:  # until the buffers of both kernels are full, and its queue
                     task = await s.queue.submit("none", "x" * 900_000)
                     sent += 1
                     while (await quick.next())["id"] != task.id:
@@ -445,7 +445,7 @@ def test_whoever_is_too_slow_is_dropped_and_the_others_go_on(
 def test_streams_end_when_the_server_stops(runner: asyncio.Runner, tmp_path: Path) -> None:
     async def main() -> None:
         async with site(STORES["memory"](tmp_path, SystemClock())) as s, s.events() as stream:
-            live.end_streams(s.api)
+            live.broadcasts_of(s.api).end()
             await stream.ends()
 
     runner.run(main())

@@ -27,7 +27,7 @@ from rota.engine.changes import (
     time_of_cursor,
 )
 from rota.stores.base import Store, Tx
-from rota.surfaces.cli.commands.tail import Watch
+from rota.surfaces.cli.commands.tail import Tail
 from worlds import EVERY_STORE, MINUTE, SECOND, START, STORES, THOROUGH, World, play, seeds
 
 Told = dict[str, Notice]
@@ -312,7 +312,7 @@ async def test_tail_shows_what_becomes_of_tasks_that_ended_before_it_began(world
     old = await world.queue.submit("work", tags=["mine"])
     await world.queue.cancel(old.id)
     await world.at(MINUTE)
-    watch = Watch(world.queue, {"tag": "mine", "kind": None, "schedule": None})
+    watch = Tail(world.queue, {"tag": "mine", "kind": None, "schedule": None})
     assert [line.status for _, line in await watch.begin()] == ["pending", "cancelled"]
     await world.queue.replay(old.id)
     await world.queue.submit("work")

@@ -13,7 +13,6 @@ from rota.domain.recurrence import (
     Timing,
     check,
     close_zones,
-    known_zone,
     next_after,
     tzdata_version,
 )
@@ -273,6 +272,8 @@ def test_timezone_validation() -> None:
         ("Mars/Phobos", "accepted are IANA names such as Europe/Paris"),
         ("../../etc/passwd", "accepted are IANA names"),
         ("", "accepted are IANA names"),
+        ("America", "timezone: "),
+        ("Etc/", "timezone: "),
         ("posixrules", "accepted are IANA names"),
         ("localtime", "accepted are IANA names"),
         ("posix/Europe/Paris", "did you mean Europe/Paris?"),
@@ -283,9 +284,6 @@ def test_timezone_validation() -> None:
             check(Cron("0 9 * * *", name))
         assert hint in str(refusal.value)
         assert len(str(refusal.value)) < 200
-    assert known_zone("America/New_York")
-    assert not known_zone("America")
-    assert not known_zone("Etc/")
     assert close_zones("Europe/Pariss") == ("Europe/Paris",)
     assert tzdata_version()[:2] == "20"
 

@@ -19,11 +19,9 @@ from rota.domain.recurrence import (
     count,
     describe,
     dst_note,
-    format_duration,
     latest,
     local,
     next_after,
-    parse_duration,
     warnings,
 )
 
@@ -146,12 +144,6 @@ def test_words_never_fail(timing: Timing, now: datetime) -> None:
 @given(TIMINGS)
 def test_records_survive_json(timing: Timing) -> None:
     assert msgspec.json.decode(msgspec.json.encode(timing), type=Timing) == timing
-
-
-@PROFILE
-@given(st.timedeltas(timedelta(seconds=1), timedelta(days=10_000)))
-def test_durations_survive_text(every: timedelta) -> None:
-    assert parse_duration(format_duration(every)) == every
 
 
 @PROFILE

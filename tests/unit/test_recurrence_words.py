@@ -19,7 +19,6 @@ from rota.domain.recurrence import (
     Timing,
     describe,
     dst_note,
-    format_duration,
     instant,
     local,
     next_after,
@@ -188,13 +187,6 @@ def test_parse_duration(text: str, seconds: float) -> None:
 def test_refused_durations(text: str) -> None:
     with pytest.raises(ValueError, match=r"interval: .*; accepted are"):
         parse_duration(text)
-
-
-def test_format_duration() -> None:
-    assert format_duration(timedelta(days=1, hours=12)) == "P1DT12H"
-    assert format_duration(timedelta(seconds=90.5)) == "PT1M30.5S"
-    with pytest.raises(ValueError, match="interval: "):
-        format_duration(timedelta(0))
 
 
 def next_of(rule: RecurrenceRule, now: datetime = NOW, zone: str = "UTC") -> datetime | None:

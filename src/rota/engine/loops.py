@@ -31,7 +31,7 @@ from typing import Any, Protocol
 
 from . import clock
 
-__all__ = ["Backoff", "Hints", "MergedHints", "NoHints", "OnError", "Return", "Role", "keep_running"]
+__all__ = ["Backoff", "Hints", "Loop", "MergedHints", "NoHints", "OnError", "Return", "keep_running"]
 
 OnError = Callable[[BaseException, timedelta], None]
 
@@ -39,11 +39,11 @@ _NOW = timedelta(0)
 LULL = timedelta(milliseconds=20)
 
 
-class Role(Protocol):
-    """Something that works in rounds."""
+class Loop(Protocol):
+    """One round of work at a time, and the delay before the next."""
 
     async def run_once(self) -> timedelta | None:
-        """Do what can be done now. How long until there is more; None: not before something changes."""
+        """Do what can be done now. Return how long until there is more. None: not before something changes."""
         ...
 
 
@@ -116,7 +116,7 @@ class Return:
 
 
 async def keep_running(
-    role: Role,
+    role: Loop,
     store: Hints,
     *,
     stop: asyncio.Event,

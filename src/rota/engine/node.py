@@ -19,7 +19,7 @@ from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop
-from .loops import Backoff, Hints, MergedHints, NoHints, Return, Role, keep_running
+from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Return, keep_running
 from .observe.log import log_signals
 from .observe.telemetry import LoopFailed, Observer, fan_out
 from .roles.forgetter import Forgetter
@@ -129,7 +129,7 @@ class Node:
                 loop.cancel()
             await asyncio.gather(ended, return_exceptions=True)
 
-    def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
+    def _roles(self) -> Iterator[tuple[str, Loop, Hints, asyncio.Event | None]]:
         no_hints = NoHints()
         yield "jump watch", self.jump_watch, no_hints, None
         if self.scheduler is not None:
@@ -140,7 +140,7 @@ class Node:
             yield "forgetter", self.forgetter, no_hints, None
 
     async def _keep(
-        self, name: str, role: Role, hints: Hints, wake: asyncio.Event | None, stop: asyncio.Event
+        self, name: str, role: Loop, hints: Hints, wake: asyncio.Event | None, stop: asyncio.Event
     ) -> None:
         def failed(error: BaseException, again_in: timedelta) -> None:
             is_outage = isinstance(error, Unavailable) and not error.is_busy and role is not self.forgetter
@@ -294,7 +294,7 @@ class Worker(Node):
         finally:
             watching.cancel()
 
-    def _roles(self) -> Iterator[tuple[str, Role, Hints, asyncio.Event | None]]:
+    def _roles(self) -> Iterator[tuple[str, Loop, Hints, asyncio.Event | None]]:
         yield from super()._roles()
         yield "worker", self.tasks, self.queue.store, self.tasks.wake
         yield "worker's second loop", self.tasks.second, NoHints(), self.tasks.second.wake

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 from ..domain.errors import Invalid
 from . import durations
 
-__all__ = ["FIELDS", "Field", "Setting", "Settings", "load"]
+__all__ = ["FIELDS", "Setting", "SettingField", "Settings", "load"]
 
 FILE = "rota.toml"
 DEFAULT = "default"
 _SIZE = re.compile(r"([0-9]{1,12}) ?(|B|KB|KIB|MB|MIB)")
 
 
-class Field(NamedTuple):
+class SettingField(NamedTuple):
     """One thing that can be set. `read` takes what was given and returns it in its stored form."""
 
     name: str
@@ -116,30 +116,34 @@ def _duration_or_forever(field: str, value: Any) -> timedelta | None:
     return None if value == "forever" else _duration(field, value)
 
 
-FIELDS: tuple[Field, ...] = (
-    Field("store", "sqlite:///rota.db", _text, "where everything is kept"),
-    Field("tenant", DEFAULT, _text, "whose tasks and schedules"),
-    Field("app", None, _text, "the module:app that `up`, `worker` and `tick` run"),
-    Field("queues", None, _names, "the queues that workers take tasks from (not set: all)"),
-    Field("concurrency", 50, _number, "how many tasks a worker runs at once"),
-    Field("lease", timedelta(seconds=30), _duration, "how long a worker that died keeps its tasks"),
-    Field(
+FIELDS: tuple[SettingField, ...] = (
+    SettingField("store", "sqlite:///rota.db", _text, "where everything is kept"),
+    SettingField("tenant", DEFAULT, _text, "whose tasks and schedules"),
+    SettingField("app", None, _text, "the module:app that `up`, `worker` and `tick` run"),
+    SettingField("queues", None, _names, "the queues that workers take tasks from (not set: all)"),
+    SettingField("concurrency", 50, _number, "how many tasks a worker runs at once"),
+    SettingField("lease", timedelta(seconds=30), _duration, "how long a worker that died keeps its tasks"),
+    SettingField(
         "shutdown_timeout",
         timedelta(seconds=30),
         _duration,
         "how long a stopping worker waits for its handlers",
     ),
-    Field("keep_tasks", timedelta(days=7), _duration_or_forever, "how long ended tasks are kept"),
-    Field("keep_runs", timedelta(days=90), _duration_or_forever, "how long ended runs of schedules are kept"),
-    Field(
+    SettingField("keep_tasks", timedelta(days=7), _duration_or_forever, "how long ended tasks are kept"),
+    SettingField(
+        "keep_runs", timedelta(days=90), _duration_or_forever, "how long ended runs of schedules are kept"
+    ),
+    SettingField(
         "keep_schedules", timedelta(days=30), _duration_or_forever, "how long completed schedules are kept"
     ),
-    Field("keep_events", timedelta(days=365), _duration_or_forever, "how long the audit trail is kept"),
-    Field("http", True, _yes_or_no, "whether `up` serves the HTTP API"),
-    Field("host", "127.0.0.1", _text, "the address of this machine that the HTTP API is served on"),
-    Field("port", 8000, _port, "the port that it is served on (0: any)"),
-    Field("rate_limit", 500, _number, "how many requests a second a key may make"),
-    Field("max_body", 2 * 1024 * 1024, _size, "how large the body of a request may be"),
+    SettingField(
+        "keep_events", timedelta(days=365), _duration_or_forever, "how long the audit trail is kept"
+    ),
+    SettingField("http", True, _yes_or_no, "whether `up` serves the HTTP API"),
+    SettingField("host", "127.0.0.1", _text, "the address of this machine that the HTTP API is served on"),
+    SettingField("port", 8000, _port, "the port that it is served on (0: any)"),
+    SettingField("rate_limit", 500, _number, "how many requests a second a key may make"),
+    SettingField("max_body", 2 * 1024 * 1024, _size, "how large the body of a request may be"),
 )
 _BY_NAME = {field.name: field for field in FIELDS}
 
@@ -174,7 +178,7 @@ def load(
     return Settings(found, file, profile)
 
 
-def _first(field: Field, layers: list[Mapping[str, tuple[Any, str]]]) -> Setting:
+def _first(field: SettingField, layers: list[Mapping[str, tuple[Any, str]]]) -> Setting:
     for layer in layers:
         if field.name in layer:
             value, source = layer[field.name]

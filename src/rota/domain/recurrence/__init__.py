@@ -20,9 +20,9 @@ from .advice import dst_note, instant, local, warnings
 from .compiled import on_clock
 from .occurrences import begun_after, between, check, count, latest, next_after
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
-from .timing import Cron, Interval, Once, RRule, Timing, format_duration, parse_duration
+from .timing import Cron, Interval, Once, RRule, Timing, parse_duration
 from .words import describe
-from .zones.data import close_zones, known_zone, tzdata_version, zone_names
+from .zones.data import close_zones, tzdata_version, zone_names
 
 __all__ = [
     "Cron",
@@ -41,9 +41,7 @@ __all__ = [
     "count",
     "describe",
     "dst_note",
-    "format_duration",
     "instant",
-    "known_zone",
     "latest",
     "local",
     "next_after",

@@ -22,7 +22,6 @@ __all__ = [
     "Once",
     "RRule",
     "Timing",
-    "format_duration",
     "parse_duration",
 ]
 
@@ -82,20 +81,3 @@ def parse_duration(text: str) -> timedelta:
     if not every:
         raise ValueError(f"interval: {text[:40]!r} is zero; accepted are durations of one second or more")
     return every
-
-
-def format_duration(every: timedelta) -> str:
-    """The shortest ISO 8601 text that reads back as `every`, such as `P1DT12H`."""
-    if every <= timedelta(0):
-        raise ValueError(
-            f"interval: {every} is not more than zero; accepted are durations of one second or more"
-        )
-    minutes, seconds = divmod(every.seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    days = f"{every.days}D" if every.days else ""
-    shown = (
-        f"{seconds}.{every.microseconds:06}".rstrip("0").rstrip(".") if every.microseconds else str(seconds)
-    )
-    parts = [(hours, f"{hours}H"), (minutes, f"{minutes}M"), (seconds or every.microseconds, f"{shown}S")]
-    time = "".join(text for value, text in parts if value)
-    return f"P{days}" + (f"T{time}" if time else "")

@@ -128,14 +128,14 @@ class Formatter(click.HelpFormatter):
         super().write_usage(prog, args, click.style("Usage: ", bold=True) if prefix is None else prefix)
 
 
-class Context(click.Context):
+class CliContext(click.Context):
     formatter_class = Formatter
 
 
 class Command(click.Command):
     """A command with examples."""
 
-    context_class = Context
+    context_class = CliContext
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -160,7 +160,7 @@ class Command(click.Command):
 class Group(click.Group):
     """A group whose commands are imported when they are used. `sections` is its table of contents."""
 
-    context_class = Context
+    context_class = CliContext
     command_class = Command
 
     def __init__(

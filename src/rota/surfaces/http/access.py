@@ -86,7 +86,7 @@ Identify = Callable[[Request], Awaitable[Caller | None]]
 
 
 class Access:
-    """The door. `identify` replaces keys, for applications that know their callers already."""
+    """Who may call. `identify` replaces keys, for applications that know their callers already."""
 
     def __init__(
         self,

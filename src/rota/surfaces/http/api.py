@@ -16,9 +16,9 @@ from . import description, operations, problems
 from .access import Identify
 from .events import live
 from .server.head import Head
-from .server.middleware import MOST_BODY, Counted, Guard
+from .server.middleware import MOST_BODY, Guard, RequestRecorder
 from .service import Replayed, Service, replayed
-from .tenants import executions, express, keys, schedules
+from .tenants import executions, fast_routes, keys, schedules
 from .v1 import router as v1
 
 if TYPE_CHECKING:
@@ -79,11 +79,11 @@ def create_app(
 
     for part in (schedules, executions, keys, live, operations, v1):
         api.include_router(part.router)
-    express.install(api)
+    fast_routes.install(api)
     description.install(api)
     api.add_middleware(Guard, most_body=most_body)
     api.add_middleware(Head)
-    api.add_middleware(Counted, service=service)
+    api.add_middleware(RequestRecorder, service=service)
     return api
 
 

@@ -1,4 +1,4 @@
-"""Names on the wire: the tenants' API speaks camelCase, `/api/v1` snake_case; inside, all is snake_case."""
+"""Names in requests and answers: the tenants' API speaks camelCase, `/api/v1` snake_case; inside, all is snake_case."""
 
 from __future__ import annotations
 

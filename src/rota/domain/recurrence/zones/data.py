@@ -16,7 +16,7 @@ from zoneinfo import TZPATH, available_timezones
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["close_zones", "known_zone", "read_zone", "tzdata_version", "zone_names"]
+__all__ = ["close_zones", "read_zone", "tzdata_version", "zone_names"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+){0,3}")
 _LONGEST: Final = 64
@@ -41,10 +41,6 @@ def read_zone(name: str) -> bytes | None:
         if data.startswith(b"TZif"):
             return data
     return None
-
-
-def known_zone(name: str) -> bool:
-    return read_zone(name) is not None
 
 
 @cache

@@ -47,11 +47,11 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
     --status shows only the lines that led to this state."""
 
     async def follow(queue: Queue) -> None:
-        watch = Watch(queue, filters)
-        past = [each for each in await watch.begin() if status in (None, each[1].status)]
+        following = Tail(queue, filters)
+        past = [each for each in await following.begin() if status in (None, each[1].status)]
         _print(session, past[-lines:] if lines > 0 else [])
         while not no_follow:
-            new, too_many = await watch.more()
+            new, too_many = await following.more()
             if too_many:
                 session.screen.remark("Too much happened at once: some lines are left out.")
             _print(session, [each for each in new if status in (None, each[1].status)])
@@ -80,8 +80,8 @@ def _text(session: Session, task: Task, line: Change) -> str:
     return text.replace("\n", " ")
 
 
-class Watch:
-    """What happens from the first look on. What was shown of the past is not shown again."""
+class Tail:
+    """Changes from the first look on. A change that was shown as part of the past is not shown again."""
 
     def __init__(self, queue: Queue, filters: dict[str, Any]) -> None:
         from ....engine.changes import ChangeFollower

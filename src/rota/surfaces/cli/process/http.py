@@ -1,7 +1,7 @@
 """The HTTP API beside the roles of a process.
 
-The port is taken at once, so that one that is taken already is known before anything begins, and whoever connects early
-waits. What serves it takes most of a second to import: a thread does that, while schedules fire already."""
+The port is opened at once: a port that is in use is known before anything begins, and early clients wait. The server
+takes most of a second to import. A thread does that, while schedules fire already."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ...listening import PortTaken, find, is_installed, listen, url_of
 from ...python.client import Queue
 from ...settings import Settings
 from ..session import Session
-from .measuring import Measures
+from .metrics import BufferedMetrics
 
 if TYPE_CHECKING:
     from ....engine.observe.metrics import Metrics
     from ...http.server.serving import Server
 
-__all__ = ["Door", "Http", "opened"]
+__all__ = ["ApiServer", "Http", "api_server_of"]
 
 T = TypeVar("T")
 TURN = timedelta(milliseconds=0.5)
@@ -37,8 +37,8 @@ MAKE_KEY = "rota keys create --tenant default --role admin --name me"
 
 @dataclass(frozen=True)
 class Http:
-    """That the API is to be served, and how. `is_all`: the process is there for it, so that it cannot go on without.
-    `app`: whose handlers are known to it."""
+    """How the API is served. `is_all`: the process does nothing else, and ends if it cannot serve. `app` knows the
+    handlers."""
 
     settings: Settings
     is_all: bool = False
@@ -47,17 +47,17 @@ class Http:
 
 
 @asynccontextmanager
-async def opened(session: Session, http: Http | None, queue: Queue) -> AsyncIterator[Door | None]:
-    """A door that connections can come to already. None: there is to be none, or, as was said, it cannot be."""
-    door = None if http is None else await _open(session, http, queue)
+async def api_server_of(session: Session, http: Http | None, queue: Queue) -> AsyncIterator[ApiServer | None]:
+    """A server that accepts connections already. None: none is wanted, or there can be none, and the user was told."""
+    api_server = None if http is None else await _open(session, http, queue)
     try:
-        yield door
+        yield api_server
     finally:
-        if door is not None:
-            door.close()
+        if api_server is not None:
+            api_server.close()
 
 
-async def _open(session: Session, http: Http, queue: Queue) -> Door | None:
+async def _open(session: Session, http: Http, queue: Queue) -> ApiServer | None:
     if not is_installed():
         if http.is_all:
             raise Invalid("serve", "the HTTP API needs FastAPI and uvicorn", f"install them with: {EXTRA}")
@@ -69,7 +69,7 @@ async def _open(session: Session, http: Http, queue: Queue) -> Door | None:
 
         await check_reach(place, queue.store, queue.clock)
     try:
-        return Door(http, listen(place))
+        return ApiServer(http, listen(place))
     except PortTaken:
         if http.is_all or not http.settings.is_default("port"):
             raise
@@ -77,8 +77,8 @@ async def _open(session: Session, http: Http, queue: Queue) -> Door | None:
         return None
 
 
-class Door:
-    """A socket that listens, and what is served on it."""
+class ApiServer:
+    """The API on a listening socket."""
 
     def __init__(self, http: Http, listening: socket.socket) -> None:
         self.url = url_of(listening)
@@ -94,10 +94,12 @@ class Door:
             session.screen.say(f"keys: {await _about_keys(queue)}")
         return None
 
-    async def serve(self, session: Session, queue: Queue, measures: Measures, until: asyncio.Event) -> None:
-        """Until then. If this is not all that the process does, a failure is said and not raised."""
+    async def serve(
+        self, session: Session, queue: Queue, buffered: BufferedMetrics, until: asyncio.Event
+    ) -> None:
+        """Serve until then. If the process does other things, too, a failure is printed and not raised."""
         try:
-            await self._serve(queue, measures, until)
+            await self._serve(queue, buffered, until)
         except Exception as problem:
             if self.is_all:
                 raise
@@ -106,29 +108,29 @@ class Door:
     def close(self) -> None:
         self._listening.close()
 
-    async def _serve(self, queue: Queue, measures: Measures, until: asyncio.Event) -> None:
+    async def _serve(self, queue: Queue, buffered: BufferedMetrics, until: asyncio.Event) -> None:
         stopping = asyncio.create_task(until.wait())
-        making = asyncio.ensure_future(_in_thread(lambda: self._make(queue, measures, until)))
+        making = asyncio.ensure_future(_in_thread(lambda: self._make(queue, buffered, until)))
         await asyncio.wait({stopping, making}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not making.done():
             making.cancel()
             return
         server, metrics = making.result()
-        if measures.metrics is None:
-            measures.arrived(metrics)
+        if buffered.metrics is None:
+            buffered.arrived(metrics)
         await server.serve([self._listening])
 
-    def _make(self, queue: Queue, measures: Measures, until: asyncio.Event) -> tuple[Server, Metrics]:
+    def _make(self, queue: Queue, buffered: BufferedMetrics, until: asyncio.Event) -> tuple[Server, Metrics]:
         """Everything that takes long: the imports, and the application."""
         from ....engine.observe.metrics import Metrics
         from ...http import create_app
         from ...http.server.serving import PATIENCE, prepared
 
-        metrics = measures.metrics or Metrics(clock=queue.clock)
+        metrics = buffered.metrics or Metrics(clock=queue.clock)
         settings = self._http.settings
         api = create_app(
-            measures.store,
+            buffered.store,
             app=self._http.app,
             strict=self._http.strict,
             clock=queue.clock,

@@ -16,7 +16,7 @@ from ..session import Session, with_session
 
 if TYPE_CHECKING:
     from ....engine.app import App
-    from .measuring import Watch
+    from .metrics import MonitoringOptions
 from ..parse import SIZE
 
 __all__ = [
@@ -37,7 +37,7 @@ LEVELS = (
     "warning",
     "error",
 )  # as in surfaces/cli/process/logs.py, which the help need not import
-WATCH = ("metrics_port", "metrics_host", "log_level")
+MONITORING = ("metrics_port", "metrics_host", "log_level")
 
 
 def _worker_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +138,7 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
         all_tenants=flags["all_tenants"],
         scheduler=True,
         janitor=True,
-        watch=_watch(flags),
+        monitoring=_monitoring(flags),
         http=Http(settings) if settings["http"] else None,
     )
     if demo:
@@ -169,7 +169,11 @@ def worker(session: Session, app: str | None, **flags: Any) -> None:
     if settings["app"] is None:
         raise click.UsageError("no app was given; write rota worker module:app")
     plan = Plan(
-        settings, all_tenants=flags["all_tenants"], scheduler=False, janitor=False, watch=_watch(flags)
+        settings,
+        all_tenants=flags["all_tenants"],
+        scheduler=False,
+        janitor=False,
+        monitoring=_monitoring(flags),
     )
     run(session, plan.with_app(load_named(settings["app"])))
 
@@ -181,7 +185,7 @@ def run_scheduler(session: Session, **flags: Any) -> None:
     """Fire schedules until stopped. Any number may run at once: each due time starts one task."""
     from .running import Plan, run
 
-    run(session, Plan(session.settings(), scheduler=True, janitor=False, watch=_watch(flags)))
+    run(session, Plan(session.settings(), scheduler=True, janitor=False, monitoring=_monitoring(flags)))
 
 
 @command(examples=["rota monitor", "rota monitor --enable-scheduler"])
@@ -193,7 +197,7 @@ def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
     enough."""
     from .running import Plan, run
 
-    plan = Plan(session.settings(), scheduler=enable_scheduler, janitor=True, watch=_watch(flags))
+    plan = Plan(session.settings(), scheduler=enable_scheduler, janitor=True, monitoring=_monitoring(flags))
     run(session, plan)
 
 
@@ -213,7 +217,13 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
     from .running import Plan, run_once
 
     settings = session.settings(app=app, **_given(flags))
-    plan = Plan(settings, all_tenants=flags["all_tenants"], scheduler=True, janitor=True, watch=_watch(flags))
+    plan = Plan(
+        settings,
+        all_tenants=flags["all_tenants"],
+        scheduler=True,
+        janitor=True,
+        monitoring=_monitoring(flags),
+    )
     run_once(session, plan.with_app(load_named(settings["app"])))
 
 
@@ -222,13 +232,13 @@ def load_named(name: str | None) -> App | None:
 
 
 def _given(flags: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in flags.items() if name not in ("all_tenants", *WATCH)}
+    return {name: value for name, value in flags.items() if name not in ("all_tenants", *MONITORING)}
 
 
-def _watch(flags: dict[str, Any]) -> Watch:
-    from .measuring import Watch
+def _monitoring(flags: dict[str, Any]) -> MonitoringOptions:
+    from .metrics import MonitoringOptions
 
-    return Watch(**{name: flags[name] for name in WATCH if name in flags})
+    return MonitoringOptions(**{name: flags[name] for name in MONITORING if name in flags})
 
 
 @command(
@@ -256,7 +266,7 @@ def serve(
     or scheduled must be one of its kinds. Beyond this machine (--host 0.0.0.0) it is served only if there are API
     keys."""
     from .http import Http
-    from .running import Plan, Watch, run
+    from .running import MonitoringOptions, Plan, run
 
     settings = session.settings(app=app, **flags)
     known = load_named(settings["app"])
@@ -267,7 +277,7 @@ def serve(
         scheduler=engine,
         janitor=engine,
         app=known if engine else None,
-        watch=Watch(log_level=log_level),
+        monitoring=MonitoringOptions(log_level=log_level),
         http=Http(settings, is_all=True, app=known, strict=strict),
     )
     run(session, plan)

@@ -27,13 +27,13 @@ from ...python.client import Queue, connect
 from ...settings import Settings
 from ...stores import in_role
 from ..session import Session
-from .feed import Feed
-from .http import Door, Http, opened
+from .event_printer import EventPrinter
+from .http import ApiServer, Http, api_server_of
 from .logs import logging_to
-from .measuring import Watch, measured, observers_of
-from .outlook import Outlook, look_ahead
+from .metrics import MonitoringOptions, collecting_metrics, observers_of
+from .schedule_summary import ScheduleSummary, summarize_schedules
 
-__all__ = ["Plan", "Watch", "run", "run_once"]
+__all__ = ["MonitoringOptions", "Plan", "run", "run_once"]
 
 log = logging.getLogger("rota")
 
@@ -49,7 +49,7 @@ class Plan:
     app: App | None = None
     store: str | None = None
     hints: tuple[str, ...] = ()
-    watch: Watch = field(default_factory=Watch)
+    monitoring: MonitoringOptions = field(default_factory=MonitoringOptions)
     http: Http | None = None
 
     def with_app(self, app: App | None) -> Plan:
@@ -86,7 +86,7 @@ def run(session: Session, plan: Plan) -> None:
     """Until SIGINT or SIGTERM; then the exit code is 0."""
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while things are being set up
     try:
-        with _logs(plan.watch.log_level):
+        with _logs(plan.monitoring.log_level):
             _run_to_the_end(_running(session, plan), _new_loop(plan))
     except KeyboardInterrupt:
         session.screen.remark("stopped")
@@ -96,7 +96,7 @@ def run(session: Session, plan: Plan) -> None:
 
 def run_once(session: Session, plan: Plan) -> None:
     """One pass of every role."""
-    with _logs(plan.watch.log_level):
+    with _logs(plan.monitoring.log_level):
         _run_to_the_end(_pass(session, plan), asyncio.new_event_loop())
 
 
@@ -146,22 +146,22 @@ def _run_until_done(running: asyncio.Task[None], loop: asyncio.AbstractEventLoop
 
 async def _running(session: Session, plan: Plan) -> None:
     async with connect(plan.own_address, tenant=plan.settings["tenant"]) as queue:
-        feed = Feed(session, queue.clock)
+        printer = EventPrinter(session, queue.clock)
         async with (
-            opened(session, plan.http, queue) as door,
-            measured(session, plan.watch, queue, is_served=door is not None) as measures,
+            api_server_of(session, plan.http, queue) as api_server,
+            collecting_metrics(session, plan.monitoring, queue, is_served=api_server is not None) as buffered,
         ):
-            node = _node(session, plan, queue, feed, *observers_of(measures))
-            feed.on_unread = node.stop
-            await _greet(session, plan, queue, door)
-            if door is None or measures is None:
+            node = _node(session, plan, queue, printer, *observers_of(buffered))
+            printer.on_unread = node.stop
+            await _greet(session, plan, queue, api_server)
+            if api_server is None or buffered is None:
                 await node.run()
             else:
-                await _run_beside(node, door.serve(session, queue, measures, node.stopping))
-        if feed.is_unread:
+                await _run_beside(node, api_server.serve(session, queue, buffered, node.stopping))
+        if printer.is_unread:
             raise BrokenPipeError
         if not session.as_json:
-            session.screen.remark(f"stopped: {feed.summary()}" if plan.is_engine else "stopped")
+            session.screen.remark(f"stopped: {printer.summary()}" if plan.is_engine else "stopped")
 
 
 async def _run_beside(node: Node, serving: Coroutine[Any, Any, None]) -> None:
@@ -220,14 +220,14 @@ class StoppingWorker(Worker):
         super()._signalled()
 
 
-async def _greet(session: Session, plan: Plan, queue: Queue, door: Door | None) -> None:
+async def _greet(session: Session, plan: Plan, queue: Queue, api_server: ApiServer | None) -> None:
     if plan.app is not None:
         await queue.declare_schedules(plan.app)
-    outlook = await _outlook(plan, queue) if plan.scheduler else Outlook()
-    _warn_of_kinds_without_handler(session, outlook)
+    summary = await _summary(plan, queue) if plan.scheduler else ScheduleSummary()
+    _warn_of_kinds_without_handler(session, summary)
     if session.as_json:
-        if door is not None:
-            await door.greet(session, queue)
+        if api_server is not None:
+            await api_server.greet(session, queue)
         return
     screen = session.screen
     screen.say(
@@ -244,45 +244,45 @@ async def _greet(session: Session, plan: Plan, queue: Queue, door: Door | None) 
         screen.say("no tasks are run here: give module:app to `rota up` or `rota worker` for that")
     else:
         screen.say("schedules and tasks run elsewhere, such as in `rota up`; with --engine, here too")
-    if door is not None:
-        await door.greet(session, queue)
+    if api_server is not None:
+        await api_server.greet(session, queue)
     if plan.scheduler:
-        await _say_what_comes(session, queue, outlook)
+        await _say_what_comes(session, queue, summary)
     for hint in plan.hints:
         screen.say(hint)
     screen.say(click.style("Ctrl-C stops it.", dim=True))
     screen.say()
 
 
-def _warn_of_kinds_without_handler(session: Session, outlook: Outlook) -> None:
+def _warn_of_kinds_without_handler(session: Session, summary: ScheduleSummary) -> None:
     """What such a schedule starts waits for ever, unless a worker somewhere else has the handler."""
-    for kind, lacking in sorted(outlook.lacking.items()):
+    for kind, lacking in sorted(summary.lacking.items()):
         unnamed = lacking.count - len(lacking.names)
         more = f" and {unnamed:,} more" if unnamed else ""
         session.screen.warn(
             f"this app has no handler for {kind}, which is what {', '.join(lacking.names)}{more} starts:"
             " it waits for a worker that has one"
         )
-    if outlook.more_lacking:
-        session.screen.warn(f"nor has it one for what {outlook.more_lacking:,} more schedules start")
+    if summary.more_lacking:
+        session.screen.warn(f"nor has it one for what {summary.more_lacking:,} more schedules start")
 
 
-async def _outlook(plan: Plan, queue: Queue) -> Outlook:
-    return await look_ahead(
+async def _summary(plan: Plan, queue: Queue) -> ScheduleSummary:
+    return await summarize_schedules(
         queue, all_tenants=plan.serves_every_tenant, app=plan.app, queues=plan.settings["queues"]
     )
 
 
-async def _say_what_comes(session: Session, queue: Queue, outlook: Outlook) -> None:
+async def _say_what_comes(session: Session, queue: Queue, summary: ScheduleSummary) -> None:
     from .. import words
 
     now = await queue.now()
-    if not outlook.soonest:
+    if not summary.soonest:
         session.screen.say("schedules: none is active")
         return
-    width = max(len(schedule.key) for schedule in outlook.soonest)
-    session.screen.say(f"schedules: {outlook.active:,} active")
-    for schedule in outlook.soonest:
+    width = max(len(schedule.key) for schedule in summary.soonest)
+    session.screen.say(f"schedules: {summary.active:,} active")
+    for schedule in summary.soonest:
         when = relative(schedule.next_run_at or now, now)
         name = click.style(schedule.key.ljust(width), bold=True)
         session.screen.say(f"  {name}  {click.style(when.ljust(7), fg='cyan')}  {words.sentence(schedule)}")
@@ -290,38 +290,38 @@ async def _say_what_comes(session: Session, queue: Queue, outlook: Outlook) -> N
 
 async def _pass(session: Session, plan: Plan) -> None:
     async with connect(plan.own_address, tenant=plan.settings["tenant"]) as queue:
-        feed = Feed(session, queue.clock)
-        node = _node(session, plan, queue, feed)
+        printer = EventPrinter(session, queue.clock)
+        node = _node(session, plan, queue, printer)
         if isinstance(node, Worker):
             await queue.declare_schedules(node.app)
             await run_hooks(node.app, "on_startup", (node,), node.observe)
         try:
-            is_more_due = await _pass_by_pass(node, feed)
+            is_more_due = await _pass_by_pass(node, printer)
         finally:
             if isinstance(node, Worker):
                 node.tasks.close()
                 await run_hooks(node.app, "on_shutdown", (node,), node.observe)
-    if feed.is_unread:
+    if printer.is_unread:
         raise BrokenPipeError
     if session.as_json:
         session.screen.json_line({"event": "done", "is_more_due": is_more_due})
     else:
         more = "; more is due: run it again" if is_more_due else ""
-        session.screen.say(f"one pass done: {feed.summary()}{more}")
+        session.screen.say(f"one pass done: {printer.summary()}{more}")
 
 
-async def _pass_by_pass(node: Node, feed: Feed) -> bool:
+async def _pass_by_pass(node: Node, printer: EventPrinter) -> bool:
     """Until nothing is left to do; but of what is due a bounded part is fired. Whether there is more of it."""
     scheduler = node.scheduler
-    while (await node.run_once()).total_seconds() <= 0 and not feed.is_unread:
+    while (await node.run_once()).total_seconds() <= 0 and not printer.is_unread:
         if scheduler is not None and scheduler.rows_written >= ROWS_PER_CALL:
             node.scheduler = None
     return node.scheduler is not scheduler and await node.queue.store.read(is_anything_due())
 
 
 def _logs(level: str | None) -> AbstractContextManager[None]:
-    """To stderr, unless the program has set up its own. In a terminal the feed says already what the engine would log:
-    that is logged only if a level was asked for."""
+    """Log to stderr, unless the program set up its own logging. In a terminal the printer says already what the engine
+    would log: that is logged only if a level was asked for."""
     if level is None and logging.getLogger().handlers:
         return nullcontext()
     said_already = level is None and sys.stderr.isatty()

@@ -28,9 +28,9 @@ from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, Viewer, of
 from ..tenants import answers
-from .hub import Hubs, Listener
+from .broadcast import Broadcasts, Listener
 
-__all__ = ["end_streams", "hubs_of", "router"]
+__all__ = ["broadcasts_of", "router"]
 
 HEARTBEAT = timedelta(seconds=15)
 CHECKED_EVERY = timedelta(minutes=1)
@@ -180,17 +180,12 @@ def _position(at: datetime) -> bytes:
     return b"id: %b\n\n" % cursor(at).encode()
 
 
-def hubs_of(api: FastAPI) -> Hubs:
+def broadcasts_of(api: FastAPI) -> Broadcasts:
     """Who listens to this application."""
-    if not hasattr(api.state, "hubs"):
-        api.state.hubs = Hubs(api.state.rota.clock, EventWords())
-    hubs: Hubs = api.state.hubs
-    return hubs
-
-
-def end_streams(api: FastAPI) -> None:
-    """For whoever serves: call it when the server is to stop, since servers wait for open responses."""
-    hubs_of(api).end()
+    if not hasattr(api.state, "broadcasts"):
+        api.state.broadcasts = Broadcasts(api.state.rota.clock, EventWords())
+    broadcasts: Broadcasts = api.state.broadcasts
+    return broadcasts
 
 
 @asynccontextmanager
@@ -198,7 +193,7 @@ async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await hubs_of(api).close()
+        await broadcasts_of(api).close()
 
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["live"], lifespan=_lifespan)
@@ -234,8 +229,8 @@ async def events(
     behind, is_too_old = await _behind(queue, given)
     wants = await _wants(queue, chosen, task, schedule)
     listener = Listener(wants, behind)
-    hubs, account = hubs_of(request.app), queue.caller.key_id or queue.caller.actor
-    await hubs.join(queue.store, queue.tenant, account, listener)
+    broadcasts, account = broadcasts_of(request.app), queue.caller.key_id or queue.caller.actor
+    await broadcasts.join(queue.store, queue.tenant, account, listener)
     assert listener.at is not None
     first = b"retry: %d\n\n" % (RECONNECT_AFTER // timedelta(milliseconds=1))
     if is_too_old:
@@ -244,7 +239,7 @@ async def events(
         )
     elif listener.has_all:
         first += _position(listener.at)
-    leave = partial(hubs.leave, queue.tenant, account, listener)
+    leave = partial(broadcasts.leave, queue.tenant, account, listener)
     is_allowed = partial(_is_allowed, request, queue.tenant, role)
     return EventStream(listener, leave, is_allowed, of(request).clock, first)
 

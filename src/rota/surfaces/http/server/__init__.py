@@ -1,4 +1,4 @@
 """The server under the API: uvicorn, started from a process that does other things, with bounds for slow clients.
 
-Begin with `serving`; `middleware` stands before every route.
+Begin with `serving`. `middleware` runs before every route; `protocol` bounds each connection.
 """

@@ -1,7 +1,7 @@
-"""Every answer, once it begins: counted for the metrics, and a line in the log for those who ask for it (`info`).
+"""The guard refuses addresses, headers and bodies that are too large, and bodies that are not JSON, before any route
+sees them. The recorder counts each answer in the metrics, and writes it to the log at level `info`.
 
-What is refused before anything looks at it: addresses, headers and bodies that are too large, and bodies that are
-not JSON. Plain ASGI, so that it costs little and holds for every route.
+Both are plain ASGI, so that they cost little and hold for every route.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..service import Service
 
 __all__ = [
     "MOST_BODY",
-    "Counted",
     "Guard",
+    "RequestRecorder",
 ]
 
 Scope = MutableMapping[str, Any]
@@ -35,11 +35,11 @@ MOST_HEADERS = 32 * 1024
 LINGER = 16 * 1024 * 1024
 _JSON = b"application/json"
 _TAKEN_AS_JSON = (b"", b"application/x-www-form-urlencoded")
-"""What `curl -d` says when nothing is said."""
+"""`curl -d` sends this type unless another is given."""
 
 
 class Guard:
-    """Wraps an ASGI application."""
+    """Refuses requests that are too large or not JSON. It wraps an ASGI application."""
 
     def __init__(self, app: Asgi, most_body: int = MOST_BODY) -> None:
         self._app = app
@@ -82,7 +82,7 @@ class Guard:
         return Problem(415, "not_json", sentence)
 
     async def _refused(self, problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, but first let the client say what it has to say: one that is cut off never reads the answer."""
+        """Read what the client sends, then answer: a client that is cut off never reads the answer."""
         left = LINGER
         while left > 0:
             message = await receive()
@@ -94,7 +94,7 @@ class Guard:
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
         received = 0
 
-        async def counted() -> Message:
+        async def receive_bounded() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
@@ -102,7 +102,7 @@ class Guard:
                 raise HTTPException(413, str(self._too_large()))  # which FastAPI lets pass
             return message
 
-        await self._app(scope, counted, send)
+        await self._app(scope, receive_bounded, send)
 
     def _too_large(self) -> Problem:
         sentence = f"the body is larger than {self._most:,} bytes"
@@ -112,8 +112,8 @@ class Guard:
 log = logging.getLogger("rota.http")
 
 
-class Counted:
-    """Wraps an ASGI application."""
+class RequestRecorder:
+    """Counts and logs each answer when it begins. It wraps an ASGI application."""
 
     def __init__(self, app: Asgi, service: Service) -> None:
         self._app = app

@@ -22,7 +22,7 @@ from ....engine.clock import SteadyClock, wait_for_any
 from ....stores.base import Store
 from ...listening import BACKLOG, Place
 from ..access import Access
-from .wire import Limits, protocol
+from .protocol import ConnectionLimits, protocol
 
 __all__ = ["Server", "check_reach", "prepared", "serve"]
 
@@ -52,7 +52,7 @@ async def serve(
     listening: socket.socket,
     *,
     until: asyncio.Event,
-    limits: Limits | None = None,
+    limits: ConnectionLimits | None = None,
     patience: timedelta = PATIENCE,
 ) -> None:
     """Serve on a socket that listens, and close it at the end."""
@@ -60,7 +60,7 @@ async def serve(
 
 
 def prepared(
-    api: Asgi, *, until: asyncio.Event, limits: Limits | None = None, patience: timedelta = PATIENCE
+    api: Asgi, *, until: asyncio.Event, limits: ConnectionLimits | None = None, patience: timedelta = PATIENCE
 ) -> Server:
     """What serves, with everything imported that it needs: `await prepared(…).serve([socket])`."""
     limits = limits or fitting_limits()
@@ -82,9 +82,9 @@ def prepared(
     return Server(config, until)
 
 
-def fitting_limits() -> Limits:
+def fitting_limits() -> ConnectionLimits:
     """The usual ones; fewer connections where this process may not open so many files."""
-    usual = Limits()
+    usual = ConnectionLimits()
     try:
         import resource
     except ModuleNotFoundError:  # not on Windows

@@ -1,4 +1,4 @@
-"""Records as the tenants' API answers them, field by field as document 001 prints them."""
+"""Records as the tenants' API answers them, field by field, in camelCase."""
 
 from __future__ import annotations
 

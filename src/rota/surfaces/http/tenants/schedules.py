@@ -1,6 +1,6 @@
-"""`/api/tenants/{tenant}/schedules`: the resource of document 001.
+"""`/api/tenants/{tenant}/schedules`: create, read, change, pause, resume, trigger and delete them.
 
-The same change to many schedules: those that match now, each in a transaction of its own.
+A bulk change is applied to each schedule that matches at that moment, each in a transaction of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bodies of the tenants' API, as document 001 prints them, and more that the same schedules can do."""
+"""The bodies that the tenants' API accepts, in camelCase."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Records as `/api/v1` answers them, field by field as document 004 prints them, and what the OpenAPI document says
-of that. A test holds the two together."""
+"""Records as `/api/v1` answers them, field by field, in snake_case, and their OpenAPI schemas. A test holds the two
+together."""
 
 from __future__ import annotations
 

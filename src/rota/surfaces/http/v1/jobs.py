@@ -105,7 +105,7 @@ Number = Annotated[int, Query(alias="page", ge=1, description=f"Within the first
 Size = Annotated[int, Query(ge=1, le=100, description="How many to a page.")]
 
 
-class Found(msgspec.Struct, frozen=True):
+class NumberedPage(msgspec.Struct, frozen=True):
     """A page, and how many there are in all."""
 
     items: list[Any]
@@ -121,18 +121,18 @@ def check_reach(number: int, size: int) -> None:
         raise Problem(422, "invalid", sentence, field="page")
 
 
-def job_page(tenant: str, status: TaskStatus | None, number: int, size: int) -> Work[Found]:
-    async def work(tx: Tx) -> Found:
+def job_page(tenant: str, status: TaskStatus | None, number: int, size: int) -> Work[NumberedPage]:
+    async def work(tx: Tx) -> NumberedPage:
         query = TaskList(tenant=tenant, at=tx.now, status=status)
         found = await _walked(tx, query, number, size, lambda task: Cursor(task.created_at, task.id))
         tasks: list[Task] = found.items
-        return Found([task.as_of(tx.now) for task in tasks], found.total)
+        return NumberedPage([task.as_of(tx.now) for task in tasks], found.total)
 
     return work
 
 
-def template_page(tenant: str, number: int, size: int) -> Work[Found]:
-    async def work(tx: Tx) -> Found:
+def template_page(tenant: str, number: int, size: int) -> Work[NumberedPage]:
+    async def work(tx: Tx) -> NumberedPage:
         def place(template: Template) -> str:
             return template.id
 
@@ -141,18 +141,18 @@ def template_page(tenant: str, number: int, size: int) -> Work[Found]:
     return work
 
 
-async def _walked(tx: Tx, query: Any, number: int, size: int, place: Any) -> Found:
+async def _walked(tx: Tx, query: Any, number: int, size: int, place: Any) -> NumberedPage:
     total = await tx.count(query)
     before = (number - 1) * size
     if before >= total:
-        return Found([], total)
+        return NumberedPage([], total)
     while before:
         passed = await tx.find(query, min(before, AT_ONCE))
         if not passed:
-            return Found([], total)
+            return NumberedPage([], total)
         before -= len(passed)
         query = replace(query, after=place(passed[-1]))
-    return Found(await tx.find(query, size), total)
+    return NumberedPage(await tx.find(query, size), total)
 
 
 router = Router(tags=["v1 jobs"])

@@ -1,4 +1,4 @@
-"""`/api/v1`: the API of document 004, in snake_case, for the tenant of the key, or `default`."""
+"""`/api/v1`: stored tasks and jobs, in snake_case. The tenant is the one of the key, or `default`."""
 
 from __future__ import annotations
 

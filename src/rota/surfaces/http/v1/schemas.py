@@ -1,4 +1,4 @@
-"""The bodies of `/api/v1`, as document 004 prints them: snake_case, accepted in camelCase, too."""
+"""The bodies that `/api/v1` accepts: in snake_case, and in camelCase, too."""
 
 from __future__ import annotations
 

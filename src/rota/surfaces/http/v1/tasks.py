@@ -1,4 +1,4 @@
-"""`/api/v1/tasks`: stored tasks, and scheduling as an operation on them. The API of document 004."""
+"""`/api/v1/tasks`: stored tasks, and scheduling as an operation on them."""
 
 from __future__ import annotations
 

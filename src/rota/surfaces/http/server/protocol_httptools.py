@@ -1,4 +1,4 @@
-"""The bounds of `wire`, on httptools: the parser tells where in a request the client is, and counts what it holds."""
+"""The bounds of `protocol`, on httptools. Its parser knows where in a request the client is, and how large that is."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..problems import Problem
-from .wire import FRAMING, Bounds
+from .protocol import FRAMING, BoundedProtocol
 
-__all__ = ["Bounded"]
+__all__ = ["BoundedHttptools"]
 
 
 class _Refusing(Exception):
     """Raised to the parser, which stops; `send_400_response` follows."""
 
 
-class Bounded(Bounds, HttpToolsProtocol):
+class BoundedHttptools(BoundedProtocol, HttpToolsProtocol):
     """One connection."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a client can hold of the server, and for how long: uvicorn's protocol, with bounds.
+"""Uvicorn's protocol, with bounds: how much of the server a client can hold, and for how long.
 
     the client owes     until                                                   else
     a head              `head` after the connection, or after its first byte    408, or closed if nothing came
@@ -8,8 +8,8 @@
 
 A head may have `head_bytes`, a body no more framing than content, a connection `pipelined` requests waiting, the server
 `connections`. Each connection has one timer, which is moved only when it goes off: a request that comes in one piece
-costs none. Whoever is refused, or has not finished its request, is listened to for a moment (`linger`) before the
-connection closes: closing at once would reset it, and the answer would be lost on the way.
+costs none. When a client is refused, or has not finished its request, the server reads on for a moment (`linger`)
+before it closes the connection: closing at once would reset it, and the answer would be lost on the way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:
     Base = object
 
-__all__ = ["Limits", "protocol"]
+__all__ = ["ConnectionLimits", "protocol"]
 
 BATCH = 64 * 1024
 FRAMING = 8
@@ -38,7 +38,7 @@ FRAMING = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """The bounds of one server."""
 
     connections: int = 1_000
@@ -52,7 +52,7 @@ class Limits:
 
 
 class Owed(Enum):
-    """What the client has to send next."""
+    """The next thing that the client has to send."""
 
     NOTHING = auto()
     HEAD = auto()
@@ -61,23 +61,25 @@ class Owed(Enum):
     NEXT = auto()
 
 
-def protocol(limits: Limits) -> Callable[..., asyncio.Protocol]:
-    """What uvicorn makes for each connection: on httptools, or on h11 where that is not installed."""
+def protocol(limits: ConnectionLimits) -> Callable[..., asyncio.Protocol]:
+    """Uvicorn calls this for each connection. It is on httptools, or on h11 where that is not installed."""
     try:
-        from .wire_httptools import Bounded
+        from .protocol_httptools import BoundedHttptools
     except ModuleNotFoundError as missing:
         if missing.name != "httptools":
             raise
-        from .wire_h11 import BoundedH11
+        from .protocol_h11 import BoundedH11
 
         return partial(BoundedH11, limits=limits)
-    return partial(Bounded, limits=limits)
+    return partial(BoundedHttptools, limits=limits)
 
 
-class Parting:
+class LingeringTransport:
     """A transport that can take its time to close. Everything else is the transport's own."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, limits: ConnectionLimits
+    ) -> None:
         self._transport = transport
         self._loop = loop
         self._limits = limits
@@ -95,8 +97,8 @@ class Parting:
         self.part(linger=False)
 
     def part(self, *, linger: bool) -> None:
-        """Say no more, and close: at once, or when the other side did, or after a moment. What it does not read of what
-        was said is dropped at the end."""
+        """Write no more, and close: at once, or when the other side did, or after a moment. Bytes that the client has
+        not read by then are dropped."""
         if linger and not self.is_closing() and self._transport.can_write_eof():
             self._transport.write_eof()
             self._later(self._limits.linger, self._transport.close)
@@ -117,15 +119,15 @@ class Parting:
 
 
 def _unheard(data: bytes) -> None:
-    """Nothing is said after parting."""
+    """Nothing is written after parting."""
 
 
-class Bounds(Base, metaclass=ABCMeta):
-    """The bounds, on top of one of uvicorn's protocols, which tells where in a request the client is."""
+class BoundedProtocol(Base, metaclass=ABCMeta):
+    """The bounds, on top of one of uvicorn's protocols. The subclass knows where in a request the client is."""
 
-    transport: Any  # a Parting
+    transport: Any  # a LingeringTransport
 
-    def __init__(self, *args: Any, limits: Limits, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, limits: ConnectionLimits, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
         self._owed = Owed.NOTHING
@@ -157,7 +159,7 @@ class Bounds(Base, metaclass=ABCMeta):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         crowd, most = len(self.connections), self._limits.connections
-        super().connection_made(Parting(transport, self.loop, self._limits))  # type: ignore[arg-type]  # passes all else on
+        super().connection_made(LingeringTransport(transport, self.loop, self._limits))  # type: ignore[arg-type]  # passes all else on
         if crowd < most:
             self._expect(Owed.HEAD, self._limits.head)
         elif crowd < most + most // 10 + 1:
@@ -213,7 +215,7 @@ class Bounds(Base, metaclass=ABCMeta):
     # What is owed, and until when
 
     def _received(self, size: int) -> None:
-        """Some of what was owed came: what is owed now?"""
+        """Bytes came: decide what the client owes now."""
         if self._is_in_head():
             if self._owed is not Owed.HEAD:
                 self._expect(Owed.HEAD, self._limits.head)
@@ -269,7 +271,7 @@ class Bounds(Base, metaclass=ABCMeta):
     # The end
 
     def _give_up(self, problem: Problem) -> None:
-        """The rest of what the client sends is of no use: refuse it, after what was asked properly is answered."""
+        """Refuse the rest of what the client sends, after the complete requests are answered."""
         running = self._running()
         if running is None:
             self._refuse(problem)

@@ -1,7 +1,7 @@
-"""What the active schedules of a store are about, for the words at the start of a process: how many there are, which
-fire first, and which start something that the app has no handler for.
+"""A summary of the active schedules, printed when a process starts: how many there are, which fire first, and which
+start a kind without a handler.
 
-All are looked at, a page at a time; of what is found, a bounded part is kept."""
+It reads all schedules, a page at a time, and keeps a bounded part."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ....domain.model import Schedule, TemplateTarget
 from ....engine.app import App
 from ...python.client import Queue
 
-__all__ = ["SHOWN", "Lacking", "Outlook", "look_ahead"]
+__all__ = ["SHOWN", "ScheduleSummary", "WithoutHandler", "summarize_schedules"]
 
 SHOWN = 5
 PAGE = 1000
 KINDS = 20
-"""Of how many kinds without a handler the schedules are named."""
+"""The schedules of so many kinds without a handler are named."""
 
 
 @dataclass
-class Lacking:
+class WithoutHandler:
     """The schedules that start a kind without a handler: some names, and how many there are."""
 
     names: list[str] = field(default_factory=list)
@@ -31,12 +31,12 @@ class Lacking:
 
 
 @dataclass
-class Outlook:
-    """`more_lacking`: how many schedules start yet other kinds without a handler."""
+class ScheduleSummary:
+    """`more_lacking` counts the schedules of further kinds without a handler."""
 
     active: int = 0
     soonest: list[Schedule] = field(default_factory=list)
-    lacking: dict[str, Lacking] = field(default_factory=dict)
+    lacking: dict[str, WithoutHandler] = field(default_factory=dict)
     more_lacking: int = 0
 
     def note(self, page: Sequence[Schedule]) -> None:
@@ -50,29 +50,29 @@ class Outlook:
         if kind not in self.lacking and len(self.lacking) == KINDS:
             self.more_lacking += 1
             return
-        lacking = self.lacking.setdefault(kind, Lacking())
+        lacking = self.lacking.setdefault(kind, WithoutHandler())
         lacking.count += 1
         if len(lacking.names) < SHOWN:
             is_default = schedule.tenant == "default"
             lacking.names.append(schedule.key if is_default else f"{schedule.key} (tenant {schedule.tenant})")
 
 
-async def look_ahead(
+async def summarize_schedules(
     queue: Queue, *, all_tenants: bool, app: App | None, queues: Sequence[str] | None
-) -> Outlook:
-    """Over one tenant or all. `queues`: which are served here, if not all; what others start is not for this app."""
-    outlook = Outlook()
+) -> ScheduleSummary:
+    """Of one tenant or all. `queues` are those served here (None: all); tasks in others are not for this app."""
+    summary = ScheduleSummary()
     tenants = [use.tenant.id for use in await queue.list_tenants() if use.schedules] if all_tenants else None
     for tenant in [queue.tenant] if tenants is None else tenants:
         of_tenant = queue.for_tenant(tenant)
         async for page in _pages(of_tenant):
-            outlook.note(page)
+            summary.note(page)
             if app is not None:
                 started = await _started(of_tenant, page)
                 for schedule, (kind, name) in zip(page, started, strict=True):
                     if kind not in app.handlers and kind and (queues is None or name in queues):
-                        outlook.note_lacking(kind, schedule)
-    return outlook
+                        summary.note_lacking(kind, schedule)
+    return summary
 
 
 async def _pages(queue: Queue) -> AsyncIterator[list[Schedule]]:
@@ -86,7 +86,7 @@ async def _pages(queue: Queue) -> AsyncIterator[list[Schedule]]:
 
 
 async def _started(queue: Queue, page: Sequence[Schedule]) -> list[tuple[str, str]]:
-    """The kind and the queue of what each starts. A template that is gone starts nothing."""
+    """The kind and the queue of the task that each schedule starts. A deleted template starts nothing."""
     templates: dict[str, tuple[str, str]] = {}
     for schedule in page:
         if isinstance(target := schedule.target, TemplateTarget) and target.template_id not in templates:

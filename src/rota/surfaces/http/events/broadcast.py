@@ -1,9 +1,9 @@
-"""Who listens, and how they hear: one follower for each tenant, however many listen to it.
+"""A tenant's changes are looked up once, and told to all its listeners.
 
-A hub looks when the store hints at a change, at most five times a second, never for more than a fifth of the time, and
-only while someone listens. A listener joins at a look and misses nothing from there on; one that resumes gets what it
-missed from the same snapshot, so nothing is lost or doubled in between. Each has a queue of its own: whoever leaves
-too much in it is dropped, and can resume.
+A broadcast looks when the store hints at a change, at most five times a second, never for more than a fifth of the
+time, and only while someone listens. A listener joins at a look and misses nothing from there on. A listener that
+resumes gets the changes that it missed from the same snapshot: nothing is lost or doubled in between. Each listener has
+a queue of its own. If the queue grows too long, the listener is dropped, and can resume.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ....engine.loops import keep_running
 from ....stores.base import Store
 from ..problems import Problem
 
-__all__ = ["Frame", "Hub", "Hubs", "Listener", "Words"]
+__all__ = ["Broadcasts", "Frame", "Listener", "TenantBroadcast", "Words"]
 
 AT_MOST_EVERY = timedelta(milliseconds=200)
 REST = 4
-"""So many times as long as a look took, the hub waits before the next."""
+"""After a look, a broadcast waits so many times as long as the look took."""
 
 BACKLOG = 1000
-"""Whoever has more than this in the queue when more comes is too slow."""
+"""A listener with more than this in its queue, when more comes, is too slow."""
 
 JOIN_WITHIN = timedelta(seconds=10)
 PER_KEY = 20
@@ -37,7 +37,7 @@ PER_PROCESS = 1000
 
 
 class Words(Protocol):
-    """How things are said on the wire."""
+    """How notices are written in a stream."""
 
     def notice(self, notice: Notice) -> bytes: ...
 
@@ -45,7 +45,7 @@ class Words(Protocol):
 
 
 class Frame:
-    """A notice (None: there were too many to tell), and its bytes once someone wants them: made once for all who do."""
+    """A notice (None: there were too many to tell). Its bytes are made once, when the first listener wants them."""
 
     def __init__(self, notice: Notice | None, encode: Callable[[], bytes]) -> None:
         self.notice = notice
@@ -59,7 +59,7 @@ class Frame:
 
 
 class Listener:
-    """One who listens. `behind`: where they left off. `at`: everything up to here is told, once the queue is empty."""
+    """One stream. `behind`: where it left off. `at`: everything up to here is told, once the queue is empty."""
 
     def __init__(self, wants: Callable[[Notice], bool], behind: datetime | None = None) -> None:
         self._wants = wants
@@ -95,8 +95,8 @@ class Listener:
         self.has_ended.set()
 
 
-class Hub:
-    """One tenant's changes, and those who listen to them. A role: `keep_running` runs it."""
+class TenantBroadcast:
+    """One tenant's changes, and their listeners. It is a loop: `keep_running` runs it."""
 
     def __init__(self, store: Store, tenant: str, clock: SteadyClock, words: Words) -> None:
         self._store = store
@@ -114,7 +114,7 @@ class Hub:
         return not self.listeners and not self._joining
 
     async def join(self, listener: Listener) -> None:
-        """Return when whatever becomes visible from now on will be told."""
+        """Return when every later change will be told."""
         joined = asyncio.get_running_loop().create_future()
         self._joining[listener] = joined
         self._wake.set()
@@ -147,7 +147,7 @@ class Hub:
         return look.again_in
 
     def _next_to_join(self) -> list[Listener]:
-        """All who begin now, and one who resumes: a look reads what one missed."""
+        """All listeners that begin now, and one that resumes: a look can read the missed changes of one."""
         waiting = [each for each, joined in self._joining.items() if not joined.done()]
         resuming = [each for each in waiting if each.behind is not None]
         return [each for each in waiting if each.behind is None] + resuming[:1]
@@ -183,13 +183,13 @@ class Hub:
         )
 
 
-class Hubs:
-    """The hubs of a process: one for each tenant that someone listens to."""
+class Broadcasts:
+    """The broadcasts of a process: one for each tenant with listeners."""
 
     def __init__(self, clock: SteadyClock, words: Words) -> None:
         self._clock = clock
         self._words = words
-        self._by_tenant: dict[str, Hub] = {}
+        self._by_tenant: dict[str, TenantBroadcast] = {}
         self._by_key: Counter[str] = Counter()
         self._stopping: set[asyncio.Task[None]] = set()
 
@@ -198,14 +198,14 @@ class Hubs:
         return self._by_key.total()
 
     async def join(self, store: Store, tenant: str, key: str, listener: Listener) -> None:
-        """`key`: on whose account."""
+        """`key` has a limit of its own."""
         self._check_room(key)
         self._by_key[key] += 1
-        hub = self._by_tenant.get(tenant)
-        if hub is None:
-            hub = self._by_tenant[tenant] = Hub(store, tenant, self._clock, self._words)
+        broadcast = self._by_tenant.get(tenant)
+        if broadcast is None:
+            broadcast = self._by_tenant[tenant] = TenantBroadcast(store, tenant, self._clock, self._words)
         try:
-            await hub.join(listener)
+            await broadcast.join(listener)
         except BaseException:
             self.leave(tenant, key, listener)
             raise
@@ -214,30 +214,30 @@ class Hubs:
         self._by_key[key] -= 1
         if self._by_key[key] <= 0:
             del self._by_key[key]
-        hub = self._by_tenant.get(tenant)
-        if hub is not None:
-            hub.leave(listener)
-            if hub.is_deserted:
+        broadcast = self._by_tenant.get(tenant)
+        if broadcast is not None:
+            broadcast.leave(listener)
+            if broadcast.is_deserted:
                 del self._by_tenant[tenant]
-                self._stop(hub)
+                self._stop(broadcast)
 
     def end(self) -> None:
-        """Everyone's stream ends: the server stops."""
-        for hub in self._by_tenant.values():
-            for listener in hub.listeners:
+        """End every stream: the server stops."""
+        for broadcast in self._by_tenant.values():
+            for listener in broadcast.listeners:
                 listener.end()
 
     async def close(self) -> None:
         self.end()
-        for hub in self._by_tenant.values():
-            self._stop(hub)
+        for broadcast in self._by_tenant.values():
+            self._stop(broadcast)
         self._by_tenant.clear()
         await asyncio.gather(*self._stopping, return_exceptions=True)
 
-    def _stop(self, hub: Hub) -> None:
-        hub.running.cancel()
-        self._stopping.add(hub.running)
-        hub.running.add_done_callback(self._stopping.discard)
+    def _stop(self, broadcast: TenantBroadcast) -> None:
+        broadcast.running.cancel()
+        self._stopping.add(broadcast.running)
+        broadcast.running.add_done_callback(self._stopping.discard)
 
     def _check_room(self, key: str) -> None:
         wait = {"Retry-After": "5"}

@@ -17,8 +17,8 @@ import pytest
 import uvloop
 
 from rota.surfaces.http.server import serving
-from rota.surfaces.http.server.wire import Limits
-from rota.surfaces.http.server.wire_h11 import BoundedH11
+from rota.surfaces.http.server.protocol import ConnectionLimits
+from rota.surfaces.http.server.protocol_h11 import BoundedH11
 from rota.surfaces.listening import find, listen
 
 PATIENCE = 30
@@ -180,7 +180,7 @@ async def served(**limits: Any) -> AsyncIterator[Served]:
     before = sockets()
     listening = listen(find("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    serve = asyncio.create_task(serving.serve(site, listening, until=stop, limits=Limits(**limits)))
+    serve = asyncio.create_task(serving.serve(site, listening, until=stop, limits=ConnectionLimits(**limits)))
     made = Served(site, port, stop)
     try:
         yield made

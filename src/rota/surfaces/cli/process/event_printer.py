@@ -1,5 +1,5 @@
-"""What a running node reports, a line for each thing that happens: coloured in a terminal, plain in a
-pipe, JSON for programs. An observer, as `engine/observe/telemetry.py` describes them."""
+"""A running node prints a line for each thing that happens: coloured in a terminal, plain in a pipe, JSON for programs.
+The printer is an observer of `engine/observe/telemetry.py`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ...durations import relative, short
 from ...shapes import text as iso
 from ..session import Session
 
-__all__ = ["Feed"]
+__all__ = ["EventPrinter"]
 
 PUNCTUAL = timedelta(milliseconds=100)
 _SKIPPED = {
@@ -43,8 +43,8 @@ _SKIPPED = {
 }
 
 
-class Line(NamedTuple):
-    """One thing that happened: `event` is its name for programs, and what the totals count."""
+class EventLine(NamedTuple):
+    """One thing that happened. `event` is its name for programs; the totals count by it."""
 
     event: str
     sign: str
@@ -54,9 +54,9 @@ class Line(NamedTuple):
     about: Mapping[str, Any] = MappingProxyType({})
 
 
-class Feed:
-    """Called with every signal; `totals` is what was seen so far. Once nobody reads the output any more (`| head`) it
-    `is_unread`, and says so."""
+class EventPrinter:
+    """It is called with every signal. `totals` counts the lines so far. When nobody reads the output any more
+    (`| head`), it `is_unread`, and calls `on_unread`."""
 
     def __init__(self, session: Session, clock: SteadyClock) -> None:
         self.totals: Counter[str] = Counter()
@@ -76,7 +76,7 @@ class Feed:
             self.is_unread = True
             self.on_unread()
 
-    def _tell(self, line: Line) -> None:
+    def _tell(self, line: EventLine) -> None:
         self.totals[line.event] += 1
         if self._session.as_json:
             self._session.screen.json_line(
@@ -85,7 +85,7 @@ class Feed:
         else:
             self._print(line)
 
-    def _print(self, line: Line) -> None:
+    def _print(self, line: EventLine) -> None:
         screen = self._session.screen
         self._width = min(max(self._width, len(line.subject)), 32)
         now = self._clock.now().astimezone()
@@ -96,31 +96,31 @@ class Feed:
         screen.say(f"{click.style(at, dim=True)}  {sign}{event} {subject}  {line.words}".rstrip())
 
     def summary(self) -> str:
-        counted = ("fired", "completed", "retry", "failed", "skipped", "expired", "cancelled")
+        shown = ("fired", "completed", "retry", "failed", "skipped", "expired", "cancelled")
         words = {"retry": "retried"}
-        parts = [f"{self.totals[name]:,} {words.get(name, name)}" for name in counted if self.totals[name]]
+        parts = [f"{self.totals[name]:,} {words.get(name, name)}" for name in shown if self.totals[name]]
         return ", ".join(parts) or "nothing happened"
 
 
-def _line(signal: Signal, now: datetime) -> Line | None:
+def _line(signal: Signal, now: datetime) -> EventLine | None:
     match signal:
         case TimesHandled(schedule, run, task):
             return _handled(schedule, run, task, now)
         case TaskStarted(task):
             attempt = f"attempt {task.attempt}, " if task.attempt > 1 else ""
-            return Line("started", "▶", "blue", task.kind, _dim(f"{attempt}{task.id}"), _about(task))
+            return EventLine("started", "▶", "blue", task.kind, _dim(f"{attempt}{task.id}"), _about(task))
         case TaskMoved(task):
             return _moved(task)
         case ScheduleStopped(schedule):
             why = schedule.completed_reason or schedule.pause_note or ""
-            return Line("stopped", "■", "yellow", schedule.key, f"is {schedule.status}: {why}")
+            return EventLine("stopped", "■", "yellow", schedule.key, f"is {schedule.status}: {why}")
         case ZonesRefreshed(schedule):
             words = f"new zone data moved its next time to {schedule.next_run_at}"
-            return Line("moved", "◔", "yellow", schedule.key, words)
+            return EventLine("moved", "◔", "yellow", schedule.key, words)
     return _trouble(signal)
 
 
-def _handled(schedule: Schedule, run: Run, task: Task | None, now: datetime) -> Line:
+def _handled(schedule: Schedule, run: Run, task: Task | None, now: datetime) -> EventLine:
     next_at = schedule.next_run_at
     after = _dim(f"next {relative(next_at, now)}") if next_at is not None else _dim("no further time")
     about = {
@@ -133,40 +133,40 @@ def _handled(schedule: Schedule, run: Run, task: Task | None, now: datetime) -> 
     }
     if run.reason is RunReason.EXPIRED:
         words = f"{task.kind if task else 'its task'} had no time to start   {after}"
-        return Line("expired", "◌", "yellow", schedule.key, words, about)
+        return EventLine("expired", "◌", "yellow", schedule.key, words, about)
     if run.status is RunStatus.SKIPPED:
         times = "" if run.count == 1 else f"{run.count:,} times, "
         why = _SKIPPED.get(run.reason, str(run.reason)) if run.reason else ""
-        return Line("skipped", "↷", "yellow", schedule.key, f"{times}{why}   {after}", about)
+        return EventLine("skipped", "↷", "yellow", schedule.key, f"{times}{why}   {after}", about)
     if run.status is RunStatus.FAILED:
-        return Line("failed", "✗", "red", schedule.key, f"{run.error}   {after}", about)
+        return EventLine("failed", "✗", "red", schedule.key, f"{run.error}   {after}", about)
     late = (run.started_at or now) - run.scheduled_at
     when = "on time" if late < PUNCTUAL else f"{short(late)} late"
     what = f"{task.kind}, " if task and task.kind != schedule.key else ""
-    return Line("fired", "●", "magenta", schedule.key, f"{what}{when}   {after}", about)
+    return EventLine("fired", "●", "magenta", schedule.key, f"{what}{when}   {after}", about)
 
 
-def _moved(task: Task) -> Line | None:
+def _moved(task: Task) -> EventLine | None:
     detail = task.history[-1].detail.replace("\n", " ") if task.history else ""
     about = {**_about(task), "status": str(task.status), "detail": detail}
     match task.status:
         case TaskStatus.COMPLETED:
             took = short((task.completed_at or task.updated_at) - (task.started_at or task.updated_at))
-            return Line("completed", "✓", "green", task.kind, f"in {took}{_output(task)}", about)
+            return EventLine("completed", "✓", "green", task.kind, f"in {took}{_output(task)}", about)
         case TaskStatus.FAILED:
-            return Line("failed", "✗", "red", task.kind, click.style(detail, fg="red"), about)
+            return EventLine("failed", "✗", "red", task.kind, click.style(detail, fg="red"), about)
         case TaskStatus.PENDING if task.last_change in (ChangeType.RETRIED, ChangeType.LEASE_LOST):
-            return Line("retry", "↻", "yellow", task.kind, detail, about)
+            return EventLine("retry", "↻", "yellow", task.kind, detail, about)
         case TaskStatus.PENDING:
-            return Line("waiting", "○", "cyan", task.kind, detail, about)
+            return EventLine("waiting", "○", "cyan", task.kind, detail, about)
         case TaskStatus.EXPIRED:
-            return Line("expired", "◌", "yellow", task.kind, _dim(task.id), about)
+            return EventLine("expired", "◌", "yellow", task.kind, _dim(task.id), about)
         case TaskStatus.CANCELLED:
-            return Line("cancelled", "⊘", "magenta", task.kind, detail or _dim(task.id), about)
+            return EventLine("cancelled", "⊘", "magenta", task.kind, detail or _dim(task.id), about)
     return None
 
 
-def _trouble(signal: Signal) -> Line | None:
+def _trouble(signal: Signal) -> EventLine | None:
     match signal:
         case LeaseLost(task):
             return _alarm(
@@ -191,8 +191,8 @@ def _trouble(signal: Signal) -> Line | None:
     return None
 
 
-def _alarm(subject: str, words: str, about: dict[str, Any] | None = None) -> Line:
-    return Line(
+def _alarm(subject: str, words: str, about: dict[str, Any] | None = None) -> EventLine:
+    return EventLine(
         "trouble", "!", "red", subject, click.style(words, fg="red"), {"detail": words, **(about or {})}
     )
 

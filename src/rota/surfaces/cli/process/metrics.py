@@ -1,8 +1,7 @@
 """Metrics of a running process: served on a port of their own, by the HTTP API, or not at all.
 
-`/metrics` for processes that serve nothing else: a few lines of HTTP on the loop that the roles run on.
-
-It answers GET /metrics and hangs up. What a client may send, how long it may take, and how many there may be is
+A process that serves nothing else answers `/metrics` with a few lines of HTTP, on the event loop of its roles.
+It answers GET /metrics and closes the connection. The size of a request, its time and the number of clients are
 bounded.
 """
 
@@ -30,10 +29,10 @@ from ...python.client import Queue
 from ..session import Session
 
 __all__ = [
-    "Measures",
-    "Watch",
+    "BufferedMetrics",
+    "MonitoringOptions",
+    "collecting_metrics",
     "make_metrics",
-    "measured",
     "metrics_served",
     "observers_of",
 ]
@@ -45,7 +44,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 def make_metrics(field: str) -> Metrics:
-    """Metrics, if prometheus-client is there; if not, what to do about it. `field` is what asked for them."""
+    """Make the metrics. Without prometheus-client, the error says how to install it. `field` is what asked for them."""
     try:
         from ....engine.observe.metrics import Metrics
     except ModuleNotFoundError as missing:
@@ -125,18 +124,17 @@ KEPT = 10_000
 
 
 @dataclass(frozen=True)
-class Watch:
-    """How a running process can be watched: where its metrics are served (port None: nowhere), and from which level on
-    it logs."""
+class MonitoringOptions:
+    """Where a process serves its metrics (port None: nowhere), and from which level on it logs."""
 
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     log_level: str | None = None
 
 
-class Measures:
-    """What is to be counted, before there is something that counts: the roles begin at once, and what they do is kept
-    until the metrics, which take a while to import, have `arrived`. `store` is the store, not observed."""
+class BufferedMetrics:
+    """Metrics take a while to import, and the roles begin at once. Until the metrics have `arrived`, this keeps what
+    there is to count. `store` is the store itself, not observed."""
 
     def __init__(self, queue: Queue) -> None:
         self.store = queue.store
@@ -178,26 +176,28 @@ class Measures:
 
 
 @asynccontextmanager
-async def measured(
-    session: Session, watch: Watch, queue: Queue, *, is_served: bool
-) -> AsyncIterator[Measures | None]:
-    """Serves the metrics of this process meanwhile, if a port was named. `is_served`: the HTTP API will show them."""
-    if watch.metrics_port is None and not is_served:
+async def collecting_metrics(
+    session: Session, monitoring: MonitoringOptions, queue: Queue, *, is_served: bool
+) -> AsyncIterator[BufferedMetrics | None]:
+    """Collect metrics meanwhile, and serve them if a port was named. `is_served`: the HTTP API will serve them."""
+    if monitoring.metrics_port is None and not is_served:
         yield None
         return
-    measures = Measures(queue)
+    buffered = BufferedMetrics(queue)
     try:
-        if watch.metrics_port is None:
-            yield measures
+        if monitoring.metrics_port is None:
+            yield buffered
             return
 
-        measures.arrived(metrics := make_metrics("metrics_port"))
-        async with metrics_served(metrics, queue.store, watch.metrics_host, watch.metrics_port) as address:
+        buffered.arrived(metrics := make_metrics("metrics_port"))
+        async with metrics_served(
+            metrics, queue.store, monitoring.metrics_host, monitoring.metrics_port
+        ) as address:
             session.screen.remark(f"metrics: {address}")
-            yield measures
+            yield buffered
     finally:
-        measures.end()
+        buffered.end()
 
 
-def observers_of(measures: Measures | None) -> tuple[Observer, ...]:
-    return () if measures is None else (measures.observe,)
+def observers_of(buffered: BufferedMetrics | None) -> tuple[Observer, ...]:
+    return () if buffered is None else (buffered.observe,)

@@ -1,4 +1,4 @@
-"""The bounds of `wire`, on h11, which is slower and bounds by itself what an unfinished head may hold."""
+"""The bounds of `protocol`, on h11. It is slower, and bounds an unfinished head by itself."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .wire import Bounds
+from .protocol import BoundedProtocol
 
 __all__ = ["BoundedH11"]
 
 
-class BoundedH11(Bounds, H11Protocol):  # type: ignore[misc]  # to the type checker, Bounds is on httptools
+class BoundedH11(BoundedProtocol, H11Protocol):  # type: ignore[misc]  # Base is httptools to mypy
     """One connection."""
 
     def _is_in_head(self) -> bool:
@@ -27,4 +27,4 @@ class BoundedH11(Bounds, H11Protocol):  # type: ignore[misc]  # to the type chec
         return None if self.cycle is None or self.cycle.response_complete else self.cycle
 
     def _forget_last(self) -> None:
-        """There is none that waits: h11 reads no request before the one before it is answered."""
+        """No request waits: h11 reads one only when the one before it is answered."""

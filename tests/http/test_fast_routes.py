@@ -38,9 +38,9 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-async def answers(folder: Path, *, express: bool) -> list[Any]:
+async def answers(folder: Path, *, fast: bool) -> list[Any]:
     api = create_app(f"sqlite:///{folder}/rota.db")
-    if not express:
+    if not fast:
         del api.router.routes[:2]
     transport = httpx.ASGITransport(api, client=("127.0.0.1", 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -65,7 +65,7 @@ def _seen(answer: httpx.Response) -> Any:
 async def test_both_ways_answer_alike(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    quick, usual = await answers(tmp_path / "a", express=True), await answers(tmp_path / "b", express=False)
+    quick, usual = await answers(tmp_path / "a", fast=True), await answers(tmp_path / "b", fast=False)
     for request, one, other in zip(REQUESTS, quick, usual, strict=True):
         assert one == other, request
     assert {status for status, _ in quick} == {200, 201, 400, 404, 405, 409, 422}
