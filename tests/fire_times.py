@@ -11,7 +11,7 @@ from itertools import islice
 
 from rota.domain.recurrence import occurrences
 from rota.domain.recurrence.timing import Cron, Interval, RRule, Timing, parse_duration
-from rota.domain.recurrence.zones.zone import zone
+from rota.domain.recurrence.zones import zone
 
 __all__ = ["fire_times"]
 

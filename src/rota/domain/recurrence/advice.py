@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from .compiled import EPOCH, Compiled, compiled, seconds
-from .cron.parse import CronLine, parse_cron
-from .occurrences import count, next_after
+from .cron import CronLine, parse_cron
+from .occurrences import EPOCH, Compiled, compiled, count, next_after, seconds
 from .ticks import DAY, Ticks
 from .timing import Cron, RRule, Timing
-from .zones.zone import zone, zone_tzinfo
+from .zones import zone, zone_tzinfo
 
 __all__ = ["dst_note", "instant", "local", "warnings"]
 

@@ -5,8 +5,8 @@ the work needs are made before it runs, so that running it again, after a confli
 does the same thing and not another.
 """
 
-from .keys import create_key, new_secret, revoke_key
-from .receipts import once
+from .tenants import create_key, new_secret, revoke_key
+from .tenants import once
 from .schedules import (
     Declared,
     create_schedule,
@@ -20,7 +20,7 @@ from .schedules import (
     resume_schedule,
     trigger_schedule,
 )
-from .set_back import bring_back_leases, bring_back_tasks, lies_anything_ahead, replan_schedules
+from .tick import bring_back_leases, bring_back_tasks, lies_anything_ahead, replan_schedules
 from .tasks import (
     Claim,
     Claimed,

@@ -15,8 +15,7 @@ from itertools import accumulate
 from math import gcd
 from typing import Final, NamedTuple
 
-from ..days import DaySet
-from ..months import CYCLE_DAYS
+from ..days import CYCLE_DAYS, DaySet
 from ..ticks import DAY, Never, Ticks
 from .days import month_mask
 from .text import RuleText
