@@ -22,8 +22,7 @@ from .guard import guarded_loop
 from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Return, keep_running
 from .observe.log import log_signals
 from .observe.telemetry import LoopFailed, Observer, fan_out
-from .roles.janitor import Forgetter
-from .roles.janitor import GRACE, Janitor
+from .roles.janitor import GRACE, Forgetter, Janitor
 from .roles.leases import LEASE, QueueLike
 from .roles.scheduler import Scheduler
 from .roles.watch import EVERY as BEAT

@@ -1,23 +1,32 @@
-"""Works on tenants. One that is used without a record gets its record with the first change.
+"""Works on tenants and their API keys.
 
-Works on API keys. The secret is made before, as ids are; it is never stored.
-
-Doing a request once: what was answered is kept with what was done, in the same commit.
+A tenant that is used without a record gets its record with the first change. The secret of a key is made before the
+work, as ids are; it is never stored.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
+
 from ...domain import keys, tenants
 from ...domain.errors import NotFound, Refused
-from ...domain.model import ApiKey, Receipt, Tenant
+from ...domain.model import ApiKey, Tenant
 from ...stores.base import Tx, Work
 from ...stores.queries import ApiKeyList, ScheduleList, TaskList, TemplateList
 from .shared import audit
 
-__all__ = ['create_key', 'create_tenant', 'find_tenant', 'new_secret', 'once', 'resume_tenant', 'revoke_key', 'set_limits', 'suspend_tenant']
+__all__ = [
+    "create_key",
+    "create_tenant",
+    "find_tenant",
+    "new_secret",
+    "resume_tenant",
+    "revoke_key",
+    "set_limits",
+    "suspend_tenant",
+]
 
 DEFAULT_TENANT = "default"
 
@@ -142,30 +151,3 @@ async def _by_name(tx: Tx, tenant: str | None, name: str) -> ApiKey:
     if not found:
         raise NotFound("key", name)
     return (good or found)[0]
-
-
-T = TypeVar("T")
-
-
-def once(
-    receipt_id: str, tenant: str, fingerprint: str, work: Work[T], answer: Callable[[T], tuple[int, Any]]
-) -> Work[tuple[int, Any]]:
-    """Do the work and keep its answer (a status and JSON, made by `answer`, which is pure); or, if this was done
-    before, only give the answer again. `receipt_id` follows from tenant and key, `fingerprint` from the request: the
-    same key for another request is refused. What is refused leaves no receipt."""
-
-    async def wrapped(tx: Tx) -> tuple[int, Any]:
-        known = await tx.get(Receipt, receipt_id)
-        if known is not None:
-            if known.tenant != tenant or known.fingerprint != fingerprint:
-                raise Refused("idempotency_reused", receipt=receipt_id)
-            return known.status, known.answer
-        status, body = answer(await work(tx))
-        tx.put(
-            Receipt(
-                id=receipt_id, tenant=tenant, at=tx.now, fingerprint=fingerprint, status=status, answer=body
-            )
-        )
-        return status, body
-
-    return wrapped

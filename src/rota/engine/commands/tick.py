@@ -1,30 +1,61 @@
-"""The tick: what time does to schedules.
+"""The tick: what time does to schedules. And what is done when time goes back.
 
-Works for a clock that was set back: what was written while it was ahead lies in the future.
-
-Schedules are planned anew from now, and tasks become ready when they would have. Times that had their run keep it: its
-id is derived from the time. What was skipped of the times that are now to come again was skipped too soon: those rows
-go. Each work takes one page and says where the next begins (None: that was the last).
+A clock that was set back leaves records that lie in the future. Schedules are planned anew from now, and tasks become
+ready when they would have. Times that had their run keep it: its id is derived from the time. Rows of times that were
+skipped and are now to come again are removed. Each of these works takes one page and says where the next begins (None:
+that was the last).
 """
 
 from __future__ import annotations
 
-import msgspec
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
+
+import msgspec
 from msgspec.structs import replace
-from ...domain import definition, recurrence, run, schedule, task as life, task
-from ...domain.model import Run, RunStatus, Schedule, ScheduleStatus, Task, Template, Tenant, TenantStatus, is_from_the_future
+
+from ...domain import definition, recurrence, run, schedule, task
+from ...domain.model import (
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    Template,
+    Tenant,
+    TenantStatus,
+    is_from_the_future,
+)
 from ...domain.schedule import Decision
 from ...stores.base import Tx, Work
-from ...stores.queries import Cursor, DueSchedules, LiveTasks, LostLeases, OutdatedZones, RunList, ScheduleList, UpcomingTasks
+from ...stores.queries import (
+    Cursor,
+    DueSchedules,
+    LiveTasks,
+    LostLeases,
+    OutdatedZones,
+    RunList,
+    ScheduleList,
+    UpcomingTasks,
+)
 from .schedules import template_of, templates_of
 from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, RelatedRuns, audit, room_for_tasks
 
-__all__ = ['Tick', 'bring_back_leases', 'bring_back_tasks', 'fire_due', 'is_anything_due', 'lies_anything_ahead', 'refresh_zones', 'replan_schedules']
+__all__ = [
+    "Tick",
+    "bring_back_leases",
+    "bring_back_tasks",
+    "fire_due",
+    "is_anything_due",
+    "lies_anything_ahead",
+    "refresh_zones",
+    "replan_schedules",
+]
 
 ROWS_PER_TICK = 1_000
+ROWS_OF_ONE = 1_000
+LEASES = 10_000
 SCHEDULER = "scheduler"
 
 
@@ -222,11 +253,6 @@ def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
     return work
 
 
-SCHEDULER = "scheduler"
-ROWS_OF_ONE = 1_000
-LEASES = 10_000
-
-
 def lies_anything_ahead(limit: int) -> Work[bool]:
     """A quick look, at those that are next: after a step back they are likely to be among what it left behind."""
 
@@ -247,7 +273,8 @@ def replan_schedules(after: Cursor | None, limit: int) -> Work[tuple[Cursor | No
         ahead = [found for found in page if is_from_the_future(found.updated_at, tx.now)]
         rows = [await _skipped_too_soon(tx, found) for found in ahead]
         planned = [
-            _put(tx, old, too_soon, spanning) for old, (too_soon, spanning) in zip(ahead, rows, strict=True)
+            _replan(tx, old, too_soon, spanning)
+            for old, (too_soon, spanning) in zip(ahead, rows, strict=True)
         ]
         if any(each is None for each in planned):
             following = after  # some had more rows than one work takes
@@ -269,7 +296,7 @@ async def _skipped_too_soon(tx: Tx, of: Schedule) -> tuple[list[Run], list[Run]]
     )
 
 
-def _put(tx: Tx, old: Schedule, too_soon: list[Run], spanning: list[Run]) -> Schedule | None:
+def _replan(tx: Tx, old: Schedule, too_soon: list[Run], spanning: list[Run]) -> Schedule | None:
     for row in too_soon:
         tx.delete(row)
     if len(too_soon) == ROWS_OF_ONE:
@@ -305,6 +332,6 @@ def bring_back_leases() -> Work[list[Task]]:
 
 
 def _bring_back(tx: Tx, found: list[Task]) -> list[Task]:
-    ahead = [task for task in found if is_from_the_future(task.updated_at, tx.now)]
-    changed = [(task, life.brought_back(task, tx.now)) for task in ahead]
+    ahead = [each for each in found if is_from_the_future(each.updated_at, tx.now)]
+    changed = [(each, task.brought_back(each, tx.now)) for each in ahead]
     return [tx.put(new) for old, new in changed if new is not old]

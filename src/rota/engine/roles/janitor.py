@@ -1,17 +1,18 @@
-"""The janitor: returns tasks of dead workers, and marks expiries.
+"""Two roles that keep order. The janitor returns tasks of dead workers and marks expiries. The forgetter removes
+records that have been kept long enough, and lets the store put itself in order.
 
-The forgetter: removes what has been kept long enough, and lets the store put itself in order.
-
-It is a role of its own beside the janitor: it may have much to do, and what it meets (an archive that cannot be read)
-is to hold up no task of a dead worker. Kinds of records are forgotten apart, so that one holds up no other.
+They are apart because the forgetter may have much to do, and an archive that cannot be read must hold up no task of a
+dead worker. For the same reason each kind of record is forgotten by itself.
 """
 
 from __future__ import annotations
 
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
+
+from msgspec.structs import replace
+
 from ...domain.errors import StoreError, Unavailable
 from ...stores.base import CommitOptions, Store, Tx
 from ...stores.queries import LostLeases
@@ -21,9 +22,8 @@ from ..commands.upkeep import END_OF_TIME
 from ..loops import Backoff
 from ..observe.telemetry import Observer, TaskMoved
 from .leases import LEASE
-from msgspec.structs import replace
 
-__all__ = ['Forgetter', 'Janitor']
+__all__ = ["Forgetter", "Janitor"]
 
 BATCH = 500
 LOOK_AGAIN = timedelta(seconds=10)
@@ -34,6 +34,8 @@ LOCKED_AT_MOST = timedelta(seconds=1)
 GRACE = timedelta(seconds=2)
 """How long the holder of a lease that ran out has, from a look on that found the store free."""
 NOW = timedelta(0)
+FORGET_EVERY = timedelta(minutes=10)
+NOTHING = Retention(tasks=None, runs=None, events=None, schedules=None)
 
 
 class Janitor:
@@ -134,12 +136,6 @@ class Janitor:
 async def _probe(tx: Tx) -> None:
     """A small read: it fails while the store is away."""
     await tx.find(LostLeases(at=None), 1)
-
-
-BATCH = 500
-FORGET_EVERY = timedelta(minutes=10)
-NOW = timedelta(0)
-NOTHING = Retention(tasks=None, runs=None, events=None, schedules=None)
 
 
 class Forgetter:

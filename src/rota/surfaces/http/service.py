@@ -17,7 +17,7 @@ from ...domain.limits import check_key
 from ...domain.model import Role
 from ...engine.app import App
 from ...engine.clock import SteadyClock, SystemClock
-from ...engine.commands import receipts
+from ...engine.commands import once
 from ...stores.base import Store, Tx, Work
 from ..python.client import Queue
 from ..stores import open_store
@@ -159,7 +159,7 @@ class Acting(Queue):
             done.append(result)
             return answer(result)
 
-        kept = receipts.once(receipt_id, self.tenant, fingerprint, work, noted)
+        kept = once(receipt_id, self.tenant, fingerprint, work, noted)
 
         async def anew(tx: Tx) -> tuple[int, Any]:
             done.clear()
