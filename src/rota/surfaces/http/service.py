@@ -144,10 +144,8 @@ class Acting(Queue):
         """Give the answer that a request with this Idempotency-Key had before, if there was one."""
         if key is None:
             return
-        path = request.url.path
-        digest = sha256(b"\n".join([request.method.encode(), path.encode(), await request.body()]))
-        receipt_id = derived_id("receipt", self.tenant, path, key)
-        self._receipt = (receipt_id, digest.hexdigest(), answer)
+        body = await request.body()
+        self._receipt = (*receipt_of(self.tenant, key, request.method, request.url.path, body), answer)
 
     async def _commit(self, work: Work[T]) -> T:
         if self._receipt is None:
@@ -169,6 +167,12 @@ class Acting(Queue):
         if not done:
             raise Replayed(status, body)
         return done[0]
+
+
+def receipt_of(tenant: str, key: str, method: str, path: str, body: bytes) -> tuple[str, str]:
+    """The id of the receipt that a request leaves, and the fingerprint that another request with its key lacks."""
+    digest = sha256(b"\n".join([method.encode(), path.encode(), body]))
+    return derived_id("receipt", tenant, path, key), digest.hexdigest()
 
 
 def of(request: Request) -> Service:
