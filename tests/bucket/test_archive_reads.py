@@ -20,8 +20,7 @@ from bucket.faulty import Fault, FaultyRequests, ManualClock, never
 from records import any_event, any_run, any_task, task
 from rota.domain.errors import Corrupt, Refused, StoreError, Unavailable
 from rota.domain.model import Event, Record, Run, Task, TaskStatus
-from rota.domain.submission import Submission
-from rota.domain.task import Completed, Defaults
+from rota.domain.task import Completed, Defaults, Submission
 from rota.engine import commands, queries
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import CommitOptions, Tx

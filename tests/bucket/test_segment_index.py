@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from bucket.faulty import FaultyRequests, ManualClock
 from records import task
 from rota.domain.model import Task, TaskStatus
-from rota.domain.submission import Submission
+from rota.domain.task import Submission
 from rota.engine import commands
 from rota.engine.commands.upkeep import Retention, forget_old
 from rota.stores.bucket.archive import (

@@ -19,8 +19,7 @@ import pytest
 import rota
 from rota import testing
 from rota.domain.model import ApiKey, Failure, Record, Task, Template
-from rota.domain.submission import Submission
-from rota.domain.task import Completed, Defaults, Failed, Released, Rescheduled
+from rota.domain.task import Completed, Defaults, Failed, Released, Rescheduled, Submission
 from rota.engine import commands
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import Store

@@ -29,7 +29,7 @@ from rota.domain.options import (
     names_of,
     options_of,
 )
-from rota.domain.submission import Submission
+from rota.domain.task import Submission
 from rota.surfaces.cli.commands import schedules as cli_schedules
 from rota.surfaces.cli.commands import submit as cli_submit
 from rota.surfaces.http.fields import body_name
