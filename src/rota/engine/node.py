@@ -231,8 +231,6 @@ class Worker(Node):
         )
         if self.janitor is not None:
             self.janitor.expect_leases(self._lease)
-        if self.scheduler is not None:
-            self.scheduler.beside = self.tasks.claim_beside
 
     def task(self, kind: str, **options: Any) -> Callable[[F], F]:
         """As `App.task`."""
@@ -296,7 +294,6 @@ class Worker(Node):
     def _roles(self) -> Iterator[tuple[str, Loop, Hints, asyncio.Event | None]]:
         yield from super()._roles()
         yield "worker", self.tasks, self.queue.store, self.tasks.wake
-        yield "worker's second loop", self.tasks.second, NoHints(), self.tasks.second.wake
 
     @asynccontextmanager
     async def _kept(self) -> AsyncIterator[None]:
