@@ -191,6 +191,8 @@ class Execution:
         assert self._running is not None, "it was started"
         try:
             return self._running.result()
+        except asyncio.CancelledError:  # before its first step
+            return Completed(None) if self.stopping is StopReason.CANCEL else Released()
         except BaseException as error:  # a GeneratorExit from something awaited passes all but the outermost
             return self._failed(error)
 

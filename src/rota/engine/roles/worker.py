@@ -258,7 +258,7 @@ class TaskWorker:
         self.handlers_ended.clear()
         self.leases.started()
         running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, claimed_since)
-        running.add_done_callback(lambda done: self._handler_ended(execution, done))
+        running.add_done_callback(lambda _: self._handler_ended(execution))
         self._observe(TaskStarted(task))
 
     def _give_back(self, task: Task) -> None:
@@ -274,14 +274,14 @@ class TaskWorker:
         """What a handler may reach: the queue of its own tenant and no other."""
         return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
 
-    def _handler_ended(self, execution: Execution, done: asyncio.Task[Outcome]) -> None:
+    def _handler_ended(self, execution: Execution) -> None:
         if execution not in self._running:
             return  # abandoned
         self._forget(execution)
         if execution.is_stuck:
             self._stuck.append(execution)
             execution.when_unstuck(self.wake.set)
-        if not done.cancelled() and execution.stopping is not StopReason.LEASE_LOST:
+        if execution.stopping is not StopReason.LEASE_LOST:
             self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
         self.wake.set()
 
