@@ -74,21 +74,15 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
 def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
     """Decide about the schedules that are due, at most `limit` of them and until there are `ROWS_PER_TICK` rows to
-    write, and write it all in one commit.
-
-    The first try takes it that no time has had its run before: if one has, because a clock went back, its id is taken,
-    and the second try looks for them."""
-    is_first = True
+    write, and write it all in one commit."""
 
     async def work(tx: Tx) -> Tick:
-        nonlocal is_first
         due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
         if not due:
             return await _upcoming(tx, limit)
         firing = await _Firing.read(tx, due, jumped)
-        trusting, is_first = is_first, False
         is_more_due = len(due) == limit or len(firing.decisions) < len(due)
-        return await firing.write(tx, trusting, is_more_due)
+        return await firing.write(tx, is_more_due)
 
     return work
 
@@ -142,7 +136,7 @@ class _Firing:
             rows += len(decisions[-1].fires) + len(decisions[-1].skips)
         return cls(due, decisions, await templates_of(tx, due), tenants)
 
-    async def write(self, tx: Tx, trusting: bool, is_more_due: bool) -> Tick:
+    async def write(self, tx: Tx, is_more_due: bool) -> Tick:
         cancelled = [
             task.cancel(victim, tx.now, SCHEDULER, "replaced by the next run")
             for decision in self.decisions
@@ -150,16 +144,15 @@ class _Firing:
             if not victim.cancel_requested
         ]
         related = await RelatedRuns.of(tx, cancelled)
-        ids = [] if trusting else [id for decision in self.decisions for id in _run_ids(decision)]
+        ids = [id for decision in self.decisions for id in _run_ids(decision)]
         known = await tx.get_many(Run, ids) if ids else {}
         related.put(tx, cancelled, SCHEDULER)
         tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
             had[row.schedule_id].add(row.scheduled_at)
-        for before, decision in zip(
-            self.due, self.decisions, strict=False
-        ):  # of the rest nothing was decided
+        decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
+        for before, decision in decided:
             self._put(tx, before, decision, had.get(before.id, set()), tick)
         return tick
 
