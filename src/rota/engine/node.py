@@ -19,7 +19,7 @@ from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop
-from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Return, keep_running
+from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_signals
 from .observe.telemetry import LoopFailed, Observer, fan_out
 from .roles.janitor import GRACE, Forgetter, Janitor
@@ -74,7 +74,7 @@ class Node:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._tick_now = asyncio.Event()
-        self._returned = Return()
+        self._recovery = Recovery()
 
     def stop(self) -> None:
         """Ask for a graceful end; `run()` returns when it has come."""
@@ -155,7 +155,7 @@ class Node:
             stop=stop,
             wake=wake,
             on_error=failed,
-            returned=self._returned,
+            recovery=self._recovery,
             longest_rest=self._longest_rest,
         )
 

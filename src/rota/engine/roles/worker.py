@@ -80,7 +80,7 @@ class TaskWorker:
         self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
-        self._stuck: list[Execution] = []
+        self._overrunning: list[Execution] = []  # given up, and their code still runs
         self._ended: dict[Execution, Outcome] = {}
         self._settling: dict[Execution, Outcome] = {}
         self._blocked: dict[Execution, Outcome] = {}
@@ -132,8 +132,8 @@ class TaskWorker:
     # One round
 
     def _free(self) -> int:
-        self._stuck = [execution for execution in self._stuck if execution.is_stuck]
-        taken = len(self._running) + len(self._stuck)
+        self._overrunning = [execution for execution in self._overrunning if execution.still_runs]
+        taken = len(self._running) + len(self._overrunning)
         return max(0, self._concurrency - taken) if self.accepting else 0
 
     async def _claim(self) -> tuple[Claim, datetime] | None:
@@ -150,7 +150,7 @@ class TaskWorker:
             queues=self._queues,
             tenant=self._tenant,
             is_running=bool(self._running),
-            begun=frozenset(execution.task.id for execution in (*self._running, *self._stuck)),
+            begun=frozenset(execution.task.id for execution in (*self._running, *self._overrunning)),
         )
         began, asked = self._queue.clock.now(), self._queue.clock.monotonic()
         claimed: Claimed = await self._queue.store.transact(
@@ -278,9 +278,9 @@ class TaskWorker:
         if execution not in self._running:
             return  # abandoned
         self._forget(execution)
-        if execution.is_stuck:
-            self._stuck.append(execution)
-            execution.when_unstuck(self.wake.set)
+        if execution.still_runs:
+            self._overrunning.append(execution)
+            execution.call_when_ended(self.wake.set)
         if execution.stopping is not StopReason.LEASE_LOST:
             self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
         self.wake.set()
