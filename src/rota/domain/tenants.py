@@ -23,7 +23,6 @@ from .options import LimitOptions, check_option, options_of
 __all__ = [
     "EVERY_TENANT",
     "as_facts",
-    "check_limits",
     "check_name",
     "check_tenant",
     "limit_reached",

@@ -16,7 +16,7 @@ the rules that advance in elapsed time.
 
 from __future__ import annotations
 
-from .advice import dst_note, instant, local, warnings
+from .advice import dst_note, local, warnings
 from .occurrences import begun_after, between, check, count, latest, next_after, on_clock
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
 from .timing import Cron, Interval, Once, RRule, Timing, parse_duration
@@ -40,7 +40,6 @@ __all__ = [
     "count",
     "describe",
     "dst_note",
-    "instant",
     "latest",
     "local",
     "next_after",

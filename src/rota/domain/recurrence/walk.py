@@ -14,7 +14,7 @@ from typing import Protocol
 from .ticks import DAY, EARLIEST, LATEST, YEAR, Ticks
 from .zones import Zone
 
-__all__ = ["Elapsed", "Nominal", "Readings"]
+__all__ = ["Elapsed", "Nominal"]
 
 
 class Nominal:

@@ -22,16 +22,7 @@ from .rrule.text import DateText, RuleText, parse_rule_text
 from .timing import Cron, Interval, Once, RRule, Timing
 from .zones import zone_tzinfo
 
-__all__ = [
-    "MONTHS",
-    "WEEKDAYS",
-    "describe",
-    "describe_rule",
-    "duration",
-    "every",
-    "listed",
-    "ordinal",
-]
+__all__ = ["describe"]
 
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = (

@@ -8,9 +8,8 @@ from typing import Any, Unpack
 from msgspec import UNSET
 
 from ...domain import recurrence
-from ...domain.definition import check_choice
 from ...domain.errors import Invalid, Refused
-from ...domain.limits import check_key, check_number
+from ...domain.limits import check_choice, check_key, check_number
 from ...domain.model import Event, Run, RunStatus, Schedule, Task
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
