@@ -231,6 +231,8 @@ class Worker(Node):
         )
         if self.janitor is not None:
             self.janitor.expect_leases(self._lease)
+        if self.scheduler is not None:
+            self.scheduler.claim_with_tick = self.tasks.claim_with_tick
 
     def task(self, kind: str, **options: Any) -> Callable[[F], F]:
         """As `App.task`."""

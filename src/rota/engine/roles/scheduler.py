@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
 
@@ -36,6 +37,8 @@ NOW = timedelta(0)
 class Scheduler:
     """`jumped` is set by whoever saw the clock jump; the next tick then fires at most one time per schedule.
 
+    `claim_with_tick` is called along with a tick that will fire something: a worker in the same process claims in it.
+
     `early` is how much too late a timer may ring: epoll counts whole milliseconds, rounded up. The scheduler sleeps
     that much less, and lets the rest pass turn by turn. It never fires before its time."""
 
@@ -49,6 +52,7 @@ class Scheduler:
         early: timedelta = NOW,
     ) -> None:
         self.jumped = False
+        self.claim_with_tick: Callable[[], Awaitable[None]] | None = None
         self._look_for_jumps = look_for_jumps
         self._store = store
         self._observe = observe
@@ -69,7 +73,7 @@ class Scheduler:
         self._look_for_jumps()  # a hint may come before the next look of whoever watches the clock
         if self.jumped:
             await self._bring_back()
-        tick = await self._tick_now()
+        tick = await self._tick_and_claim()
         await self._compare(tick.at)
         if not tick.is_locked:
             self._locked.reset()
@@ -88,6 +92,18 @@ class Scheduler:
         """The last moment before the next time that is known, if this is that moment."""
         while self._next_at is not None and NOW < self._next_at - await self._store.now() <= self._early:
             await sleep(NOW)
+
+    async def _tick_and_claim(self) -> Tick:
+        """With a claim in the same commit if this is the moment; but not batch after batch, where each would only wait
+        for the other."""
+        if self.claim_with_tick is None or self._next_at is None or self._is_behind:
+            return await self._tick_now()
+        if await self._store.now() < self._next_at:
+            return await self._tick_now()
+        tick, _ = await asyncio.gather(self._tick_now(), self.claim_with_tick(), return_exceptions=True)
+        if isinstance(tick, BaseException):
+            raise tick
+        return tick
 
     async def _tick_now(self) -> Tick:
         """Reported at once: what it fired is told before what a worker then starts."""

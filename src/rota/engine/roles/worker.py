@@ -81,6 +81,7 @@ class TaskWorker:
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
         self._overrunning: list[Execution] = []  # given up, and their code still runs
+        self._asked_for = 0  # slots kept for claims under way
         self._ended: dict[Execution, Outcome] = {}
         self._settling: dict[Execution, Outcome] = {}
         self._blocked: dict[Execution, Outcome] = {}
@@ -129,11 +130,21 @@ class TaskWorker:
     def close(self) -> None:
         self._threads.close()
 
+    async def claim_with_tick(self) -> None:
+        """Claim while a tick commits. Where works share a commit, the tick's tasks are claimed by the commit that makes
+        them; elsewhere nothing is found yet. A round of our own follows either way. (On SQLite the handler of a
+        schedule begins after 33 ms instead of 47 ms on a busy machine: `bench/lateness.py`.)"""
+        try:
+            if self._free():
+                await self._claim()
+        finally:
+            self.wake.set()
+
     # One round
 
     def _free(self) -> int:
         self._overrunning = [execution for execution in self._overrunning if execution.still_runs]
-        taken = len(self._running) + len(self._overrunning)
+        taken = len(self._running) + len(self._overrunning) + self._asked_for
         return max(0, self._concurrency - taken) if self.accepting else 0
 
     async def _claim(self) -> tuple[Claim, datetime] | None:
@@ -153,9 +164,13 @@ class TaskWorker:
             begun=frozenset(execution.task.id for execution in (*self._running, *self._overrunning)),
         )
         began, asked = self._queue.clock.now(), self._queue.clock.monotonic()
-        claimed: Claimed = await self._queue.store.transact(
-            claim_tasks(ask), CommitOptions(may_be_stale=True, lane=LANE)
-        )
+        self._asked_for += free
+        try:
+            claimed: Claimed = await self._queue.store.transact(
+                claim_tasks(ask), CommitOptions(may_be_stale=True, lane=LANE)
+            )
+        finally:
+            self._asked_for -= free
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
         is_late = self._queue.clock.monotonic() - asked >= self._lease.total_seconds()
