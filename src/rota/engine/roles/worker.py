@@ -1,9 +1,9 @@
-"""The worker: claims what it can run, runs it, keeps its leases, and writes down how it ended.
+"""The worker: claims tasks, runs their handlers, and settles them.
 
-A round settles the results that have gathered and claims up to the free slots: each is one transaction for the whole
-batch, and those of one round share a commit where the store can. Handlers run between and during rounds. A result
-stays here until the store has taken it, so a store that is away loses nothing. Leases are kept by a role of their own
-(`leases.py`), so that nothing that a round waits for keeps them from being renewed.
+A round settles the results that have gathered and claims up to the free slots. Each is one transaction for the whole
+batch, and the two share a commit where the store can. Handlers run between and during rounds. A result stays here until
+the store has taken it, so a store that is away loses nothing. Leases are renewed by a role of their own (`leases.py`):
+a round that waits for the store holds up no renewal.
 """
 
 from __future__ import annotations
