@@ -22,9 +22,8 @@ from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
 from rota.stores.bucket.service.address import BucketAddress
-from rota.stores.bucket.service.bucket import Bucket, Taken
+from rota.stores.bucket.service.bucket import Bucket, FolderRequests, MemoryRequests, Taken
 from rota.stores.bucket.service.proof import check_create, prove
-from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from stores import get, put
 

@@ -23,12 +23,11 @@ from rota.domain.errors import Unavailable
 from rota.domain.model import RunStatus, TaskStatus
 from rota.engine import commands
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.polling import LogPoller
 from rota.stores.bucket.service.address import BucketAddress
+from rota.stores.bucket.service.bucket import FolderRequests, MemoryRequests
 from rota.stores.bucket.service.clock import ServiceClock
-from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
-from rota.stores.bucket.tuning import Tuning
+from rota.stores.bucket.tuning import LogPoller, Tuning
 from rota.stores.bucket.views import views_of
 from rota.surfaces.cli.commands.doctor import examine
 from stores import START, put

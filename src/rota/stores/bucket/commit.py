@@ -5,7 +5,7 @@
 3. If there are no changes, the answers count if the state was current. So catch up, and if an entry came, go to 2.
    (Works that `may_be_stale` accept a fresh state: a loop that finds nothing to do makes no request.)
 4. If another thread has read on meanwhile, or the node slept, go to 2: the draft belongs to an old position.
-5. Append. If another node has written N+1, pause (`contention`), catch up, and go to 2.
+5. Append. If another node has written N+1, pause (`Contention`), catch up, and go to 2.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..group_commit import Job
 from ..memory.state import Row
 from ..works import run_work
 from .archive.lookups import NeedsArchive
-from .archive.segment import Segment
-from .entry import EntryHeader, encode
+from .archive.segments import Segment
+from .formats import EntryHeader, encode
 from .log import Log, LogPosition
 from .replica import BucketTx, MoveToArchive, Replica, Trial
 from .service.clock import Moment, Stopwatch
@@ -98,7 +98,7 @@ class Committer:
         losses = 0
         has_looked = not self._log.is_fresh(self._log.current_at)
         if has_looked:
-            self._log.look_before_commit(always=True)
+            self._log.look_before_commit()
         while True:
             draft, current_at = self.draft(jobs)
             if draft.is_empty:
@@ -110,7 +110,7 @@ class Committer:
                 continue
             if not has_looked and self._contention.give_way():
                 has_looked = True
-                self._log.look_before_commit(always=self._contention.is_busy)
+                self._log.look_before_commit()
             if not self._log.is_trusted(draft.position):
                 self._log.catch_up()
                 continue

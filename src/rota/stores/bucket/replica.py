@@ -27,8 +27,8 @@ from ..memory.state import Changes, Row, State
 from ..queries import Query
 from .archive.archive import Archive, Hidden, Source, archived_order, merged
 from .archive.lookups import LookupResults, together
-from .archive.segment import Segment, made_at
-from .entry import TYPES
+from .archive.segments import Segment, made_at
+from .formats import TYPES
 
 __all__ = ["BucketTx", "MoveToArchive", "Replica", "Trial"]
 

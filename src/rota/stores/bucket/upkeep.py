@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -25,17 +26,18 @@ from ..memory.finders import walk
 from ..memory.state import Row
 from ..queries import FinishedTasks, OldEvents, OldRuns, Query
 from .archive.archive import first_rows, pack_segment
-from .archive.segment import Segment, segment_key, summarize
-from .archive.segment_cache import SegmentCache
+from .archive.lookups import SegmentCache
+from .archive.segments import Segment, segment_key, summarize
 from .commit import Committed
+from .formats import SNAPSHOTS, Snapshot, SnapshotSegment, encode_snapshot, entry_key
 from .log import Log
 from .log_removal import LogRemoval
 from .replica import MoveToArchive, Replica
 from .service.bucket import Bucket
 from .service.clock import Stopwatch
-from .snapshot import Snapshot, SnapshotSegment, encode_snapshot
+from .service.proof import prove_rights
 from .tuning import Tuning
-from .view_writer import ViewWriter
+from .views import ViewWriter
 
 __all__ = [
     "Upkeep",
@@ -158,6 +160,14 @@ class Upkeep:
                 f", where there should be one after about {self._tuning.snapshot_every:,}: no node writes any"
             )
         return Proof("log length", not is_late, found)
+
+    def rights(self) -> Proof:
+        """Whether this node may write and remove in all folders of upkeep. Other nodes ignore the objects written here,
+        and remove them if they stay behind."""
+        unique = uuid.uuid4().hex
+        written = [f"{SNAPSHOTS}proof-{unique}", segment_key(self._now())]
+        written += [f"{home}~proof-{unique}.json" for home in self._views.folders if home != "tenants/"]
+        return prove_rights(self._bucket, written, removed=entry_key(0))
 
     async def _keep(self) -> None:
         while not self._closing:

@@ -32,10 +32,9 @@ from ...queries import (
     TaskList,
     begins_behind,
 )
-from ..entry import lines
+from ..formats import lines
 from .lookups import LookupResults, Matching, RowOf, SegmentLookup, Walk, together
-from .segment import Fingerprints, Segment, Span, fingerprint
-from .segment_index import SegmentIndex
+from .segments import Fingerprints, Segment, SegmentIndex, Span, fingerprint
 
 __all__ = ["Archive", "Hidden", "Order", "Source", "archived_order", "first_rows", "merged", "pack_segment"]
 
@@ -282,10 +281,7 @@ def first_rows(rows: list[Row], most_bytes: int) -> list[Row]:
 
 
 def pack_segment(rows: list[Row]) -> bytes:
-    by_name: dict[str, list[bytes]] = {}
-    for row in rows:
-        by_name.setdefault(TABLES[type(row.record)].name, []).append(row.body)
-    return gzip.compress(lines(by_name), compresslevel=6, mtime=0)
+    return gzip.compress(lines(rows), compresslevel=6, mtime=0)
 
 
 def _group(query: Query) -> str | None:

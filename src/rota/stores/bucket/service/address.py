@@ -23,8 +23,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from obstore import exceptions as obs
 
 from ....domain.errors import Invalid
-from .bucket import first_line
-from .requests import FolderRequests, MemoryRequests, Requests, ServiceRequests
+from .bucket import FolderRequests, MemoryRequests, Requests, ServiceRequests, first_line
 
 __all__ = [
     "MAKERS",

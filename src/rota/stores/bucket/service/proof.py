@@ -8,17 +8,12 @@ read. The log does not use it, but a service that ignores that condition may ign
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime
 
 from ....domain.errors import Invalid, StoreError, Unavailable
 from ...base import Proof
-from ..archive.segment import segment_key
-from ..entry import entry_key
-from ..snapshot import SNAPSHOTS
-from ..views import view_folders
 from .bucket import Bucket, Denied, Taken
 
 __all__ = ["check_create", "is_begun", "prove", "prove_rights"]
@@ -77,20 +72,12 @@ def prove(bucket: Bucket) -> list[Proof]:
             bucket.delete(bucket.list(prefix))
 
 
-def prove_rights(bucket: Bucket, now: datetime, *, views: str) -> Proof:
-    """Whether this node has the rights that upkeep needs: to write and to remove in all its folders. Other nodes ignore
-    the objects written here, and remove them if they stay behind."""
-    unique = uuid.uuid4().hex
-    tried = [f"{SNAPSHOTS}proof-{unique}", segment_key(now)]
-    if views != "off":
-        tried += [
-            f"{home}~proof-{unique}.json"
-            for home in view_folders(tasks=views == "tasks")
-            if home != "tenants/"
-        ]
-    problems = [problem for key in tried if (problem := _come_and_go(bucket, key))]
+def prove_rights(bucket: Bucket, written: Iterable[str], removed: str) -> Proof:
+    """Whether this node has the rights that upkeep needs: each key of `written` is written and removed, and `removed`,
+    where nothing is, is removed."""
+    problems = [problem for key in written if (problem := _come_and_go(bucket, key))]
     try:
-        bucket.delete([entry_key(0)])  # there is none
+        bucket.delete([removed])
     except StoreError as error:
         problems.append(str(error))
     found = "; ".join(problems) or "everything can be written and removed"
