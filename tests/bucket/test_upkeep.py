@@ -668,9 +668,9 @@ def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     ("kind", "prefix", "act", "consequence"),
     [
         ("put", "snapshot/", "put", "the log grows"),
-        ("put", "archive/", "put", "what has ended stays in memory"),
+        ("put", "archive/", "put", "records that have ended stay in memory"),
         ("put", "schedules/", "put", "views are missing or old"),
-        ("delete", "log/", "delete", "what nobody needs any more stays"),
+        ("delete", "log/", "delete", "objects that nobody needs any more stay"),
     ],
 )
 async def test_housekeeping_that_is_refused_is_said_once_and_again_when_it_works(

@@ -89,21 +89,21 @@ class LogReader:
     def next(self, position: LogPosition) -> LogEntry | None:
         """The entry behind a position."""
         number = position.number + 1
-        return self._again(position, *self._hole) if number == self._hole[0] else self.read(number)
+        return self._read_missing(position, *self._hole) if number == self._hole[0] else self.read(number)
 
     def check_hole(self, position: LogPosition) -> None:
         """Called before an entry is written behind a position."""
         if position.number + 1 == self._hole[0]:
-            self._again(position, *self._hole)
+            self._read_missing(position, *self._hole)
 
     def check_complete(self, position: LogPosition, number: int, keys: list[str]) -> None:
         """`number` follows the entries that were listed without a gap. If later ones were listed, it must be there
         now. (It may have been written after the list passed it.)"""
         later = [key for key in keys if key > entry_key(number) and numbered([key])]
         if later:
-            self._again(position, number, later[-1])
+            self._read_missing(position, number, later[-1])
 
-    def _again(self, position: LogPosition, number: int, later: str) -> LogEntry | None:
+    def _read_missing(self, position: LogPosition, number: int, later: str) -> LogEntry | None:
         """Read an entry that was absent although a later one was there. None means that the position is no longer
         trusted, so the entry may rightly have been removed."""
         entry = self.read(number)
@@ -221,7 +221,7 @@ class Log:
         asked = self._watch.moment()
         pauses = self.pauses()
         while True:
-            ours, problem = self._try(position, commit, body)
+            ours, problem = self._send(position, commit, body)
             if ours is not None:
                 self._odds.wrote(ours)
                 break
@@ -252,7 +252,7 @@ class Log:
                 key=entry_key(number),
             )
 
-    def _try(self, position: LogPosition, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
+    def _send(self, position: LogPosition, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
         """True if the entry is ours, False if another node's, None if it is not there or unknown."""
         try:
             asked = self._watch.moment()

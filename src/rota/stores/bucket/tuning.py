@@ -119,8 +119,9 @@ class Contention:
     next write, longer the more nodes wrote lately. A loser tries again after a short random pause, which is shorter the
     more often it lost. Meanwhile works gather, and the next entry carries more of them.
 
-    The winner's pauses: of four busy nodes none waits longer than 1.3 s for a commit; without them up to 6.8 s. The
-    price is half of the entries per second.
+    Of four busy nodes none waits longer than 1 to 2.6 s for a commit; without the winner's pauses 6 to 7 s. The price
+    is half of the entries per second. A winner pauses now and then even if it sees no other node: otherwise it may
+    shut them out, so that they wait for 12 s. The loser's pauses save 16 % of the dollars of such commits.
     """
 
     def __init__(self, watch: Stopwatch, sleep: Callable[[float], object]) -> None:

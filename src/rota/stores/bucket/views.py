@@ -43,7 +43,7 @@ from ...domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ..codec import TABLES
 from ..memory.finders import walk
 from ..queries import RunList, ScheduleByKey
-from .archive.lookups import LookupResults, SegmentCache, read_with_archive, together
+from .archive.lookups import LookupResults, SegmentCache, answer_all, read_with_archive
 from .commit import Committed
 from .replica import Replica
 from .service.bucket import Bucket, ListedObject
@@ -53,7 +53,7 @@ from .tuning import Tuning
 __all__ = ["View", "ViewWriter", "is_view", "view_folders", "views_of"]
 
 View = tuple[str, bytes | None]
-"""A key and its text; None: nothing should be there."""
+"""A key and its text. None means that nothing should be there."""
 
 _LONGEST = 150
 _ENDING = ".json"
@@ -112,7 +112,7 @@ def _time(at: datetime) -> str:
 
 
 def _name(text: str) -> str:
-    """A text as a part of a key: readable where it can be, and never two texts for one name."""
+    """A text as a part of a key. It is readable where possible, and no two texts have one name."""
     safe = quote(text, safe="@+=").replace("~", "%7E").replace("%", "~")
     if safe.startswith("."):
         safe = "~2E" + safe[1:]
@@ -126,8 +126,7 @@ def _text(value: Any) -> bytes | None:
 
 
 def _definition(schedule: Schedule) -> dict[str, Any]:
-    """All that can be given when a schedule is created, by the names that it is given by, durations in seconds; then
-    what became of it."""
+    """Every option of a schedule by its name, durations in seconds, and then its state."""
     given = {name: _value(getattr(schedule, name)) for name in SCHEDULE_FIELDS}
     return {
         "id": schedule.key,
@@ -371,7 +370,7 @@ class ViewWriter:
         return self._tuning.views == "tasks"
 
     def _views(self, records: list[Record], results: LookupResults) -> dict[str, bytes | None]:
-        found = together(results, (partial(self._now, record, results) for record in records))
+        found = answer_all(results, (partial(self._now, record, results) for record in records))
         return dict(view for views in found for view in views)
 
     def _now(self, record: Record, results: LookupResults) -> list[View]:

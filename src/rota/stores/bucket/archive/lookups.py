@@ -50,8 +50,8 @@ __all__ = [
     "SegmentLookup",
     "SegmentMissing",
     "Walk",
+    "answer_all",
     "read_with_archive",
-    "together",
 ]
 
 
@@ -148,8 +148,8 @@ class NeedsArchive(BaseException):
         self.lookups = asked
 
 
-def together(results: LookupResults, asks: Iterable[Callable[[], T]]) -> list[T]:
-    """All results, or one NeedsArchive with all missing lookups."""
+def answer_all(results: LookupResults, asks: Iterable[Callable[[], T]]) -> list[T]:
+    """All answers, or one NeedsArchive with all missing lookups."""
     found: list[T] = []
     lacking: list[SegmentLookup] = []
     for ask in asks:

@@ -50,7 +50,7 @@ _WIDTH = 8
 
 
 class Fingerprints:
-    """A set of texts, eight bytes each, in order: never says no to a member, hardly ever yes to another."""
+    """A set of texts as sorted hashes of eight bytes. It has every member, and hardly ever a text that is none."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
@@ -66,7 +66,7 @@ class Fingerprints:
         return self.has(fingerprint(text))
 
     def has(self, wanted: bytes) -> bool:
-        """The same, of a fingerprint."""
+        """Whether the set has a text with this fingerprint."""
         at = _WIDTH * bisect_left(range(len(self)), wanted, key=self._nth)
         return self._packed[at : at + _WIDTH] == wanted
 
@@ -116,7 +116,7 @@ def summarize(key: str, records: Iterable[Record]) -> Segment:
 
 
 def _groups(records: Iterable[Record]) -> Iterable[str]:
-    """What the listings ask for: a tenant's tasks, a schedule's runs, the events about a subject."""
+    """The groups that listings ask for: a tenant's tasks, a schedule's runs, the events about a subject."""
     for record in records:
         if isinstance(record, Task):
             yield record.tenant

@@ -92,7 +92,7 @@ class Requests(Protocol):
         ...
 
     def date(self) -> datetime | None:
-        """The service's clock, in whole seconds; None: it has none of its own."""
+        """The service's clock, in whole seconds. None means that it has no clock of its own."""
         ...
 
 
@@ -151,7 +151,7 @@ class FolderRequests(ObstoreRequests):
         super().__init__(self._folder.as_uri(), None, None)
         self._synced: set[Path] = set()
         with suppress(FileNotFoundError):
-            self._look()
+            self._open_folder()
 
     def create(self, key: str, body: bytes) -> None:
         try:
@@ -165,28 +165,28 @@ class FolderRequests(ObstoreRequests):
     def _write(self, key: str, body: bytes, name: Callable[[Path, Path], None]) -> None:
         """Write the text to the disk, then give it its name. So no reader ever finds half of it."""
         path = self._folder / key
-        half = path.with_name(f"{path.name}#{os.getpid()}{get_ident()}")  # a name that lists leave out
+        unfinished = path.with_name(f"{path.name}#{os.getpid()}{get_ident()}")  # a name that lists leave out
         try:
-            with self._begin(half) as file:
+            with self._open_new(unfinished) as file:
                 file.write(body)
                 file.flush()
                 os.fsync(file.fileno())
-            name(half, path)
+            name(unfinished, path)
         finally:
-            half.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
         with suppress(FileNotFoundError):  # removed already by another, with its folder
             _sync(path.parent)
 
-    def _begin(self, half: Path) -> IO[bytes]:
+    def _open_new(self, unfinished: Path) -> IO[bytes]:
         """Open a file. Another process may just be removing its empty folder; then a new folder is made."""
         for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError, FileExistsError):  # gone while it was looked at
-                self._make(half.parent)
-                return half.open("wb")
-        self._make(half.parent)
-        return half.open("wb")
+                self._make_folder(unfinished.parent)
+                return unfinished.open("wb")
+        self._make_folder(unfinished.parent)
+        return unfinished.open("wb")
 
-    def _make(self, home: Path) -> None:
+    def _make_folder(self, home: Path) -> None:
         """Make a folder for keys, and sync it. One that exists may not have been synced yet by the process that made
         it."""
         if home in self._synced and home.is_dir():
@@ -195,7 +195,7 @@ class FolderRequests(ObstoreRequests):
         home.mkdir(parents=True, exist_ok=True)
         for each in missing:
             _sync(each.parent)
-        self._look()
+        self._open_folder()
         for folder in (home, *home.parents):
             if folder == self._folder:
                 break
@@ -211,17 +211,17 @@ class FolderRequests(ObstoreRequests):
         problems: list[Exception] = []
         for key in keys:
             try:
-                self._look()
+                self._open_folder()
                 super().delete([key])
             except FileNotFoundError:
                 pass
             except (OSError, obs.BaseError) as error:
                 problems.append(error)
-            self._clear(self._folder / key)
+            self._remove_empty_folders(self._folder / key)
         for problem in problems:
             raise problem
 
-    def _clear(self, path: Path) -> None:
+    def _remove_empty_folders(self, path: Path) -> None:
         """Remove empty folders, except those at the top (`log/` and the like)."""
         with suppress(OSError):  # something is left there
             for folder in path.parents:
@@ -230,20 +230,20 @@ class FolderRequests(ObstoreRequests):
                 folder.rmdir()
 
     def get(self, key: str) -> FetchedObject:
-        self._look()
+        self._open_folder()
         return super().get(key)
 
     def list(self, prefix: str, after: str | None) -> Iterator[str]:
         with suppress(FileNotFoundError):
-            self._look()
+            self._open_folder()
             yield from super().list(prefix, after)
 
     def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         with suppress(FileNotFoundError):
-            self._look()
+            self._open_folder()
             yield from super().list_objects(prefix)
 
-    def _look(self) -> None:
+    def _open_folder(self) -> None:
         """Open the folder. A reader makes none: FileNotFoundError if it is not there."""
         if self._repeating is None:
             self._folder.stat()
@@ -259,8 +259,8 @@ def _sync(path: Path) -> None:
 
 
 class ServiceRequests(ObstoreRequests):
-    """A service somewhere else, with a clock of its own, which obstore does not show: a signed request made
-    without it does."""
+    """A service on the network. It has a clock of its own. obstore does not show it, so `date` makes a signed request
+    without obstore."""
 
     def __init__(self, name: str, make: Callable[[dict[str, Any]], Any]) -> None:
         super().__init__(name, make(REPEATING), make(ONCE))
@@ -268,7 +268,7 @@ class ServiceRequests(ObstoreRequests):
     def delete(self, keys: list[str]) -> None:
         try:
             super().delete(keys)
-        except FileNotFoundError:  # some services say so, and leave open what became of the others
+        except FileNotFoundError:  # some services say so, and not whether the others were removed
             for key in keys:
                 with suppress(FileNotFoundError):
                     super().delete([key])
@@ -285,11 +285,11 @@ class ServiceRequests(ObstoreRequests):
         except urllib.error.HTTPError as error:  # "not found" has a date, too
             said = error.headers["Date"]
             error.close()
-        except http.client.HTTPException:  # something on the way speaks another language
+        except http.client.HTTPException:  # a proxy answers, and not in HTTP
             return None
         try:
             return None if said is None else parsedate_to_datetime(said).astimezone(UTC)
-        except ValueError:  # something on the way says it, and not in words of HTTP
+        except ValueError:  # a proxy answers, and not with a date of HTTP
             return None
 
     def _date_of_an_object(self) -> datetime:
@@ -298,7 +298,7 @@ class ServiceRequests(ObstoreRequests):
 
 
 _METADATA = "169.254.169.254"
-"""Where machines of Amazon and Azure learn who they are. It is asked when nothing else says so."""
+"""The address where machines of Amazon and Azure ask for their role. It is asked if no credentials are set."""
 
 _DENIED = ("status code: 401", "status code: 403")
 _MISSING = "status code: 404"
@@ -312,15 +312,15 @@ _NAMED = re.compile(r"<Code>(\w+)</Code>")
 
 
 class Taken(StoreError):
-    """The service says that something is there already: read it before believing it."""
+    """The service says that an object is there already. Only reading tells."""
 
 
 class Denied(Unavailable):
-    """The service refuses us. Nothing was done, and repeating it does not help."""
+    """The service refuses the request. Nothing was done, and to repeat it does not help."""
 
 
 class Bucket:
-    """Requests with meaning."""
+    """The requests, with the meaning of their answers."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -335,48 +335,48 @@ class Bucket:
 
     def find(self, key: str) -> FetchedObject | None:
         try:
-            with self._in_words("read", key):
+            with self._translate_errors("read", key):
                 return self._requests.get(key)
         except FileNotFoundError:
             return None
 
     def create(self, key: str, body: bytes) -> None:
-        with self._in_words(_CONDITIONAL, key):
+        with self._translate_errors(_CONDITIONAL, key):
             self._requests.create(key, body)
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
         """Write where an object with this etag is."""
-        with self._in_words(_CONDITIONAL, key):
+        with self._translate_errors(_CONDITIONAL, key):
             self._requests.replace(key, body, etag)
 
     def put(self, key: str, body: bytes) -> None:
-        with self._in_words("put", key):
+        with self._translate_errors("put", key):
             self._requests.put(key, body)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Gone, whether they were there or not."""
+        """Remove objects. It is no error if they are not there."""
         chosen = list(keys)
         for start in range(0, len(chosen), 1000):
             batch = chosen[start : start + 1000]
-            with self._in_words("delete", batch[0]):
+            with self._translate_errors("delete", batch[0]):
                 self._requests.delete(batch)
 
     def list_objects(self, prefix: str) -> list[tuple[str, ListedObject]]:
-        with self._in_words("list", prefix):
+        with self._translate_errors("list", prefix):
             return list(self._requests.list_objects(prefix))
 
     def list(self, prefix: str, after: str | None = None) -> list[str]:
-        """Keys under a prefix, in order, behind `after` (which some services ignore: filtered again)."""
-        with self._in_words("list", prefix):
+        """The keys under a prefix, in order, behind `after`. Some services ignore `after`, so it is applied again."""
+        with self._translate_errors("list", prefix):
             keys = list(self._requests.list(prefix, after))
         return sorted(key for key in keys if after is None or key > after)
 
     def date(self) -> datetime | None:
-        with self._in_words("ask the time of", ""):
+        with self._translate_errors("ask the time of", ""):
             return self._requests.date()
 
     @contextmanager
-    def _in_words(self, act: str, key: str) -> Iterator[None]:
+    def _translate_errors(self, act: str, key: str) -> Iterator[None]:
         name = f"{self.name}/{key}" if key else self.name
         try:
             yield
@@ -406,8 +406,8 @@ class Bucket:
 
 
 def first_line(error: BaseException) -> str:
-    """What happened, where obstore says around it in many words that something did, and adds pages of debugging. Of
-    what the service says in XML, the name that it gives to it."""
+    """The error in one line. obstore adds much around it, and pages of debugging. Of an answer in XML it is the
+    service's name for the error."""
     text = str(error)
     line = text.partition("\n")[0].partition(": <")[0]
     made, named = _MADE.search(line), _NAMED.search(text)
