@@ -1,6 +1,7 @@
 """Committing a group of works as one entry of the log. This runs in the store's writer thread.
 
-1. Catch up, unless the state was current a moment ago and no other node is writing. (Then the append finds out.)
+1. Read the log if the state is not fresh, or other nodes write, and there is probably something to read (`ReadOdds`).
+   A read that was wrongly left out costs a lost append, and nothing else.
 2. Run the works on a trial, undo the trial, and encode the changes as entry N+1.
 3. If there are no changes, the answers count if the state was current. So catch up, and if an entry came, go to 2.
    (Works that `may_be_stale` accept a fresh state: a loop that finds nothing to do makes no request.)
@@ -133,8 +134,8 @@ class Committer:
             return True
         if all(isinstance(job.error, NeedsArchive) for job in jobs):
             return True  # the work is run again
-        content = all(job.options.may_be_stale and job.error is None for job in jobs)
-        return content and self._log.is_fresh(current_at)
+        may_be_stale = all(job.options.may_be_stale and job.error is None for job in jobs)
+        return may_be_stale and self._log.is_fresh(current_at)
 
     def draft(self, jobs: list[Job[Any]]) -> tuple[_Draft, Moment | None]:
         """Run the works on the replica. Returns also when the replica was last seen to be current."""
