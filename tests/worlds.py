@@ -16,7 +16,7 @@ from rota import testing
 from rota.domain.model import Run, Schedule, Task
 from rota.engine.observe.telemetry import Signal
 from rota.stores.base import Store
-from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
+from rota.stores.bucket.service.bucket import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.memory.store import MemoryStore

@@ -16,9 +16,9 @@ import pytest
 import s3_server
 from acceptance.programs.hasty import hasty_queue
 from processes import PATIENCE, Processes
+from rota.stores.bucket.formats import number_of
 from rota.stores.bucket.service.address import BucketAddress
 from rota.stores.bucket.service.bucket import Bucket
-from rota.stores.bucket.snapshot import number_of
 
 
 @pytest.fixture

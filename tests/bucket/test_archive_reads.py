@@ -25,9 +25,8 @@ from rota.engine import commands, queries
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import CommitOptions, Tx
 from rota.stores.bucket.archive.archive import pack_segment
-from rota.stores.bucket.archive.segment_cache import SegmentCache
-from rota.stores.bucket.service.bucket import Bucket, Denied
-from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.archive.lookups import SegmentCache
+from rota.stores.bucket.service.bucket import Bucket, Denied, MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.codec import TABLES

@@ -16,7 +16,7 @@ from records import task
 from rota.domain.errors import Unavailable
 from rota.domain.model import Task
 from rota.stores.base import Store, Tx
-from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from stores import EAGER, START, get
