@@ -30,7 +30,7 @@ from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.bucket.views import views_of
-from rota.surfaces.cli.commands.doctor import examine
+from rota.surfaces.cli.commands.store import examine
 from stores import START, put
 
 SECOND = timedelta(seconds=1)

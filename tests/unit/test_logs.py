@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 import rota
-from rota.domain.errors import Invalid, Unavailable
+from rota.domain.errors import Unavailable
 from rota.engine.observe.log import FIELDS, log_signals
 from rota.engine.observe.telemetry import LoopFailed
-from rota.surfaces.cli.process import roles
-from rota.surfaces.cli.process.logs import LEVELS, configure_logs, logging_to, without_secrets
+from rota.surfaces.cli.process.monitoring import logging_to, without_secrets
 from worlds import MINUTE, SECOND, STORES, World, play
 
 
@@ -82,12 +81,6 @@ def test_the_level_is_warning_unless_given(stream: io.StringIO) -> None:
         logging.getLogger("shop").info("no")
         logging.getLogger("shop").warning("yes")
     assert [each["message"] for each in documents(stream)] == ["yes"]
-
-
-def test_a_level_that_does_not_exist_is_refused(stream: io.StringIO) -> None:
-    with pytest.raises(Invalid, match="log_level: 'loud' is not a level; accepted are debug, info"):
-        configure_logs("loud", stream)
-    assert roles.LEVELS == LEVELS
 
 
 def test_some_loggers_can_be_muted(stream: io.StringIO) -> None:

@@ -21,7 +21,7 @@ from ...listening import PortTaken, find, is_installed, listen, url_of
 from ...python.client import Queue
 from ...settings import Settings
 from ..session import Session
-from .metrics import BufferedMetrics
+from .monitoring import BufferedMetrics
 
 if TYPE_CHECKING:
     from ....engine.observe.metrics import Metrics

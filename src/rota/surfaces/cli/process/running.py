@@ -12,9 +12,6 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
 
-import click
-
-from .... import __version__
 from ....engine.app import App
 from ....engine.commands import Retention, is_anything_due
 from ....engine.guard import name_of
@@ -22,18 +19,16 @@ from ....engine.node import Node, Worker
 from ....engine.observe.telemetry import Observer
 from ....engine.roles.scheduler import ROWS_PER_CALL
 from ....engine.roles.worker import run_hooks
-from ...durations import relative
 from ...python.client import Queue, connect
 from ...settings import Settings
 from ...stores import in_role
 from ..session import Session
 from .event_printer import EventPrinter
-from .http import ApiServer, Http, api_server_of
-from .logs import logging_to
-from .metrics import MonitoringOptions, collecting_metrics, observers_of
-from .schedule_summary import ScheduleSummary, summarize_schedules
+from .greeting import greet
+from .http import Http, api_server_of
+from .monitoring import MonitoringOptions, collecting_metrics, logging_to
 
-__all__ = ["MonitoringOptions", "Plan", "run", "run_once"]
+__all__ = ["Plan", "run", "run_once"]
 
 log = logging.getLogger("rota")
 
@@ -151,9 +146,12 @@ async def _running(session: Session, plan: Plan) -> None:
             api_server_of(session, plan.http, queue) as api_server,
             collecting_metrics(session, plan.monitoring, queue, is_served=api_server is not None) as buffered,
         ):
-            node = _node(session, plan, queue, printer, *observers_of(buffered))
+            observers = (printer,) if buffered is None else (printer, buffered.observe)
+            node = _node(session, plan, queue, *observers)
             printer.on_unread = node.stop
-            await _greet(session, plan, queue, api_server)
+            if plan.app is not None:
+                await queue.declare_schedules(plan.app)
+            await greet(session, plan, queue, api_server)
             if api_server is None or buffered is None:
                 await node.run()
             else:
@@ -218,74 +216,6 @@ class StoppingWorker(Worker):
                 f"\nstopping: waiting for {kinds}; Ctrl-C again hands it back at once"
             )
         super()._signalled()
-
-
-async def _greet(session: Session, plan: Plan, queue: Queue, api_server: ApiServer | None) -> None:
-    if plan.app is not None:
-        await queue.declare_schedules(plan.app)
-    summary = await _summary(plan, queue) if plan.scheduler else ScheduleSummary()
-    _warn_of_kinds_without_handler(session, summary)
-    if session.as_json:
-        if api_server is not None:
-            await api_server.greet(session, queue)
-        return
-    screen = session.screen
-    screen.say(
-        f"{click.style('rota', bold=True, fg='cyan')} {__version__}  {plan.roles}  on {queue.store.url}"
-    )
-    if plan.app is not None:
-        kinds = ", ".join(sorted(plan.app.handlers)) or "none"
-        queues = ", ".join(plan.settings["queues"] or ()) or "all"
-        tenants = "all" if plan.serves_every_tenant else queue.tenant
-        screen.say(
-            f"tasks: {kinds}  queues: {queues}  tenants: {tenants}  at once: {plan.settings['concurrency']}"
-        )
-    elif plan.is_engine:
-        screen.say("no tasks are run here: give module:app to `rota up` or `rota worker` for that")
-    else:
-        screen.say("schedules and tasks run elsewhere, such as in `rota up`; with --engine, here too")
-    if api_server is not None:
-        await api_server.greet(session, queue)
-    if plan.scheduler:
-        await _say_what_comes(session, queue, summary)
-    for hint in plan.hints:
-        screen.say(hint)
-    screen.say(click.style("Ctrl-C stops it.", dim=True))
-    screen.say()
-
-
-def _warn_of_kinds_without_handler(session: Session, summary: ScheduleSummary) -> None:
-    """What such a schedule starts waits for ever, unless a worker somewhere else has the handler."""
-    for kind, lacking in sorted(summary.lacking.items()):
-        unnamed = lacking.count - len(lacking.names)
-        more = f" and {unnamed:,} more" if unnamed else ""
-        session.screen.warn(
-            f"this app has no handler for {kind}, which is what {', '.join(lacking.names)}{more} starts:"
-            " it waits for a worker that has one"
-        )
-    if summary.more_lacking:
-        session.screen.warn(f"nor has it one for what {summary.more_lacking:,} more schedules start")
-
-
-async def _summary(plan: Plan, queue: Queue) -> ScheduleSummary:
-    return await summarize_schedules(
-        queue, all_tenants=plan.serves_every_tenant, app=plan.app, queues=plan.settings["queues"]
-    )
-
-
-async def _say_what_comes(session: Session, queue: Queue, summary: ScheduleSummary) -> None:
-    from .. import words
-
-    now = await queue.now()
-    if not summary.soonest:
-        session.screen.say("schedules: none is active")
-        return
-    width = max(len(schedule.key) for schedule in summary.soonest)
-    session.screen.say(f"schedules: {summary.active:,} active")
-    for schedule in summary.soonest:
-        when = relative(schedule.next_run_at or now, now)
-        name = click.style(schedule.key.ljust(width), bold=True)
-        session.screen.say(f"  {name}  {click.style(when.ljust(7), fg='cyan')}  {words.sentence(schedule)}")
 
 
 async def _pass(session: Session, plan: Plan) -> None:
