@@ -20,7 +20,7 @@ from .advice import dst_note, instant, local, warnings
 from .compiled import on_clock
 from .occurrences import begun_after, between, check, count, latest, next_after
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
-from .timing import Cron, Interval, Once, RRule, Timing, parse_duration
+from .timing import Cron, Interval, Once, RRule, Timing
 from .words import describe
 from .zones.data import close_zones, tzdata_version, zone_names
 
@@ -46,7 +46,6 @@ __all__ = [
     "local",
     "next_after",
     "on_clock",
-    "parse_duration",
     "tzdata_version",
     "warnings",
     "zone_names",
