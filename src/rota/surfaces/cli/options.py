@@ -8,14 +8,16 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...domain.errors import Invalid
-from ...domain.model import RetryPolicy
-from ...domain.options import Duration, Option, RetryPolicyOptions, options_of, value_type
 from ..durations import parsed
+
+if TYPE_CHECKING:
+    from ...domain.model import RetryPolicy
+    from ...domain.options import Option
 
 __all__ = [
     "DURATION",
@@ -75,8 +77,7 @@ class TimeType(click.ParamType[datetime]):
 
 
 class JsonText(click.ParamType[Any]):
-    """JSON as it stands, `@file`, or `-` for stdin. The text, not parsed: it may be one value or a line
-    for each."""
+    """JSON, `@file`, or `-` for stdin. It gives the text, not parsed: that may be one value or a line for each."""
 
     name = "json"
 
@@ -106,12 +107,15 @@ class Json(JsonText):
             self.fail(f"{_excerpt(text)} is not JSON: {problem}", param, ctx)
 
 
-class RetryPolicyText(click.ParamType[RetryPolicy]):
+class RetryPolicyText(click.ParamType["RetryPolicy"]):
     """`initial=5s,multiplier=3,maximum=1h,jitter=0.1`: what is left out has its default."""
 
     name = "policy"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> RetryPolicy:
+        from ...domain.model import RetryPolicy
+        from ...domain.options import Duration, RetryPolicyOptions, options_of, value_type
+
         if isinstance(value, RetryPolicy):
             return value
         given: dict[str, Any] = {}
@@ -178,8 +182,7 @@ def one_value(text: str) -> Any:
 
 
 def json_lines(text: str, *, by_line: bool = False) -> list[Any]:
-    """The value, or one for each line. A text that is one JSON value is one value, however many lines it
-    has."""
+    """The value, or one for each line. A text that is one JSON value is one, however many lines it has."""
     if not by_line:
         try:
             return [one_value(text)]
@@ -227,6 +230,8 @@ def shape_options(
     shape: type, *, times: click.ParamType[datetime], leave_out: Collection[str] = ()
 ) -> Decorator:
     """Every option of the shape, under its name."""
+    from ...domain.options import options_of, value_type
+
     options = options_of(shape).items()
     return together(
         *(
@@ -238,12 +243,17 @@ def shape_options(
 
 
 def clearable(shape: type, *, leave_out: Collection[str] = ()) -> list[str]:
-    """What can be taken away again, as it is typed."""
+    """The options of the shape that can be taken away again, as they are typed."""
+    from ...domain.options import options_of
+
     options = options_of(shape).items()
     return [_typed(name) for name, option in options if option.clearable and name not in leave_out]
 
 
 def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[datetime]) -> Any:
+    from ...domain.model import RetryPolicy
+    from ...domain.options import Duration
+
     flag = _FLAGS.get(name, f"--{_typed(name)}")
     settings: dict[str, Any] = {"help": option.help}
     if kind is bool:

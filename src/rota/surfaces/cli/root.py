@@ -1,13 +1,13 @@
-"""The tree of commands. Only names and one line each: what does the work is imported when it is called."""
+"""The tree of commands, and its completion. Only names and one line each: a command is imported when it is called."""
 
 from __future__ import annotations
 
 import click
 
 from ... import __version__
-from .command import Entry, Group, Root, help_if_alone
+from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = ["cli", "keys", "schedule", "scheduler", "tenant"]
+__all__ = ["cli", "completion", "keys", "schedule", "scheduler", "tenant"]
 
 _RUN = {
     "up": Entry(
@@ -45,7 +45,7 @@ _STORE = {
     "migrate": Entry("commands.store:migrate", "Bring the store's schema up to date."),
     "doctor": Entry("commands.store:doctor", "Look for trouble, and say what to do about it."),
     "config": Entry("commands.store:config", "What is set, and where it came from."),
-    "completion": Entry("commands.store:completion", "Completion for bash, zsh or fish."),
+    "completion": Entry("root:completion", "Completion for bash, zsh or fish."),
 }
 
 
@@ -73,7 +73,26 @@ def cli(ctx: click.Context) -> None:
     help_if_alone(ctx)
 
 
-_SHAPE = {
+_INSTALL = {
+    "bash": 'eval "$(rota completion bash)"      # in ~/.bashrc',
+    "zsh": 'eval "$(rota completion zsh)"       # in ~/.zshrc',
+    "fish": "rota completion fish | source       # in ~/.config/fish/config.fish",
+}
+
+
+@command(examples=list(_INSTALL.values()))
+@click.argument("shell", type=click.Choice(list(_INSTALL)))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell: commands, options, and the names of schedules."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    maker = found(cli, {}, "rota", "_ROTA_COMPLETE")
+    click.echo(maker.source_template % maker.source_vars())
+
+
+_CHANGE = {
     "create": Entry("commands.schedules:create", "Create a schedule."),
     "update": Entry("commands.schedules:update", "Change what is named, nothing else."),
     "pause": Entry("commands.schedules:pause", "Stop firing until it is resumed."),
@@ -98,7 +117,7 @@ _LOOK = {
 
 @click.group(
     cls=Group,
-    sections={"Look": _LOOK, "Change": _SHAPE},
+    sections={"Look": _LOOK, "Change": _CHANGE},
     hidden_names={"run": "process.commands:run_scheduler"},
     examples=[
         "rota schedule create nightly --task-type backup --cron '0 3 * * *' --timezone Europe/London",

@@ -58,8 +58,9 @@ def create_key(session: Session, role: str, name: str) -> None:
         return session.screen.json({**shape(made), "key": token})
     session.screen.say(token)
     whose = "every tenant" if every else f"tenant {made.tenant}"
-    session.screen.remark(f"made the key {name} for {whose}, role {role}: keep it now, it is not shown again")
-    return None
+    return session.screen.remark(
+        f"made the key {name} for {whose}, role {role}: keep it now, it is not shown again"
+    )
 
 
 @command(examples=["rota keys list", "rota keys list --tenant acme --json"])
@@ -79,8 +80,7 @@ def list_keys(session: Session, limit: int, cursor: str | None) -> None:
     if not page:
         return session.screen.remark("there are no keys; `rota keys create --help` shows how to make one")
     rows = [_key_row(key) for key in page]
-    session.screen.table(("ID", "NAME", "TENANT", "ROLE", "CREATED", "BY", "STATUS"), rows)
-    return None
+    return session.screen.table(("ID", "NAME", "TENANT", "ROLE", "CREATED", "BY", "STATUS"), rows)
 
 
 def _key_row(key: ApiKey) -> list[Cell | str]:
@@ -104,10 +104,9 @@ def revoke_key(session: Session, key_id: str) -> None:
         from ...shapes import api_key as shape
 
         return session.screen.json(shape(revoked))
-    session.screen.say(
+    return session.screen.say(
         f"revoked {click.style(revoked.name, bold=True)} ({revoked.id}) of tenant {revoked.tenant}"
     )
-    return None
 
 
 def _names_no_tenant(session: Session) -> bool:
@@ -181,8 +180,7 @@ def list_tenants(session: Session) -> None:
             "there are no tenants yet; `rota tenant create --help` shows how to make one"
         )
     rows = [_tenant_row(each) for each in found]
-    session.screen.table(("TENANT", "STATUS", "SCHEDULES", "OPEN TASKS", "LIMITS"), rows)
-    return None
+    return session.screen.table(("TENANT", "STATUS", "SCHEDULES", "OPEN TASKS", "LIMITS"), rows)
 
 
 def _tenant_document(use: TenantUse) -> dict[str, Any]:

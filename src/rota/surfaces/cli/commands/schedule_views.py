@@ -73,8 +73,7 @@ def list_schedules(session: Session, **filters: Any) -> None:
             "no schedules match; `rota schedule create --help` shows how to make one"
         )
     rows = [_row(session, schedule, runs, now) for schedule, runs in zip(page, last, strict=True)]
-    session.screen.table(("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows)
-    return None
+    return session.screen.table(("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows)
 
 
 def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetime) -> list[Cell | str]:
@@ -119,8 +118,7 @@ def show(session: Session, schedule_id: str) -> None:
         return session.screen.json(_document(schedule, upcoming, last))
     _head(session, schedule, now)
     _next_times(session, schedule, upcoming, now)
-    _last_runs(session, last, now)
-    return None
+    return _last_runs(session, last, now)
 
 
 def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run]) -> dict[str, Any]:
@@ -246,8 +244,7 @@ def runs(session: Session, schedule_id: str, **filters: Any) -> None:
     if not page:
         return session.screen.remark("no runs match")
     rows = [_run_row(session, run, now) for run in page]
-    session.screen.table(("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL"), rows)
-    return None
+    return session.screen.table(("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL"), rows)
 
 
 def _run_row(session: Session, run: Run, now: datetime) -> list[Cell | str]:

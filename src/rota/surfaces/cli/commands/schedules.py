@@ -159,8 +159,7 @@ def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
     if session.as_json:
         return session.screen.json({"id": schedule_id, "deleted": True, "hard": hard})
     again = "" if hard else f"; `rota schedule restore {schedule_id}` brings it back"
-    session.screen.say(f"deleted {schedule_id}{again}")
-    return None
+    return session.screen.say(f"deleted {schedule_id}{again}")
 
 
 @command(examples=["rota schedule restore daily-report"])

@@ -1,4 +1,4 @@
-"""Commands about the store and the settings: migrate, config, completion, and doctor with what it looks at."""
+"""Commands about the store and the settings: migrate, config, and doctor with what it looks at."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..command import command
 from ..render import Cell
 from ..session import Session, with_session
 
-__all__ = ["Finding", "completion", "config", "doctor", "examine", "migrate"]
+__all__ = ["Finding", "config", "doctor", "examine", "migrate"]
 
 SKEW = timedelta(seconds=1)
 
@@ -41,11 +41,6 @@ _REPAIR = (
     " ended long ago, and is lost; nothing else is, but counts of tasks go on including it, since they are kept beside"
     " the segment. 8. Run `rota doctor --deep`"
 )
-_INSTALL = {
-    "bash": 'eval "$(rota completion bash)"      # in ~/.bashrc',
-    "zsh": 'eval "$(rota completion zsh)"       # in ~/.zshrc',
-    "fish": "rota completion fish | source       # in ~/.config/fish/config.fish",
-}
 
 
 @command(
@@ -64,16 +59,14 @@ def migrate(session: Session, plan: bool) -> None:
         return session.screen.json({"store": store.url, "applied": list(applied)})
     schema = f"the schema {store.schema}" if store.schema else "the schema"
     done = f"applied {', '.join(applied)}, {schema} is now" if applied else f"nothing to do, {schema} is"
-    session.screen.say(f"{store.url}: {done} current")
-    return None
+    return session.screen.say(f"{store.url}: {done} current")
 
 
 def _show_plan(session: Session, store: Store) -> None:
     sql = asyncio.run(_planned(store))
     if session.as_json:
         return session.screen.json({"store": store.url, "plan": sql})
-    session.screen.say(sql or f"-- {store.url}: nothing to do, the schema is current")
-    return None
+    return session.screen.say(sql or f"-- {store.url}: nothing to do, the schema is current")
 
 
 async def _planned(store: Store) -> str:
@@ -115,8 +108,7 @@ def config(session: Session) -> None:
     session.screen.table(("SETTING", "VALUE", "FROM", "WHAT"), rows)
     where = f"file: {settings.file}" if settings.file else "file: no rota.toml here"
     profile = f", profile {settings.profile.value}" if settings.profile.value else ""
-    session.screen.say(where + profile)
-    return None
+    return session.screen.say(where + profile)
 
 
 def _text(value: Any) -> str:
@@ -130,20 +122,6 @@ def _shown(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     return without_secrets(value) if isinstance(value, str) else value
-
-
-@command(examples=list(_INSTALL.values()))
-@click.argument("shell", type=click.Choice(list(_INSTALL)))
-def completion(shell: str) -> None:
-    """Print the completion script of a shell: commands, options, and the names of schedules."""
-    from click.shell_completion import get_completion_class
-
-    from ..root import cli
-
-    found = get_completion_class(shell)
-    assert found is not None
-    maker = found(cli, {}, "rota", "_ROTA_COMPLETE")
-    click.echo(maker.source_template % maker.source_vars())
 
 
 @command(examples=["rota doctor", "rota doctor --deep", "rota doctor --json | jq '.[] | select(.ok | not)'"])

@@ -75,28 +75,24 @@ def submit(session: Session, task_type: str, text: str | None, lines: bool, **gi
     An input of several JSON lines gives a task for each, in batches of 500; if a line is wrong, nothing is
     submitted."""
     inputs = [None] if text is None else json_lines(text, by_line=lines)
-    options = _options(given)
-    if len(inputs) == 1 and not lines:
-        _submitted(
-            session, session.run(lambda queue: _one(queue, task_type, inputs[0], options), creates=True)
-        )
-    else:
-        count = session.run(lambda queue: _many(session, queue, task_type, inputs, options), creates=True)
-        if not session.as_json:
-            session.screen.say(f"submitted {count:,} tasks of type {task_type}")
-
-
-def _options(given: dict[str, Any]) -> dict[str, Any]:
     if given["schedule_at"] is not None and given["delay"] is not None:
         raise click.UsageError("--at and --in were both given; give one of them")
     if given["ttl"] is not None and given["expires_at"] is not None:
         raise click.UsageError("--ttl and --expires-at were both given; give one of them")
-    return {**given, "tags": given["tags"] or None}
+
+    async def submit(queue: Queue) -> None:
+        options = await _submit_options(queue, given)
+        if len(inputs) == 1 and not lines:
+            _show_submitted(session, await queue.submit(task_type, inputs[0], **options))
+        else:
+            await _submit_each(session, queue, task_type, inputs, options)
+
+    session.run(submit, creates=True)
 
 
-async def _at(queue: Queue, options: dict[str, Any]) -> dict[str, Any]:
-    """`--in` counts on the clock of the store."""
-    options = dict(options)
+async def _submit_options(queue: Queue, given: dict[str, Any]) -> dict[str, Any]:
+    """The options of `Queue.submit`. `--in` counts on the clock of the store."""
+    options = {**given, "tags": given["tags"] or None}
     delay = options.pop("delay")
     if delay is not None:
         try:
@@ -106,30 +102,24 @@ async def _at(queue: Queue, options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-async def _one(queue: Queue, task_type: str, input: Any, options: dict[str, Any]) -> Task:
-    return await queue.submit(task_type, input, **await _at(queue, options))
-
-
-async def _many(
+async def _submit_each(
     session: Session, queue: Queue, task_type: str, inputs: list[Any], options: dict[str, Any]
-) -> int:
+) -> None:
     from ...shapes import task as shape
 
-    options = await _at(queue, options)
-    done = 0
     with session.screen.progress("submitting", len(inputs)) as bar:
         for start in range(0, len(inputs), BATCH):
             batch = [(task_type, each) for each in inputs[start : start + BATCH]]
             tasks = await queue.submit_many(batch, **options)
-            done += len(tasks)
             bar.advance(len(tasks))
             if session.as_json:
                 for task in tasks:
                     session.screen.json_line(shape(task))
-    return done
+    if not session.as_json:
+        session.screen.say(f"submitted {len(inputs):,} tasks of type {task_type}")
 
 
-def _submitted(session: Session, task: Task) -> None:
+def _show_submitted(session: Session, task: Task) -> None:
     from ...durations import relative
     from ...shapes import task as shape
 
@@ -137,17 +127,13 @@ def _submitted(session: Session, task: Task) -> None:
     if session.as_json:
         return screen.json(shape(task))
     screen.say(task.id)
-    if screen.is_terminal:
-        due = (
-            ""
-            if task.available_at <= task.created_at
-            else f", due {relative(task.available_at, task.created_at)}"
-        )
-        until = f", expires {seconds(task.expires_at)}" if task.expires_at else ""
-        screen.remark(
-            click.style(f"{task.kind} is {task.status} in queue {task.queue}{due}{until}", dim=True)
-        )
-    return None
+    if not screen.is_terminal:
+        return None
+    is_later = task.available_at > task.created_at
+    due = f", due {relative(task.available_at, task.created_at)}" if is_later else ""
+    until = f", expires {seconds(task.expires_at)}" if task.expires_at else ""
+    about = f"{task.kind} is {task.status} in queue {task.queue}{due}{until}"
+    return screen.remark(click.style(about, dim=True))
 
 
 @command(examples=["rota status 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota status $ID --json | jq .output"])
@@ -261,8 +247,7 @@ def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **
         from ...shapes import task as shape
 
         return screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
-    _show_page(session, page, now)
-    return None
+    return _show_page(session, page, now)
 
 
 def _show_page(session: Session, page: Page[Task], now: datetime) -> None:
@@ -391,8 +376,7 @@ def cancel(
     number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
     if session.as_json:
         return session.screen.json({"cancelled": number})
-    session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
-    return None
+    return session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
 
 
 @command(examples=["rota replay 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])

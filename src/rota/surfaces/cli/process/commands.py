@@ -86,27 +86,27 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
 
     APP is module:app, looked up from the current folder. Ctrl-C (or SIGTERM) stops it: handlers may
     finish, what does not is handed back. A second Ctrl-C hands back at once."""
-    from .http import Http
-    from .running import Plan, run
+    from .http import HttpOptions
+    from .running import ProcessOptions, run
 
     if demo and app is not None:
         raise click.UsageError("--demo brings its own app; leave the other one out")
     settings = session.settings(app=app, **_settings_in(flags))
-    plan = Plan(
+    options = ProcessOptions(
         settings,
         all_tenants=flags["all_tenants"],
         scheduler=True,
         janitor=True,
         monitoring=_monitoring(flags),
-        http=Http(settings) if settings["http"] else None,
+        http=HttpOptions(settings) if settings["http"] else None,
     )
     if demo:
         from .demo import in_demo_store
 
-        with in_demo_store(plan) as shown:
+        with in_demo_store(options) as shown:
             run(session, shown)
     else:
-        run(session, plan.with_app(_load_app(settings["app"])))
+        run(session, options.with_app(_load_app(settings["app"])))
 
 
 @command(
@@ -122,19 +122,13 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
 def worker(session: Session, app: str | None, **flags: Any) -> None:
     """Run the tasks of an app, and nothing else: `rota scheduler run` and `rota monitor` are the other
     roles."""
-    from .running import Plan, run
+    from .running import ProcessOptions, run
 
     settings = session.settings(app=app, **_settings_in(flags))
     if settings["app"] is None:
         raise click.UsageError("no app was given; write rota worker module:app")
-    plan = Plan(
-        settings,
-        all_tenants=flags["all_tenants"],
-        scheduler=False,
-        janitor=False,
-        monitoring=_monitoring(flags),
-    )
-    run(session, plan.with_app(_load_app(settings["app"])))
+    options = ProcessOptions(settings, all_tenants=flags["all_tenants"], monitoring=_monitoring(flags))
+    run(session, options.with_app(_load_app(settings["app"])))
 
 
 @command(name="run", examples=["rota scheduler run", "rota scheduler run --json >> fired.jsonl"])
@@ -142,9 +136,9 @@ def worker(session: Session, app: str | None, **flags: Any) -> None:
 @with_session
 def run_scheduler(session: Session, **flags: Any) -> None:
     """Fire schedules until stopped. Any number may run at once: each due time starts one task."""
-    from .running import Plan, run
+    from .running import ProcessOptions, run
 
-    run(session, Plan(session.settings(), scheduler=True, janitor=False, monitoring=_monitoring(flags)))
+    run(session, ProcessOptions(session.settings(), scheduler=True, monitoring=_monitoring(flags)))
 
 
 @command(examples=["rota monitor", "rota monitor --enable-scheduler"])
@@ -154,10 +148,10 @@ def run_scheduler(session: Session, **flags: Any) -> None:
 def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
     """The janitor: returns the tasks of dead workers, marks expiries, forgets what has been kept long
     enough."""
-    from .running import Plan, run
+    from .running import ProcessOptions, run
 
-    plan = Plan(session.settings(), scheduler=enable_scheduler, janitor=True, monitoring=_monitoring(flags))
-    run(session, plan)
+    settings, monitoring = session.settings(), _monitoring(flags)
+    run(session, ProcessOptions(settings, scheduler=enable_scheduler, janitor=True, monitoring=monitoring))
 
 
 @command(
@@ -173,17 +167,17 @@ def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
 def tick(session: Session, app: str | None, **flags: Any) -> None:
     """One pass of everything: fire what is due, return lost tasks, mark expiries, and, with an app, run
     what is ready until nothing is."""
-    from .running import Plan, run_once
+    from .running import ProcessOptions, run_once
 
     settings = session.settings(app=app, **_settings_in(flags))
-    plan = Plan(
+    options = ProcessOptions(
         settings,
         all_tenants=flags["all_tenants"],
         scheduler=True,
         janitor=True,
         monitoring=_monitoring(flags),
     )
-    run_once(session, plan.with_app(_load_app(settings["app"])))
+    run_once(session, options.with_app(_load_app(settings["app"])))
 
 
 @command(
@@ -210,23 +204,23 @@ def serve(
     APP is module:app: python templates must then name one of its functions, and with --strict whatever is submitted
     or scheduled must be one of its kinds. Beyond this machine (--host 0.0.0.0) it is served only if there are API
     keys."""
-    from .http import Http
+    from .http import HttpOptions
     from .monitoring import MonitoringOptions
-    from .running import Plan, run
+    from .running import ProcessOptions, run
 
     settings = session.settings(app=app, **flags)
     known = _load_app(settings["app"])
     if strict and known is None:
         raise click.UsageError("--strict needs an app; write rota serve module:app --strict")
-    plan = Plan(
+    options = ProcessOptions(
         settings,
         scheduler=engine,
         janitor=engine,
         app=known if engine else None,
         monitoring=MonitoringOptions(log_level=log_level),
-        http=Http(settings, is_all=True, app=known, strict=strict),
+        http=HttpOptions(settings, is_all=True, app=known, strict=strict),
     )
-    run(session, plan)
+    run(session, options)
 
 
 def _settings_in(flags: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ....domain.model import RetryPolicy
 from ....engine.app import App
 from ....engine.clock import sleep
 from ....engine.executor import Context
-from .running import Plan
+from .running import ProcessOptions
 
 __all__ = ["in_demo_store"]
 
@@ -90,15 +90,15 @@ _TRY = (
 
 
 @contextmanager
-def in_demo_store(plan: Plan) -> Iterator[Plan]:
+def in_demo_store(options: ProcessOptions) -> Iterator[ProcessOptions]:
     """The store that was named, or else one that is gone afterwards."""
-    if not plan.settings.is_default("store"):
-        yield replace(plan.with_app(app), hints=_hints(plan.address))
+    if not options.settings.is_default("store"):
+        yield replace(options.with_app(app), hints=_hints(options.address))
         return
     folder = tempfile.mkdtemp(prefix="rota-demo-")
     try:
         address = f"sqlite:///{folder}/rota.db"
-        yield replace(plan.with_app(app), store=address, hints=_hints(address))
+        yield replace(options.with_app(app), store=address, hints=_hints(address))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

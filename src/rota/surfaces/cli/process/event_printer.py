@@ -1,5 +1,5 @@
-"""A running node prints a line for each thing that happens: coloured in a terminal, plain in a pipe, JSON for programs.
-The printer is an observer of `engine/observe/telemetry.py`."""
+"""What happens in a running node, a line each: coloured in a terminal, plain in a pipe, JSON for programs. The printer
+is an observer of `engine/observe/telemetry.py`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EventLine(NamedTuple):
 
 
 class EventPrinter:
-    """It is called with every signal. `totals` counts the lines so far. When nobody reads the output any more
+    """An observer that prints every signal. `totals` counts the lines so far. When nobody reads the output any more
     (`| head`), it `is_unread`, and calls `on_unread`."""
 
     def __init__(self, session: Session, clock: SteadyClock) -> None:

@@ -23,7 +23,7 @@ from ..session import Session
 
 if TYPE_CHECKING:
     from .http import ApiServer
-    from .running import Plan
+    from .running import ProcessOptions
 
 __all__ = ["KINDS", "PAGE", "SHOWN", "ScheduleSummary", "greet"]
 
@@ -33,36 +33,40 @@ KINDS = 20
 """The schedules of so many kinds without a handler are named."""
 
 
-async def greet(session: Session, plan: Plan, queue: Queue, api_server: ApiServer | None) -> None:
+async def greet(
+    session: Session, options: ProcessOptions, queue: Queue, api_server: ApiServer | None
+) -> None:
     summary = ScheduleSummary()
-    if plan.scheduler:
-        served = plan.settings["queues"]
-        summary = await _summarize(queue, all_tenants=plan.serves_every_tenant, app=plan.app, queues=served)
+    if options.scheduler:
+        served = options.settings["queues"]
+        summary = await _summarize(
+            queue, all_tenants=options.serves_every_tenant, app=options.app, queues=served
+        )
     _warn_of_kinds_without_handler(session, summary)
     if not session.as_json:
-        _say_what_runs(session, plan, queue)
+        _say_what_runs(session, options, queue)
     if api_server is not None:
         await api_server.greet(session, queue)
     if session.as_json:
         return
-    if plan.scheduler:
+    if options.scheduler:
         await _say_what_comes(session, queue, summary)
-    for hint in plan.hints:
+    for hint in options.hints:
         session.screen.say(hint)
     session.screen.say(click.style("Ctrl-C stops it.", dim=True))
     session.screen.say()
 
 
-def _say_what_runs(session: Session, plan: Plan, queue: Queue) -> None:
+def _say_what_runs(session: Session, options: ProcessOptions, queue: Queue) -> None:
     name = click.style("rota", bold=True, fg="cyan")
-    session.screen.say(f"{name} {__version__}  {plan.roles}  on {queue.store.url}")
-    if plan.app is not None:
-        kinds = ", ".join(sorted(plan.app.handlers)) or "none"
-        queues = ", ".join(plan.settings["queues"] or ()) or "all"
-        tenants = "all" if plan.serves_every_tenant else queue.tenant
-        concurrency = plan.settings["concurrency"]
+    session.screen.say(f"{name} {__version__}  {options.roles}  on {queue.store.url}")
+    if options.app is not None:
+        kinds = ", ".join(sorted(options.app.handlers)) or "none"
+        queues = ", ".join(options.settings["queues"] or ()) or "all"
+        tenants = "all" if options.serves_every_tenant else queue.tenant
+        concurrency = options.settings["concurrency"]
         session.screen.say(f"tasks: {kinds}  queues: {queues}  tenants: {tenants}  at once: {concurrency}")
-    elif plan.is_engine:
+    elif options.is_engine:
         session.screen.say("no tasks are run here: give module:app to `rota up` or `rota worker` for that")
     else:
         session.screen.say("schedules and tasks run elsewhere, such as in `rota up`; with --engine, here too")
