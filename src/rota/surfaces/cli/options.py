@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ import click
 
 from ...domain.errors import Invalid
 from ..durations import parsed
+from ..settings import parsed_size
 
 if TYPE_CHECKING:
     from ...domain.model import RetryPolicy
@@ -142,10 +142,10 @@ class SizeType(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"([0-9]{1,12}) ?(|B|KB|KIB|MB|MIB)", value.strip().upper())
-        if found is None:
+        size = parsed_size(value)
+        if size is None:
             self.fail(f"{value!r:.60} is not a size; write bytes, or 512KB, or 1MB", param, ctx)
-        return int(found[1]) * {"K": 1024, "M": 1024 * 1024}.get(found[2][:1], 1)
+        return size
 
 
 class NumberOrNone(click.ParamType[Any]):

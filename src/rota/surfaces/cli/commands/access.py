@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...durations import short
 from ..command import command
 from ..options import DURATION, NONE, NUMBER_OR_NONE, SIZE, together
 from ..render import Cell, seconds
@@ -248,8 +249,6 @@ def _answer(session: Session, tenant: Tenant, sentence: str) -> None:
 
 
 def _limits_in_words(tenant: Tenant) -> str:
-    from ...durations import short
-
     given = tenant.limits
     pending = "no limit to" if given.pending_tasks is None else f"{given.pending_tasks:,}"
     return (

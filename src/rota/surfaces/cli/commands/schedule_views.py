@@ -10,7 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import NODEFAULT, Struct, to_builtins
+from msgspec.structs import fields
 
+from ....domain import recurrence
+from ....domain.model import Schedule, TaskTarget
+from ....domain.recurrence import Cron, Interval, RRule, Timing
+from ...durations import coarse, parsed, relative, short
+from .. import words
 from ..command import command
 from ..options import TIME, WALL_TIME
 from ..render import Cell, seconds, styled
@@ -18,10 +25,7 @@ from ..session import Session, with_session
 from .schedules import schedule_argument
 
 if TYPE_CHECKING:
-    from msgspec import Struct
-
-    from ....domain.model import Event, Run, Schedule
-    from ....domain.recurrence import Timing
+    from ....domain.model import Event, Run
     from ....engine.queries import Occurrence
     from ...python.client import Page, Queue
 
@@ -57,10 +61,9 @@ def list_schedules(session: Session, **filters: Any) -> None:
 
     async def ask(queue: Queue) -> tuple[Page[Schedule], list[list[Run]], datetime]:
         page = await queue.list_schedules(**filters)
-        last = [
-            await queue.runs(each.key, limit=SHORT_STRIP) if each.deleted_at is None else [] for each in page
-        ]
-        return page, last if not session.as_json else [], await queue.now()
+        drawn = [] if session.as_json else page
+        last = [[] if each.deleted_at else await queue.runs(each.key, limit=SHORT_STRIP) for each in drawn]
+        return page, last, await queue.now()
 
     page, last, now = session.run(ask)
     if session.as_json:
@@ -77,8 +80,6 @@ def list_schedules(session: Session, **filters: Any) -> None:
 
 
 def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetime) -> list[Cell | str]:
-    from .. import words
-
     status = "deleted" if schedule.deleted_at is not None else str(schedule.status)
     return [
         Cell(schedule.key, "bold"),
@@ -91,8 +92,6 @@ def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetim
 
 
 def _when(session: Session, at: datetime | None, now: datetime) -> Cell:
-    from ...durations import relative, short
-
     if at is None:
         return Cell("-")
     if not session.screen.is_terminal:
@@ -123,7 +122,6 @@ def show(session: Session, schedule_id: str) -> None:
 
 def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run]) -> dict[str, Any]:
     from ... import shapes
-    from .. import words
 
     return {
         **shapes.schedule(schedule),
@@ -135,8 +133,6 @@ def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence
 
 
 def _head(session: Session, schedule: Schedule, now: datetime) -> None:
-    from .. import words
-
     screen = session.screen
     status = screen.status(schedule.status)
     screen.say(f"{click.style(schedule.key, bold=True)}  {styled(status)}  {words.sentence(schedule)}")
@@ -147,20 +143,18 @@ def _head(session: Session, schedule: Schedule, now: datetime) -> None:
     if schedule.target.input is not None:
         rows.append(("input", json.dumps(schedule.target.input, ensure_ascii=False, default=str)))
     if schedule.last_run_at is not None:
-        rows.append(("last_run_at", f"{seconds(schedule.last_run_at)} ({_ago(schedule.last_run_at, now)})"))
+        rows.append(
+            ("last_run_at", f"{seconds(schedule.last_run_at)} ({relative(schedule.last_run_at, now)})")
+        )
     if schedule.next_run_at is not None:
-        rows.append(("next_run_at", f"{seconds(schedule.next_run_at)} ({_ago(schedule.next_run_at, now)})"))
+        rows.append(
+            ("next_run_at", f"{seconds(schedule.next_run_at)} ({relative(schedule.next_run_at, now)})")
+        )
     rows.append(("run_count", str(schedule.run_count)))
     screen.fields(rows)
     screen.say()
     for line in words.policies(schedule):
         screen.say(line)
-
-
-def _ago(at: datetime, now: datetime) -> str:
-    from ...durations import relative
-
-    return relative(at, now)
 
 
 def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurrence], now: datetime) -> None:
@@ -184,7 +178,7 @@ def _occurrence_table(session: Session, zone: str, upcoming: Sequence[Occurrence
     for number, (each, at) in enumerate(zip(upcoming, here, strict=True), 1):
         row: list[Cell | str] = [Cell(str(number), "bright_black"), Cell(_wall(each.local), "bold")]
         row += [_wall(at)] if differs else []
-        row += [Cell(_ago(each.at, now).removeprefix("in "), "cyan")]
+        row += [Cell(relative(each.at, now).removeprefix("in "), "cyan")]
         row += [Cell(each.dst or "", "yellow")] if notes else []
         rows.append(row)
     session.screen.table(headings, rows)
@@ -200,7 +194,7 @@ def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
     if not last:
         screen.say("It has not run yet.")
         return
-    oldest = _ago(last[-1].scheduled_at, now)
+    oldest = relative(last[-1].scheduled_at, now)
     screen.say(
         f"Last {len(last)} expected times, the oldest {oldest}:" if len(last) > 1 else "Its one run so far:"
     )
@@ -248,8 +242,6 @@ def runs(session: Session, schedule_id: str, **filters: Any) -> None:
 
 
 def _run_row(session: Session, run: Run, now: datetime) -> list[Cell | str]:
-    from ...durations import coarse
-
     ago = coarse(run.scheduled_at, now).removesuffix(" ago")
     status = session.screen.status(run.status)
     task = run.target_id or "-"
@@ -258,8 +250,6 @@ def _run_row(session: Session, run: Run, now: datetime) -> list[Cell | str]:
 
 
 def _run_detail(run: Run) -> str:
-    from ...durations import short
-
     if run.count > 1:
         return f"{run.reason}, {run.count:,} times until {seconds(run.until)}"
     if run.error or run.reason:
@@ -339,8 +329,6 @@ def history(session: Session, schedule_id: str) -> None:
 
 
 def _event_row(session: Session, event: Event, now: datetime) -> list[Cell | str]:
-    from ...durations import relative
-
     at = relative(event.at, now) if session.screen.is_terminal else seconds(event.at)
     return [at, event.actor, Cell(event.action, "bold"), _difference(event)]
 
@@ -359,8 +347,6 @@ def _difference(event: Event) -> str:
 
 def _flat(version: dict[str, Any]) -> dict[str, Any]:
     """Field by field, those of the target and the timing too. What is not stored has its default."""
-    from ....domain.model import Schedule, TaskTarget
-
     target = version.get("target") or {}
     usual = _defaults(TaskTarget) if target.get("type") == "task" else {}
     flat = _defaults(Schedule) | {name: version[name] for name in version if name not in ("target", "timing")}
@@ -370,9 +356,6 @@ def _flat(version: dict[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(record: type[Struct]) -> dict[str, Any]:
-    from msgspec import NODEFAULT, to_builtins
-    from msgspec.structs import fields
-
     return {each.name: to_builtins(each.default) for each in fields(record) if each.default is not NODEFAULT}
 
 
@@ -415,10 +398,8 @@ def preview_expression(
     if daylight saving skips or doubles a time, if it fires more than 1,000 times a day.
 
     EXPRESSION is a cron line, an RFC 5545 rule (FREQ=…) or a duration (5m)."""
-    from ....domain import recurrence
     from ....engine.clock import SystemClock
     from ....engine.queries import occurrences
-    from ..words import timing_words
 
     now = after or SystemClock().now()
     timing = _timing(expression, timezone, start_at or now)
@@ -426,19 +407,16 @@ def preview_expression(
     if never is not None:
         return _say_times(session, timezone, "", [], (f"It never fires: {never}",), now)
     just_before = now - timedelta(microseconds=1)
-    if isinstance(timing, recurrence.RRule) and start_at is None:
+    if isinstance(timing, RRule) and start_at is None:
         timing = recurrence.begun_after(timing, just_before)
     found = occurrences(timing, just_before, count, start_at, end_at)
     warnings = recurrence.warnings(timing, now)
     if not found:
         warnings = (*warnings, "It does not fire within these bounds.")
-    return _say_times(session, timezone, timing_words(timing), found, warnings, now)
+    return _say_times(session, timezone, words.timing_words(timing), found, warnings, now)
 
 
 def _timing(expression: str, zone: str, start: datetime) -> Timing:
-    from ....domain.recurrence import Cron, Interval, RRule
-    from ...durations import parsed
-
     text = expression.strip()
     if re.match(r"(?i)(RRULE:|FREQ=|DTSTART|RDATE|EXDATE)", text):
         return RRule(text, start.replace(microsecond=0), zone)
@@ -449,8 +427,6 @@ def _timing(expression: str, zone: str, start: datetime) -> Timing:
 
 def _never(timing: Timing) -> str | None:
     """Why it can never fire; None if it can. What is not even an expression is refused."""
-    from ....domain import recurrence
-
     try:
         recurrence.check(timing)
     except ValueError as problem:
@@ -462,16 +438,21 @@ def _never(timing: Timing) -> str | None:
 
 
 def _say_times(
-    session: Session, zone: str, words: str, found: list[Occurrence], warnings: tuple[str, ...], now: datetime
+    session: Session,
+    zone: str,
+    sentence: str,
+    found: list[Occurrence],
+    warnings: tuple[str, ...],
+    now: datetime,
 ) -> None:
     from ... import shapes
 
     screen = session.screen
     if session.as_json:
         times: list[dict[str, Any]] = [shapes.occurrence(each) for each in found]
-        return screen.json({"words": words, "timezone": zone, "times": times, "warnings": list(warnings)})
-    if words:
-        screen.say(click.style(words, bold=True))
+        return screen.json({"words": sentence, "timezone": zone, "times": times, "warnings": list(warnings)})
+    if sentence:
+        screen.say(click.style(sentence, bold=True))
     if found:
         _occurrence_table(session, zone, found, now)
     for warning in warnings:

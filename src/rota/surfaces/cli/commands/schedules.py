@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....domain.options import ScheduleOptions
+from .. import words
 from ..command import command
 from ..options import JSON, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session
@@ -186,7 +187,6 @@ def _changed(
     schedule, now = session.run(work, creates=creates)
     from ....domain import recurrence
     from ...shapes import schedule as shape
-    from .. import words
 
     if session.as_json:
         session.screen.json(shape(schedule))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....domain.options import SubmitOptions
+from ...durations import coarse, relative, short
 from ..command import command
 from ..options import DURATION, JSON_TEXT, TIME, json_lines, shape_options, together
 from ..render import Cell, seconds, styled
@@ -120,7 +121,6 @@ async def _submit_each(
 
 
 def _show_submitted(session: Session, task: Task) -> None:
-    from ...durations import relative
     from ...shapes import task as shape
 
     screen = session.screen
@@ -196,8 +196,6 @@ def _about_status(task: Task) -> str:
 
 
 def _times(task: Task, now: datetime) -> Iterator[tuple[str, str]]:
-    from ...durations import relative, short
-
     for name in ("created_at", "available_at", "started_at", "completed_at", "expires_at", "expired_at"):
         at = getattr(task, name)
         if at is None or (name == "available_at" and at == task.created_at):
@@ -265,8 +263,6 @@ def _show_page(session: Session, page: Page[Task], now: datetime) -> None:
 
 
 def _row(session: Session, task: Task, now: datetime) -> list[Cell | str]:
-    from ...durations import coarse
-
     created = coarse(task.created_at, now) if session.screen.is_terminal else seconds(task.created_at)
     status = session.screen.status(task.status)
     detail = Cell(_detail(session, task, now), "bright_black")
@@ -275,7 +271,6 @@ def _row(session: Session, task: Task, now: datetime) -> list[Cell | str]:
 
 def _detail(session: Session, task: Task, now: datetime) -> str:
     """The one thing to know about it: when it is due, why it failed, how long it took."""
-    from ...durations import relative, short
 
     def when(at: datetime) -> str:
         return relative(at, now) if session.screen.is_terminal else seconds(at)
@@ -317,8 +312,6 @@ def history(session: Session, task_id: str) -> None:
 
 
 def _history_line(session: Session, line: Change, now: datetime) -> str:
-    from ...durations import relative
-
     detail = f" ({line.detail})" if line.detail else ""
     status = click.style(line.status, fg=session.screen.status(line.status).style or None)
     text = f"Version {line.number}: {status}{detail}"
