@@ -228,7 +228,7 @@ def is_opened(session: Session, **flags: object) -> bool:
     async def main() -> bool:
         async with (
             library.connect("memory:") as queue,
-            process_http.api_server_of(session, process_http.Http(load(flags)), queue) as found,
+            process_http.api_server_of(session, process_http.HttpOptions(load(flags)), queue) as found,
         ):
             return found is not None
 

@@ -25,7 +25,7 @@ from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.queries import ReadyTasks
-from rota.surfaces.cli.commands.doctor import examine
+from rota.surfaces.cli.commands.store import examine
 from stores import START, count, get, put
 
 HOUR = timedelta(hours=1)

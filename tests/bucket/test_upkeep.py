@@ -29,7 +29,7 @@ from rota.stores.bucket.service.clock import ServiceClock
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import LogPoller, Tuning
 from rota.stores.bucket.views import views_of
-from rota.surfaces.cli.commands.doctor import examine
+from rota.surfaces.cli.commands.store import examine
 from stores import START, put
 
 SECOND = timedelta(seconds=1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fire_times import parse_duration
 from rota.domain.recurrence import (
     Cron,
     DayOfWeek,
@@ -22,7 +23,6 @@ from rota.domain.recurrence import (
     local,
     next_after,
     on_clock,
-    parse_duration,
     warnings,
 )
 

@@ -278,7 +278,8 @@ class Worker(Node):
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
             with guarded_loop(), _signals(self._signalled, enabled=handle_signals):
                 await self._take_role()
-                await self._declare_schedules()
+                if self.app.schedules:
+                    await self.queue.declare_schedules(self.app)
                 async with self._kept():
                     await self._run()
                     await self._drain()
@@ -331,11 +332,6 @@ class Worker(Node):
             await BlockWatch(
                 lambda: self.tasks.kinds_running, self.observe, max(self._lease / 3, 2 * BEAT)
             ).run()
-
-    async def _declare_schedules(self) -> None:
-        declare = getattr(self.queue, "declare_schedules", None)
-        if declare is not None and self.app.schedules:
-            await declare(self.app)
 
     async def _drain(self) -> None:
         """Let handlers end by themselves, then ask what still runs to stop, then hand back what does not. For that, the

@@ -19,7 +19,7 @@ from __future__ import annotations
 from .advice import dst_note, local, warnings
 from .occurrences import begun_after, between, check, count, latest, next_after, on_clock
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
-from .timing import Cron, Interval, Once, RRule, Timing, parse_duration
+from .timing import Cron, Interval, Once, RRule, Timing
 from .words import describe
 from .zones import close_zones, tzdata_version, zone_names
 
@@ -44,7 +44,6 @@ __all__ = [
     "local",
     "next_after",
     "on_clock",
-    "parse_duration",
     "tzdata_version",
     "warnings",
     "zone_names",

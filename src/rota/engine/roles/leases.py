@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from ...domain.errors import Refused, Unavailable
 from ...stores.base import CommitOptions, Store
+from ..app import App
 from ..clock import SteadyClock
 from ..commands import Renewal, renew_leases
 from ..executor import Execution, Reports, StopReason
@@ -45,6 +46,8 @@ class QueueLike(Protocol):
     def tenant(self) -> str: ...
 
     def for_tenant(self, tenant: str) -> QueueLike: ...
+
+    async def declare_schedules(self, app: App) -> None: ...
 
 
 class Leases:
