@@ -10,8 +10,9 @@ from fastapi import APIRouter, Request, Response
 
 from ... import __version__
 from ...domain.errors import StoreError, Unavailable
+from ..shapes import Answer
 from .access import ALL_TENANTS
-from .documents import Answer, documented
+from .openapi import documented
 from .problems import Problem
 from .reading import check_query
 from .service import answer, of
@@ -22,13 +23,15 @@ router = APIRouter(tags=["operations"])  # whoever checks health may add paramet
 READY_WITHIN = 2.0
 
 
-class HealthAnswer(Answer):
+class HealthAnswer(Answer, frozen=True, kw_only=True):
+    """How it is."""
+
     status: Literal["live", "ready"]
     version: str
 
 
-@router.get("/health", **documented(200, answers_with=HealthAnswer))
-@router.get("/health/ready", **documented(200, answers_with=HealthAnswer))
+@router.get("/health", **documented(200, HealthAnswer))
+@router.get("/health/ready", **documented(200, HealthAnswer))
 async def ready(request: Request) -> Response:
     """Whether it can work: the store answers."""
     try:
@@ -37,13 +40,13 @@ async def ready(request: Request) -> Response:
     except (TimeoutError, StoreError):  # which store, and what is wrong with it, is for the log
         sentence = f"the store did not answer within {READY_WITHIN:g} s"
         raise Problem(503, "unavailable", sentence, headers={"Retry-After": "1"}) from None
-    return answer({"status": "ready", "version": __version__})
+    return answer(HealthAnswer(status="ready", version=__version__))
 
 
-@router.get("/health/live", **documented(200, answers_with=HealthAnswer))
+@router.get("/health/live", **documented(200, HealthAnswer))
 async def live() -> Response:
     """Whether it runs at all."""
-    return answer({"status": "live", "version": __version__})
+    return answer(HealthAnswer(status="live", version=__version__))
 
 
 @router.get("/metrics", **documented(200))

@@ -157,7 +157,8 @@ class Acting(Queue):
 
         def noted(result: T) -> tuple[int, Any]:
             done.append(result)
-            return answer(result)
+            status, body = answer(result)
+            return status, msgspec.to_builtins(body)
 
         kept = receipts.once(receipt_id, self.tenant, fingerprint, work, noted)
 

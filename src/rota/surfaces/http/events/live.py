@@ -22,8 +22,8 @@ from ....domain.model import ApiKey, Role, Run, Schedule, Task
 from ....engine.changes import LIMIT, OVERLAP, Notice, cursor, time_of_cursor
 from ....engine.clock import SteadyClock, sleep, wait_for_any
 from ....engine.queries import task_query
-from ..documents import documented
-from ..naming import camel_keys
+from ..fields import camel_keys
+from ..openapi import streaming
 from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, Viewer, of
@@ -72,20 +72,20 @@ def data_of(notice: Notice) -> dict[str, Any]:
     """The record as the API answers it, with the name of its schedule and the change itself."""
     match notice.record:
         case Task() as task:
-            shape = answers.execution(task)
+            shape: dict[str, Any] = msgspec.to_builtins(answers.execution(task))
         case Run() as run:
-            shape = answers.run(run)
+            shape = msgspec.to_builtins(answers.run(run))
         case Schedule() as schedule:
-            shape = answers.schedule(schedule)
+            shape = msgspec.to_builtins(answers.schedule(schedule))
         case ApiKey() as key:
-            shape = answers.api_key(key)
+            shape = msgspec.to_builtins(answers.api_key(key))
         case _:
             facts = notice.event and (notice.event.after or notice.event.before)
             shape = {"id": notice.id, **camel_keys(facts or {})}
     if notice.type in ("task", "run"):
         shape["scheduleName"] = notice.schedule and notice.schedule.key
     if notice.line is not None:
-        shape["change"] = answers.history([notice.line])[0]
+        shape["change"] = answers.change(notice.line)
     elif notice.event is not None:
         shape["change"] = answers.event(notice.event)
     return shape
@@ -197,11 +197,6 @@ async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
 
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["live"], lifespan=_lifespan)
-_documented = documented(200)
-_documented["responses"][200] |= {
-    "description": "A stream of events that does not end.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}}},
-}
 
 LastId = Annotated[str | None, Header(alias="Last-Event-ID", description="Go on behind this event.")]
 Types = Annotated[
@@ -210,7 +205,7 @@ Types = Annotated[
 ]
 
 
-@router.get("/events", **_documented)
+@router.get("/events", **streaming("A stream of events that does not end."))
 async def events(
     request: Request,
     queue: Viewer,

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from ....domain.errors import Invalid
 from ....domain.model import Role
-from ..naming import SLASH
+from ..fields import SLASH
 from ..reading import check_query, read_json
 from ..service import of
 from . import executions, schedules
