@@ -192,8 +192,8 @@ class Metrics:
         """A request was answered. `route` is a template (`/api/tenants/{tenant}/schedules`) and never a path; None: no
         route matched."""
         route, method = route or OTHER, method if method in METHODS else OTHER
-        self._http_requests(route, method, str(status)).add()
-        self._http_seconds(route, method).add(seconds)
+        self._http_requests(route, method, str(status)).inc()
+        self._http_seconds(route, method).observe(seconds)
 
     async def render(self, store: Store | None = None, now: datetime | None = None) -> bytes:
         """What to answer a scraper, as `CONTENT_TYPE`. With a store: what it holds, too, as of `now` (None: the store's
@@ -226,7 +226,7 @@ class Metrics:
             "rota_store_errors", "Calls that the store did not answer.", operation=None, code=None
         )
         lag = make.histogram("rota_loop_lag_seconds", "How late the event loop was.", BRIEF)
-        self.loop_lag = LoopLag(lag().add, self._clock)
+        self.loop_lag = LoopLag(lag().observe, self._clock)
 
     def _of_http(self, make: Instruments) -> None:
         routes = Names(make.most)
@@ -239,11 +239,11 @@ class Metrics:
 
     def store_answered(self, operation: str, seconds: float) -> None:
         """For an `ObservedStore` that is made before the metrics are."""
-        self._store_seconds(operation).add(seconds)
+        self._store_seconds(operation).observe(seconds)
 
     def store_failed(self, operation: str, code: str) -> None:
         """As `store_answered`. A store that was there at the last look is looked at again."""
-        self._store_errors(operation, code).add()
+        self._store_errors(operation, code).inc()
         if code == Unavailable.code and self._reading is not None:
             self._read_at = None
 
