@@ -1,4 +1,4 @@
-"""What the API says of itself: the OpenAPI document, and a page to read it on, which fetches nothing from elsewhere.
+"""The OpenAPI document, and a page to read it on, which fetches nothing from elsewhere.
 
 FastAPI describes the requests, msgspec the answers, from the shapes that routes name (`documented`). The document is
 large, so it is made once, and sent as the bytes it is."""
@@ -23,8 +23,6 @@ _ASSETS = {
     "favicon-32x32.png": "image/png",
 }
 _CACHED = {"Cache-Control": "max-age=86400"}
-
-
 _REF = "#/components/schemas/{name}"
 _PROBLEMS = {
     400: "The body cannot be read as JSON.",
@@ -38,23 +36,25 @@ _PROBLEMS = {
     429: "Asked too often; `Retry-After` says when to ask again.",
     503: "The store does not answer; repeat the request.",
 }
-
-
-_answers: list[Any] = [ProblemDocument]
+_answers: list[type[msgspec.Struct]] = [ProblemDocument]
 """Every shape that a route answers with."""
 
 
-def documented(status: int, answers_with: Any = None, **extra: Any) -> dict[str, Any]:
-    """The arguments of a route: the shape of its answer, and every problem that it may answer with."""
+def documented(
+    status: int, shape: type[msgspec.Struct] | None = None, *, is_list: bool = False, **extra: Any
+) -> dict[str, Any]:
+    """The arguments of a route: the shape of its answer, or of each in a list, and every problem that it may answer
+    with."""
     good: dict[str, Any] = {"description": "Done."}
-    if answers_with is not None:
-        _answers.append(answers_with)
-        (schema,), _ = msgspec.json.schema_components([answers_with], ref_template=_REF)
+    if shape is not None:
+        _answers.append(shape)
+        one = {"$ref": _REF.format(name=shape.__name__)}
+        schema = {"type": "array", "items": one} if is_list else one
         good["content"] = {"application/json": {"schema": schema}}
     responses: dict[int | str, dict[str, Any]] = {status: good}
+    problem = {CONTENT_TYPE: {"schema": {"$ref": _REF.format(name="ProblemDocument")}}}
     for code, words in _PROBLEMS.items():
-        schema = {"$ref": _REF.format(name="ProblemDocument")}
-        responses[code] = {"description": words, "content": {CONTENT_TYPE: {"schema": schema}}}
+        responses[code] = {"description": words, "content": problem}
     return {"status_code": status, "response_class": Response, "responses": responses, **extra}
 
 
@@ -122,7 +122,7 @@ def _described(api: FastAPI) -> dict[str, Any]:
         parts = described.setdefault("components", {})
         shapes = parts.setdefault("schemas", {})
         _, answers = msgspec.json.schema_components(_answers, ref_template=_REF)
-        shapes.update({name: shape for name, shape in answers.items() if name not in shapes})
+        shapes.update({name: _typed(shape) for name, shape in answers.items() if name not in shapes})
         for unused in ("HTTPValidationError", "ValidationError"):
             shapes.pop(unused, None)
         parts["securitySchemes"] = {
@@ -135,3 +135,13 @@ def _described(api: FastAPI) -> dict[str, Any]:
                     operation["security"] = [{"bearer": []}, {"header": []}]
         api.openapi_schema = described
     return api.openapi_schema
+
+
+def _typed(schema: Any) -> Any:
+    """The schema with the type of its choices, which are all texts: generators of clients need it."""
+    if isinstance(schema, list):
+        return [_typed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    typed = {name: _typed(value) for name, value in schema.items()}
+    return {"type": "string", **typed} if isinstance(schema.get("enum"), list) else typed

@@ -131,7 +131,9 @@ async def schedule(
     return answer(answers.schedule(made), 201, {"Location": place})
 
 
-@router.get("/tasks/{id}/$schedules", **documented(200, list[answers.TaskScheduleAnswer], **_SCHEDULES))
+@router.get(
+    "/tasks/{id}/$schedules", **documented(200, answers.TaskScheduleAnswer, is_list=True, **_SCHEDULES)
+)
 async def schedules(queue: OwnViewer, id: Id) -> Response:
     """All schedules of the task, newest first."""
     template = await queue.get_template(id)
@@ -198,7 +200,7 @@ def _check_admin(queue: Acting, what: str) -> None:
 
 
 def _check_registered(request: Request, body: schemas.TemplateBody | schemas.TemplatePatch) -> None:
-    """Where the functions are known, a task names one of them."""
+    """A task names a registered function, if this process knows them."""
     app = of(request).app
     if app is None or not body.command or body.command in app.handlers:
         return
@@ -224,7 +226,7 @@ def _one(template: Template, status: int = 200, headers: dict[str, str] | None =
 
 
 def _root(request: Request) -> str:
-    """Where this API is, also if the application is mounted somewhere."""
+    """The address of this API, also if the application is mounted somewhere."""
     return request.url.path.partition("/tasks/")[0]
 
 
