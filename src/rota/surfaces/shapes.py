@@ -104,7 +104,7 @@ def tenant(record: Tenant) -> dict[str, Any]:
 
 
 def api_key(record: ApiKey) -> dict[str, Any]:
-    """What is known of a key. What would let one in is not stored."""
+    """A key, without its digest. The secret itself is not stored."""
     return fields_of(record, leave_out=("digest", "version"))
 
 

@@ -95,7 +95,7 @@ def readable(is_readable: bool) -> GaugeMetricFamily:
 
 
 def families(reading: Reading | None, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
-    """As Prometheus has them. What could not be read is left out: an old number would pass for a new one."""
+    """The reading as gauges. Gauges that could not be read are left out: an old number would pass for a new one."""
     yield readable(reading is not None)
     overdue = GaugeMetricFamily(
         "rota_schedules_overdue", "Active schedules that should have fired more than 60 s ago."
@@ -203,7 +203,7 @@ class Metrics:
         return await asyncio.to_thread(generate_latest, self.registry)
 
     async def _look(self, store: Store, now: datetime | None) -> None:
-        """However many ask at once, the store is asked once; and no more often if it fails."""
+        """Ask the store, once for all who ask at the same time, and no more often if it fails."""
         async with self._looking:
             if self._read_at is not None and self._clock.monotonic() - self._read_at < self._fresh:
                 return
@@ -249,14 +249,14 @@ class Metrics:
 
 
 def store_away() -> bytes:
-    """What to answer a scraper that nobody can tell apart from others while the store does not answer."""
+    """The metrics for a scraper while the store does not answer: its key cannot be looked up, so it gets no others."""
     registry = CollectorRegistry()
     registry.register(_Gauges(lambda: iter([readable(False)])))
     return generate_latest(registry)
 
 
 class _Gauges(Collector):
-    """What the last look at the store showed."""
+    """The gauges of the last look at the store."""
 
     def __init__(self, collected: Callable[[], Iterator[Metric]]) -> None:
         self._collected = collected

@@ -140,7 +140,7 @@ def body_fields(shape: type, policy: type[BaseModel], *, leave_out: tuple[str, .
 
 
 def body_name(shape: type, name: str) -> str:
-    """What a body calls the option: a duration says that it is in seconds."""
+    """The name of an option in bodies and answers. A duration says that it is in seconds."""
     return f"{name}_seconds" if value_type(shape, name) == Duration else name
 
 
@@ -224,7 +224,7 @@ _PLACES = {
     "timezone": "schedule_type.timezone",
     "task_type": "target.task_kind",
 }
-"""Where the tenants' API keeps what the domain calls so, in the body of a schedule."""
+"""By the domain's name of a field: its place in the body of a schedule, in the tenants' API."""
 
 _WORDS = sorted({"schedule_id", "template_id", "next_cursor"} | {name for name in _NAMES if "_" in name})
 _FIELD = re.compile(rf"(?<!['\"\w])({'|'.join(_WORDS)})(?!['\"\w])")

@@ -1,4 +1,4 @@
-"""`/health` and `/metrics`: for those who run it."""
+"""`/health` and `/metrics`, for operators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READY_WITHIN = 2.0
 
 
 class HealthAnswer(Answer, frozen=True, kw_only=True):
-    """How it is."""
+    """The state of this server."""
 
     status: Literal["live", "ready"]
     version: str
@@ -33,7 +33,7 @@ class HealthAnswer(Answer, frozen=True, kw_only=True):
 @router.get("/health", **documented(200, HealthAnswer))
 @router.get("/health/ready", **documented(200, HealthAnswer))
 async def ready(request: Request) -> Response:
-    """Whether it can work: the store answers."""
+    """Ready: the store answers."""
     try:
         async with asyncio.timeout(READY_WITHIN):
             await (await of(request).opened()).now()
@@ -45,14 +45,14 @@ async def ready(request: Request) -> Response:
 
 @router.get("/health/live", **documented(200, HealthAnswer))
 async def live() -> Response:
-    """Whether it runs at all."""
+    """Live: the process answers."""
     return answer(HealthAnswer(status="live", version=__version__))
 
 
 @router.get("/metrics", **documented(200))
 async def metrics(request: Request) -> Response:
-    """For Prometheus. They are about all tenants, so they need a key to all of them (`--tenant '*'`). While the store
-    does not answer, and no key can be looked up in it, they say that and nothing else, to anyone."""
+    """Metrics for Prometheus. They are about all tenants, so they need a key to all of them (`--tenant '*'`). While the
+    store does not answer, no key can be looked up in it: then the metrics say only that, to anyone."""
     check_query(request, ())
     service = of(request)
     if service.metrics is None:

@@ -162,7 +162,7 @@ def _from_error(error: RotaError, request: Request) -> Problem:
 
 
 def _from_store(error: RotaError, request: Request) -> Problem:
-    """Where the store is, and what ails it, is for the log: whoever asks may have no good key."""
+    """The log says where the store is and what is wrong with it. The answer does not: the caller may have no key."""
     log.warning("%s %s: %s", request.method, request.url.path, error)
     if isinstance(error, Unavailable):
         sentence = "the store does not answer; nothing is known to be lost, repeat the request"
@@ -188,7 +188,7 @@ def _from_http(error: HTTPException, request: Request) -> Problem:
 
 
 def _methods(request: Request, known: str | None) -> list[str]:
-    """Of all routes at this address: each of them knows only its own."""
+    """The methods of all routes at this address. Each route knows only its own."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     found = {known} if known else set()
     for template, methods in request.app.openapi()["paths"].items():
@@ -243,7 +243,7 @@ _VARIANTS = {
     "scheduleType": "once, recurring, cron, interval and rrule",
     "target": "task, workflow and template",
 }
-"""Of what has one of several shapes: what its `type` may be."""
+"""The accepted values of `type`, for fields that have one of several shapes."""
 
 _KINDS = {
     "string": "a text",
@@ -294,12 +294,12 @@ def _wrong_value(error: Mapping[str, Any], place: list[str]) -> str:
 
 
 def _choices(expected: str) -> str:
-    """From `'a', 'b' or 'c'`."""
+    """Pydantic's `'a', 'b' or 'c'` in our words."""
     return f"accepted are {expected.replace(chr(39), '').replace(' or ', ' and ')}"
 
 
 def _json(value: object) -> str:
-    """As it was written, cut short."""
+    """The value as it was written, cut short."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

@@ -181,7 +181,7 @@ def _position(at: datetime) -> bytes:
 
 
 def broadcasts_of(api: FastAPI) -> Broadcasts:
-    """Who listens to this application."""
+    """The broadcasts of this application."""
     if not hasattr(api.state, "broadcasts"):
         api.state.broadcasts = Broadcasts(api.state.rota.clock, EventWords())
     broadcasts: Broadcasts = api.state.broadcasts
@@ -240,7 +240,7 @@ async def events(
 
 
 def _chosen(types: str | None, queue: Acting) -> tuple[frozenset[str], Role]:
-    """What is to be told, and the role that this takes."""
+    """The types of events to tell, and the role that they need."""
     is_admin = queue.caller.role is Role.ADMIN
     if types is None:
         return frozenset(FOR_VIEWERS + FOR_ADMINS if is_admin else FOR_VIEWERS), queue.caller.role
@@ -258,7 +258,7 @@ def _chosen(types: str | None, queue: Acting) -> tuple[frozenset[str], Role]:
 
 
 async def _behind(queue: Acting, given: str | None) -> tuple[datetime | None, bool]:
-    """Where to go on, and whether that is too long ago (or not yet)."""
+    """The time to go on from, and whether it is too long ago, or not yet."""
     if not given:
         return None, False
     behind = time_of_cursor(given)
@@ -287,7 +287,7 @@ async def _wants(
 
 
 async def _is_allowed(request: Request, tenant: str, role: Role) -> bool:
-    """Whether they still may. What cannot be found out now is found out the next time."""
+    """Whether the caller still may listen. If the store does not answer now, the next check will tell."""
     try:
         await (await of(request).access()).allow(request, tenant, role)
     except NotFound:

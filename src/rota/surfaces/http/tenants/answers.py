@@ -382,7 +382,7 @@ def _schedule_type(record: Schedule) -> OnceAnswer | RecurringAnswer | IntervalA
 
 
 def target(of: Target) -> dict[str, Any]:
-    """As it was given: what was left out and has its default stays out."""
+    """A target as it was given: options that have their default are left out."""
     match of:
         case WorkflowTarget():
             shape: dict[str, Any] = {"type": "workflow", "workflowKind": of.kind}
@@ -457,7 +457,7 @@ def logs(record: Task) -> LogsAnswer:
 
 
 def attempts(record: Task) -> AttemptsAnswer:
-    """From the history."""
+    """The attempts that the history tells of."""
     found: list[AttemptAnswer] = []
     for change in record.history:
         if change.type is ChangeType.CLAIMED:

@@ -285,7 +285,7 @@ def _check_known(request: Request, body: Given) -> None:
 
 
 def _status(body: Given, old: Schedule | None) -> str | None:
-    """From `status` or `enabled`. If both are given, as in what was read, the one that was changed counts."""
+    """The status that `status` or `enabled` asks for. An answer that is sent back has both: the changed one counts."""
     if body.enabled is None or body.status is None:
         return body.status if body.enabled is None else _switched(body.enabled)
     if body.enabled == (body.status == "active"):

@@ -57,7 +57,7 @@ class TemplateAnswer(SnakeAnswer, frozen=True, kw_only=True):
 
 
 class TaskScheduleAnswer(SnakeAnswer, frozen=True, kw_only=True):
-    """Of the fields that say when, only the one of its type is there. `timezone` is left out if it is UTC."""
+    """A schedule of a stored task. It has the field of its type that says when; `timezone` is left out if it is UTC."""
 
     id: str
     task_id: str | None
@@ -216,7 +216,7 @@ def _finished_at(record: Task) -> datetime | None:
 
 
 def _error(record: Task, status: str) -> str | None:
-    """Of one that will be tried again: what went wrong the last time."""
+    """The reason in one line. A task that will be tried again has that of its last attempt."""
     if status == "canceled":
         return record.cancel_reason or None
     return None if status == "completed" or record.error is None else str(record.error)

@@ -85,7 +85,7 @@ def _until(task: Task) -> datetime | None:
 
 
 async def _look(queue: Acting, task: Task) -> Task | None:
-    """How it is now; None: it is gone. While the store does not answer, it is as it was."""
+    """The task as it is now, or None if it is gone. While the store does not answer, it is as it was."""
     try:
         return await queue.get(task.id)
     except NotFound:
