@@ -363,6 +363,7 @@ def names_of(shape: type) -> frozenset[str]:
     return frozenset(get_type_hints(shape))
 
 
+@cache
 def value_type(shape: type, name: str) -> Any:
     """What a value of this option is, None aside: `Duration`, or a single type. Of a choice, the enum."""
     hint = get_type_hints(shape)[name]
