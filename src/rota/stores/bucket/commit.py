@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record
-from ..group_commit import Job
 from ..memory.state import Row
-from ..works import run_work
+from ..works import Job, run_work
 from .archive.lookups import NeedsArchive
 from .archive.segments import Segment
 from .formats import EntryHeader, encode

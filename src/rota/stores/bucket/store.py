@@ -28,11 +28,10 @@ from ...domain.errors import Unavailable
 from ...domain.model import Record
 from ..base import PLAIN_COMMIT, RECORD_TYPES, Clock, CommitOptions, Proof, Store, Work
 from ..codec import TABLES
-from ..group_commit import Groups
 from ..memory.state import State
 from ..threads import Threads
 from ..waiting import Waiters
-from ..works import drive
+from ..works import Groups, drive
 from .archive.lookups import ArchiveReads, SegmentCache
 from .commit import Committer
 from .formats import TYPES
