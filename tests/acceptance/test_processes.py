@@ -16,9 +16,13 @@ import pytest
 import rota
 from processes import PATIENCE, Processes, completed
 from stores import ADDRESSES
+from worlds import THOROUGH
+
+SHARED = [name for name in ADDRESSES if THOROUGH or name != "folder"]
+"""A folder is a bucket, as S3 is: its own part, the files, has its tests in `tests/bucket` and in conformance."""
 
 
-@pytest.fixture(params=ADDRESSES)
+@pytest.fixture(params=SHARED)
 def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Processes]:
     running = Processes(ADDRESSES[request.param](tmp_path), tmp_path)
     yield running
@@ -44,7 +48,14 @@ async def test_a_worker_killed_mid_task_loses_nothing(processes: Processes, leas
     assert len(processes.lines("end")) == 1
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("processes", "when"),
+    [
+        *((name, "after") for name in SHARED),
+        *((name, "before") for name in SHARED if THOROUGH or name == "sqlite"),
+    ],
+    indirect=["processes"],
+)
 async def test_a_scheduler_killed_mid_tick_fires_each_time_once(processes: Processes, when: str) -> None:
     async with rota.connect(processes.store) as queue:
         victim = processes.start("scheduler", die=when)
@@ -82,7 +93,10 @@ FLEETS = {
 }
 
 
-@pytest.mark.parametrize(("processes", "fleet"), FLEETS.items(), ids=FLEETS, indirect=["processes"])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("processes", "fleet"), [(name, FLEETS[name]) for name in SHARED], ids=SHARED, indirect=["processes"]
+)
 async def test_a_fleet_of_which_some_are_killed(processes: Processes, fleet: Fleet) -> None:
     keys = [f"s{n}" for n in range(fleet.schedules)]
     async with rota.connect(processes.store) as queue:
@@ -115,7 +129,14 @@ async def test_sigterm_finishes_what_runs_and_exits_0(processes: Processes) -> N
         assert (await queue.get(task.id)).status == "completed"
 
 
-@pytest.mark.parametrize("kind", ["hang", "checks"])
+@pytest.mark.parametrize(
+    ("processes", "kind"),
+    [
+        *((name, "hang") for name in SHARED),
+        *((name, "checks") for name in SHARED if THOROUGH or name == "sqlite"),
+    ],
+    indirect=["processes"],
+)
 async def test_asked_twice_it_hands_back_what_runs_and_exits_0(processes: Processes, kind: str) -> None:
     async with rota.connect(processes.store) as queue:
         task = await queue.submit(kind)

@@ -18,7 +18,7 @@ import rota
 import rota.sync
 from rota.domain.errors import Corrupt, Unavailable
 from simulation.test_queue import check_sentence
-from worlds import HOUR, MINUTE, SECOND, START, World
+from worlds import HOUR, MINUTE, SECOND, START, World, on_any_store
 
 DAY = timedelta(days=1)
 ALONE = "\udcff"
@@ -98,6 +98,7 @@ async def test_a_rule_begins_at_start_at(world: World) -> None:
 # Zones
 
 
+@on_any_store
 @pytest.mark.parametrize(
     "timing",
     [
@@ -140,6 +141,7 @@ async def test_a_naive_time_is_on_the_clock_of_the_zone_that_was_given(world: Wo
     assert moved.next_run_at == datetime(2026, 1, 2, 11, tzinfo=UTC)
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("reading", "at"),
     [
@@ -212,6 +214,7 @@ NO_FIT: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@on_any_store
 @pytest.mark.parametrize(("options", "field"), NO_FIT, ids=lambda value: str(value)[:60])
 async def test_what_does_not_fit_is_refused(world: World, options: dict[str, Any], field: str) -> None:
     with pytest.raises(rota.Invalid) as caught:
@@ -245,6 +248,7 @@ async def test_a_rule_and_its_options_do_not_contradict_each_other(world: World)
     assert (await world.schedule("s", rule=ending)).end_at == datetime(2026, 2, 1, tzinfo=UTC)
 
 
+@on_any_store
 @pytest.mark.parametrize(
     "rule",
     [
@@ -304,6 +308,7 @@ WRONG_CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 ]
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("call", "args", "options", "field"), WRONG_CALLS, ids=lambda value: ascii(value)[:50]
 )
