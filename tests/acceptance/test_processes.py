@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
@@ -15,6 +16,7 @@ import pytest
 
 import rota
 from processes import PATIENCE, Processes, completed
+from rota.engine.roles import worker as worker_role
 from stores import ADDRESSES
 from worlds import THOROUGH
 
@@ -176,6 +178,33 @@ async def test_a_stopped_node_that_wakes_is_fenced(processes: Processes, lease: 
         await processes.until(lambda: "lost the lease" in processes.stderr(node), "its answer is refused")
         assert await queue.get(task.id) == done
         assert done.attempt == 2
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_cancel_at_another_node_reaches_the_handler_long_before_a_look_or_a_renewal(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_role, "LOOK_AGAIN", timedelta(hours=1))
+    address = ADDRESSES[kind](tmp_path)
+    rarely = {"sqlite": "", "postgres": "&poll=300"}[kind]
+    started, app = asyncio.Semaphore(0), rota.App()
+
+    @app.task("endless")
+    async def endless() -> None:
+        started.release()
+        await asyncio.Event().wait()
+
+    async with rota.connect(address + rarely) as here, rota.connect(address) as elsewhere:
+        tasks = [await here.submit("endless") for _ in range(3)]
+        worker = rota.Worker(here, app, lease=300, scheduler=False, janitor=False)
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        for _ in tasks:
+            await started.acquire()
+        for task in tasks:  # the first may be seen by a look that another event has caused
+            await elsewhere.cancel(task.id)
+            assert (await elsewhere.wait(task.id, PATIENCE)).status == "cancelled"
+        worker.stop()
+        await running
 
 
 async def _stop_outside_a_commit(processes: Processes, node: subprocess.Popen[bytes]) -> None:
