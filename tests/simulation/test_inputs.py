@@ -17,6 +17,7 @@ import pytest
 import rota
 import rota.sync
 from rota.domain.errors import Corrupt, Unavailable
+from rota.stores.memory.store import MemoryStore
 from simulation.test_queue import check_sentence
 from worlds import HOUR, MINUTE, SECOND, START, World, on_any_store
 
@@ -370,7 +371,14 @@ def test_a_closed_queue_says_so() -> None:
             queue.submit("work")
 
 
-def test_closing_ends_the_calls_of_other_threads() -> None:
+def test_closing_ends_the_calls_of_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, wait_of_store = threading.Event(), MemoryStore.wait
+
+    async def told(store: MemoryStore, until: datetime | None) -> None:
+        waits.set()
+        await wait_of_store(store, until)
+
+    monkeypatch.setattr(MemoryStore, "wait", told)
     queue = rota.sync.connect("memory:")
     task = queue.submit("work")
     ends: list[BaseException] = []
@@ -383,9 +391,7 @@ def test_closing_ends_the_calls_of_other_threads() -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    waiters = vars(queue)["_queue"].store._waiters  # the stub has no private parts
-    while not waiters._asleep:
-        time.sleep(0.001)
+    assert waits.wait(10)
     queue.close()
     waiting.join(10)
     assert [type(end) for end in ends] == [Unavailable]
