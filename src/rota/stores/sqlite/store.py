@@ -102,7 +102,7 @@ def _roll_back(db: apsw.Connection) -> None:
 T = TypeVar("T")
 
 _SQL = load("sqlite")
-_SLOW_POLL_INTERVAL = timedelta(seconds=2)
+SLOW_POLL_INTERVAL = timedelta(seconds=2)
 
 
 class SqliteStore(Store):
@@ -250,7 +250,7 @@ class _OpenFile:
             interval = poll_interval
         except OSError:
             self._data_version = DataVersion(self._file)
-            look, interval = self._data_version.read, _SLOW_POLL_INTERVAL
+            look, interval = self._data_version.read, SLOW_POLL_INTERVAL
         self.waiters = Waiters(self.clock, lambda: (look(), self._file.whereabouts()), interval)
 
     async def close(self) -> None:
