@@ -36,6 +36,10 @@ def document_app() -> App:
     async def broken() -> None:
         raise RuntimeError("the disk is full")
 
+    @app.workflow("monthly_report")
+    async def monthly_report() -> None:
+        """No task can name it."""
+
     @app.task("endless", max_retries=0)
     async def endless() -> None:
         await asyncio.Event().wait()

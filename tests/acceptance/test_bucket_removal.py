@@ -28,6 +28,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     running.end()
 
 
+@pytest.mark.long
 async def test_nodes_that_slept_through_the_removal_of_the_log_lose_and_repeat_nothing(
     processes: Processes,
 ) -> None:

@@ -128,6 +128,7 @@ async def check(faulty: Store, sound: Store, late: Store) -> None:
     assert await persistent(faulty.snapshot) == everything
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", Fault)
 async def test_one_fault_at_every_request(fault: Fault) -> None:
     struck = 0

@@ -39,7 +39,7 @@ __all__ = [
 T = TypeVar("T")
 
 _SQL = load("sqlite")
-_SLOW_POLL_INTERVAL = timedelta(seconds=2)
+SLOW_POLL_INTERVAL = timedelta(seconds=2)
 
 
 def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[Any]]) -> None:
@@ -244,7 +244,7 @@ class _OpenFile:
             interval = poll_interval
         except OSError:
             self._data_version = DataVersion(self._file)
-            look, interval = self._data_version.read, _SLOW_POLL_INTERVAL
+            look, interval = self._data_version.read, SLOW_POLL_INTERVAL
         self.waiters = Waiters(self.clock, lambda: (look(), self._file.whereabouts()), interval)
 
     async def close(self) -> None:

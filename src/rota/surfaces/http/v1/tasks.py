@@ -200,11 +200,14 @@ def _check_admin(queue: Acting, what: str) -> None:
 
 
 def _check_registered(request: Request, body: schemas.TemplateBody | schemas.TemplatePatch) -> None:
-    """A task names a registered function, if this process knows them."""
+    """Where the functions are known, a task names one of them. A workflow is none: it is started as one."""
     app = of(request).app
-    if app is None or not body.command or body.command in app.handlers:
+    if app is None or not body.command:
         return
-    known = ", ".join(sorted(app.handlers)[:100]) or "none"
+    kinds = sorted(each.kind for each in app.handlers.values() if not each.is_workflow)
+    if body.command in kinds:
+        return
+    known = ", ".join(kinds[:100]) or "none"
     problem = f"no function is registered as {body.command!r}"
     raise Invalid("command", problem, f"registered are: {known}")
 
