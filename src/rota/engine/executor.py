@@ -11,7 +11,8 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -19,11 +20,14 @@ from typing import Any, TypeVar
 from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
 from ..domain.limits import check_duration, check_input
 from ..domain.model import Failure, Limits, LogLine, Task
+from ..domain.options import Duration
 from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
-from .app import Handler
 from .clock import wait_for_any
 from .guard import entering_handler, is_a, name_of, text_of, traceback_of
+from .handlers.functions import running_queue
+from .handlers.handler import Handler
+from .handlers.providers import Resources
 from .observe import tracing
 from .observe.telemetry import running_task
 
@@ -113,7 +117,7 @@ class Context:
         self._execution.logs += (line,)
         return self._reported()
 
-    def extend_lease(self, duration: timedelta | float | None = None) -> Flush:
+    def extend_lease(self, duration: Duration | None = None) -> Flush:
         """Ask to keep the task for this long from now (default: the worker's lease) without a renewal. Worth a
         call before something that blocks the event loop."""
         if duration is not None:
@@ -134,6 +138,7 @@ class Execution:
         "_in_thread",
         "_loop",
         "_on_report",
+        "_resources",
         "_running",
         "error",
         "handler",
@@ -150,10 +155,12 @@ class Execution:
         task: Task,
         handler: Handler,
         *,
+        resources: Resources,
         on_report: Callable[[Execution], None],
         flush: Callable[[Execution], Awaitable[None]],
     ) -> None:
         self.task = task
+        self._resources = resources
         self.handler = handler
         self.lease: timedelta | None = None
         self.renewals = 0  # under way, each with what was reported until then
@@ -236,6 +243,7 @@ class Execution:
 
     async def _outcome(self, context: Context, threads: Threads) -> Outcome:
         running_task.set(self.task)
+        running_queue.set(context.queue)
         timeout = self.task.timeout
         if timeout is None:  # the usual case, and a timer that never rings is not free
             ending = await self._ending(context, threads)
@@ -276,7 +284,14 @@ class Execution:
             return None, error
 
     async def _called(self, context: Context, threads: Threads) -> Any:
-        args, kwargs = self.handler.arguments(self.task.input, context)
+        if not self.handler.signature.asks_for:
+            return await self._called_with({}, context, threads)
+        async with AsyncExitStack() as stack:
+            made = await self._resources.arguments(self.handler.signature, context, stack)
+            return await self._called_with(made, context, threads)
+
+    async def _called_with(self, made: Mapping[str, Any], context: Context, threads: Threads) -> Any:
+        args, kwargs = self.handler.arguments(self.task.input, context, made)
         entering_handler()
         if self.handler.is_async:
             return await self.handler.function(*args, **kwargs)
@@ -307,7 +322,8 @@ class Execution:
         if output is None:
             return Completed()
         try:
-            return Completed(check_input(output, OUTPUT_LIMITS, "output"))
+            encoded = self.handler.signature.encoded_output(output)
+            return Completed(check_input(encoded, OUTPUT_LIMITS, "output"))
         except Invalid as unfit:
             return self._failed(PermanentError(f"the handler's result cannot be stored: {unfit}"))
 

@@ -11,7 +11,7 @@ from ...domain import recurrence
 from ...domain.definition import check_choice
 from ...domain.errors import Invalid, Refused
 from ...domain.limits import check_key, check_number
-from ...domain.model import Event, Run, RunStatus, Schedule, Task
+from ...domain.model import Event, Run, RunStatus, Schedule, Target, Task, TemplateTarget
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
 from ...domain.why import Why
@@ -41,6 +41,7 @@ class ScheduleCalls(Calls):
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
         timing, target, fields = given.new_schedule(options, await self.now())
+        self._check_target(target)
         work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
         with given.in_words_of(options):
             return await self._commit(work)
@@ -66,7 +67,7 @@ class ScheduleCalls(Calls):
         work = commands.edit_schedule(
             self.tenant,
             check_key(schedule_id),
-            lambda old, now: given.schedule_changes(old, changes, now),
+            lambda old, now: self._checked(given.schedule_changes(old, changes, now)),
             self.actor,
             version,
         )
@@ -189,6 +190,15 @@ class ScheduleCalls(Calls):
             changes=lambda old, now: given.schedule_changes(old, wanted, old.created_at),
             in_words=lambda: given.in_words_of(options),
         )
+
+    def _check_target(self, target: Target) -> None:
+        if not isinstance(target, TemplateTarget):
+            self._check_input(target.kind, target.input)
+
+    def _checked(self, changes: dict[str, Any]) -> dict[str, Any]:
+        if "target" in changes:
+            self._check_target(changes["target"])
+        return changes
 
     async def _schedule_list(self, filters: ScheduleFilters, after: Cursor | None = None) -> ScheduleList:
         chosen = given.filters(ScheduleFilters, filters)

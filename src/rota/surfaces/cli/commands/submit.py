@@ -69,7 +69,7 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError("--at and --in were both given; give one of them")
     if given["ttl"] is not None and given["expires_at"] is not None:
         raise click.UsageError("--ttl and --expires-at were both given; give one of them")
-    return {**given, "tags": given["tags"] or None}
+    return {name: None if value == () else value for name, value in given.items()}
 
 
 async def _at(queue: Queue, options: dict[str, Any]) -> dict[str, Any]:
