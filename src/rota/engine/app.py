@@ -26,7 +26,7 @@ from ..domain.options import (
     options_of,
 )
 from ..domain.task import DEFAULT_MAX_RETRIES, Defaults
-from .executor import Context
+from .executor import Context, context_outside
 from .handlers.functions import AsyncTaskFunction, PlainTaskFunction, TaskFunction, TaskQueue
 from .handlers.handler import Handler
 from .handlers.providers import Lifetime, Provider, provider
@@ -178,7 +178,7 @@ class App:
         self.handlers[kind] = handler
         made = AsyncTaskFunction if handler.is_async else PlainTaskFunction
         own = {name: value for name, value in options.items() if name in _OF_SUBMISSION}
-        return made(kind, function, handler.signature, own, lambda: self.queue)
+        return made(kind, function, handler.signature, own, lambda: self.queue, context_outside)
 
     def _handler(
         self,

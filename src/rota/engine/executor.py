@@ -19,19 +19,19 @@ from typing import Any, TypeVar
 
 from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
 from ..domain.limits import check_duration, check_input
-from ..domain.model import Failure, Limits, LogLine, Task
+from ..domain.model import Failure, Limits, LogLine, Task, TaskStatus
 from ..domain.options import Duration
 from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
-from .clock import wait_for_any
+from .clock import SystemClock, wait_for_any
 from .guard import entering_handler, is_a, name_of, text_of, traceback_of
-from .handlers.functions import running_queue
+from .handlers.functions import running
 from .handlers.handler import Handler
 from .handlers.providers import Resources
 from .observe import tracing
 from .observe.telemetry import running_task
 
-__all__ = ["Context", "Execution", "StopReason"]
+__all__ = ["Context", "Execution", "StopReason", "context_outside"]
 
 T = TypeVar("T")
 
@@ -243,7 +243,7 @@ class Execution:
 
     async def _outcome(self, context: Context, threads: Threads) -> Outcome:
         running_task.set(self.task)
-        running_queue.set(context.queue)
+        running.set(context)
         timeout = self.task.timeout
         if timeout is None:  # the usual case, and a timer that never rings is not free
             ending = await self._ending(context, threads)
@@ -342,6 +342,33 @@ class Execution:
             traceback=traceback_of(error)[-TRACEBACK_KEPT:],
         )
         return Failed(failure=failure, permanent=is_a(error, PermanentError), delay=_delay_asked(error))
+
+
+class _NoExecution(Execution):
+    """Of a function that is called without a worker: a first attempt at a task that nobody stores."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.stopping = None
+        self.logs = ()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(coroutine)
+
+    def reported(self) -> None:
+        pass
+
+    async def flush(self) -> None:
+        pass
+
+
+def context_outside(kind: str, queue: Any) -> Context:
+    """For a function that is called without a worker; what it reports is not stored."""
+    clock = SystemClock()
+    now = clock.now()
+    status = TaskStatus.RUNNING
+    task = Task(id="", kind=kind, status=status, attempt=1, created_at=now, available_at=now, updated_at=now)
+    return Context(_NoExecution(task), queue, clock.now)
 
 
 def _delay_asked(error: BaseException) -> timedelta | None:

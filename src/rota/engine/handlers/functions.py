@@ -8,7 +8,7 @@ else to the one that its app is connected to.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
@@ -24,7 +24,7 @@ __all__ = [
     "PlainTaskFunction",
     "TaskFunction",
     "TaskQueue",
-    "running_queue",
+    "running",
 ]
 
 P = ParamSpec("P")
@@ -49,8 +49,14 @@ class TaskQueue(Protocol):
     async def cancel(self, task_id: str, /, reason: str = "") -> Task: ...
 
 
-running_queue: ContextVar[TaskQueue | None] = ContextVar("rota_running_queue", default=None)
-"""The queue of the handler that runs here."""
+class Running(Protocol):
+    """What is known of the handler that runs: a `Context`."""
+
+    queue: Any
+
+
+running: ContextVar[Running | None] = ContextVar("rota_running", default=None)
+"""The context of the handler that runs here."""
 
 
 class Handle(Generic[R]):
@@ -102,6 +108,9 @@ class _OfOne(Protocol[_A, R]):
 class TaskFunction(Generic[P, R]):
     """A function that is registered as a handler: see `App.task`."""
 
+    __name__: str
+    __qualname__: str
+
     def __init__(
         self,
         kind: str,
@@ -109,25 +118,28 @@ class TaskFunction(Generic[P, R]):
         signature: Signature,
         options: Mapping[str, Any],
         connected: Callable[[], TaskQueue | None],
+        outside: Callable[[str, TaskQueue | None], Running],
     ) -> None:
+        """`connected` is where its app is; `outside` makes the context of a call that no worker makes."""
         self.kind = kind
         self.function = function
         self._signature = signature
         self._options = options
         self._connected = connected
+        self._outside = outside
         self._bound: TaskQueue | None = None
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function here and now, as if it had not been decorated."""
-        return self.function(*args, **kwargs)
+        """Call the function here and now, as if it had not been decorated. What is injected may be left out."""
+        return self.function(*args, **self._filled(args, kwargs))
 
     def __repr__(self) -> str:
         return f"<rota.TaskFunction {self.kind}>"
 
     def __reduce__(self) -> str:
         """It is pickled by its name, as a function is."""
-        return getattr(self, "__qualname__", self.kind)
+        return self.__qualname__
 
     def options(self, **options: Unpack[SubmitOptions]) -> Self:
         """The same function, submitted with these options, as in `Queue.submit`."""
@@ -168,10 +180,16 @@ class TaskFunction(Generic[P, R]):
         return self._copy(_bound=queue)
 
     def _queue(self) -> TaskQueue:
-        queue = self._bound or running_queue.get() or self._connected()
+        context = running.get()
+        queue = self._bound or (None if context is None else context.queue) or self._connected()
         if queue is None:
             raise Refused("not_connected", function=self.kind)
-        return queue
+        found: TaskQueue = queue
+        return found
+
+    def _filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        context = running.get() or self._outside(self.kind, self._bound or self._connected())
+        return self._signature.filled(args, kwargs, context)
 
     def _copy(self, **changes: Any) -> Self:
         copy = type(self).__new__(type(self))
@@ -183,7 +201,7 @@ class PlainTaskFunction(TaskFunction[P, R]):
     """Of a function that is not async: a worker runs it in a thread."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self.function(*args, **kwargs)
+        result: R = self.function(*args, **self._filled(args, kwargs))
         return result
 
 
@@ -191,5 +209,5 @@ class AsyncTaskFunction(TaskFunction[P, R]):
     """Of an async function: a worker runs it on its event loop."""
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = await self.function(*args, **kwargs)
+        result: R = await self.function(*args, **self._filled(args, kwargs))
         return result

@@ -30,6 +30,11 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class _Injected:
+    """What stands in for a value until a worker fills it in."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError("a worker fills this parameter in; who calls the function directly must give it")
+
     def __repr__(self) -> str:
         return "rota.injected"
 
@@ -107,6 +112,13 @@ class Signature:
             )
         self._values(input, None)
         return input
+
+    def filled(self, args: Sequence[Any], kwargs: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
+        """The keywords of a direct call, with those that are injected and were left out."""
+        if not self._given:
+            return kwargs
+        given = inspect.signature(self._function).bind_partial(*args, **kwargs).arguments
+        return {**{name: get(context) for name, get in self._given if name not in given}, **kwargs}
 
     def encoded_output(self, output: Any) -> Any:
         """What the function returned, as JSON; as it is, if its annotation says nothing."""
