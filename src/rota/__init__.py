@@ -4,11 +4,11 @@ import rota
 
 app = rota.App()
 
-@app.task("greet")
-async def greet(name): ...
+@app.task
+async def greet(name: str) -> str: ...
 
-async with rota.connect() as queue:              # the file rota.db
-    await queue.submit("greet", {"name": "Ada"})
+async with app.connect() as queue:               # the file rota.db
+    await greet.submit("Ada")                    # or queue.submit("greet", {"name": "Ada"})
     await rota.Worker(queue, app).run()
 """
 

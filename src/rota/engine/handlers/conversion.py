@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -19,9 +19,11 @@ from msgspec.inspect import CustomType, Type, type_info
 from ...domain.errors import Invalid
 from ...domain.limits import shown
 
-__all__ = ["Decoder", "decoder", "encoded"]
+__all__ = ["ABSENT", "Decoder", "Shape", "decoder", "encoded"]
 
+ABSENT: Any = object()
 _UNTYPED = (Any, object)
+_PLAIN = frozenset({str, int, float, bool})
 _SAID = re.compile(r"(?P<problem>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<number>\d+)\]|(?P<unknown>\[\.\.\.\])")
 _FIELD = re.compile(r"Object (?P<about>missing required|contains unknown) field `(?P<name>.*)`")
@@ -65,7 +67,27 @@ class Decoder:
         try:
             return msgspec.convert(value, self.hint, str_keys=True, dec_hook=_from_json)
         except msgspec.ValidationError as error:
-            raise _explained(error, value, path, self.hint) from None
+            raise _explained(error, value, path, {"": self.hint}) from None
+
+
+class Shape:
+    """Reads the fields of an object, each as its type, in one go. msgspec takes about 0.9 µs for each start: three
+    fields one by one take 3.9 µs, together 1.0."""
+
+    __slots__ = ("_hints", "_struct")
+
+    def __init__(self, hints: Mapping[str, Any]) -> None:
+        self._hints = {f".{name}": hint for name, hint in hints.items()}
+        fields = [(name, hint, ABSENT) for name, hint in hints.items()]
+        self._struct = msgspec.defstruct("Fields", fields, kw_only=True, gc=False)
+
+    def __call__(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The values by name, `ABSENT` where there is none. `Invalid` names the part that does not fit."""
+        try:
+            found = msgspec.convert(fields, self._struct, str_keys=True, dec_hook=_from_json)
+        except msgspec.ValidationError as error:
+            raise _explained(error, fields, "input", self._hints) from None
+        return msgspec.structs.asdict(found)
 
 
 def decoder(hint: Any, name: str) -> Decoder | None:
@@ -88,6 +110,8 @@ def decoder(hint: Any, name: str) -> Decoder | None:
 
 def encoded(value: Any, path: str) -> Any:
     """The value as JSON."""
+    if type(value) in _PLAIN:
+        return value  # most are, and msgspec takes 0.5 µs to say so
     try:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=_to_json)
     except (TypeError, ValueError, RecursionError) as problem:
@@ -156,8 +180,8 @@ def _to_json(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__} is not JSON")
 
 
-def _explained(error: msgspec.ValidationError, value: Any, path: str, hint: Any) -> Invalid:
-    """msgspec's sentence in our words: `input.to[2]: expected a text, got 5`."""
+def _explained(error: msgspec.ValidationError, value: Any, path: str, hints: Mapping[str, Any]) -> Invalid:
+    """msgspec's sentence in our words: `input.to[2]: expected a text, got 5`. `hints` are the types at some places."""
     said = _SAID.fullmatch(str(error))
     assert said is not None, "it matches everything"
     where, problem = path + (said["path"] or ""), said["problem"]
@@ -170,7 +194,7 @@ def _explained(error: msgspec.ValidationError, value: Any, path: str, hint: Any)
     found, is_found = _found(value, said["path"] or "")
     got = shown(found) if is_found and not said["key"] else _in_words(problem.rpartition(", got ")[2])
     if problem.startswith("Invalid enum value"):
-        choices = "" if said["path"] else ", ".join(map(shown, _choices(hint)))
+        choices = ", ".join(map(shown, _choices(hints.get(said["path"] or ""))))
         return Invalid(
             where, f"{got} is not one of the accepted values", choices and f"accepted are {choices}"
         )

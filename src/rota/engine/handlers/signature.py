@@ -18,7 +18,7 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ...domain.errors import Invalid, PermanentError
-from .conversion import Decoder, decoder, encoded
+from .conversion import ABSENT, Decoder, Shape, decoder, encoded
 
 __all__ = ["Getter", "Signature", "injected"]
 
@@ -47,7 +47,6 @@ class _Field(NamedTuple):
     """A parameter that is filled from the input. `default` is `_EMPTY`: it must be there."""
 
     name: str
-    path: str
     default: Any
     decode: Decoder | None
     else_context: bool = False
@@ -137,15 +136,15 @@ class Signature:
         values = self._others(fields) if self._takes_any and not self.takes_input else {}
         whole = self._whole if is_object or input is None else self._whole_value
         if whole is not None:
-            decode = whole.decode
-            values[whole.name] = input if decode is None else decode(input, "input")
+            values[whole.name] = input if whole.decode is None else whole.decode(input, "input")
+        found = {**fields, **self._shape(fields)} if fields and self._shape is not None else fields
         for field in self._fields:
             if field is whole:
                 continue
-            name, path, default, decode, else_context = field
-            value = fields.get(name, _EMPTY)
-            if value is not _EMPTY:
-                values[name] = value if decode is None else decode(value, path)
+            name, default, _, else_context = field
+            value = found.get(name, ABSENT)
+            if value is not ABSENT:
+                values[name] = value
             elif else_context and whole is not None:
                 values[name] = context
             elif default is not _EMPTY:
@@ -199,6 +198,8 @@ class Signature:
         second = next((p for p in named[1:2] if p in plain and hints.allow_context(p)), None)
         self._fields = [self._field(p, hints, else_context=p is second) for p in plain]
         self._decoders = {field.name: field.decode for field in self._fields}
+        typed = {each.name: each.decode.hint for each in self._fields if each.decode and each.name != "input"}
+        self._shape = Shape(typed) if typed else None
         self._whole = next((field for field in self._fields if field.name == "input"), None)
         self._whole_value = self._whole or next(iter(self._fields), None)
         rest = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
@@ -220,7 +221,7 @@ class Signature:
         except NameError as problem:  # in a class that the annotation names
             hints.missing(p, problem)
             decode = None
-        return _Field(p.name, f"input.{p.name}", p.default, decode, else_context)
+        return _Field(p.name, p.default, decode, else_context)
 
 
 class _Hints:
