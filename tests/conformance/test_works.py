@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from records import event, run, task
 from rota.domain.errors import Conflict
 from rota.domain.model import Event, Run, Task, TaskStatus
-from rota.domain.submission import Submission
+from rota.domain.task import Submission
 from rota.engine.commands import submit_tasks
 from rota.stores.base import CommitOptions, Store, Tx
 from rota.stores.queries import ReadyTasks

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.domain.submission import Submission
+from rota.domain.task import Submission
 from rota.engine import commands
 from worlds import HOUR, MINUTE, World
 

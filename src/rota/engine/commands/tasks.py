@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import submission
 from ...domain import task as life
+from ...domain import unique
 from ...domain.errors import Refused
 from ...domain.ids import derived_id
 from ...domain.limits import check_input
@@ -105,7 +105,7 @@ def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: st
             known[id] = tx.put(life.admit(id, asked, tenant, tx.now, limits, actor))
             answers.append(known[id].as_of(tx.now))
             if key is not None:
-                tx.put(submission.receipt_for(key, known[id], asked.unique_for, receipts.get(key)))
+                tx.put(unique.receipt_for(key, known[id], asked.unique_for, receipts.get(key)))
         return answers
 
     return work
@@ -116,7 +116,7 @@ def _unique_key(tenant: str, asked: Submission, limits: Limits) -> str | None:
     if not asked.unique_by:
         return None
     input = check_input(asked.input, limits)
-    return submission.unique_id(tenant, asked.kind, asked.queue, input, asked.unique_by)
+    return unique.unique_id(tenant, asked.kind, asked.queue, input, asked.unique_by)
 
 
 async def _same_tasks(
@@ -124,12 +124,12 @@ async def _same_tasks(
 ) -> tuple[Mapping[str, Receipt], dict[str | None, str]]:
     """The receipts that are there, and for each key the id of its task: there already, or the first one given."""
     receipts = await tx.get_many(Receipt, {key for key in keys if key is not None})
-    holders = await tx.get_many(Task, {submission.holder_of(receipt) for receipt in receipts.values()})
+    holders = await tx.get_many(Task, {unique.holder_of(receipt) for receipt in receipts.values()})
     same: dict[str | None, str] = {}
     for (id, asked), key in zip(items, keys, strict=True):
         if key is not None:
-            holder = holders.get(submission.holder_of(receipts[key])) if key in receipts else None
-            is_there = holder is not None and submission.is_same(holder, asked.unique_for, tx.now)
+            holder = holders.get(unique.holder_of(receipts[key])) if key in receipts else None
+            is_there = holder is not None and unique.is_same(holder, asked.unique_for, tx.now)
             same.setdefault(key, holder.id if holder is not None and is_there else id)
     return receipts, same
 
@@ -218,19 +218,12 @@ def _renewed(task: Task | None, renewal: Renewal, now: datetime) -> Task | Refus
 
 
 def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
-    """Write down how tasks ended; for each, the task as it is now, or why the answer came too late.
-
-    The first try takes the worker's own copies: if one has changed meanwhile its version is stale, and the second
-    try reads them all. (So does the first if a task is there twice: lost, and claimed again by the same worker.)"""
-    trusted = len({result.task.id for result in results}) == len(results)
+    """Write down how tasks ended; for each, the task as it is now, or why the answer came too late."""
 
     async def work(tx: Tx) -> list[Task | Refused]:
-        nonlocal trusted
-        stored = {} if trusted else await tx.get_many(Task, [result.task.id for result in results])
-        held = [result.task if trusted else stored.get(result.task.id) for result in results]
-        trusted = False
-        answers = [_settled(task, result, tx.now) for task, result in zip(held, results, strict=True)]
-        settled = [each for each in answers if isinstance(each, Task) and each is not stored.get(each.id)]
+        stored = await tx.get_many(Task, [result.task.id for result in results])
+        answers = [_settled(stored.get(result.task.id), result, tx.now) for result in results]
+        settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
         related = await RelatedRuns.of(tx, settled)
         by_id = {task.id: task for task in related.put(tx, settled, "worker")}
         return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]

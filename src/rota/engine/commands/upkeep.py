@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import submission
 from ...domain import task as life
+from ...domain import unique
 from ...domain.model import Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
@@ -88,9 +88,9 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
     async def work(tx: Tx) -> int:
         completed: list[Schedule] = []
         receipts = await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)
-        holders = await tx.get_many(Task, {submission.holder_of(receipt) for receipt in receipts} - {""})
+        holders = await tx.get_many(Task, {unique.holder_of(receipt) for receipt in receipts} - {""})
         live = {task.id for task in holders.values() if task.as_of(tx.now).is_live}
-        kept = [receipt for receipt in receipts if submission.holder_of(receipt) in live]
+        kept = [receipt for receipt in receipts if unique.holder_of(receipt) in live]
         old: list[Record] = [receipt for receipt in receipts if receipt not in kept]
         if retention.tasks is not None:
             old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)

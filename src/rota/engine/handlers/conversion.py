@@ -19,7 +19,7 @@ from msgspec.inspect import CustomType, Type, type_info
 from ...domain.errors import Invalid
 from ...domain.limits import shown
 
-__all__ = ["ABSENT", "Decoder", "Shape", "decoder", "encoded"]
+__all__ = ["ABSENT", "Decoder", "FieldsDecoder", "decoder", "encoded"]
 
 ABSENT: Any = object()
 _UNTYPED = (Any, object)
@@ -70,7 +70,7 @@ class Decoder:
             raise _explained(error, value, path, {"": self.hint}) from None
 
 
-class Shape:
+class FieldsDecoder:
     """Reads the fields of an object, each as its type, in one go. msgspec takes about 0.9 µs for each start: three
     fields one by one take 3.9 µs, together 1.0."""
 

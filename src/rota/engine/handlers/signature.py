@@ -18,7 +18,7 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ...domain.errors import Invalid, PermanentError
-from .conversion import ABSENT, Decoder, Shape, decoder, encoded
+from .conversion import ABSENT, Decoder, FieldsDecoder, decoder, encoded
 
 __all__ = ["Getter", "Signature", "injected"]
 
@@ -137,7 +137,9 @@ class Signature:
         whole = self._whole if is_object or input is None else self._whole_value
         if whole is not None:
             values[whole.name] = input if whole.decode is None else whole.decode(input, "input")
-        found = {**fields, **self._shape(fields)} if fields and self._shape is not None else fields
+        found = (
+            {**fields, **self._read_fields(fields)} if fields and self._read_fields is not None else fields
+        )
         for field in self._fields:
             if field is whole:
                 continue
@@ -199,7 +201,7 @@ class Signature:
         self._fields = [self._field(p, hints, else_context=p is second) for p in plain]
         self._decoders = {field.name: field.decode for field in self._fields}
         typed = {each.name: each.decode.hint for each in self._fields if each.decode and each.name != "input"}
-        self._shape = Shape(typed) if typed else None
+        self._read_fields = FieldsDecoder(typed) if typed else None
         self._whole = next((field for field in self._fields if field.name == "input"), None)
         self._whole_value = self._whole or next(iter(self._fields), None)
         rest = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from ...domain.options import ScheduleOptions
 from ...engine import app
 from ...engine.clock import SteadyClock
-from . import given
+from . import arguments
 from .client import Connecting, Queue, connect
 
 __all__ = ["App"]
@@ -42,8 +42,8 @@ class App(app.App):
     def schedule(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> None:
         """Declare a schedule; a worker that starts creates it, or brings it up to date. Options as in
         `Queue.create_schedule`."""
-        with given.in_words_of(options):
-            given.new_schedule(options, _ANY_TIME)  # refused here, where it is declared
+        with arguments.in_words_of(options):
+            arguments.new_schedule(options, _ANY_TIME)  # refused here, where it is declared
         super().schedule(schedule_id, **options)
 
 
