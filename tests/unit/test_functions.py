@@ -315,11 +315,14 @@ def test_a_wrong_input_is_refused_where_the_handler_is_known() -> None:
     async def scenario(queue: rota.Queue) -> None:
         wrong = {"to": ["a", "b", 5]}
         await queue.create_schedule("daily", task_type="send", input={"to": []}, cron="@daily")
+        await queue.create_template("letter", "send", parameters={"to": []})
         calls: list[Callable[[], Awaitable[Any]]] = [
             lambda: queue.submit("send", wrong),
             lambda: queue.submit_many([("send", {"to": []}), ("send", wrong)]),
             lambda: queue.create_schedule("s", task_type="send", input=wrong, interval=60),
             lambda: queue.update_schedule("daily", input=wrong),
+            lambda: queue.trigger_schedule("daily", wrong),
+            lambda: queue.execute_template("letter", wrong),
             lambda: queue.for_tenant("acme").submit("send", wrong),
         ]
         for call in calls:

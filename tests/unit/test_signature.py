@@ -77,6 +77,16 @@ def test_arguments_are_filled_by_name_and_by_type(
     assert signature(function).arguments(input, CONTEXT) == (args, kwargs)
 
 
+def flow(ctx: Any, day: date, n: int = 1) -> None: ...
+
+
+def test_a_workflow_gets_its_context_first() -> None:
+    found = Signature("kind", flow, inject={}, context_first=True)
+    assert found.arguments({"day": "2026-01-31"}, CONTEXT) == ([CONTEXT], {"day": DAY, "n": 1})
+    assert found.arguments("2026-01-31", CONTEXT) == ([CONTEXT], {"day": DAY, "n": 1})
+    assert found.input_for((DAY,), {}) == {"day": "2026-01-31"}
+
+
 @pytest.mark.parametrize(
     ("function", "input", "sentence"),
     [

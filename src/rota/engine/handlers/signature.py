@@ -64,12 +64,15 @@ class Signature:
         inject: Mapping[type, Getter],
         provided: Mapping[type, Any] | None = None,
         namespace: Mapping[str, Any] | None = None,
+        context_first: bool = False,
     ) -> None:
-        """`namespace` has the names that stand where the function is defined, beside those of its module."""
+        """`namespace` has the names that stand where the function is defined, beside those of its module. With
+        `context_first` the first parameter gets the context, whatever it is called."""
         self.kind = kind
         self._function = function
         self._injected = inject
         self._provided = provided or {}
+        self._context_first = context_first
         self._resolve(_Hints(kind, function, namespace or _NO_FIELDS))
 
     def arguments(
@@ -84,7 +87,8 @@ class Signature:
             values[name] = get(context)
         if provided:
             values.update(provided)
-        return [values.pop(name) for name in self._positional], values
+        positional = [values.pop(name) for name in self._positional]
+        return ([context, *positional] if self._context_first else positional), values
 
     def check(self, input: Any) -> None:
         """`Invalid`, if the function cannot be called with this input."""
@@ -184,6 +188,8 @@ class Signature:
     def _resolve(self, hints: _Hints) -> None:
         signature = inspect.signature(self._function)
         parameters = list(signature.parameters.values())
+        if self._context_first and parameters and parameters[0].kind is not parameters[0].VAR_POSITIONAL:
+            del parameters[0]
         named = [p for p in parameters if p.kind not in _VARIADIC]
         types = {p.name: _class_in(hints.of(p)) for p in named}
         self._given = [
