@@ -133,9 +133,9 @@ class TaskFunction(Generic[P, R]):
         self._function = function
         self._portal = portal
 
-    def options(self, **options: Unpack[SubmitOptions]) -> TaskFunction[P, R]:
+    def options(self, *, connection: Any = None, **options: Unpack[SubmitOptions]) -> TaskFunction[P, R]:
         """The same function, submitted with these options, as in `Queue.submit`."""
-        return TaskFunction(self._function.options(**options), self._portal)
+        return TaskFunction(self._function.options(connection=connection, **options), self._portal)
 
     def args(self, *args: P.args, **kwargs: P.kwargs) -> functions.Arguments[P]:
         """The arguments of one of the calls that are given to `map`."""

@@ -284,6 +284,22 @@ def test_a_handler_submits_to_the_queue_that_it_runs_for() -> None:
     testing.run(main)
 
 
+def test_functions_of_a_worker_are_submitted_to_its_queue() -> None:
+    async def main(clock: LoopClock) -> None:
+        async with rota.connect("memory:", clock=clock) as queue:
+            worker = rota.Worker(queue)
+
+            @worker.task
+            def double(n: int, on: rota.Queue = rota.injected) -> int:
+                return 2 * n if on is queue else 0
+
+            sent = await double.submit(5)
+            await worker.run_once()
+            assert await sent.result() == 10
+
+    testing.run(main)
+
+
 def connected() -> object:
     return shop.queue
 
@@ -429,6 +445,24 @@ def test_a_result_that_cannot_be_stored_fails_at_once() -> None:
 
 
 # A schedule in the decorator
+
+
+def test_a_schedule_in_the_decorator_may_name_a_class_that_is_defined_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = rota.App()
+
+    @app.task(cron="@daily", input={"to": {"day": 5, "to": []}})
+    def remind(to: Later) -> None: ...  # type: ignore[name-defined]  # noqa: F821  that is the point
+
+    async def scenario(queue: rota.Queue) -> None:
+        monkeypatch.setitem(globals(), "Later", Report)
+        with pytest.raises(
+            rota.Invalid, match=r"^schedule 'remind': input.to.day: expected a date .*, got 5$"
+        ):
+            await queue.declare_schedules(app)
+
+    play(app, scenario, work=False)
 
 
 def test_a_schedule_in_the_decorator_runs_with_its_input() -> None:

@@ -155,6 +155,10 @@ class App:
         child.inject, child.provided = self.inject, self.provided
         return child
 
+    def connected(self) -> TaskQueue | None:
+        """The queue that it is connected to, if it is."""
+        return self.queue or (self._parent.connected() if self._parent else None)
+
     def defaults(self) -> Mapping[str, Defaults]:
         return {kind: handler.defaults for kind, handler in self.handlers.items()}
 
@@ -178,7 +182,7 @@ class App:
         self.handlers[kind] = handler
         made = AsyncTaskFunction if handler.is_async else PlainTaskFunction
         own = {name: value for name, value in options.items() if name in _OF_SUBMISSION}
-        return made(kind, function, handler.signature, own, lambda: self.queue, context_outside)
+        return made(kind, function, handler.signature, own, self.connected, context_outside)
 
     def _handler(
         self,
@@ -205,7 +209,8 @@ class App:
             if extra := options.keys() - _OF_SUBMISSION:
                 raise Invalid(min(extra), "it belongs to a schedule, and no timing was given", _GIVE_A_TIMING)
             return
-        handler.signature.check(options.get("input"))
+        if handler.signature.is_resolved:  # else it is checked when the schedule is created
+            handler.signature.check(options.get("input"))
         schedule: Any = {
             name: value for name, value in options.items() if name not in names_of(UniqueOptions)
         }

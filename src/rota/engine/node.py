@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from operator import attrgetter
+from typing import cast
 
 from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_duration, check_number, check_queue
@@ -20,6 +21,7 @@ from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop
+from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_signals
 from .observe.telemetry import HookFailed, LoopFailed, Observer, fan_out
@@ -209,6 +211,7 @@ class Worker(Node):
         )
         self.app = (app or App()).derived()
         self.app.inject = {**self.app.inject, type(queue): attrgetter("queue")}
+        self.app.queue = cast(TaskQueue, queue)  # for functions that are registered with this worker
         self.task, self.workflow = self.app.task, self.app.workflow
         hooks = {
             "on_startup": on_startup,

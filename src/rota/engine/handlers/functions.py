@@ -36,7 +36,9 @@ _A = TypeVar("_A", contravariant=True)
 class TaskQueue(Protocol):
     """What a function needs of a queue."""
 
-    async def submit(self, kind: str, input: Any = None, /, **options: Unpack[SubmitOptions]) -> Task: ...
+    async def submit(
+        self, kind: str, input: Any = None, /, *, connection: Any = None, **options: Unpack[SubmitOptions]
+    ) -> Task: ...
 
     async def submit_many(
         self, tasks: Iterable[tuple[str, Any]], /, **options: Unpack[SubmitManyOptions]
@@ -128,6 +130,7 @@ class TaskFunction(Generic[P, R]):
         self._connected = connected
         self._outside = outside
         self._bound: TaskQueue | None = None
+        self._connection: Any = None
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -141,10 +144,13 @@ class TaskFunction(Generic[P, R]):
         """It is pickled by its name, as a function is."""
         return self.__qualname__
 
-    def options(self, **options: Unpack[SubmitOptions]) -> Self:
+    def options(self, *, connection: Any = None, **options: Unpack[SubmitOptions]) -> Self:
         """The same function, submitted with these options, as in `Queue.submit`."""
         check_names(SubmitOptions, options)
-        return self._copy(_options={**self._options, **options})
+        return self._copy(
+            _options={**self._options, **options},
+            _connection=self._connection if connection is None else connection,
+        )
 
     def args(self, *args: P.args, **kwargs: P.kwargs) -> Arguments[P]:
         """The arguments of one of the calls that are given to `map`."""
@@ -154,7 +160,7 @@ class TaskFunction(Generic[P, R]):
         """Submit a task that calls the function with these arguments. What is injected is left out."""
         queue = self._queue()
         input = self._signature.input_for(args, kwargs)
-        task = await queue.submit(self.kind, input, **self._options)
+        task = await queue.submit(self.kind, input, connection=self._connection, **self._options)
         return Handle(task, queue, self._signature)
 
     @overload
@@ -173,6 +179,10 @@ class TaskFunction(Generic[P, R]):
         ]
         if self._options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
+        if self._connection is not None:
+            raise Invalid(
+                "connection", "many tasks cannot share a transaction of yours", "submit them one by one"
+            )
         tasks = await queue.submit_many([(self.kind, input) for input in inputs], **self._options)
         return [Handle(task, queue, self._signature) for task in tasks]
 

@@ -94,6 +94,11 @@ class Signature:
         """`Invalid`, if the function cannot be called with this input."""
         self._values(input, None)
 
+    @property
+    def is_resolved(self) -> bool:
+        """Whether every name in its annotations is known by now."""
+        return self._unresolved is None
+
     def input_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The input, as JSON, that calls the function with these arguments; what is injected is left out."""
         self._check_resolved()
