@@ -319,6 +319,22 @@ def test_an_app_is_connected_while_its_queue_is_open() -> None:
     testing.run(main)
 
 
+def test_a_worker_does_not_start_with_a_handler_that_it_cannot_read() -> None:
+    app = rota.App()
+
+    @app.task
+    def send(to: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821  that is the point
+
+    async def scenario(queue: rota.Queue) -> None:
+        queue.app = None
+        task = await queue.submit("send", {"to": 5})
+        with pytest.raises(rota.Invalid, match=r"^send\(to\): its annotation 'Missing' cannot be resolved"):
+            await rota.Worker(queue, app).run()
+        assert (await queue.get(task.id)).status == "pending"
+
+    play(app, scenario, work=False)
+
+
 # Inputs that do not fit
 
 

@@ -155,6 +155,11 @@ class App:
         child.inject, child.provided = self.inject, self.provided
         return child
 
+    def check(self) -> None:
+        """Refused, if an annotation of a handler names what is not there."""
+        for handler in self.handlers.values():
+            handler.signature.check_resolved()
+
     def connected(self) -> TaskQueue | None:
         """The queue that it is connected to, if it is."""
         return self.queue or (self._parent.connected() if self._parent else None)

@@ -279,6 +279,7 @@ class Worker(Node):
 
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT; then let handlers finish, for a while, and hand back the rest."""
+        self.app.check()
         try:
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
             with guarded_loop(), _signals(self._signalled, enabled=handle_signals):

@@ -79,6 +79,7 @@ class Signature:
         self, input: Any, context: Any, provided: Mapping[str, Any] = _NO_FIELDS
     ) -> tuple[list[Any], dict[str, Any]]:
         """What to call the function with. `PermanentError` says what the input lacks, or what in it does not fit."""
+        self.check_resolved()
         try:
             values = self._values(input, context)
         except Invalid as problem:
@@ -92,6 +93,7 @@ class Signature:
 
     def check(self, input: Any) -> None:
         """`Invalid`, if the function cannot be called with this input."""
+        self.check_resolved()
         self._values(input, None)
 
     @property
@@ -99,9 +101,15 @@ class Signature:
         """Whether every name in its annotations is known by now."""
         return self._unresolved is None
 
+    def check_resolved(self) -> None:
+        """A name that was not there when the function was registered may be there now; it is refused if it is not."""
+        if self._unresolved is not None:
+            self._unresolved.are_missing, self._unresolved.is_last_time = False, True
+            self._resolve(self._unresolved)
+
     def input_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The input, as JSON, that calls the function with these arguments; what is injected is left out."""
-        self._check_resolved()
+        self.check_resolved()
         try:
             bound = self._callable_with.bind(*args, **kwargs)
         except TypeError as problem:
@@ -125,7 +133,7 @@ class Signature:
         """The keywords of a direct call, with those that are injected and were left out."""
         if not self._given:
             return kwargs
-        given = inspect.signature(self._function).bind_partial(*args, **kwargs).arguments
+        given = self._signature.bind_partial(*args, **kwargs).arguments
         return {**{name: get(context) for name, get in self._given if name not in given}, **kwargs}
 
     def encoded_output(self, output: Any) -> Any:
@@ -134,12 +142,10 @@ class Signature:
 
     def decoded_output(self, output: Any) -> Any:
         """What was stored of it, as the function returned it."""
-        self._check_resolved()
+        self.check_resolved()
         return output if self._returns is None else self._returns(output, "output")
 
     def _values(self, input: Any, context: Any) -> dict[str, Any]:
-        if self._unresolved:
-            self._check_resolved()
         is_object = isinstance(input, dict)
         fields = input if is_object else _NO_FIELDS
         values = self._others(fields) if self._takes_any and not self.takes_input else {}
@@ -184,15 +190,9 @@ class Signature:
 
     # Made at registration
 
-    def _check_resolved(self) -> None:
-        """A name that was not there when the function was registered may be there now."""
-        if self._unresolved is not None:
-            self._unresolved.are_missing, self._unresolved.is_last_time = False, True
-            self._resolve(self._unresolved)
-
     def _resolve(self, hints: _Hints) -> None:
-        signature = inspect.signature(self._function)
-        parameters = list(signature.parameters.values())
+        self._signature = inspect.signature(self._function)
+        parameters = list(self._signature.parameters.values())
         if self._context_first and parameters and parameters[0].kind is not parameters[0].VAR_POSITIONAL:
             del parameters[0]
         named = [p for p in parameters if p.kind not in _VARIADIC]
@@ -218,7 +218,7 @@ class Signature:
         rest = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
         self._takes_any = rest is not None
         self._decode_others = None if rest is None else self._field(rest, hints).decode
-        self._returns = _decoder_of_output(hints.of_output(signature.return_annotation))
+        self._returns = _decoder_of_output(hints.if_known(self._signature.return_annotation))
         left_out = second if self.takes_input else None
         asked = [p for p in parameters if (p in plain and p is not left_out) or p is rest]
         self._callable_with = inspect.Signature(asked)
@@ -268,9 +268,9 @@ class _Hints:
 
     def allow_context(self, p: inspect.Parameter) -> bool:
         """Whether a second parameter may be a context by another name: it must be given, and be of any type."""
-        return p.default is _EMPTY and self.of_output(p.annotation) in (Any, object)
+        return p.default is _EMPTY and self.if_known(p.annotation) in (Any, object)
 
-    def of_output(self, annotation: Any) -> Any:
+    def if_known(self, annotation: Any) -> Any:
         try:
             return self._resolved(annotation)
         except Exception:  # as above; what nobody can name stays as it is
