@@ -27,6 +27,7 @@ from .errors import Invalid, Refused
 from .limits import check_input, check_kind, check_metadata, storable
 from .model import Change, ChangeType, Failure, Limits, LogLine, RetryPolicy, Task, TaskRequest, TaskStatus
 from .options import SubmitOptions, options_of
+from .unique import DEFAULT_PARTS
 
 __all__ = [
     "Completed",
@@ -99,6 +100,8 @@ class Submission(TaskRequest, frozen=True, kw_only=True):
     schedule_at: datetime | None = None
     expires_at: datetime | None = None
     idempotency_key: str | None = None
+    unique_for: timedelta | None = None
+    unique_by: tuple[str, ...] = ()
     schedule_id: str | None = None
     run_id: str | None = None
     scheduled_at: datetime | None = None
@@ -123,11 +126,16 @@ def check_submission(asked: Submission) -> Checked:
         return asked
     if asked.ttl is not None and asked.expires_at is not None:
         raise Invalid("ttl", "expires_at is given, too", "give one of ttl, ttl_seconds and expires_at")
+    is_unique = asked.unique_for is not None or bool(asked.unique_by)
+    if is_unique and asked.idempotency_key is not None:
+        raise Invalid("idempotency_key", "unique_for or unique_by is given, too", "give one of them")
     given = {
         name: check(name, value)
         for name, check in _CHECKS
         if not _is_default(name, value := getattr(asked, name))
     }
+    if is_unique:
+        given.setdefault("unique_by", DEFAULT_PARTS)
     given |= {"kind": check_kind(asked.kind), "metadata": check_metadata(asked.metadata)}
     return Checked(**{name: getattr(asked, name) for name in asked.__struct_fields__} | given)
 
