@@ -241,7 +241,7 @@ class _Group:
         """Run the works of these jobs in one transaction, and commit it."""
         for job in jobs:
             job.error, job.wrote = None, False
-            tx = shared.new_tx()
+            tx = shared.new_tx(is_alone=len(jobs) == 1)
             try:
                 job.value = await job.work(tx)
             except Exception as error:
@@ -250,8 +250,8 @@ class _Group:
                     continue
             if shared.database.failure is not None:
                 raise shared.database.failure
+            job.wrote = tx.has_written
             if tx.puts or tx.deletes:
-                job.wrote = True
                 await shared.pending_writes.add(tx)
         await shared.pending_writes.flush(commit=True)
 
