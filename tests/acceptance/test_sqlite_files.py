@@ -347,7 +347,7 @@ async def test_a_commit_by_another_process_ends_a_wait(
         monkeypatch.setattr(sqlite_file.FileWatch, "__init__", raise_os_error)
     if how == "data version":
         monkeypatch.setattr(sqlite_file.Header, "__init__", raise_os_error)
-        monkeypatch.setattr("rota.stores.sqlite.store._SLOW_POLL_INTERVAL", timedelta(milliseconds=30))
+        monkeypatch.setattr("rota.stores.sqlite.store.SLOW_POLL_INTERVAL", timedelta(milliseconds=30))
     poll_interval = timedelta(hours=1) if how == "watch" else timedelta(milliseconds=20)
     store = SqliteStore(path, TestClock(asyncio.get_running_loop()), poll_interval=poll_interval)
     await store.open()

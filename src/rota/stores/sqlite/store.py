@@ -41,7 +41,7 @@ __all__ = [
 T = TypeVar("T")
 
 _SQL = load("sqlite")
-_SLOW_POLL_INTERVAL = timedelta(seconds=2)
+SLOW_POLL_INTERVAL = timedelta(seconds=2)
 _WATCHED_POLL_INTERVAL = timedelta(milliseconds=100)
 """Where the WAL is watched: for what the watch may not hear of, such as a file that is gone."""
 
@@ -249,7 +249,7 @@ class _OpenFile:
             interval = max(poll_interval, _WATCHED_POLL_INTERVAL) if self._watch_wal() else poll_interval
         except OSError:
             self._data_version = DataVersion(self._file)
-            look, interval = self._data_version.read, _SLOW_POLL_INTERVAL
+            look, interval = self._data_version.read, SLOW_POLL_INTERVAL
         self.waiters = Waiters(self.clock, lambda: (look(), self._file.whereabouts()), interval)
 
     def _watch_wal(self) -> bool:
