@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -245,7 +245,7 @@ def claim(
     return update.applied_to(task)
 
 
-class ShortHistory(NamedTuple):
+class ShortHistory(msgspec.Struct, frozen=True, gc=False):
     """A history without its last lines, where the fields of the task imply them: how a claim had begun, and that it
     completed. `number` is that of the last line of the whole history. `actor` is who completed the task."""
 
@@ -284,7 +284,7 @@ def is_short_alike(old: Task, new: Task, short: ShortHistory) -> bool:
 
 def whole_history(task: Task, short: ShortHistory) -> tuple[Change, ...]:
     """The history with the lines that the fields of the task imply. Its `history` is not looked at."""
-    lines, number, actor = short
+    lines, number, actor = short.lines, short.number, short.actor
     missing = number - _last_number(lines)
     if missing == 1 and task.status is TaskStatus.RUNNING:
         return _appended(lines, _claimed(task, number, task.worker_id))

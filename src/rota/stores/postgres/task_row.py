@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ...domain.errors import Corrupt, Invalid
-from ...domain.model import Change, RetryPolicy, Task, TaskStatus
+from ...domain.model import RetryPolicy, Task, TaskStatus
 from ...domain.task import ShortHistory, is_short_alike, whole_history
 
 __all__ = ["COLUMNS_READ", "body_of", "has_same_body", "json_of", "read_tasks"]
@@ -59,6 +59,7 @@ COLUMNS_READ = ", ".join(
 _REST = [field for field in msgspec.structs.fields(Task) if field.name not in (*_IN_COLUMNS, "history")]
 _REST_NAMES = [field.name for field in _REST]
 _rest_of = attrgetter(*_REST_NAMES)
+_immutable = attrgetter(*(name for name in (*_REST_NAMES, "history") if name not in ("input", "metadata")))
 
 
 def _body_type() -> type[Any]:
@@ -109,29 +110,30 @@ def read_tasks(rows: Sequence[Sequence[Any]]) -> Iterator[Task]:
     with the row before it is not read again. That takes half of the time."""
     like: Task | None = None
     columns: Sequence[Any] = ()
-    lines: tuple[Change, ...] = ()
+    rest: tuple[Any, ...] = ()
     for row in rows:
         try:
-            fields = msgspec.structs.asdict(_decode_body(row[-1]))
-            if like is None or row[1:-1] != columns or fields["history"] != lines:
-                columns, lines = row[1:-1], fields["history"]
-                like = _read_columns(row, lines)
-            fields["history"] = like.history
-            yield msgspec.structs.replace(like, id=row[0], **_json_columns(row), **fields)
+            body = _decode_body(row[-1])
+            if like is None or row[1:-1] != columns or _immutable(body) != rest:
+                columns, rest = row[1:-1], _immutable(body)
+                like = _read(row, body)
+            yield msgspec.structs.replace(
+                like, id=row[0], input=body.input, metadata=body.metadata, **_json_columns(row)
+            )
         except (msgspec.DecodeError, LookupError, ValueError, RecursionError) as error:
             raise Corrupt(f"task {row[0]} cannot be read: {error}", table="task") from error
 
 
-def _read_columns(row: Sequence[Any], lines: tuple[Change, ...]) -> Task:
-    """The task without its body, but with its history."""
+def _read(row: Sequence[Any], body: Any) -> Task:
     status, tags, policy, _, _, changes, actor, _ = row[_PLAIN:]
     task = Task(
         status=_STATUS[status],
         tags=tuple(tags) if tags else (),
         retry_policy=None if policy is None else _decode_policy(policy),
         **dict(zip(_IN_COLUMNS, row[:_PLAIN], strict=False)),
+        **msgspec.structs.asdict(body),
     )
-    history = whole_history(task, ShortHistory(lines, changes, actor))
+    history = whole_history(task, ShortHistory(body.history, changes, actor))
     return msgspec.structs.replace(task, history=history)
 
 
