@@ -31,7 +31,7 @@ Damage = Callable[[str, str, str], Awaitable[None]]
 """Give the record of this table with this id another body."""
 
 DEEP = '{"id" : "%s", "input" : ' + "[" * 3000 + "]" * 3000 + "}"
-NO_TIME = '{"id": "%s", "created_at": "infinity"}'
+NO_TIME = '{"id": "%s", "created_at": "infinity", "history": "infinity"}'
 
 
 @asynccontextmanager

@@ -158,7 +158,12 @@ SENTENCES: dict[type[Query], Sentence] = {
     ),
     ReadyTasks: Sentence(
         Task,
-        lambda q, t: lane(q, t) and t.available_at <= q.at and status_at(t, q.at) == "pending",
+        lambda q, t: (
+            lane(q, t)
+            and t.available_at <= q.at
+            and status_at(t, q.at) == "pending"
+            and t.id not in q.without
+        ),
         lambda t: (-t.priority, t.available_at, t.id),
     ),
     UpcomingTasks: Sentence(
@@ -364,6 +369,8 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (kind(before=at) for at in TIMES)
     elif kind is ReadyTasks:
         yield from (ReadyTasks(at=at, **each) for at, each in product(TIMES, lanes()))
+        ids = tuple(each.id for each in records if type(each) is Task)
+        yield from (ReadyTasks(at=TIMES[-1], without=some) for some in (ids, ids[::2], ("nothing",)))
     elif kind is UpcomingTasks:
         yield from (UpcomingTasks(after=at, **each) for at, each in product(TIMES, lanes()))
     elif kind is Cancelling:

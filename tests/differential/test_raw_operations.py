@@ -251,6 +251,7 @@ class Stream:
                 lambda: DueSchedules(at=some_time),
                 lambda: OutdatedZones(zone_data=chance.choice(("2025b", "2026a"))),
                 lambda: ReadyTasks(at=at, **lane),
+                lambda: ReadyTasks(at=at, **lane, without=tuple(each.id for each in self.known[-9::2])),
                 lambda: UpcomingTasks(after=at, **lane),
                 lambda: LostLeases(at=some_time),
                 lambda: PastExpiry(at=some_time),

@@ -16,6 +16,7 @@ It begins as a `Submission`, of which `check_submission` says what is accepted, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
@@ -36,7 +37,9 @@ __all__ = [
     "Outcome",
     "Released",
     "Rescheduled",
+    "ShortHistory",
     "Submission",
+    "Update",
     "admit",
     "archive",
     "backoff",
@@ -44,11 +47,15 @@ __all__ = [
     "cancel",
     "check_submission",
     "claim",
+    "claiming",
     "expire",
+    "is_short_alike",
     "lose",
     "renew",
     "replay",
     "settle",
+    "short_history",
+    "whole_history",
 ]
 
 DEFAULT_MAX_RETRIES = 3
@@ -186,27 +193,138 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
     )
 
 
+class Update(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that is the same for every task of a batch, as a value. So a store can apply it in one statement to all
+    tasks that a query finds, and knows no rule.
+
+    `set` has the new values of fields, `add` what is added to numbers, and `fill` the values of fields that are None,
+    by the kind of the task. The history gets one line more: the last that the fields imply (see `whole_history`)."""
+
+    set: Mapping[str, Any]
+    add: Mapping[str, int]
+    fill: Mapping[str, Mapping[str, Any]]
+
+    def applied_to(self, task: Task) -> Task:
+        """The task after the change: what every store must make of it."""
+        fields = {name: getattr(task, name) + number for name, number in self.add.items()}
+        for name, by_kind in self.fill.items():
+            if getattr(task, name) is None:
+                fields[name] = by_kind.get(task.kind)
+        changed = replace(task, **self.set, **fields)
+        history = whole_history(changed, ShortHistory(task.history, _last_number(task.history) + 1))
+        return replace(changed, history=history)
+
+
+def claiming(
+    *, worker_id: str, lease_id: str, lease: timedelta, defaults: Mapping[str, Defaults], now: datetime
+) -> Update:
+    """Give tasks that are available to a worker, for as long as the lease lasts. `defaults` has the kinds that the
+    worker can run."""
+    return Update(
+        set={
+            "status": TaskStatus.RUNNING,
+            "updated_at": now,
+            "started_at": now,
+            "lease_id": lease_id,
+            "lease_expires_at": now + lease,
+            "worker_id": worker_id,
+            "progress": None,
+        },
+        add={"attempt": 1},
+        fill={
+            "max_retries": {kind: each.max_retries for kind, each in defaults.items()},
+            "retry_policy": {kind: each.retry_policy for kind, each in defaults.items()},
+            "timeout": {kind: each.timeout for kind, each in defaults.items()},
+        },
+    )
+
+
 def claim(
     task: Task, *, worker_id: str, lease_id: str, lease: timedelta, defaults: Defaults, now: datetime
 ) -> Task:
-    """Give the task to a worker, for as long as the lease lasts."""
+    """Give one task to a worker, if it is available."""
     if not task.is_available_at(now):
         if task.is_expired_at(now):
             raise _too_late(task)
         raise Refused("not_claimable", task=task.id, status=task.status)
-    return _moved(
-        task,
-        _change(task, now, TaskStatus.RUNNING, worker_id, ChangeType.CLAIMED, attempt=task.attempt + 1),
-        attempt=task.attempt + 1,
-        started_at=now,
-        lease_id=lease_id,
-        lease_expires_at=now + lease,
-        worker_id=worker_id,
-        max_retries=defaults.max_retries if task.max_retries is None else task.max_retries,
-        retry_policy=task.retry_policy or defaults.retry_policy,
-        timeout=task.timeout or defaults.timeout,
-        progress=None,
+    update = claiming(
+        worker_id=worker_id, lease_id=lease_id, lease=lease, defaults={task.kind: defaults}, now=now
     )
+    return update.applied_to(task)
+
+
+class ShortHistory(msgspec.Struct, frozen=True, gc=False):
+    """A history without its last lines, where the fields of the task imply them: how a claim had begun, and that it
+    completed. `number` is that of the last line of the whole history. `actor` is who completed the task."""
+
+    lines: tuple[Change, ...]
+    number: int
+    actor: str | None = None
+
+
+def short_history(task: Task) -> ShortHistory:
+    """What of the history has to be kept beside the fields."""
+    lines = task.history
+    if not lines:
+        return ShortHistory((), 0)
+    last = lines[-1]
+    number = last.number
+    if task.status is TaskStatus.RUNNING and last == _claimed(task, number, task.worker_id):
+        if _last_number(lines[:-1]) == number - 1:
+            return ShortHistory(lines[:-1], number)
+    elif task.status is TaskStatus.COMPLETED and last == _completed(task, number, last.actor):
+        before = lines[-2:-1] == (_claimed(task, number - 1, last.actor),)
+        if before and _last_number(lines[:-2]) == number - 2:
+            return ShortHistory(lines[:-2], number, last.actor)
+    return ShortHistory(lines, number)
+
+
+def is_short_alike(old: Task, new: Task, short: ShortHistory) -> bool:
+    """Whether `short`, the history of the new task, has the same lines as that of the old one. What usually happens (a
+    renewed lease, a completion) can be seen without making that."""
+    if old.started_at == new.started_at and old.attempt == new.attempt:
+        if old.status is new.status and old.worker_id == new.worker_id and old.history is new.history:
+            return old.completed_at == new.completed_at
+        if old.status is TaskStatus.RUNNING and short.actor is not None and old.worker_id == short.actor:
+            return old.history == new.history[:-1]
+    return short_history(old).lines == short.lines
+
+
+def whole_history(task: Task, short: ShortHistory) -> tuple[Change, ...]:
+    """The history with the lines that the fields of the task imply. Its `history` is not looked at."""
+    lines, number, actor = short.lines, short.number, short.actor
+    missing = number - _last_number(lines)
+    if missing == 1 and task.status is TaskStatus.RUNNING:
+        return _appended(lines, _claimed(task, number, task.worker_id))
+    if missing == 2 and task.status is TaskStatus.COMPLETED:
+        lines = _appended(lines, _claimed(task, number - 1, actor))
+        return _appended(lines, _completed(task, number, actor))
+    return lines
+
+
+def _claimed(task: Task, number: int, actor: str | None) -> Change:
+    return Change(
+        number=number,
+        at=task.started_at or task.updated_at,
+        status=TaskStatus.RUNNING,
+        actor=actor or "",
+        type=ChangeType.CLAIMED,
+        attempt=task.attempt,
+    )
+
+
+def _completed(task: Task, number: int, actor: str | None) -> Change:
+    return Change(
+        number=number,
+        at=task.completed_at or task.updated_at,
+        status=TaskStatus.COMPLETED,
+        actor=actor or "",
+        type=ChangeType.COMPLETED,
+    )
+
+
+def _last_number(lines: tuple[Change, ...]) -> int:
+    return lines[-1].number if lines else 0
 
 
 def renew(
@@ -436,7 +554,7 @@ def _change(
     **facts: Any,
 ) -> Change:
     """The next line of the task's history."""
-    number = task.history[-1].number + 1 if task.history else 1
+    number = _last_number(task.history) + 1
     why = storable(reason) if reason else ""
     return Change(number=number, at=now, status=status, actor=actor, type=type, reason=why, **facts)
 
@@ -446,11 +564,16 @@ def _ended(task: Task, change: Change, **fields: Any) -> Task:
 
 
 def _moved(task: Task, change: Change, **fields: Any) -> Task:
-    """The one place where a status changes: with a line of history. The first line is kept for good."""
-    past = task.history
-    if len(past) >= HISTORY_KEPT:
-        past = past[:1] + past[2 - HISTORY_KEPT :]
-    return replace(task, status=change.status, updated_at=change.at, history=(*past, change), **fields)
+    """A status changes here, or in an `Update`, and with it the history."""
+    history = _appended(task.history, change)
+    return replace(task, status=change.status, updated_at=change.at, history=history, **fields)
+
+
+def _appended(history: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
+    """The first line is kept for good."""
+    if len(history) >= HISTORY_KEPT:
+        history = history[:1] + history[2 - HISTORY_KEPT :]
+    return (*history, change)
 
 
 def _logged(task: Task, logs: tuple[LogLine, ...]) -> tuple[LogLine, ...]:

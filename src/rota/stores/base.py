@@ -63,11 +63,13 @@ import msgspec
 
 from ..domain.errors import Corrupt, Invalid, Unavailable
 from ..domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task, Template, Tenant
+from ..domain.task import Update
 from .queries import (
     ApiKeyList,
     EventQuery,
     OldReceipts,
     Query,
+    ReadyTasks,
     RunQuery,
     ScheduleQuery,
     TaskQuery,
@@ -153,7 +155,16 @@ class Tx(Protocol):
         a text; none is the empty text. For OpenTasks, PastExpiry and ScheduleList."""
         ...
 
-    def put(self, record: R, /) -> R: ...
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task]:
+        """Apply an update to the tasks that the query finds, at most `limit` of them. The answer: the tasks as they are
+        stored then. It does what `find` with a lock, `applied_to` and `put` would do; a store may do it in one
+        statement, and commit that at once. So it is the last thing that a work does."""
+        ...
+
+    def put(self, record: R, /, *, was: R | None = None) -> R:
+        """Store the record. `was` is the record that it replaces, if the caller has that: then a store need write only
+        what differs."""
+        ...
 
     def delete(self, record: Record, /) -> None: ...
 
@@ -269,12 +280,22 @@ class BufferedTx:
         self.unreadable: list[Corrupt] = []
         self.puts: dict[type[Record], dict[str, Record]] = {}
         self.deletes: dict[type[Record], dict[str, Record]] = {}
+        self.replaced: dict[type[Record], dict[str, Record]] = {}
+        self.has_written = False
         self._writable = writable
-        self._wrote = False
 
-    def put(self, record: R, /) -> R:
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task]:
+        """One by one. A store with statements of its own does better."""
+        return [self.put(update.applied_to(task)) for task in await self.find(query, limit, lock=True)]
+
+    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+        raise NotImplementedError
+
+    def put(self, record: R, /, *, was: R | None = None) -> R:
         stored = msgspec.structs.replace(record, version=record.version + 1)
         self._gather(self.puts, record, stored)
+        if was is not None:
+            self.replaced.setdefault(type(record), {})[record.id] = was
         return stored
 
     def delete(self, record: Record, /) -> None:
@@ -285,16 +306,20 @@ class BufferedTx:
 
     def reading(self) -> None:
         """Called by every read."""
-        if self._wrote:
+        if self.has_written:
             raise AssertionError("a work reads before it writes: what it wrote cannot be read back")
 
-    def _gather(self, into: dict[type[Record], dict[str, Record]], record: Record, stored: Record) -> None:
+    def writing(self) -> None:
+        """Called before every write."""
         if not self._writable:
             raise AssertionError("a work given to read() does not write")
+
+    def _gather(self, into: dict[type[Record], dict[str, Record]], record: Record, stored: Record) -> None:
+        self.writing()
         of_type = type(record)
         if record.id in self.puts.get(of_type, ()) or record.id in self.deletes.get(of_type, ()):
             raise AssertionError(
                 f"a work writes a record once: {of_type.__name__} {record.id} was written before"
             )
         into.setdefault(of_type, {})[record.id] = stored
-        self._wrote = True
+        self.has_written = True

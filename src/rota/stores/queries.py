@@ -73,12 +73,14 @@ class OutdatedZones(Query, frozen=True, kw_only=True):
 
 class ReadyTasks(Query, frozen=True, kw_only=True):
     """Task: pending, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
-    `kinds`, of `tenant` (None for each: any). By priority (highest first), available_at, id."""
+    `kinds`, of `tenant` (None for each: any), and none of `without`, which are ids. By priority (highest first),
+    available_at, id."""
 
     at: datetime
     queues: tuple[str, ...] | None = None
     kinds: tuple[str, ...] | None = None
     tenant: str | None = None
+    without: tuple[str, ...] = ()
 
 
 class UpcomingTasks(Query, frozen=True, kw_only=True):

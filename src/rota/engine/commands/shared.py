@@ -5,7 +5,8 @@ end reaches its run and its schedule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ...domain import definition, keys, run, template, tenants
@@ -194,11 +195,14 @@ class RelatedRuns:
         failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in may_fail}
         return cls(runs, await tx.get_many(Schedule, failing) if failing else {})
 
-    def put(self, tx: Tx, tasks: Sequence[Task], actor: str) -> list[Task]:
-        """Write the tasks, their runs where those change, and pause schedules that ask for it on failure."""
-        return [self._put_one(tx, task, actor) for task in tasks]
+    def put(
+        self, tx: Tx, tasks: Sequence[Task], actor: str, was: Mapping[str, Task] = MappingProxyType({})
+    ) -> list[Task]:
+        """Write the tasks, their runs where those change, and pause schedules that ask for it on failure. `was` has
+        tasks as they were before, by id."""
+        return [self._put_one(tx, task, actor, was.get(task.id)) for task in tasks]
 
-    def _put_one(self, tx: Tx, task: Task, actor: str) -> Task:
+    def _put_one(self, tx: Tx, task: Task, actor: str, was: Task | None) -> Task:
         old = self._runs.get(task.run_id) if task.run_id is not None else None
         if old is not None:
             new = run.follow(old, task)
@@ -206,7 +210,7 @@ class RelatedRuns:
                 tx.put(new)
                 if new.status is RunStatus.FAILED:
                     self._pause_if_asked(tx, new, actor)
-        return tx.put(task)
+        return tx.put(task, was=was)
 
     def _pause_if_asked(self, tx: Tx, failed: Run, actor: str) -> None:
         schedule = self._schedules.pop(failed.schedule_id, None)

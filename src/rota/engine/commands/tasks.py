@@ -15,7 +15,7 @@ from ...domain.errors import Refused
 from ...domain.ids import derived_id
 from ...domain.limits import check_input
 from ...domain.model import Limits, LogLine, Receipt, Task
-from ...domain.task import Defaults, Outcome, Submission
+from ...domain.task import Defaults, Outcome, Submission, Update
 from ...stores.base import Tx, Work
 from ...stores.queries import Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
 from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
@@ -151,32 +151,20 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
 
     async def work(tx: Tx) -> Claimed:
         cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
-        ready = await _ready(tx, ask, kinds) if ask.limit > 0 and kinds else []
-        claimed = [
-            tx.put(
-                life.claim(
-                    task,
-                    worker_id=ask.worker_id,
-                    lease_id=ask.lease_id,
-                    lease=ask.lease,
-                    defaults=ask.kinds[task.kind],
-                    now=tx.now,
-                )
-            )
-            for task in ready
-        ]
+        claimed = (
+            await tx.update(*_claiming(ask, kinds, tx.now), ask.limit) if ask.limit > 0 and kinds else []
+        )
         return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], at=tx.now)
 
     return work
 
 
-async def _ready(tx: Tx, ask: Claim, kinds: tuple[str, ...]) -> list[Task]:
-    query = ReadyTasks(at=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
-    found = await tx.find(query, ask.limit, lock=True)
-    if ask.begun.isdisjoint(task.id for task in found):
-        return found
-    found = await tx.find(query, ask.limit + len(ask.begun), lock=True)
-    return [task for task in found if task.id not in ask.begun][: ask.limit]
+def _claiming(ask: Claim, kinds: tuple[str, ...], now: datetime) -> tuple[ReadyTasks, Update]:
+    ready = ReadyTasks(at=now, queues=ask.queues, kinds=kinds, tenant=ask.tenant, without=tuple(ask.begun))
+    update = life.claiming(
+        worker_id=ask.worker_id, lease_id=ask.lease_id, lease=ask.lease, defaults=ask.kinds, now=now
+    )
+    return ready, update
 
 
 def next_to_claim(ask: Claim, after: datetime) -> Work[datetime | None]:
@@ -196,7 +184,10 @@ def renew_leases(renewals: Sequence[Renewal]) -> Work[list[Task | Refused]]:
     async def work(tx: Tx) -> list[Task | Refused]:
         stored = await tx.get_many(Task, {renewal.task.id for renewal in renewals})
         answers = [_renewed(stored.get(renewal.task.id), renewal, tx.now) for renewal in renewals]
-        return [tx.put(answer) if isinstance(answer, Task) else answer for answer in answers]
+        return [
+            tx.put(answer, was=stored[answer.id]) if isinstance(answer, Task) else answer
+            for answer in answers
+        ]
 
     return work
 
@@ -225,7 +216,7 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         answers = [_settled(stored.get(result.task.id), result, tx.now) for result in results]
         settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
         related = await RelatedRuns.of(tx, settled)
-        by_id = {task.id: task for task in related.put(tx, settled, "worker")}
+        by_id = {task.id: task for task in related.put(tx, settled, "worker", stored)}
         return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
 
     return work

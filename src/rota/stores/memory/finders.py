@@ -120,9 +120,12 @@ def _lanes(state: State, query: ReadyTasks | UpcomingTasks) -> dict[int, list[In
 
 def _ready(state: State, query: ReadyTasks) -> Iterator[Task]:
     index = state.index["ready"]
+    without = frozenset(query.without)
     for groups in _lanes(state, query).values():
         entries = merge(*(_until(index.ascending(group), query.at) for group in groups))
-        yield from _startable(state, entries, query.at, query.tenant)
+        for task in _startable(state, entries, query.at, query.tenant):
+            if task.id not in without:
+                yield task
 
 
 def _upcoming(state: State, query: UpcomingTasks) -> Iterator[Task]:

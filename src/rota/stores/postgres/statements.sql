@@ -44,6 +44,16 @@ notify "{channel}", '{sender}'; commit
 -- name: clock
 select clock_timestamp()
 
+-- How many rows were written to our tables so far, as the server's statistics have it. Whatever happens in other schemas
+-- and databases of the server makes no difference.
+-- name: rows_written
+select coalesce(
+  sum(pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid) + pg_stat_get_tuples_deleted(oid)), 0
+)::bigint
+from pg_catalog.pg_class
+where relkind = 'r' and relnamespace = (select oid from pg_catalog.pg_namespace where nspname = '{schema}')
+
+-- Different after every commit of the server, in other databases, too.
 -- name: look
 select pg_current_snapshot()::text
 
@@ -138,13 +148,13 @@ with new as (
 select {notified} from checked
 
 -- name: get
-select body::text from {schema}.{table} where id = :id::text
+select {record} from {schema}.{table} where id = :id::text
 
 -- name: get_many
-select body::text from {schema}.{table} where id = any(:ids::text[])
+select {record} from {schema}.{table} where id = any(:ids::text[])
 
 -- name: all
-select '{table}' as of, id, body from {schema}.{table}
+select {record} from {schema}.{table} order by id
 
 -- ## Tasks
 
@@ -205,6 +215,7 @@ task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind an
   and task.available_at <= :at::timestamptz
   and (task.expires_at is null or task.expires_at > :at::timestamptz)
   and (:tenant::text is null or task.tenant = :tenant::text)
+  and task.id <> all(:without::text[])
 
 -- name: part upcoming
 task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind and task.priority = lane.priority
@@ -234,36 +245,51 @@ with recursive {lanes}, {shares}
 select {what}
 from share as lane
 cross join lateral (
-  select task.available_at, task.id, task.body from {schema}.task where {ready}
+  select task.* from {schema}.task where {ready}
   order by task.available_at, task.id limit lane.most
-) as found
-order by lane.priority desc, found.available_at, found.id
+) as task
+order by lane.priority desc, task.available_at, task.id
 
--- The same rows, locked. A last row has the number of the best of several lanes. If fewer were locked, others hold some
--- of them, and there may be more behind those.
--- name: lock_ready_tasks
-with recursive {lanes}, {shares}
-select held.body::text, null::bigint from (
-  select found.body
+-- name: part held
+held as (
+  select found.id
   from share as lane
   cross join lateral (
-    select task.available_at, task.id, task.body from {schema}.task where {ready}
+    select task.available_at, task.id from {schema}.task where {ready}
     order by task.available_at, task.id limit lane.most for update skip locked
   ) as found
-  order by lane.priority desc, found.available_at, found.id
-) as held
-union all
-select null, count(*) from best
+  order by lane.priority desc, found.available_at, found.id limit :most::bigint
+)
+
+-- The same rows, locked. The first column is the number of the best of several lanes. If fewer were locked, others hold
+-- some of them, and there may be more behind those. There is always a row: without a task, if there is none.
+-- name: lock_ready_tasks
+with recursive {lanes}, {shares}, {held}
+select (select count(*) from best), {what}
+from (select) as one left join (
+  select task.* from {schema}.task where task.id = any(array(select id from held))
+) as task on true
+order by task.priority desc, task.available_at, task.id
+
+-- The same rows, changed.
+-- name: update_ready_tasks
+with recursive {lanes}, {shares}, {held},
+changed as (
+  update {schema}.task set {changes} where task.id = any(array(select id from held)) returning task.*
+)
+select (select count(*) from best), {what}
+from (select) as one left join changed as task on true
+order by task.priority desc, task.available_at, task.id
 
 -- name: upcoming_tasks
 with recursive {lanes}
 select {what}
 from open_lane as lane
 cross join lateral (
-  select task.available_at, task.id, task.body from {schema}.task where {upcoming}
+  select task.* from {schema}.task where {upcoming}
   order by task.available_at, task.id limit :limit::bigint
-) as found
-order by found.available_at, found.id limit :limit::bigint
+) as task
+order by task.available_at, task.id limit :limit::bigint
 
 -- name: lost_leases
 select {what} from {schema}.task

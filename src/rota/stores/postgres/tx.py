@@ -13,11 +13,13 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from ...domain.model import LIVE, Record, Task, TaskStatus
+from ...domain.task import Update
 from ..base import BufferedTx
-from ..codec import RECORD_OF, TABLES, readable
+from ..codec import RECORD_OF, TABLES, read_each, readable
 from ..queries import OpenSchedules, Query, ReadyTasks, TaskList
-from .queries import MANY_PENDING, Statements, statement_name, values_of
+from .queries import MANY_PENDING, Statements, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
+from .task_row import read_tasks
 from .transaction import DatabaseTransaction, Records
 
 __all__ = ["PendingWrites", "PostgresTx", "SharedTransaction", "read_all"]
@@ -30,27 +32,31 @@ class PendingWrites:
 
     def __init__(self, transaction: DatabaseTransaction) -> None:
         self._transaction = transaction
-        self._read: dict[tuple[type[Record], str], str | None] = {}
+        self._read: dict[tuple[type[Record], str], Any] = {}
         self._puts: Records = {}
+        self._replaced: Records = {}
         self._deletes: Records = {}
         self._must_notify = False
 
-    async def get(self, statement: str, of_type: type[Record], id: str) -> str | bytes | None:
-        """The body of a record: as it was written here, as it was read before, or from the database."""
+    async def get(self, statement: str, of_type: type[Record], id: str) -> Record | None:
+        """A record: as it was written here, as it was read before, or from the database. A new copy each time."""
         put = self._puts.get(of_type, {}).get(id)
         if put is not None:
-            return TABLES[of_type].encode(put)
+            return cast("Record", TABLES[of_type].decode(TABLES[of_type].encode(put)))
         if id in self._deletes.get(of_type, {}):
             return None
         if (of_type, id) not in self._read:
-            bodies = await self._transaction.fetch(statement, (text_of(id),))
-            self._read[of_type, id] = bodies[0] if bodies else None
-        return self._read[of_type, id]
+            rows = await self._transaction.fetch_rows(statement, text_of(id))
+            self._read[of_type, id] = rows[0] if rows else None
+        row = self._read[of_type, id]
+        return None if row is None else next(iter(WRITERS[of_type].read([row])))
 
     async def add(self, tx: BufferedTx) -> None:
         """Take over the writes of a work."""
         if any(self._holds(of_type, records) for of_type, records in (*tx.puts.items(), *tx.deletes.items())):
             await self.flush()
+        for of_type, replaced in tx.replaced.items():
+            self._replaced.setdefault(of_type, {}).update(replaced)
         for gathered, into in ((tx.puts, self._puts), (tx.deletes, self._deletes)):
             for of_type, records in gathered.items():
                 into.setdefault(of_type, {}).update(records)
@@ -69,9 +75,9 @@ class PendingWrites:
 
     async def flush(self, *, commit: bool = False) -> None:
         """Send all writes; with `commit`, end the transaction with them."""
-        puts, deletes, notify = self._puts, self._deletes, self._must_notify
-        self._puts, self._deletes, self._must_notify = {}, {}, False
-        await self._transaction.write(deletes, puts, commit=commit, notify=notify)
+        puts, deletes, replaced, notify = self._puts, self._deletes, self._replaced, self._must_notify
+        self._puts, self._deletes, self._replaced, self._must_notify = {}, {}, {}, False
+        await self._transaction.write(deletes, puts, replaced, commit=commit, notify=notify)
 
 
 def _concerns_others(tx: BufferedTx) -> bool:
@@ -101,10 +107,15 @@ class SharedTransaction:
         self._now = now
         self._writable = writable
 
-    def new_tx(self) -> PostgresTx:
-        """For the next work."""
+    def new_tx(self, *, is_alone: bool = False) -> PostgresTx:
+        """For the next work. `is_alone`: it is the only one of the transaction."""
         return PostgresTx(
-            self.database, self._statements, self.pending_writes, self._now(), writable=self._writable
+            self.database,
+            self._statements,
+            self.pending_writes,
+            self._now(),
+            writable=self._writable,
+            is_alone=is_alone,
         )
 
 
@@ -119,16 +130,17 @@ class PostgresTx(BufferedTx):
         now: datetime,
         *,
         writable: bool = True,
+        is_alone: bool = False,
     ) -> None:
         super().__init__(now, writable=writable)
+        self._is_alone = is_alone
         self._transaction = transaction
         self._statements = statements
         self._pending_writes = pending_writes
 
     async def get(self, type: type[R], id: str, /) -> R | None:
         self.reading()
-        body = await self._pending_writes.get(self._statements.of[type].get, type, id)
-        return None if body is None else cast("R", TABLES[type].decode(body))
+        return cast("R | None", await self._pending_writes.get(self._statements.of[type].get, type, id))
 
     async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
         self.reading()
@@ -136,12 +148,8 @@ class PostgresTx(BufferedTx):
         wanted = [text_of(id) for id in set(ids)]
         if not wanted:
             return {}
-        decode = TABLES[type].decode
-        records = [
-            decode(body)
-            for body in await self._transaction.fetch(self._statements.of[type].get_many, (wanted,))
-        ]
-        return {record.id: cast("R", record) for record in records}
+        rows = await self._transaction.fetch_rows(self._statements.of[type].get_many, wanted)
+        return {record.id: cast("R", record) for record in WRITERS[type].read(rows)}
 
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
@@ -149,29 +157,52 @@ class PostgresTx(BufferedTx):
         name = statement_name(query, many_pending=await self._many_pending(query))
         free = self._statements.find[name]
 
-        async def bodies(limit: int) -> list[str]:
+        async def rows(limit: int) -> list[Any]:
             args = free.args(values_of(query, limit))
-            fetch = partial(self._transaction.fetch, free.sql, args)
+            fetch = partial(self._transaction.fetch_rows, free.sql, *args)
             if not lock or not self._writable:
                 return await fetch()
             if isinstance(query, ReadyTasks):
                 fetch_and_lock = partial(self._lock_ready_tasks, query, limit)
             else:
-                fetch_and_lock = partial(self._transaction.fetch, self._statements.locked[name].sql, args)
+                fetch_and_lock = partial(
+                    self._transaction.fetch_rows, self._statements.locked[name].sql, *args
+                )
             return await self._transaction.fetch_locked(name, fetch, fetch_and_lock)
 
-        return await readable(query, limit, bodies, self.unreadable)
+        read = WRITERS[RECORD_OF[type(query)]].read
+        return await readable(query, limit, rows, read, self.unreadable)
 
-    async def _lock_ready_tasks(self, query: ReadyTasks, limit: int) -> list[str]:
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task]:
+        """One statement, which is the whole commit if there are no other works."""
+        self.reading()
+        self.writing()
+        await self._pending_writes.flush_before_query(Task)
+        statement, values = self._statements.update(update), values_of_update(update)
+        changed: list[Task] = []
+        asked = limit
+        while True:
+            limits = {"most": limit - len(changed)}
+            args = statement.args(values_of(query, asked) | values | limits)
+            rows = await self._transaction.update(statement.sql, args, commit=self._is_alone)
+            found = [row[1:] for row in rows if row[1] is not None]
+            self.has_written = self.has_written or bool(found)
+            read = read_each(found, read_tasks, self.unreadable)
+            changed += read
+            if len(changed) >= limit or (rows[0][0] < asked and len(read) == len(found)):
+                return changed
+            asked *= 2  # others hold some of the best, or some cannot be read: look behind those
+
+    async def _lock_ready_tasks(self, query: ReadyTasks, limit: int) -> list[Any]:
         """Lock as many as there are, up to the limit, also if others hold many in front of them."""
         statement = self._statements.plain["lock_ready_tasks"]
         asked = limit
         while True:
-            *locked, (_, best) = await self._transaction.fetch_rows(
-                statement.sql, *statement.args(values_of(query, asked))
-            )
-            if len(locked) >= limit or best < asked:
-                return [body for body, _ in locked[:limit]]
+            args = statement.args(values_of(query, asked) | {"most": limit})
+            rows = await self._transaction.fetch_rows(statement.sql, *args)
+            locked = [row[1:] for row in rows if row[1] is not None]
+            if len(locked) >= limit or rows[0][0] < asked:
+                return locked
             asked *= 2  # others hold some of the best: look behind those
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
@@ -210,11 +241,7 @@ class PostgresTx(BufferedTx):
 
 async def read_all(transaction: DatabaseTransaction, statements: Statements) -> dict[str, list[Record]]:
     """All records, by type, each sorted by id."""
-    tables = " union all ".join(statements.of[of_type].all for of_type in TABLES)
-    found: dict[str, list[Record]] = {table.name: [] for table in TABLES.values()}
-    kinds = {WRITERS[of_type].name: table for of_type, table in TABLES.items()}
-    for name, body in await transaction.fetch_rows(
-        f"select of, body::text from ({tables}) as everything order by id"
-    ):
-        found[kinds[name].name].append(kinds[name].decode(body))
-    return found
+    return {
+        table.name: list(WRITERS[of_type].read(await transaction.fetch_rows(statements.of[of_type].all)))
+        for of_type, table in TABLES.items()
+    }

@@ -110,6 +110,7 @@ select {what} from task indexed by task_pending
 where status = 'pending' and queue = :queue and kind = :kind and priority = :priority and available_at <= :at
   and (expires_at is null or expires_at > :at)
   and (:tenant is null or tenant = :tenant)
+  and (:without = '[]' or id not in (select value from json_each(:without)))
 order by available_at, id limit :limit
 
 -- name: upcoming_tasks

@@ -1,6 +1,6 @@
--- One table per record type. `body` is the record, as JSON, and the truth; the other columns repeat what indexes need and
--- what people ask for. It is `json` and not `jsonb`: texts come back as they went (the character U+0000 included), and
--- nothing is parsed on the way. Texts sort by code point (collation C), as on every store. Indexes are partial where a
+-- One table per record type. A task is its columns and a `body` of the rest, as JSON. Of other records the body is all,
+-- and the truth; their other columns repeat what indexes need and what people ask for. It is `json` and not `jsonb`: texts
+-- come back as they went (the character U+0000 included), and nothing is parsed on the way. Texts sort by code point (collation C), as on every store. Indexes are partial where a
 -- state selects few rows. The hot table leaves room for new versions of a row on its page and is vacuumed early.
 -- `{schema}` is filled in when this is applied.
 
@@ -13,20 +13,29 @@ create table {schema}.task (
   priority smallint not null,
   attempt integer not null,
   error text,
+  output json,
+  progress json,
+  max_retries integer,
+  retry_policy json,
+  timeout interval,
   tags text[],
   created_at timestamptz not null,
   available_at timestamptz not null,
   started_at timestamptz,
+  updated_at timestamptz not null,
   completed_at timestamptz,
   expires_at timestamptz,
+  lease_id text collate "C",
   lease_expires_at timestamptz,
   worker_id text collate "C",
   cancel_requested boolean not null,
   schedule_id text collate "C",
-  version bigint not null,
-  body json not null,
   is_workflow boolean not null default false,
-  returned_at timestamptz
+  returned_at timestamptz generated always as (case when status = 'pending' and updated_at <> created_at then updated_at end) stored,
+  changes integer not null,
+  actor text,
+  version bigint not null,
+  body json not null
 ) with (
   fillfactor = 80,
   autovacuum_vacuum_scale_factor = 0,
@@ -207,10 +216,13 @@ comment on column {schema}.task.error is 'What went wrong last: type and message
 comment on column {schema}.task.available_at is 'Not before this time; later for delayed and for retried tasks.';
 comment on column {schema}.task.expires_at is 'If it has not started by then, it never will.';
 comment on column {schema}.task.lease_expires_at is 'While running: when the task is taken back unless its worker renews.';
-comment on column {schema}.task.worker_id is 'host:pid:… of the worker that has it, or had it last.';
+comment on column {schema}.task.worker_id is 'host:pid:… of the worker that has it.';
+comment on column {schema}.task.changes is 'How many lines its history has had.';
+comment on column {schema}.task.actor is 'Who completed it, where body does not say so.';
 comment on column {schema}.task.schedule_id is 'The schedule that started it, if one did.';
 comment on column {schema}.task.version is 'Counts the writes of this row.';
-comment on column {schema}.task.body is 'The whole record: input, output, history, logs, progress, metadata, …';
+comment on column {schema}.task.body is
+  'What no column has: input, metadata, logs, … and the history, but for the last lines where the columns say the same.';
 comment on table {schema}.schedule is 'When to run what. key is unique per tenant among those not deleted.';
 comment on column {schema}.schedule.timing is 'once, interval, cron or rrule, with its zone.';
 comment on column {schema}.schedule.target is 'What to run: a task, a workflow or a template, with its input.';
@@ -453,16 +465,13 @@ begin
       tenant, to_char(most_pending, 'FM999,999,999,999,999,990') using errcode = '54000', detail = 'limit_reached';
   end if;
   insert into {schema}.task (
-    id, tenant, status, kind, queue, priority, attempt, tags, created_at, available_at, expires_at, cancel_requested, version, body
+    id, tenant, status, kind, queue, priority, attempt, max_retries, timeout, tags, created_at, available_at, updated_at,
+    expires_at, cancel_requested, changes, version, body
   ) values (
-    task_id::text, tenant, 'pending', kind, queue, priority, 0, labels, at, greatest(schedule_at, at), expires_at,
-    false, 1,
+    task_id::text, tenant, 'pending', kind, queue, priority, 0, max_retries, make_interval(secs => timeout::double precision), labels,
+    at, greatest(schedule_at, at), at, expires_at, false, 1, 1,
     json_build_object(
-      'record', 'task.1', 'id', task_id, 'tenant', tenant, 'version', 1, 'kind', kind, 'queue', queue, 'priority', priority,
-      'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(labels), '[]'::json),
-      'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(greatest(schedule_at, at)),
-      'expires_at', {schema}.iso(expires_at), 'max_retries', max_retries, 'idempotency_key', idempotency_key,
-      'timeout', 'PT' || round(timeout, 6) || 'S',
+      'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key,
       'history', json_build_array(json_build_object(
         'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
         'type', 'created', 'expires_at', {schema}.iso(expires_at)
