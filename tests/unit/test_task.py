@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.domain import task as life
 from rota.domain.errors import Invalid, Refused, RescheduleError, RetryableError
 from rota.domain.model import Failure, Limits, LogLine, RetryPolicy, Task, TaskStatus
+from rota.domain.short_history import HISTORY_KEPT
 from rota.domain.task import (
     Completed,
     Defaults,
@@ -693,10 +693,10 @@ def test_history_is_bounded_keeps_its_first_line_and_numbers_rise() -> None:
     task = submitted(max_retries=1000)
     for _ in range(200):
         task = settled(claimed(task), Failed(failure=BOOM, delay=timedelta(0)))
-        assert len(task.history) <= life.HISTORY_KEPT
+        assert len(task.history) <= HISTORY_KEPT
     numbers = [change.number for change in task.history]
-    assert len(numbers) == life.HISTORY_KEPT
-    assert numbers == [1, *range(401 - life.HISTORY_KEPT + 2, 402)]
+    assert len(numbers) == HISTORY_KEPT
+    assert numbers == [1, *range(401 - HISTORY_KEPT + 2, 402)]
     assert task.history[0].detail == "created"
 
 

@@ -165,7 +165,7 @@ class _OpenDatabase:
             self.run_in_transaction, max(1, address.pool - 2), self.waiters.changed
         )
         self.listener = ChangeListener(
-            address, statements, self._sender, self._changed_elsewhere, self._run_on_connection
+            address, statements, self._sender, self.waiters.changed, self._run_on_connection
         )
         self._pool: asyncpg.Pool[Any] = asyncpg.create_pool(
             min_size=0, max_size=address.pool, reset=_no_reset, **address.connect_options()
@@ -202,11 +202,6 @@ class _OpenDatabase:
             self._address = self.listener.address = address
             self._pool.set_connect_args(**address.connect_options())
             await self._pool.expire_connections()
-
-    def _changed_elsewhere(self) -> None:
-        """Another node has committed something. Most likely it is a task that is ready."""
-        self._found_nothing.discard("ready_tasks")
-        self.waiters.changed()
 
     async def check_clock(self) -> None:
         if self._database_clock is not None and not self._database_clock.was_checked_lately():

@@ -6,8 +6,7 @@ round trips. Behind a pooler the transaction begins with the first statement, si
 messages reach the same server.
 
 `found_nothing` has the names of locking queries that found nothing the last time. They are first asked without a lock,
-so that an idle node begins no transactions: a claim that finds nothing takes 46 % less processor time here and 27 %
-less in the server.
+so that an idle node begins no transactions: it sends 0.75 statements a second, and 1.0 without this.
 """
 
 from __future__ import annotations
@@ -63,6 +62,7 @@ class DatabaseTransaction:
         self._place = place
         self._has_written = False
         self._must_notify = False
+        self._locked_counts: set[str] = set()
         self._statements_left: int | None = None
         self.is_open = is_open
         self.failure: StoreError | None = None
@@ -103,6 +103,13 @@ class DatabaseTransaction:
         if not found:
             self._found_nothing.add(name)
         return found
+
+    async def lock_count(self, name: str) -> None:
+        """Until the end of the transaction, no other one has this lock."""
+        await self.begin()
+        if name not in self._locked_counts:
+            await self.fetch(self._statements.plain["lock_count"].sql, (name,))
+            self._locked_counts.add(name)
 
     async def clock(self) -> datetime:
         [now] = await self.fetch(self._statements.plain["clock"].sql, ())

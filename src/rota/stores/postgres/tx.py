@@ -2,7 +2,8 @@
 
 Works of a group run one after the other in one `SharedTransaction`. Their writes stay in `PendingWrites` until the
 database needs them: before a `find` in that table, before another write of the same record, or at the commit. A `get`
-looks there first and remembers its answers: sixteen submits read their tenant once and become one insert.
+looks there first and remembers its answers: sixteen submits read their tenant once and become one insert. So do sixteen
+new schedules, though each looks for its key and counts the others.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ...domain.model import LIVE, Record, Task, TaskStatus
+from ...domain.model import LIVE, Record, Schedule, Task, TaskStatus
 from ...domain.task import Update
 from ..base import BufferedTx
 from ..codec import RECORD_OF, TABLES, read_each, readable
-from ..queries import OpenSchedules, Query, ReadyTasks, TaskList
-from .queries import MANY_PENDING, Statements, statement_name, values_of, values_of_update
+from ..queries import OpenSchedules, Query, ReadyTasks, ScheduleByKey, TaskList
+from .queries import MANY_PENDING, Statement, Statements, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
 from .task_row import read_tasks
 from .transaction import DatabaseTransaction, Records
@@ -72,6 +73,13 @@ class PendingWrites:
         """A query of this table must see the writes to it."""
         if of_type in self._puts or of_type in self._deletes:
             await self.flush()
+
+    def new_schedules(self) -> list[Schedule] | None:
+        """The schedules that are to be inserted; None if others are to be replaced or deleted."""
+        if Schedule in self._deletes:
+            return None
+        schedules = cast("dict[str, Schedule]", self._puts.get(Schedule, {})).values()
+        return list(schedules) if all(each.version == 1 for each in schedules) else None
 
     async def flush(self, *, commit: bool = False) -> None:
         """Send all writes; with `commit`, end the transaction with them."""
@@ -153,7 +161,8 @@ class PostgresTx(BufferedTx):
 
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
-        await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
+        if not self._is_found_without_writes(query):
+            await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
         name = statement_name(query, many_pending=await self._many_pending(query))
         free = self._statements.find[name]
 
@@ -172,6 +181,13 @@ class PostgresTx(BufferedTx):
 
         read = WRITERS[RECORD_OF[type(query)]].read
         return await readable(query, limit, rows, read, self.unreadable)
+
+    def _is_found_without_writes(self, query: Query) -> bool:
+        """Whether what is to be written makes no difference to the query: new schedules have other keys."""
+        if not isinstance(query, ScheduleByKey):
+            return False
+        new = self._pending_writes.new_schedules()
+        return new is not None and all((each.tenant, each.key) != (query.tenant, query.key) for each in new)
 
     async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task]:
         """One statement, which is the whole commit if there are no other works."""
@@ -207,21 +223,30 @@ class PostgresTx(BufferedTx):
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
-        await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
         name = statement_name(query)
         if lock and self._writable:
-            await self._transaction.begin()
-            await self._transaction.fetch(
-                self._statements.plain["lock_count"].sql,
-                (f"{name} {text_of(getattr(query, 'tenant', None) or '')}",),
-            )
+            await self._transaction.lock_count(f"{name} {text_of(getattr(query, 'tenant', None) or '')}")
         if isinstance(query, OpenSchedules):
-            statement = self._statements.plain["open_schedules_number"]
+            number = await self._number_of_open_schedules(query)
         else:
-            statement = self._statements.count[name]
-        [number] = await self._transaction.fetch(statement.sql, statement.args(values_of(query, at_most)))
-        assert isinstance(number, int)
+            await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
+            number = await self._number(self._statements.count[name], values_of(query, at_most))
         return number if at_most is None else min(number, at_most)
+
+    async def _number_of_open_schedules(self, query: OpenSchedules) -> int:
+        """The number that the database keeps, and those that it has not seen yet."""
+        new = self._pending_writes.new_schedules()
+        if new is None:
+            await self._pending_writes.flush()
+            new = []
+        statement = self._statements.plain["open_schedules_number"]
+        number = await self._number(statement, values_of(query, None))
+        return number + sum(each.is_open and each.tenant == query.tenant for each in new)
+
+    async def _number(self, statement: Statement, values: dict[str, Any]) -> int:
+        [number] = await self._transaction.fetch(statement.sql, statement.args(values))
+        assert isinstance(number, int)
+        return number
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
@@ -234,9 +259,7 @@ class PostgresTx(BufferedTx):
         if not isinstance(query, TaskList) or query.status not in LIVE or query.schedule_id is not None:
             return False
         statement = self._statements.plain["pending_at_most"]
-        [number] = await self._transaction.fetch(statement.sql, [MANY_PENDING + 1])
-        assert isinstance(number, int)
-        return number > MANY_PENDING
+        return await self._number(statement, {"limit": MANY_PENDING + 1}) > MANY_PENDING
 
 
 async def read_all(transaction: DatabaseTransaction, statements: Statements) -> dict[str, list[Record]]:
