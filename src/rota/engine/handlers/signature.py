@@ -79,7 +79,8 @@ class Signature:
         self, input: Any, context: Any, provided: Mapping[str, Any] = _NO_FIELDS
     ) -> tuple[list[Any], dict[str, Any]]:
         """What to call the function with. `PermanentError` says what the input lacks, or what in it does not fit."""
-        self.check_resolved()
+        if self._unresolved is not None:
+            self.check_resolved()
         try:
             values = self._values(input, context)
         except Invalid as problem:
@@ -152,9 +153,11 @@ class Signature:
         whole = self._whole if is_object or input is None else self._whole_value
         if whole is not None:
             values[whole.name] = input if whole.decode is None else whole.decode(input, "input")
-        found = (
-            {**fields, **self._read_fields(fields)} if fields and self._read_fields is not None else fields
-        )
+        found = fields
+        if fields and self._read_fields is not None:
+            found = self._read_fields(fields)
+            if self._has_untyped:
+                found = {**fields, **found}
         for field in self._fields:
             if field is whole:
                 continue
@@ -213,6 +216,7 @@ class Signature:
         self._decoders = {field.name: field.decode for field in self._fields}
         typed = {each.name: each.decode.hint for each in self._fields if each.decode and each.name != "input"}
         self._read_fields = FieldsDecoder(typed) if typed else None
+        self._has_untyped = any(each.decode is None for each in self._fields)
         self._whole = next((field for field in self._fields if field.name == "input"), None)
         self._whole_value = self._whole or next(iter(self._fields), None)
         rest = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
