@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task
+from ...domain.model import ApiKey, Event, NodeState, PausedQueue, Receipt, Record, Run, Schedule, Task
 from ..codec import TABLES, Column
 
 __all__ = ["WRITERS", "Rows", "Writer", "text_of"]
@@ -90,6 +90,16 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("created_at revoked_at", "timestamptz"),
     ),
     Receipt: _plain("status", "integer"),
+    NodeState: (
+        _SqlColumn("host", lambda node: text_of(node.host)),
+        *_plain("pid", "bigint"),
+        *_plain("release"),
+    ),
+    PausedQueue: (
+        _SqlColumn("note", lambda paused: text_of(paused.note)),
+        *_plain("paused_at", "timestamptz"),
+        _SqlColumn("paused_by", lambda paused: text_of(paused.paused_by)),
+    ),
 }
 _TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
 _NAMES: dict[type[Record], str] = {Run: "schedule_run"}
