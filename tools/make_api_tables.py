@@ -51,6 +51,7 @@ TENANT_CALLS = [
     *("create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"),
     *("create_key", "list_keys", "revoke_key", "events"),
 ]
+SERVING_CALLS = ["nodes", "waiting", "list_queues", "pause_queue", "resume_queue", "drain_queue"]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
 CONTEXT += ["check", "progress", "log", "extend_lease", "call"]
@@ -115,6 +116,9 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Limits,
     rota.TenantUse,
     rota.ApiKey,
+    rota.NodeState,
+    rota.PausedQueue,
+    rota.QueueUse,
     rota.Retention,
 ]
 CHOICES = [
@@ -142,6 +146,7 @@ def tables() -> dict[str, str]:
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
+        "serving calls": _calls(rota.Queue, SERVING_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
         "app": _calls(rota.App, ["task", "workflow", "schedule", *HOOKS]),
         "worker": _calls(rota.Worker, ["__init__", "run", "run_once", "stop", "task", "workflow", *HOOKS]),

@@ -24,7 +24,9 @@ from .domain.model import (
     Limits,
     LogLine,
     MissedRunPolicy,
+    NodeState,
     OverlapPolicy,
+    PausedQueue,
     RetryPolicy,
     Role,
     Run,
@@ -53,12 +55,14 @@ from .domain.recurrence import (
     RecurrenceRule,
     RRule,
 )
+from .domain.serving import Waiting
 from .domain.why import Why
 from .engine.app import App
 from .engine.commands import Retention
 from .engine.executor import Context
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
+from .engine.serving import QueueUse
 from .surfaces.python.client import DueRuns, Page, Queue, connect
 
 __all__ = [
@@ -83,13 +87,16 @@ __all__ = [
     "MissedRunPolicy",
     "MonthOfYear",
     "Node",
+    "NodeState",
     "NotFound",
     "Occurrence",
     "Once",
     "OverlapPolicy",
     "Page",
+    "PausedQueue",
     "PermanentError",
     "Queue",
+    "QueueUse",
     "RRule",
     "RecurrenceRule",
     "Refused",
@@ -116,6 +123,7 @@ __all__ = [
     "TenantStatus",
     "TenantUse",
     "Unavailable",
+    "Waiting",
     "Why",
     "Worker",
     "WorkflowTarget",

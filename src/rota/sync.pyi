@@ -5,7 +5,20 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
-from rota.domain.model import ApiKey, Change, Event, Role, Run, RunStatus, Schedule, Task, Template, Tenant
+from rota.domain.model import (
+    ApiKey,
+    Change,
+    Event,
+    NodeState,
+    PausedQueue,
+    Role,
+    Run,
+    RunStatus,
+    Schedule,
+    Task,
+    Template,
+    Tenant,
+)
 from rota.domain.options import (
     LimitOptions,
     ScheduleChanges,
@@ -19,11 +32,13 @@ from rota.domain.options import (
     TimingOptions,
 )
 from rota.domain.recurrence import Timing
+from rota.domain.serving import Waiting
 from rota.domain.why import Why
 from rota.engine.app import App
 from rota.engine.clock import SteadyClock
 from rota.engine.observe.telemetry import Observer
 from rota.engine.queries import Occurrence, TenantUse
+from rota.engine.serving import QueueUse
 from rota.surfaces.python.calls import DueRuns, Page
 
 __all__ = ["Queue", "connect"]
@@ -237,6 +252,24 @@ class Queue:
         cursor: str | None = None,
     ) -> Page[Event]:
         """The audit, oldest first: who did what to which schedule, template, tenant or key, before and after."""
+    def nodes(self, *, dead: bool = False) -> builtins.list[NodeState]:
+        """The live nodes that work for this tenant; with `dead`, also those that were not heard of for too long."""
+    def waiting(self, task_id: str) -> Waiting | None:
+        """Why a task does not run: its time, its queue, its worker. None: it runs, or has ended."""
+    def list_queues(self) -> builtins.list[QueueUse]:
+        """Every queue that has open tasks, is paused, or is served by name, with how much is in it; by name."""
+    def pause_queue(self, name: str, note: str = "") -> PausedQueue:
+        """Let no worker take tasks of this queue until it is resumed. What runs goes on; tasks can be submitted."""
+    def resume_queue(self, name: str) -> bool:
+        """Let workers take tasks of this queue again; whether it was paused."""
+    def drain_queue(
+        self,
+        name: str,
+        note: str = "",
+        timeout: timedelta | float | None = None,
+    ) -> PausedQueue:
+        """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
+        `timeout`, which is a TimeoutError."""
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 

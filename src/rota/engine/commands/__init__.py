@@ -5,6 +5,8 @@ the work needs are made before it runs, so that running it again, after a confli
 does the same thing and not another.
 """
 
+from .nodes import every_node, forget_nodes, remove_node, write_node
+from .queues import pause_queue, resume_queue
 from .schedules import (
     Declared,
     create_schedule,
@@ -83,9 +85,11 @@ __all__ = [
     "delete_template",
     "edit_schedule",
     "edit_template",
+    "every_node",
     "execute_template",
     "expire_task",
     "fire_due",
+    "forget_nodes",
     "forget_old",
     "is_anything_due",
     "lies_anything_ahead",
@@ -93,13 +97,16 @@ __all__ = [
     "new_secret",
     "next_to_claim",
     "once",
+    "pause_queue",
     "pause_schedule",
     "purge_schedule",
     "refresh_zones",
+    "remove_node",
     "renew_leases",
     "replan_schedules",
     "replay_task",
     "restore_schedule",
+    "resume_queue",
     "resume_schedule",
     "resume_tenant",
     "revoke_key",
@@ -109,4 +116,5 @@ __all__ = [
     "suspend_tenant",
     "sweep",
     "trigger_schedule",
+    "write_node",
 ]

@@ -18,6 +18,7 @@ from ..session import Session, with_session
 
 if TYPE_CHECKING:
     from ....domain.model import Change, Task
+    from ....domain.serving import Waiting
     from ...python.client import Page, Queue
 
 __all__ = [
@@ -143,15 +144,16 @@ def status(session: Session, task_id: str) -> None:
     """Everything about one task."""
     from ...shapes import task as shape
 
-    async def ask(queue: Queue) -> tuple[Task, str | None, datetime]:
+    async def ask(queue: Queue) -> tuple[Task, Waiting | None, str | None, datetime]:
         task = await queue.get(task_id)
-        return task, await _schedule_name(queue, task), await queue.now()
+        return task, await queue.waiting(task_id), await _schedule_name(queue, task), await queue.now()
 
-    task, schedule, now = session.run(ask)
+    task, waiting, schedule, now = session.run(ask)
     if session.as_json:
-        session.screen.json({**shape(task), "schedule": schedule})
+        about = None if waiting is None else {"reason": waiting.reason, "explanation": waiting}
+        session.screen.json({**shape(task), "waiting": about, "schedule": schedule})
     else:
-        session.screen.fields(_fields(session, task, schedule, now))
+        session.screen.fields(_fields(session, task, waiting, schedule, now))
         if task.error is not None and task.error.traceback:
             session.screen.say()
             session.screen.say(click.style(task.error.traceback.rstrip(), dim=True))
@@ -166,10 +168,14 @@ async def _schedule_name(queue: Queue, task: Task) -> str | None:
         return task.schedule_id
 
 
-def _fields(session: Session, task: Task, schedule: str | None, now: datetime) -> Iterator[tuple[str, str]]:
+def _fields(
+    session: Session, task: Task, waiting: Waiting | None, schedule: str | None, now: datetime
+) -> Iterator[tuple[str, str]]:
     yield "id", task.id
     yield "task_type", click.style(task.kind, bold=True)
     yield "status", styled(session.screen.status(task.status)) + _about_status(task)
+    if waiting is not None:
+        yield "waiting", waiting
     yield "queue", f"{task.queue}, priority {task.priority}"
     yield from _times(task, now)
     if task.attempt:
