@@ -35,7 +35,15 @@ MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DO
 
 TASK_CALLS = [
     *("submit", "submit_many", "get", "list", "count", "history", "wait", "cancel"),
-    *("request_cancellation", "cancel_many", "mark_expired", "replay", "archive", "start_workflow"),
+    *(
+        "request_cancellation",
+        "cancel_many",
+        "mark_expired",
+        "replay",
+        "replay_many",
+        "archive",
+        "start_workflow",
+    ),
 ]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),

@@ -79,6 +79,7 @@ __all__ = [
     "TenantStatus",
     "TenantUse",
     "Unavailable",
+    "UnhandledKind",
     "Waiting",
     "Why",
     "Worker",

@@ -64,6 +64,7 @@ from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
 from .engine.serving import QueueUse
 from .surfaces.python.client import DueRuns, Page, Queue, connect
+from .surfaces.python.known_nodes import UnhandledKind
 
 __all__ = [
     "ApiKey",
@@ -123,6 +124,7 @@ __all__ = [
     "TenantStatus",
     "TenantUse",
     "Unavailable",
+    "UnhandledKind",
     "Waiting",
     "Why",
     "Worker",

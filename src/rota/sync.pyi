@@ -114,6 +114,16 @@ class Queue:
         """Expire a pending task by hand."""
     def replay(self, task_id: str) -> Task:
         """Run a failed or cancelled task again, with fresh retries."""
+    def replay_many(
+        self,
+        *,
+        since: timedelta | float | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[TaskFilters],
+    ) -> int:
+        """Run again all failed tasks that match the filters (or cancelled ones: `status="cancelled"`), with fresh
+        retries; how many there are. With `since`, only those that ended at most that long ago; with `dry_run` they are
+        only counted. What has expired meanwhile is passed over."""
     def archive(self, task_id: str) -> Task:
         """Put an ended task away."""
     def wait(self, task_id: str, timeout: timedelta | float | None = None) -> Task:

@@ -43,5 +43,18 @@ def test_without_nodes_workers_says_how_to_start_one() -> None:
     assert document("workers") == []
 
 
+def test_replay_in_bulk_counts_first() -> None:
+    ids = [rota("submit -t send").stdout.strip() for _ in range(3)]
+    rota(["cancel", *ids])
+    line = "replay --status cancelled --type send --since 1h"
+    assert document(f"{line} --dry-run") == {"replayed": 0, "matching": 3}
+    assert "3 tasks would be replayed" in rota(f"{line} --dry-run").stdout
+    assert document(line) == {"replayed": 3, "matching": 3}
+    assert "replayed 0 tasks" in rota(line).stdout
+    assert "name tasks, or give --status" in complaint("replay")
+    assert "name tasks, or give --status" in complaint(f"replay {ids[0]} --status failed")
+    assert "--dry-run is for filters" in complaint(f"replay {ids[0]} --dry-run")
+
+
 def test_a_bad_name_is_refused() -> None:
     assert "is not a valid name" in complaint("queue pause 'a b'")

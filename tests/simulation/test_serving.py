@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
+import rota
+from rota.engine.checks import check_serving
 from worlds import HOUR, SECOND, START, World
 
 
@@ -53,7 +56,17 @@ async def test_a_task_of_an_unknown_kind_says_so(world: World) -> None:
     known(world)
     async with world.running():
         await world.at(SECOND)
-        task = await world.queue.submit("wrok")
+        with pytest.warns(rota.UnhandledKind, match="nobody handles `wrok`; did you mean `work`?"):
+            task = await world.queue.submit("wrok")
+        with pytest.warns(rota.UnhandledKind, match="nobody handles `wrok`"):
+            await world.schedule(task_type="wrok", interval=3600)
+        assert "nobody handles `wrok`" in await world.queue.why("s", START + SECOND + HOUR)
+        await world.queue.trigger_schedule("s")
+        [run] = await world.ledger("s")
+        assert "so far: nobody handles `wrok`" in await world.queue.why("s", run.scheduled_at)
+        health = await world.store.read(check_serving())
+        assert health.unhandled == {"nobody handles `wrok`; did you mean `work`?": 2}
+        assert health.alarms == ["kind_unhandled"]
         waiting = await world.queue.waiting(task.id)
     assert waiting is not None
     assert (waiting, waiting.reason) == ("nobody handles `wrok`; did you mean `work`?", "no_worker")
@@ -76,7 +89,7 @@ async def test_four_workers_take_nothing_from_a_paused_queue(world: World) -> No
     assert (use.pending, use.running, use.oldest_at) == (20, 0, START)
     assert use.paused is not None
     assert use.paused.note == "moving"
-    every = {"all_tenants": True, "concurrency": 3}
+    every: Any = {"all_tenants": True, "concurrency": 3}
     async with (
         world.running(**every),
         world.running(**every),
@@ -113,3 +126,31 @@ async def test_drain_waits_until_nothing_of_the_queue_runs(world: World) -> None
     assert (await world.queue.get(later.id)).status == "pending"
     actions = [(each.subject_type, each.action) for each in await world.queue.events()]
     assert actions == [("queue", "paused")]
+
+
+async def test_many_failed_tasks_are_replayed_page_by_page(world: World) -> None:
+    is_well = False
+
+    @world.app.task("work", max_retries=0)
+    async def work(n: int) -> None:
+        if not is_well:
+            raise ValueError(n)
+
+    old = await world.queue.submit("work", {"n": 0})
+    async with world.running(concurrency=1000):
+        await world.at(100 * SECOND)
+        await world.queue.submit_many([("work", {"n": n}) for n in range(1, 1202)])
+        await world.queue.submit("work", {"n": -1}, queue="mail")
+        await world.at(110 * SECOND)
+        recent: Any = {"since": 60, "queue": "default"}
+        assert await world.queue.count(status="failed") == 1203
+        assert await world.queue.replay_many(**recent, dry_run=True) == 1201
+        assert await world.queue.count(status="failed") == 1203
+        is_well = True
+        assert await world.queue.replay_many(**recent) == 1201
+        assert await world.queue.replay_many(**recent) == 0
+        await world.at(120 * SECOND)
+    assert Counter(task.status for task in await world.tasks()) == {"completed": 1201, "failed": 2}
+    assert (await world.queue.get(old.id)).status == "failed"
+    with pytest.raises(rota.Invalid, match="a task that is pending cannot be replayed"):
+        await world.queue.replay_many(status="pending")

@@ -89,6 +89,7 @@ CALLS: dict[str, Call] = {
     "preview": lambda queue: queue.preview("hourly"),
     "preview_timing": lambda queue: queue.preview_timing(cron="0 9 * * *"),
     "replay": lambda queue: queue.replay(a_cancelled_task(queue)),
+    "replay_many": lambda queue: queue.replay_many(since=60),
     "request_cancellation": lambda queue: queue.request_cancellation(a_task(queue)),
     "restore_schedule": lambda queue: queue.restore_schedule(a_deleted_schedule(queue)),
     "resume_queue": lambda queue: queue.resume_queue("mail"),

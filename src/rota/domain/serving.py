@@ -35,6 +35,7 @@ __all__ = [
     "handlers_of",
     "is_alive",
     "is_forgotten",
+    "is_unhandled",
     "living",
     "nobody_handles",
     "pause",
@@ -80,10 +81,16 @@ def handlers_of(nodes: Iterable[NodeState], tenant: str, kind: str, queue: str) 
     ]
 
 
+def is_unhandled(nodes: Iterable[NodeState], tenant: str, kind: str, queue: str) -> bool:
+    """Whether there are workers, and none of them takes tasks of this kind from this queue. `nodes` are alive."""
+    workers = workers_of(nodes, tenant)
+    return bool(workers) and not handlers_of(workers, tenant, kind, queue)
+
+
 def nobody_handles(nodes: Iterable[NodeState], tenant: str, kind: str, queue: str) -> str | None:
     """That no node handles the kind, in one sentence. None: someone does, or no worker is known. `nodes` are alive."""
     workers = workers_of(nodes, tenant)
-    if not workers or handlers_of(workers, tenant, kind, queue):
+    if not is_unhandled(workers, tenant, kind, queue):
         return None
     elsewhere = [node for node in workers if kind in node.kinds]
     if elsewhere:

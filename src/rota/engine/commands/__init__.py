@@ -35,6 +35,7 @@ from .tasks import (
     next_to_claim,
     renew_leases,
     replay_task,
+    replay_tasks,
     settle_tasks,
     submit_tasks,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "renew_leases",
     "replan_schedules",
     "replay_task",
+    "replay_tasks",
     "restore_schedule",
     "resume_queue",
     "resume_schedule",

@@ -15,6 +15,7 @@ from ...domain.tenants import check_tenant
 from ...engine.clock import NewId, SteadyClock, SystemClock, new_id, sleep
 from ...stores.base import Store, Work
 from . import arguments
+from .known_nodes import KnownNodes
 
 __all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
 
@@ -64,10 +65,15 @@ class Calls:
         self.tenant = check_tenant(tenant)
         self.actor = check_actor(actor) or _whoami()
         self._new_id = new_id
+        self._known_nodes = KnownNodes()
 
     async def now(self) -> datetime:
         """The store's clock, which all nodes share."""
         return await self.store.now()
+
+    async def _warn_of_unhandled(self, *asked: tuple[str, str]) -> None:
+        """Warn the caller's caller of each (kind, queue) that no live worker handles."""
+        await self._known_nodes.warn(self.store, self.clock, self.tenant, asked, stacklevel=3)
 
     async def _commit(self, work: Work[T]) -> T:
         """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not

@@ -38,7 +38,9 @@ class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls):
 
     def for_tenant(self, tenant: str) -> Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
-        return Queue(self.store, tenant=tenant, actor=self.actor, clock=self.clock, new_id=self._new_id)
+        other = Queue(self.store, tenant=tenant, actor=self.actor, clock=self.clock, new_id=self._new_id)
+        other._known_nodes = self._known_nodes
+        return other
 
 
 class _Connecting:

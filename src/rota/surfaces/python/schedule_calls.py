@@ -10,7 +10,7 @@ from msgspec import UNSET
 from ...domain import recurrence
 from ...domain.errors import Invalid, Refused
 from ...domain.limits import check_choice, check_key, check_number
-from ...domain.model import Event, Run, RunStatus, Schedule, Task
+from ...domain.model import Event, Run, RunStatus, Schedule, Task, TemplateTarget
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
 from ...domain.why import Why
@@ -42,7 +42,10 @@ class ScheduleCalls(Calls):
         timing, target, fields = arguments.new_schedule(options, await self.now())
         work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
         with arguments.in_words_of(options):
-            return await self._commit(work)
+            created = await self._commit(work)
+        if not isinstance(created.target, TemplateTarget):
+            await self._warn_of_unhandled((created.target.kind, created.target.queue))
+        return created
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
         return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))

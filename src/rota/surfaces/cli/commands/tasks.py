@@ -378,12 +378,34 @@ def cancel(
     return session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
 
 
-@command(examples=["rota replay 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
-@click.argument("task_ids", nargs=-1, required=True)
+@command(
+    examples=[
+        "rota replay 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e",
+        "rota replay --status failed --type send_reminder --since 1h --dry-run",
+    ]
+)
+@click.argument("task_ids", nargs=-1)
+@task_filters
+@click.option("--since", type=DURATION, help="Only tasks that ended at most this long ago: 30s 5m 1h 7d 2w.")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
 @with_session
-def replay(session: Session, task_ids: tuple[str, ...]) -> None:
-    """Run failed or cancelled tasks again, with fresh retries."""
-    _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
+def replay(
+    session: Session, task_ids: tuple[str, ...], since: timedelta | None, dry_run: bool, **filters: Any
+) -> None:
+    """Run failed or cancelled tasks again, with fresh retries: those named, or all that match the filters, in commits
+    of 500."""
+    has_filters = since is not None or any(value is not None for value in filters.values())
+    if bool(task_ids) == has_filters:
+        raise click.UsageError("name tasks, or give --status, --type, --queue, --schedule, --tag or --since")
+    if task_ids:
+        if dry_run:
+            raise click.UsageError("--dry-run is for filters; `rota status` says how a task ended")
+        return _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
+    number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
+    if session.as_json:
+        return session.screen.json({"replayed": 0 if dry_run else number, "matching": number})
+    done = f"{number:,} tasks would be replayed" if dry_run else f"replayed {number:,} tasks"
+    return session.screen.say(done)
 
 
 @command(examples=["rota archive 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
