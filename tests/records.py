@@ -12,6 +12,8 @@ from rota.domain.model import (
     LIVE,
     ApiKey,
     Event,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Role,
@@ -114,6 +116,26 @@ def api_key(id: str | None = None, **values: Any) -> ApiKey:
 def receipt(id: str | None = None, **values: Any) -> Receipt:
     defaults: dict[str, Any] = {"at": START, "fingerprint": "f", "status": 201}
     return Receipt(id=id or fresh_id("q"), **(defaults | values))
+
+
+def node(id: str | None = None, **values: Any) -> NodeState:
+    defaults: dict[str, Any] = {
+        "host": "here",
+        "pid": 1,
+        "release": "0.2.0",
+        "roles": ("scheduler", "worker", "janitor"),
+        "kinds": KINDS,
+        "slots": 10,
+        "started_at": START,
+        "seen_at": START,
+        "heartbeat": timedelta(seconds=30),
+    }
+    return NodeState(id=id or fresh_id("w"), **(defaults | values))
+
+
+def paused_queue(id: str | None = None, **values: Any) -> PausedQueue:
+    defaults: dict[str, Any] = {"queue": "mail", "paused_at": START, "paused_by": "test"}
+    return PausedQueue(id=id or fresh_id("p"), **(defaults | values))
 
 
 def minutes(random: random.Random, low: int = -5, high: int = 5) -> Any:
@@ -221,6 +243,29 @@ def any_receipt(random: random.Random, **values: Any) -> Receipt:
     return receipt(**(shape | values))
 
 
+def any_node(random: random.Random, **values: Any) -> NodeState:
+    shape = {
+        "tenant": random.choice((*TENANTS, "*")),
+        "host": random.choice(("here", "Büro \u0000")),
+        "queues": random.choice((None, QUEUES)),
+        "running": random.choice(({}, {"send": 2})),
+        "seen_at": minutes(random),
+    }
+    return node(**(shape | values))
+
+
+def any_paused_queue(random: random.Random, **values: Any) -> PausedQueue:
+    """One of few, so that most queues of the population are open."""
+    tenant, queue = random.choice((("other", "mail"), ("default", "nowhere"), ("nobody", "default")))
+    shape = {
+        "tenant": tenant,
+        "queue": queue,
+        "note": random.choice(("", "\u0000 ä")),
+        "paused_at": minutes(random),
+    }
+    return paused_queue(**(shape | values))
+
+
 MAKERS: dict[type[Record], Any] = {
     Task: any_task,
     Schedule: any_schedule,
@@ -230,6 +275,8 @@ MAKERS: dict[type[Record], Any] = {
     ApiKey: any_api_key,
     Tenant: any_tenant,
     Receipt: any_receipt,
+    NodeState: any_node,
+    PausedQueue: any_paused_queue,
 }
 """For each type that has queries: one of any shape."""
 

@@ -35,7 +35,15 @@ MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DO
 
 TASK_CALLS = [
     *("submit", "submit_many", "get", "list", "count", "history", "wait", "cancel"),
-    *("request_cancellation", "cancel_many", "mark_expired", "replay", "archive", "start_workflow"),
+    *(
+        "request_cancellation",
+        "cancel_many",
+        "mark_expired",
+        "replay",
+        "replay_many",
+        "archive",
+        "start_workflow",
+    ),
 ]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
@@ -51,6 +59,7 @@ TENANT_CALLS = [
     *("create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"),
     *("create_key", "list_keys", "revoke_key", "events"),
 ]
+SERVING_CALLS = ["nodes", "waiting", "list_queues", "pause_queue", "resume_queue", "drain_queue"]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
 CONTEXT += ["check", "progress", "log", "extend_lease", "call"]
@@ -119,6 +128,9 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Limits,
     rota.TenantUse,
     rota.ApiKey,
+    rota.NodeState,
+    rota.PausedQueue,
+    rota.QueueUse,
     rota.Retention,
 ]
 CHOICES = [
@@ -146,6 +158,7 @@ def tables() -> dict[str, str]:
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
+        "serving calls": _calls(rota.Queue, SERVING_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
         "app": _calls(rota.App, ["task", "workflow", "schedule", "provide", "connect", *HOOKS]),
         "functions": _calls(rota.TaskFunction, FUNCTION),

@@ -25,7 +25,9 @@ from .domain.model import (
     Limits,
     LogLine,
     MissedRunPolicy,
+    NodeState,
     OverlapPolicy,
+    PausedQueue,
     RetryPolicy,
     Role,
     Run,
@@ -54,6 +56,7 @@ from .domain.recurrence import (
     RecurrenceRule,
     RRule,
 )
+from .domain.serving import Waiting
 from .domain.why import Why
 from .engine.commands import Retention
 from .engine.executor import Context
@@ -61,8 +64,10 @@ from .engine.handlers.functions import Arguments, Handle, TaskFunction
 from .engine.handlers.signature import injected
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
+from .engine.serving import QueueUse
 from .surfaces.python.app import App
 from .surfaces.python.client import DueRuns, Page, Queue, connect
+from .surfaces.python.known_nodes import UnhandledKind
 
 __all__ = [
     "ApiKey",
@@ -88,13 +93,16 @@ __all__ = [
     "MissedRunPolicy",
     "MonthOfYear",
     "Node",
+    "NodeState",
     "NotFound",
     "Occurrence",
     "Once",
     "OverlapPolicy",
     "Page",
+    "PausedQueue",
     "PermanentError",
     "Queue",
+    "QueueUse",
     "RRule",
     "RecurrenceRule",
     "Refused",
@@ -123,6 +131,8 @@ __all__ = [
     "TenantStatus",
     "TenantUse",
     "Unavailable",
+    "UnhandledKind",
+    "Waiting",
     "Why",
     "Worker",
     "WorkflowTarget",

@@ -2,11 +2,24 @@
 
 import builtins
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import rota
-from rota.domain.model import ApiKey, Change, Event, Role, Run, RunStatus, Schedule, Task, Template, Tenant
+from rota.domain.model import (
+    ApiKey,
+    Change,
+    Event,
+    NodeState,
+    PausedQueue,
+    Role,
+    Run,
+    RunStatus,
+    Schedule,
+    Task,
+    Template,
+    Tenant,
+)
 from rota.domain.options import (
     Duration,
     LimitOptions,
@@ -21,11 +34,13 @@ from rota.domain.options import (
     TimingOptions,
 )
 from rota.domain.recurrence import Timing
+from rota.domain.serving import Waiting
 from rota.domain.why import Why
 from rota.engine.app import App
 from rota.engine.clock import SteadyClock
 from rota.engine.observe.telemetry import Observer
 from rota.engine.queries import Occurrence, TenantUse
+from rota.engine.serving import QueueUse
 from rota.surfaces.python.calls import DueRuns, Page
 
 __all__ = ["Handle", "Queue", "TaskFunction", "connect"]
@@ -108,6 +123,16 @@ class Queue:
         """Expire a pending task by hand."""
     def replay(self, task_id: str) -> Task:
         """Run a failed or cancelled task again, with fresh retries."""
+    def replay_many(
+        self,
+        *,
+        since: timedelta | float | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[TaskFilters],
+    ) -> int:
+        """Run again all failed tasks that match the filters (or cancelled ones: `status="cancelled"`), with fresh
+        retries; how many there are. With `since`, only those that ended at most that long ago; with `dry_run` they are
+        only counted. What has expired meanwhile is passed over."""
     def archive(self, task_id: str) -> Task:
         """Put an ended task away."""
     def wait(self, task_id: str, timeout: Duration | None = None) -> Task:
@@ -246,6 +271,24 @@ class Queue:
         cursor: str | None = None,
     ) -> Page[Event]:
         """The audit, oldest first: who did what to which schedule, template, tenant or key, before and after."""
+    def nodes(self, *, dead: bool = False) -> builtins.list[NodeState]:
+        """The live nodes that work for this tenant; with `dead`, also those that were not heard of for too long."""
+    def waiting(self, task_id: str) -> Waiting | None:
+        """Why a task does not run: its time, its queue, its worker. None: it runs, or has ended."""
+    def list_queues(self) -> builtins.list[QueueUse]:
+        """Every queue that has open tasks, is paused, or is served by name, with how much is in it; by name."""
+    def pause_queue(self, name: str, note: str = "") -> PausedQueue:
+        """Let no worker take tasks of this queue until it is resumed. What runs goes on; tasks can be submitted."""
+    def resume_queue(self, name: str) -> bool:
+        """Let workers take tasks of this queue again; whether it was paused."""
+    def drain_queue(
+        self,
+        name: str,
+        note: str = "",
+        timeout: timedelta | float | None = None,
+    ) -> PausedQueue:
+        """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
+        `timeout`, which is a TimeoutError."""
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 

@@ -21,6 +21,8 @@ from rota.domain.model import (
     LIVE,
     ApiKey,
     Event,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Run,
@@ -46,6 +48,7 @@ from rota.stores.queries import (
     FinishedTasks,
     LiveTasks,
     LostLeases,
+    NodeList,
     OldEvents,
     OldReceipts,
     OldRuns,
@@ -54,6 +57,7 @@ from rota.stores.queries import (
     OpenTasks,
     OutdatedZones,
     PastExpiry,
+    PausedQueues,
     Query,
     ReadyTasks,
     ReturnedTasks,
@@ -283,12 +287,17 @@ SENTENCES: dict[type[Query], Sentence] = {
     ),
     TenantList: Sentence(Tenant, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
     OldReceipts: Sentence(Receipt, lambda q, r: r.at < q.before, lambda r: (r.at, r.id)),
+    NodeList: Sentence(NodeState, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
+    PausedQueues: Sentence(PausedQueue, lambda q, p: p.tenant == q.tenant, lambda p: (p.queue, p.id)),
 }
 
 
 def expected(query: Query, records: Iterable[Record]) -> list[Record]:
     sentence = SENTENCES[type(query)]
     found = [each for each in records if type(each) is sentence.record and sentence.matches(query, each)]
+    if isinstance(query, ReadyTasks):
+        paused = {(each.tenant, each.queue) for each in records if isinstance(each, PausedQueue)}
+        found = [each for each in found if (each.tenant, getattr(each, "queue", "")) not in paused]
     return sorted(found, key=sentence.order, reverse=sentence.newest)
 
 
@@ -342,8 +351,8 @@ def since_then(kind: Any, records: list[Record]) -> Iterator[Query]:
 def by_id(kind: type[Query], records: list[Record]) -> Iterator[Query]:
     ids = sorted(each.id for each in records if type(each) is SENTENCES[kind].record)
     for after in some(ids[0], ids[3], ids[-1], "", "\U0010fffe"):
-        if kind is TenantList:
-            yield TenantList(after=after)
+        if kind in (TenantList, NodeList):
+            yield kind(after=after)
         elif kind is TemplateList:
             yield from (TemplateList(tenant=tenant, after=after) for tenant in (*TENANTS, "nobody"))
         else:
@@ -363,7 +372,9 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield OpenTasks()
     elif kind in (EndedTasks, ReturnedTasks, EndedRuns):
         yield from since_then(kind, records)
-    elif kind in (TemplateList, ApiKeyList, TenantList):
+    elif kind is PausedQueues:
+        yield from (PausedQueues(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
+    elif kind in (TemplateList, ApiKeyList, TenantList, NodeList):
         yield from by_id(kind, records)
     elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules):
         yield from (kind(before=at) for at in TIMES)

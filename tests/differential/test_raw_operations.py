@@ -34,6 +34,7 @@ from rota.stores.queries import (
     FinishedTasks,
     LiveTasks,
     LostLeases,
+    NodeList,
     OldEvents,
     OldReceipts,
     OldRuns,
@@ -42,6 +43,7 @@ from rota.stores.queries import (
     OpenTasks,
     OutdatedZones,
     PastExpiry,
+    PausedQueues,
     ReadyTasks,
     ReturnedTasks,
     RunList,
@@ -298,6 +300,8 @@ class Stream:
             lambda: ApiKeyList(tenant=self.chance.choice((None, who, "*")), after=behind),
             lambda: TenantList(after=behind),
             lambda: OldReceipts(before=at),
+            lambda: NodeList(after=behind),
+            lambda: PausedQueues(tenant=who),
         )
 
     def tally(self) -> Tally:

@@ -34,6 +34,22 @@ CREATE TABLE event (
   body text not null
 ) strict;
 
+CREATE TABLE nodestate (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  seen_at integer not null,
+  body text not null
+) strict;
+
+CREATE TABLE pausedqueue (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  queue text not null,
+  body text not null
+) strict;
+
 CREATE TABLE receipt (
   id text primary key not null,
   version integer not null,
@@ -126,6 +142,8 @@ CREATE INDEX event_of_subject on event (tenant, subject_id, at, id);
 
 CREATE INDEX event_of_tenant on event (tenant, at, id);
 
+CREATE INDEX pausedqueue_of_tenant on pausedqueue (tenant, queue, id);
+
 CREATE INDEX receipt_at on receipt (at, id);
 
 CREATE INDEX run_ended on run (completed_at, id) where status <> 'running';
@@ -163,7 +181,7 @@ CREATE INDEX task_live on task (schedule_id, created_at, id)
 
 CREATE INDEX task_of_schedule on task (schedule_id, created_at, id) where schedule_id is not null;
 
-CREATE INDEX task_pending on task (queue, kind, priority desc, available_at, id) where status = 'pending';
+CREATE INDEX task_pending on task (queue, kind, priority desc, available_at, id, tenant) where status = 'pending';
 
 CREATE INDEX task_returned on task (tenant, returned_at, id) where returned_at is not null;
 

@@ -27,7 +27,9 @@ __all__ = [
     "Limits",
     "LogLine",
     "MissedRunPolicy",
+    "NodeState",
     "OverlapPolicy",
+    "PausedQueue",
     "Receipt",
     "Record",
     "RetryPolicy",
@@ -497,8 +499,35 @@ class Receipt(Record, frozen=True, kw_only=True, tag_field="record", tag="receip
     answer: Any = None
 
 
+class NodeState(Record, frozen=True, kw_only=True, tag_field="record", tag="node.1"):
+    """What a process that runs roles says of itself, every `heartbeat`. `id` is the `worker_id` of the tasks that it
+    takes; `tenant` is whose tasks it takes, `*`: those of every tenant; `queues` are those that it serves, None: all.
+    `running` counts by kind what it ran when it was seen last."""
+
+    host: str
+    pid: int
+    release: str
+    roles: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    slots: int = 0
+    running: dict[str, int] = {}
+    started_at: datetime
+    seen_at: datetime
+    heartbeat: timedelta
+
+
+class PausedQueue(Record, frozen=True, kw_only=True, tag_field="record", tag="paused_queue.1"):
+    """A queue of a tenant whose tasks no worker takes. There is such a record while it is paused."""
+
+    queue: str
+    note: str = ""
+    paused_at: datetime
+    paused_by: str
+
+
 class Event(Record, frozen=True, kw_only=True, tag_field="record", tag="event.1"):
-    """What someone did to a schedule, template, tenant or key: append-only."""
+    """What someone did to a schedule, template, tenant, key or queue: append-only."""
 
     at: datetime
     actor: str

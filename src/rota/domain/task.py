@@ -57,6 +57,7 @@ __all__ = [
 
 DEFAULT_MAX_RETRIES = 3
 LOGS_KEPT = 200
+REPLAYABLE = (TaskStatus.FAILED, TaskStatus.CANCELLED)
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -344,9 +345,13 @@ def cancel(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
     )
 
 
+def may_replay(task: Task, now: datetime) -> bool:
+    return task.status in REPLAYABLE and (task.expires_at is None or now < task.expires_at)
+
+
 def replay(task: Task, now: datetime, actor: str) -> Task:
     """Run a failed or cancelled task once more, with fresh retries."""
-    if task.status not in (TaskStatus.FAILED, TaskStatus.CANCELLED):
+    if task.status not in REPLAYABLE:
         raise Refused("cannot_replay", task=task.id, status=task.as_of(now).status)
     if task.expires_at is not None and now >= task.expires_at:
         raise _too_late(task)

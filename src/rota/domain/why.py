@@ -63,11 +63,13 @@ def explain(
     pauses: Sequence[Pause],
     *,
     suspended: bool = False,
+    waiting: str | None = None,
 ) -> Why:
-    """What became of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`."""
+    """What became of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`. `waiting`: what
+    the task that was started waits for, or what one that is to come would."""
     if row is not None and row.until is None:
-        return _Story(schedule, row.scheduled_at, now).told_by(row)
-    story = _Story(schedule, meant(schedule, at), now, suspended)
+        return _Story(schedule, row.scheduled_at, now, waiting=waiting).told_by(row)
+    story = _Story(schedule, meant(schedule, at), now, suspended, waiting)
     if row is not None and (story.occurs or story.at in (row.scheduled_at, row.until)):
         return story.told_by(row)
     return story.told_without_a_row(pauses)
@@ -104,7 +106,15 @@ def length(duration: timedelta) -> str:
 class _Story:
     """One expected time, and the sentences about it."""
 
-    def __init__(self, schedule: Schedule, at: datetime, now: datetime, suspended: bool = False) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        at: datetime,
+        now: datetime,
+        suspended: bool = False,
+        waiting: str | None = None,
+    ) -> None:
+        self.waiting = f": {waiting}" if waiting else ""
         self.schedule = schedule
         self.at = at
         self.now = now
@@ -141,7 +151,8 @@ class _Story:
     def _ended(self, row: Run) -> str:
         started = row.started_at or row.created_at
         if row.status is RunStatus.RUNNING:
-            return f", and its task {row.target_id} has not ended yet ({length(self.now - started)} so far)."
+            so_far = f"({length(self.now - started)} so far{self.waiting})"
+            return f", and its task {row.target_id} has not ended yet {so_far}."
         took = length((row.completed_at or started) - started)
         if row.status is RunStatus.COMPLETED:
             return f", and completed after {took}."
@@ -280,7 +291,8 @@ class _Story:
         away = (
             f" Tenant {schedule.tenant} is suspended: unless it is resumed before, this time will be skipped."
         )
-        text = f"It is expected in {length(due - self.now)}{put_off}.{away if self.suspended else ''}"
+        to_be = f"It is expected in {length(due - self.now)}{put_off}{self.waiting}."
+        text = f"{to_be}{away if self.suspended else ''}"
         return self._why("upcoming", text)
 
     def _due(self) -> Why:

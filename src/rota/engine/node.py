@@ -9,13 +9,16 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import cast
 
+from .. import __version__
 from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_duration, check_number, check_queue
+from ..domain.model import NodeState
 from ..domain.options import Duration
+from ..domain.tenants import EVERY_TENANT
 from .app import App, Hook
 from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
@@ -25,6 +28,7 @@ from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_signals
 from .observe.telemetry import HookFailed, LoopFailed, Observer, fan_out
+from .roles.heartbeat import Heartbeat
 from .roles.janitor import GRACE, Forgetter, Janitor
 from .roles.leases import LEASE, QueueLike
 from .roles.scheduler import Scheduler
@@ -38,6 +42,8 @@ SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
 LOOK_AGAIN = timedelta(seconds=1)
 ROLES = ("scheduler", "worker", "janitor")
+_UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
+"""For times that the store sets."""
 
 
 class Node:
@@ -52,17 +58,19 @@ class Node:
         observers: Iterable[Observer] = (),
         retention: Retention | None = None,
         shutdown_timeout: Duration = SHUTDOWN,
+        node_id: str | None = None,
     ) -> None:
         self.queue = queue
+        self.node_id = node_id or worker_name()
         self._patience = check_duration("shutdown_timeout", shutdown_timeout)
         self._patient_until = 0.0
         self.observe = fan_out((log_signals, *observers))
         self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
         in_real_time = isinstance(queue.clock, SystemClock)
-        if not in_real_time:
-            self.jump_watch.every = timedelta(
-                hours=1
-            )  # virtual days have many seconds; no laptop sleeps in them
+        self._heartbeat_every = queue.store.heartbeat
+        if not in_real_time:  # virtual days have many seconds; no laptop sleeps in them
+            self.jump_watch.every = self._heartbeat_every = timedelta(hours=1)
+        self.heartbeat = Heartbeat(queue.store, self._described)
         look = self.jump_watch.look
         self.scheduler: Scheduler | None = None
         self.janitor: Janitor | None = None
@@ -91,12 +99,55 @@ class Node:
         """Run until `stop()`, SIGTERM or SIGINT."""
         with _signals(self._signalled, enabled=handle_signals):
             await self._take_role()
-            await self._run()
+            async with self._seen():
+                await self._run()
 
     async def _take_role(self) -> None:
         """Where a server shows who is connected, it is to show what we are."""
+        await self.queue.store.take_role("-".join(self._role_names()))
+
+    def _role_names(self) -> tuple[str, ...]:
         mine = {name for name, *_ in self._roles()}
-        await self.queue.store.take_role("-".join(name for name in ROLES if name in mine))
+        return tuple(name for name in ROLES if name in mine)
+
+    def _described(self) -> NodeState:
+        """What the heartbeat says of this node. A scheduler and a janitor work for every tenant."""
+        return NodeState(
+            id=self.node_id,
+            tenant=EVERY_TENANT,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            release=__version__,
+            roles=self._role_names(),
+            started_at=_UNKNOWN,
+            seen_at=_UNKNOWN,
+            heartbeat=self._heartbeat_every,
+        )
+
+    @asynccontextmanager
+    async def _seen(self) -> AsyncIterator[None]:
+        """Others see meanwhile that this node is alive, and in the end that it is gone. If the store does not take
+        that, they see it when the heartbeat stays away."""
+        stop = asyncio.Event()
+        beating = asyncio.create_task(
+            self._keep("heartbeat", self.heartbeat, NoHints(), None, stop), name="rota-heartbeat"
+        )
+        try:
+            yield
+        finally:
+            stop.set()
+            ending = asyncio.create_task(self._end_heartbeat(beating))
+            await _is_done(ending, at_most=LOOK_AGAIN, unless=self._hurry)
+            for task in (beating, ending):
+                task.cancel()
+            await asyncio.gather(beating, ending, return_exceptions=True)
+
+    async def _end_heartbeat(self, beating: asyncio.Task[None]) -> None:
+        await asyncio.wait({beating})
+        try:
+            await self.heartbeat.end()
+        except Exception as error:
+            self.observe(LoopFailed("heartbeat", error, timedelta(0)))
 
     async def run_once(self) -> timedelta:
         """One pass of every role; the shortest delay that any of them returned."""
@@ -208,6 +259,7 @@ class Worker(Node):
             observers=observers,
             retention=retention,
             shutdown_timeout=shutdown_timeout,
+            node_id=worker_id,
         )
         self.app = (app or App()).derived()
         self.app.inject = {**self.app.inject, type(queue): attrgetter("queue")}
@@ -222,7 +274,7 @@ class Worker(Node):
         for name, hook in hooks.items():
             if hook is not None:
                 self.app.hooks[name].append(hook)
-        self.worker_id = worker_id or worker_name()
+        self.worker_id = self.node_id
         self._lease = check_duration("lease", lease, least=timedelta(seconds=1))
         self.tasks = TaskWorker(
             queue,
@@ -286,7 +338,7 @@ class Worker(Node):
                 await self._take_role()
                 if self.app.schedules:
                     await self.queue.declare_schedules(self.app)
-                async with self._kept():
+                async with self._seen(), self._kept():
                     await self._run()
                     await self._drain()
         finally:
@@ -304,6 +356,9 @@ class Worker(Node):
     def _roles(self) -> Iterator[tuple[str, Loop, Hints, asyncio.Event | None]]:
         yield from super()._roles()
         yield "worker", self.tasks, self.queue.store, self.tasks.wake
+
+    def _described(self) -> NodeState:
+        return self.tasks.described(super()._described())
 
     @asynccontextmanager
     async def _kept(self) -> AsyncIterator[None]:

@@ -12,7 +12,19 @@ import msgspec
 
 from ..domain import recurrence, run
 from ..domain.errors import NotFound
-from ..domain.model import ApiKey, Event, Run, RunTrigger, Schedule, Task, Template, Tenant, TenantStatus
+from ..domain.model import (
+    ApiKey,
+    Event,
+    Run,
+    RunTrigger,
+    Schedule,
+    Task,
+    Template,
+    TemplateTarget,
+    Tenant,
+    TenantStatus,
+)
+from ..domain.serving import living, nobody_handles
 from ..domain.why import Why, check_near, explain, meant
 from ..stores.base import Tx, Work
 from ..stores.queries import (
@@ -27,8 +39,10 @@ from ..stores.queries import (
     TemplateList,
     TenantList,
 )
+from .commands.nodes import every_node
 from .commands.shared import LIVE_AT_MOST, find_schedule, find_task, find_template
 from .commands.tenants import find_tenant
+from .serving import wait_of
 
 __all__ = [
     "Occurrence",
@@ -247,9 +261,21 @@ def why(tenant: str, key: str, at: datetime) -> Work[Why]:
         pauses = _pauses(await _events(tx, schedule))
         owner = await tx.get(Tenant, tenant)
         suspended = owner is not None and owner.status is TenantStatus.SUSPENDED
-        return explain(schedule, instant, row, tx.now, pauses, suspended=suspended)
+        waiting = await _waiting(tx, schedule, row)
+        return explain(schedule, instant, row, tx.now, pauses, suspended=suspended, waiting=waiting)
 
     return work
+
+
+async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
+    """What the task of this row waits for; without one, that nobody handles what the schedule would start."""
+    if row is not None:
+        task = None if row.target_id is None else await tx.get(Task, row.target_id)
+        return None if task is None else await wait_of(tx, task)
+    if isinstance(schedule.target, TemplateTarget):
+        return None
+    alive = living(await every_node(tx), tx.now)
+    return nobody_handles(alive, schedule.tenant, schedule.target.kind, schedule.target.queue)
 
 
 async def _row_at(tx: Tx, schedule: Schedule, at: datetime) -> Run | None:

@@ -56,18 +56,32 @@ each. Nobody asks what kind of store it is.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
 from ..domain.errors import Corrupt, Invalid, Unavailable
-from ..domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task, Template, Tenant
+from ..domain.model import (
+    ApiKey,
+    Event,
+    NodeState,
+    PausedQueue,
+    Receipt,
+    Record,
+    Run,
+    Schedule,
+    Task,
+    Template,
+    Tenant,
+)
 from ..domain.task import Update
 from .queries import (
     ApiKeyList,
     EventQuery,
+    NodeList,
     OldReceipts,
+    PausedQueues,
     Query,
     ReadyTasks,
     RunQuery,
@@ -102,6 +116,8 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     Tenant,
     ApiKey,
     Receipt,
+    NodeState,
+    PausedQueue,
 )
 
 
@@ -143,6 +159,10 @@ class Tx(Protocol):
     async def find(self, query: TenantList, /, limit: int, *, lock: bool = False) -> list[Tenant]: ...
     @overload
     async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
+    @overload
+    async def find(self, query: NodeList, /, limit: int, *, lock: bool = False) -> list[NodeState]: ...
+    @overload
+    async def find(self, query: PausedQueues, /, limit: int, *, lock: bool = False) -> list[PausedQueue]: ...
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,
@@ -201,6 +221,7 @@ class Proof(NamedTuple):
 
 
 PLAIN_COMMIT = CommitOptions()
+HEARTBEAT = timedelta(seconds=30)
 
 
 def no_store(url: str) -> Unavailable:
@@ -209,7 +230,7 @@ def no_store(url: str) -> Unavailable:
 
 
 class Store(Protocol):
-    """A place that keeps records. Stores inherit from this class, for the defaults from `schema` on."""
+    """A place that keeps records. Stores inherit from this class, for the defaults from `heartbeat` on."""
 
     @property
     def url(self) -> str:
@@ -242,6 +263,11 @@ class Store(Protocol):
     async def snapshot(self) -> dict[str, list[Record]]:
         """The whole state, by record type, each sorted by id: for tests and repairs."""
         ...
+
+    @property
+    def heartbeat(self) -> timedelta:
+        """How often a node writes down that it is alive: so rarely that an idle store stays idle."""
+        return HEARTBEAT
 
     @property
     def schema(self) -> str | None:

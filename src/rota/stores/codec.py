@@ -27,6 +27,8 @@ from ..domain.errors import Corrupt, Invalid
 from ..domain.model import (
     ApiKey,
     Event,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Run,
@@ -40,9 +42,11 @@ from ..domain.template import alias_key
 from .queries import (
     ApiKeyList,
     EventQuery,
+    NodeList,
     OldReceipts,
     OpenTasks,
     PastExpiry,
+    PausedQueues,
     Query,
     RunQuery,
     ScheduleByKey,
@@ -143,6 +147,8 @@ def _query_records() -> dict[type[Query], type[Record]]:
         ApiKeyList: ApiKey,
         TenantList: Tenant,
         OldReceipts: Receipt,
+        NodeList: NodeState,
+        PausedQueues: PausedQueue,
     }
     return {query: record for union, record in unions.items() for query in get_args(union)} | alone
 
@@ -216,6 +222,8 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),
         Table(Receipt, _columns("tenant! at@")),
+        Table(NodeState, (*_TENANT_ONLY, _column("seen_at", time=True))),
+        Table(PausedQueue, _columns("tenant! queue")),
     )
 }
 

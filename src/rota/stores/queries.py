@@ -21,6 +21,7 @@ __all__ = [
     "FinishedTasks",
     "LiveTasks",
     "LostLeases",
+    "NodeList",
     "OldEvents",
     "OldReceipts",
     "OldRuns",
@@ -29,6 +30,7 @@ __all__ = [
     "OpenTasks",
     "OutdatedZones",
     "PastExpiry",
+    "PausedQueues",
     "Query",
     "ReadyTasks",
     "ReturnedTasks",
@@ -73,8 +75,8 @@ class OutdatedZones(Query, frozen=True, kw_only=True):
 
 class ReadyTasks(Query, frozen=True, kw_only=True):
     """Task: pending, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
-    `kinds`, of `tenant` (None for each: any), and none of `without`, which are ids. By priority (highest first),
-    available_at, id."""
+    `kinds`, of `tenant` (None for each: any), in no queue that its tenant has paused (PausedQueue), and none of
+    `without`, which are ids. By priority (highest first), available_at, id."""
 
     at: datetime
     queues: tuple[str, ...] | None = None
@@ -264,6 +266,18 @@ class TenantList(Query, frozen=True, kw_only=True):
     """Tenant: all. By id; `after` continues behind an id."""
 
     after: str | None = None
+
+
+class NodeList(Query, frozen=True, kw_only=True):
+    """NodeState: all, of any tenant. By id; `after` continues behind an id."""
+
+    after: str | None = None
+
+
+class PausedQueues(Query, frozen=True, kw_only=True):
+    """PausedQueue: of `tenant`. By queue, id."""
+
+    tenant: str
 
 
 class OldReceipts(Query, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from ..domain.model import (
     ApiKey,
     Change,
     Event,
+    NodeState,
+    PausedQueue,
     Run,
     Schedule,
     Target,
@@ -23,7 +25,9 @@ from ..domain.model import (
 )
 from ..domain.options import Duration, ScheduleOptions, options_of, value_type
 from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ..domain.serving import is_alive
 from ..engine.queries import Occurrence
+from ..engine.serving import QueueUse
 
 __all__ = [
     "Answer",
@@ -32,7 +36,10 @@ __all__ = [
     "change",
     "event",
     "fields_of",
+    "node",
     "occurrence",
+    "paused_queue",
+    "queue_use",
     "run",
     "schedule",
     "shaped",
@@ -106,6 +113,24 @@ def tenant(record: Tenant) -> dict[str, Any]:
 def api_key(record: ApiKey) -> dict[str, Any]:
     """A key, without its digest. The secret itself is not stored."""
     return fields_of(record, leave_out=("digest", "version"))
+
+
+def node(record: NodeState, now: datetime) -> dict[str, Any]:
+    """A node, and whether it is alive."""
+    shape = fields_of(record, leave_out=("version",))
+    return {"id": shape.pop("id"), "alive": is_alive(record, now), **shape}
+
+
+def paused_queue(record: PausedQueue) -> dict[str, Any]:
+    return fields_of(record, leave_out=("id", "version", "tenant"))
+
+
+def queue_use(record: QueueUse, now: datetime) -> dict[str, Any]:
+    """A queue; `oldest_seconds` is for how long the first of its tasks could have run."""
+    shape = fields_of(record, leave_out=("paused",))
+    oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
+    paused = None if record.paused is None else paused_queue(record.paused)
+    return {**shape, "oldest_seconds": oldest, "paused": paused}
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:

@@ -5,6 +5,8 @@ the work needs are made before it runs, so that running it again, after a confli
 does the same thing and not another.
 """
 
+from .nodes import every_node, forget_nodes, remove_node, write_node
+from .queues import pause_queue, resume_queue
 from .schedules import (
     Declared,
     create_schedule,
@@ -33,6 +35,7 @@ from .tasks import (
     next_to_claim,
     renew_leases,
     replay_task,
+    replay_tasks,
     settle_tasks,
     submit_tasks,
 )
@@ -83,9 +86,11 @@ __all__ = [
     "delete_template",
     "edit_schedule",
     "edit_template",
+    "every_node",
     "execute_template",
     "expire_task",
     "fire_due",
+    "forget_nodes",
     "forget_old",
     "is_anything_due",
     "lies_anything_ahead",
@@ -93,13 +98,17 @@ __all__ = [
     "new_secret",
     "next_to_claim",
     "once",
+    "pause_queue",
     "pause_schedule",
     "purge_schedule",
     "refresh_zones",
+    "remove_node",
     "renew_leases",
     "replan_schedules",
     "replay_task",
+    "replay_tasks",
     "restore_schedule",
+    "resume_queue",
     "resume_schedule",
     "resume_tenant",
     "revoke_key",
@@ -109,4 +118,5 @@ __all__ = [
     "suspend_tenant",
     "sweep",
     "trigger_schedule",
+    "write_node",
 ]

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ...domain import definition, keys, run, template, tenants
+from ...domain import definition, keys, run, serving, template, tenants
 from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
 from ...domain.model import (
     ApiKey,
     Event,
     Limits,
+    PausedQueue,
     Receipt,
     Run,
     RunStatus,
@@ -111,12 +112,13 @@ async def find_template(tx: Tx, tenant: str, id: str) -> Template:
 
 
 T = TypeVar("T")
-_Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey)
+_Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey, PausedQueue)
 _FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Schedule: ("schedule", definition.as_facts),
     Template: ("template", template.as_facts),
     Tenant: ("tenant", tenants.as_facts),
     ApiKey: ("key", keys.as_facts),
+    PausedQueue: ("queue", serving.as_facts),
 }
 
 

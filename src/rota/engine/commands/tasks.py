@@ -34,6 +34,7 @@ __all__ = [
     "next_to_claim",
     "renew_leases",
     "replay_task",
+    "replay_tasks",
     "settle_tasks",
     "submit_tasks",
 ]
@@ -265,6 +266,31 @@ def replay_task(tenant: str, id: str, actor: str) -> Work[Task]:
     async def work(tx: Tx) -> Task:
         await check_room_for_tasks(tx, tenant, await limits_of(tx, tenant))
         return await change(tx)
+
+    return work
+
+
+def replay_tasks(
+    query: TaskList, ended_since: datetime | None, limit: int, actor: str, *, dry_run: bool = False
+) -> Work[tuple[int, Cursor | None]]:
+    """Replay the tasks on one page of a listing that may be, and that ended since then (None: whenever): (how many,
+    where the next page begins, if there is one). `dry_run`: only count them."""
+
+    async def work(tx: Tx) -> tuple[int, Cursor | None]:
+        page = await tx.find(query, limit)
+        found = [
+            task
+            for task in page
+            if life.may_replay(task, tx.now)
+            and (ended_since is None or (task.completed_at is not None and task.completed_at >= ended_since))
+        ]
+        if found and not dry_run:
+            await check_room_for_tasks(tx, query.tenant, await limits_of(tx, query.tenant), len(found))
+            replayed = [life.replay(task, tx.now, actor) for task in found]
+            related = await RelatedRuns.of(tx, replayed)
+            related.put(tx, replayed, actor)
+        last = page[-1] if len(page) == limit else None
+        return len(found), None if last is None else Cursor(last.created_at, last.id)
 
     return work
 

@@ -68,6 +68,10 @@ class ObservedStore(Store):
         return await self._store.snapshot()
 
     @property
+    def heartbeat(self) -> timedelta:
+        return self._store.heartbeat
+
+    @property
     def schema(self) -> str | None:
         return self._store.schema
 

@@ -17,7 +17,7 @@ from ...domain.errors import StoreError, Unavailable
 from ...stores.base import CommitOptions, Store, Tx
 from ...stores.queries import LostLeases
 from ..clock import SteadyClock, sleep
-from ..commands import Retention, forget_old, sweep
+from ..commands import Retention, forget_nodes, forget_old, sweep
 from ..commands.upkeep import END_OF_TIME
 from ..loops import Backoff
 from ..observe.telemetry import Observer, TaskMoved
@@ -154,9 +154,9 @@ class Forgetter:
         """One batch of each kind. At once again if anything went."""
         gone = 0
         problem: StoreError | None = None
-        for part in self._parts:
+        for work in (forget_nodes(), *(forget_old(part, BATCH) for part in self._parts)):
             try:
-                gone += await self._store.transact(forget_old(part, BATCH))
+                gone += await self._store.transact(work)
             except StoreError as error:
                 problem = problem or error
         if gone:

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...domain.errors import Refused, Unavailable
-from ...domain.model import Task, TaskStatus
+from ...domain.model import NodeState, Task, TaskStatus
 from ...domain.task import Failed, Outcome, Released
+from ...domain.tenants import EVERY_TENANT
 from ...stores.base import CommitOptions
 from ...stores.threads import Threads
 from ..app import App
@@ -92,6 +96,17 @@ class TaskWorker:
     @property
     def kinds_running(self) -> tuple[str, ...]:
         return tuple(sorted({execution.task.kind for execution in self._running}))
+
+    def described(self, node: NodeState) -> NodeState:
+        """The node, and what it does as a worker."""
+        return replace(
+            node,
+            tenant=EVERY_TENANT if self._tenant is None else self._tenant,
+            kinds=tuple(sorted(self._app.handlers)),
+            queues=self._queues,
+            slots=self._concurrency,
+            running=dict(Counter(execution.task.kind for execution in self._running)),
+        )
 
     @property
     def is_idle(self) -> bool:

@@ -47,6 +47,8 @@ from .upkeep import Upkeep
 __all__ = ["BucketStore", "OpenBucket"]
 
 T = TypeVar("T")
+HEARTBEAT = timedelta(minutes=5)
+"""A heartbeat is a write, which costs money, and one that every node reads."""
 
 
 class BucketStore(Store):
@@ -111,6 +113,10 @@ class BucketStore(Store):
 
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self.opened.everything()
+
+    @property
+    def heartbeat(self) -> timedelta:
+        return HEARTBEAT
 
     async def prove(self) -> list[Proof]:
         """Whether the service does what a store needs of it, tried on the live bucket."""

@@ -18,6 +18,8 @@ from ...domain.model import (
     LIVE,
     ApiKey,
     Event,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Run,
@@ -39,6 +41,7 @@ from ..queries import (
     FinishedTasks,
     LiveTasks,
     LostLeases,
+    NodeList,
     OldEvents,
     OldReceipts,
     OldRuns,
@@ -47,6 +50,7 @@ from ..queries import (
     OpenTasks,
     OutdatedZones,
     PastExpiry,
+    PausedQueues,
     Query,
     ReadyTasks,
     ReturnedTasks,
@@ -119,13 +123,20 @@ def _lanes(state: State, query: ReadyTasks | UpcomingTasks) -> dict[int, list[In
 
 
 def _ready(state: State, query: ReadyTasks) -> Iterator[Task]:
-    index = state.index["ready"]
+    index, paused = state.index["ready"], _paused_pairs(state)
     without = frozenset(query.without)
     for groups in _lanes(state, query).values():
-        entries = merge(*(_until(index.ascending(group), query.at) for group in groups))
+        open_groups = [group for group in groups if (query.tenant, group[0]) not in paused]
+        entries = merge(*(_until(index.ascending(group), query.at) for group in open_groups))
         for task in _startable(state, entries, query.at, query.tenant):
-            if task.id not in without:
+            if (task.tenant, task.queue) not in paused and task.id not in without:
                 yield task
+
+
+def _paused_pairs(state: State) -> set[tuple[str, str]]:
+    """The queues that are paused, each with its tenant."""
+    groups = state.index["paused"].groups
+    return {(tenant, entry[0]) for (tenant,), entries in groups.items() for entry in entries.ascending()}
 
 
 def _upcoming(state: State, query: UpcomingTasks) -> Iterator[Task]:
@@ -307,6 +318,14 @@ def _old_receipts(state: State, query: OldReceipts) -> Iterator[Receipt]:
     return _records(state, Receipt, _before(state.index["receipt"].ascending(), query.before))
 
 
+def _node_list(state: State, query: NodeList) -> Iterator[NodeState]:
+    return _records(state, NodeState, state.index["node"].ascending((), _id_key(query.after) or ()))
+
+
+def _paused_queues(state: State, query: PausedQueues) -> Iterator[PausedQueue]:
+    return _records(state, PausedQueue, state.index["paused"].ascending((query.tenant,)))
+
+
 _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     ApiKeyList: _key_list,
     Cancelling: _cancelling,
@@ -317,6 +336,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     FinishedTasks: _finished,
     LiveTasks: _live_tasks,
     LostLeases: _lost_leases,
+    NodeList: _node_list,
     OldEvents: _old_events,
     OldReceipts: _old_receipts,
     OldRuns: _old_runs,
@@ -325,6 +345,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     OpenTasks: _open,
     OutdatedZones: _outdated_zones,
     PastExpiry: _past_expiry,
+    PausedQueues: _paused_queues,
     ReadyTasks: _ready,
     ReturnedTasks: _returned,
     RunList: _run_list,

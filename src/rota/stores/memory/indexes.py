@@ -13,6 +13,8 @@ from typing import Any
 from ...domain.model import (
     ApiKey,
     Event,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Run,
@@ -239,7 +241,11 @@ def _of_tenant(record: Template | ApiKey) -> IndexKey:
     return (record.tenant,), (record.id,)
 
 
-def _id(record: ApiKey | Tenant) -> IndexKey:
+def _paused(paused: PausedQueue) -> IndexKey:
+    return (paused.tenant,), (paused.queue, paused.id)
+
+
+def _id(record: ApiKey | Tenant | NodeState) -> IndexKey:
     return (), (record.id,)
 
 
@@ -273,4 +279,6 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "key": (ApiKey, _id),
     "tenant": (Tenant, _id),
     "receipt": (Receipt, _at),
+    "node": (NodeState, _id),
+    "paused": (PausedQueue, _paused),
 }

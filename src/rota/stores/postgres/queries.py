@@ -25,6 +25,7 @@ from ..queries import (
     EndedTasks,
     EventList,
     LostLeases,
+    NodeList,
     PastExpiry,
     Query,
     ReturnedTasks,
@@ -68,6 +69,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     TemplateList: {"after": _LAST},
     ApiKeyList: {"after": _LAST},
     TenantList: {"after": ""},
+    NodeList: {"after": ""},
 }
 """What stands for a bound that was not given."""
 

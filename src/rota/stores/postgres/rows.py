@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task
+from ...domain.model import ApiKey, Event, NodeState, PausedQueue, Receipt, Record, Run, Schedule, Task
 from ...domain.short_history import ShortHistory, short_history
 from ..codec import TABLES, Column
 from .task_row import COLUMNS_READ, body_of, json_of, read_tasks
@@ -107,6 +107,16 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("created_at revoked_at", "timestamptz"),
     ),
     Receipt: _plain("status", "integer"),
+    NodeState: (
+        _SqlColumn("host", lambda node: text_of(node.host)),
+        *_plain("pid", "bigint"),
+        *_plain("release"),
+    ),
+    PausedQueue: (
+        _SqlColumn("note", lambda paused: text_of(paused.note)),
+        *_plain("paused_at", "timestamptz"),
+        _SqlColumn("paused_by", lambda paused: text_of(paused.paused_by)),
+    ),
 }
 _TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
 _GENERATED = {"returned_at"}

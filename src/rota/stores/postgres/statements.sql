@@ -216,6 +216,7 @@ task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind an
   and (task.expires_at is null or task.expires_at > :at::timestamptz)
   and (:tenant::text is null or task.tenant = :tenant::text)
   and task.id <> all(:without::text[])
+  and ((select count(*) from paused) = 0 or (task.queue, task.tenant) not in (select queue, tenant from paused))
 
 -- name: part upcoming
 task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind and task.priority = lane.priority
@@ -223,21 +224,29 @@ task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind an
   and (task.expires_at is null or task.expires_at > :after::timestamptz)
   and (:tenant::text is null or task.tenant = :tenant::text)
 
+-- A lane of a queue that is paused for the only tenant that is asked for is not looked into.
 -- name: part shares
+paused as (
+  select queue, tenant from {schema}.pausedqueue
+),
+ready_lane as (
+  select * from open_lane
+  where not exists (select 1 from paused where paused.queue = open_lane.queue and paused.tenant = :tenant::text)
+),
 best as (
   select lane.*
-  from open_lane as lane
+  from ready_lane as lane
   cross join lateral (
     select task.available_at, task.id from {schema}.task where {ready}
     order by task.available_at, task.id limit :limit::bigint
   ) as candidate
-  where (select count(*) from open_lane) > 1
+  where (select count(*) from ready_lane) > 1
   order by lane.priority desc, candidate.available_at, candidate.id limit :limit::bigint
 ),
 share as (
   select queue, kind, priority, count(*) as most from best group by queue, kind, priority
   union all
-  select queue, kind, priority, :limit::bigint from open_lane where (select count(*) from open_lane) = 1
+  select queue, kind, priority, :limit::bigint from ready_lane where (select count(*) from ready_lane) = 1
 )
 
 -- name: ready_tasks
@@ -520,7 +529,7 @@ select {what} from {schema}.event
 where at < :before::timestamptz
 order by at, id limit :limit::bigint {lock}
 
--- ## Templates, keys, tenants, receipts
+-- ## Templates, keys, tenants, receipts, nodes, paused queues
 
 -- name: template_list
 select {what} from {schema}.template
@@ -551,3 +560,13 @@ order by id limit :limit::bigint {lock}
 select {what} from {schema}.receipt
 where at < :before::timestamptz
 order by at, id limit :limit::bigint {lock}
+
+-- name: node_list
+select {what} from {schema}.nodestate
+where id > :after::text
+order by id limit :limit::bigint {lock}
+
+-- name: paused_queues
+select {what} from {schema}.pausedqueue
+where tenant = :tenant::text
+order by queue, id limit :limit::bigint {lock}

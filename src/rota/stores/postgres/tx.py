@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ...domain.model import LIVE, Record, Schedule, Task, TaskStatus
+from ...domain.model import LIVE, NodeState, PausedQueue, Record, Schedule, Task, TaskStatus
 from ...domain.task import Update
 from ..base import BufferedTx
 from ..codec import RECORD_OF, TABLES, read_each, readable
@@ -69,9 +69,9 @@ class PendingWrites:
         held = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
         return not held.isdisjoint(records)
 
-    async def flush_before_query(self, of_type: type[Record]) -> None:
-        """A query of this table must see the writes to it."""
-        if of_type in self._puts or of_type in self._deletes:
+    async def flush_before_query(self, *of_types: type[Record]) -> None:
+        """A query of these tables must see the writes to them."""
+        if any(of_type in self._puts or of_type in self._deletes for of_type in of_types):
             await self.flush()
 
     def new_schedules(self) -> list[Schedule] | None:
@@ -89,13 +89,19 @@ class PendingWrites:
 
 
 def _concerns_others(tx: BufferedTx) -> bool:
-    """Whether other nodes may be waiting for these writes. Nobody waits for a claim or a renewed lease."""
-    if tx.puts.keys() | tx.deletes.keys() != {Task}:
-        return bool(tx.puts or tx.deletes)
+    """Whether other nodes may be waiting for these writes. Nobody waits for a claim, a renewed lease or a heartbeat."""
+    written = tx.puts.keys() | tx.deletes.keys()
+    if written != {Task}:
+        return not written <= {NodeState}
     puts = cast("Iterable[Task]", tx.puts.get(Task, {}).values())
     return Task in tx.deletes or any(
         task.status is not TaskStatus.RUNNING or task.cancel_requested for task in puts
     )
+
+
+def _tables_of(query: Query) -> tuple[type[Record], ...]:
+    found = RECORD_OF[type(query)]
+    return (found, PausedQueue) if isinstance(query, ReadyTasks) else (found,)
 
 
 class SharedTransaction:
@@ -162,7 +168,7 @@ class PostgresTx(BufferedTx):
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
         if not self._is_found_without_writes(query):
-            await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
+            await self._pending_writes.flush_before_query(*_tables_of(query))
         name = statement_name(query, many_pending=await self._many_pending(query))
         free = self._statements.find[name]
 
@@ -229,7 +235,7 @@ class PostgresTx(BufferedTx):
         if isinstance(query, OpenSchedules):
             number = await self._number_of_open_schedules(query)
         else:
-            await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
+            await self._pending_writes.flush_before_query(*_tables_of(query))
             number = await self._number(self._statements.count[name], values_of(query, at_most))
         return number if at_most is None else min(number, at_most)
 
@@ -251,7 +257,7 @@ class PostgresTx(BufferedTx):
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
         statement = self._statements.tally(query, by)
-        await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
+        await self._pending_writes.flush_before_query(*_tables_of(query))
         rows = await self._transaction.fetch_rows(statement.sql, *statement.args(values_of(query, None)))
         return {tuple(value or "" for value in values): number for *values, number in rows}
 

@@ -95,6 +95,9 @@ select queue, kind, priority from task indexed by task_pending
 where status = 'pending' and (queue, kind) >= (:queue, :kind)
 order by queue, kind, priority desc limit 1
 
+-- name: paused_pairs
+select queue, tenant from pausedqueue indexed by pausedqueue_of_tenant
+
 -- name: next_lane_in_queue
 select queue, kind, priority from task indexed by task_pending
 where status = 'pending' and queue = :queue and kind >= :kind
@@ -108,6 +111,7 @@ order by priority desc limit 1
 -- name: ready_tasks
 select {what} from task indexed by task_pending
 where status = 'pending' and queue = :queue and kind = :kind and priority = :priority and available_at <= :at
+  and (:paused is null or tenant not in (select value from json_each(:paused)))
   and (expires_at is null or expires_at > :at)
   and (:tenant is null or tenant = :tenant)
   and (:without = '[]' or id not in (select value from json_each(:without)))
@@ -319,7 +323,7 @@ select {what} from event indexed by event_at
 where at < :before
 order by at, id limit :limit
 
--- ## Templates, keys, tenants, receipts
+-- ## Templates, keys, tenants, receipts, nodes, paused queues
 
 -- name: template_list
 select {what} from template indexed by template_of_tenant
@@ -350,3 +354,13 @@ order by id limit :limit
 select {what} from receipt indexed by receipt_at
 where at < :before
 order by at, id limit :limit
+
+-- name: node_list
+select {what} from nodestate indexed by sqlite_autoindex_nodestate_1
+where id > :after
+order by id limit :limit
+
+-- name: paused_queues
+select {what} from pausedqueue indexed by pausedqueue_of_tenant
+where tenant = :tenant
+order by queue, id limit :limit

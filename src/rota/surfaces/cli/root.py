@@ -7,7 +7,7 @@ import click
 from ... import __version__
 from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = ["cli", "completion", "keys", "schedule", "scheduler", "tenant"]
+__all__ = ["cli", "completion", "keys", "queue", "schedule", "scheduler", "tenant"]
 
 _RUN = {
     "up": Entry(
@@ -37,6 +37,10 @@ _SCHEDULES = {
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
     ),
 }
+_WORKERS = {
+    "workers": Entry("commands.serving:workers", "Who is alive, and what each handles."),
+    "queue": Entry("root:queue", "Look into queues, pause and resume them."),
+}
 _ACCESS = {
     "keys": Entry("root:keys", "Create, list and revoke the keys of the HTTP API."),
     "tenant": Entry("root:tenant", "Create, limit and suspend tenants."),
@@ -55,6 +59,7 @@ _STORE = {
         "Run": _RUN,
         "Tasks": _TASKS,
         "Schedules": _SCHEDULES,
+        "Workers": _WORKERS,
         "Access": _ACCESS,
         "Store": _STORE,
     },
@@ -139,6 +144,28 @@ def schedule(ctx: click.Context) -> None:
 @click.pass_context
 def scheduler(ctx: click.Context) -> None:
     """Fire schedules. Any number may run at once: each due time starts one task."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "Look": {"list": Entry("commands.serving:list_queues", "Every queue, and how much is in it.")},
+        "Change": {
+            "pause": Entry("commands.serving:pause", "Let no worker take its tasks."),
+            "resume": Entry("commands.serving:resume", "Let workers take its tasks again."),
+            "drain": Entry("commands.serving:drain", "Pause it, and wait until nothing of it runs."),
+        },
+    },
+    examples=[
+        "rota queue list",
+        "rota queue pause mail --note 'the mail server is moving'",
+        "rota queue resume mail",
+    ],
+)
+@click.pass_context
+def queue(ctx: click.Context) -> None:
+    """Look into queues, pause and resume them."""
     help_if_alone(ctx)
 
 

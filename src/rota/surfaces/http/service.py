@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from ...domain.ids import derived_id
 from ...domain.limits import check_key
 from ...domain.model import Role
 from ...engine.app import App
+from ...engine.checks import check_serving
 from ...engine.clock import SteadyClock, SystemClock
 from ...engine.commands import once
 from ...stores.base import Store, Tx, Work
@@ -31,6 +33,7 @@ __all__ = ["Acting", "Admin", "Operator", "Service", "Viewer", "answer", "of"]
 
 T = TypeVar("T")
 DEFAULT_TENANT = "default"
+LOOK_AGAIN = timedelta(seconds=10)
 _SAFE = "/:@!$&'()*+,;=~"
 TenantName = Annotated[
     str, Path(description="Whose schedules and tasks.", min_length=1, max_length=255, examples=["acme"])
@@ -62,6 +65,8 @@ class Service:
         self.metrics = metrics
         self.queue: Queue | None = None
         self._access: Access | None = None
+        self._alarms: list[str] = []
+        self._looked_at: float | None = None
 
     async def open(self) -> Queue:
         async with self._opening:
@@ -89,6 +94,14 @@ class Service:
             return await self.open()
         except RotaError as error:
             raise Unavailable(str(error)) from error
+
+    async def alarms(self) -> list[Any]:
+        """What nobody seems to do, as of a moment ago: whoever asks for it often costs the store little."""
+        now = self.clock.monotonic()
+        if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN.total_seconds():
+            self._alarms = (await (await self.opened()).store.read(check_serving())).alarms
+            self._looked_at = now
+        return self._alarms
 
     async def access(self) -> Access:
         if self._access is None:
@@ -151,6 +164,9 @@ class Acting(Queue):
             return
         body = await request.body()
         self._receipt = (*receipt_of(self.tenant, key, request.method, request.url.path, body), answer)
+
+    async def _warn_of_unhandled(self, *asked: tuple[str, str]) -> None:
+        """Nobody would hear it here: the answer to a GET says what a task waits for."""
 
     async def _commit(self, work: Work[T]) -> T:
         if self._receipt is None:

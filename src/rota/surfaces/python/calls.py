@@ -16,6 +16,7 @@ from ...engine.app import App
 from ...engine.clock import NewId, SteadyClock, SystemClock, new_id, sleep
 from ...stores.base import Store, Work
 from . import arguments
+from .known_nodes import KnownNodes
 
 __all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
 
@@ -67,6 +68,7 @@ class Calls:
         self.tenant = check_tenant(tenant)
         self.actor = check_actor(actor) or _whoami()
         self._new_id = new_id
+        self._known_nodes = KnownNodes()
 
     async def now(self) -> datetime:
         """The store's clock, which all nodes share."""
@@ -77,6 +79,10 @@ class Calls:
         handler = self.app.handlers.get(kind) if self.app is not None and isinstance(kind, str) else None
         if handler is not None:
             handler.signature.check(input)
+
+    async def _warn_of_unhandled(self, *asked: tuple[str, str]) -> None:
+        """Warn the caller's caller of each (kind, queue) that no live worker handles."""
+        await self._known_nodes.warn(self.store, self.clock, self.tenant, asked, stacklevel=3)
 
     async def _commit(self, work: Work[T]) -> T:
         """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not

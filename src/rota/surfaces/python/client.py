@@ -14,6 +14,7 @@ from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
 from .calls import DueRuns, Page, check_actor
 from .schedule_calls import ScheduleCalls
+from .serving_calls import ServingCalls
 from .task_calls import TaskCalls
 from .template_calls import TemplateCalls
 from .tenant_calls import TenantCalls
@@ -25,7 +26,7 @@ R = TypeVar("R")
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
-class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls):
+class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:
@@ -41,7 +42,7 @@ class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls):
 
     def for_tenant(self, tenant: str) -> Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
-        return Queue(
+        other = Queue(
             self.store,
             tenant=tenant,
             actor=self.actor,
@@ -49,6 +50,8 @@ class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls):
             new_id=self._new_id,
             app=self.app,
         )
+        other._known_nodes = self._known_nodes
+        return other
 
     def bind(self, function: TaskFunction[P, R]) -> TaskFunction[P, R]:
         """The function, submitted to this queue: `await queue.bind(function).submit(…)`."""

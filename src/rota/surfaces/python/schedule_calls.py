@@ -43,7 +43,10 @@ class ScheduleCalls(Calls):
         self._check_target(target)
         work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
         with arguments.in_words_of(options):
-            return await self._commit(work)
+            created = await self._commit(work)
+        if not isinstance(created.target, TemplateTarget):
+            await self._warn_of_unhandled((created.target.kind, created.target.queue))
+        return created
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
         return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))

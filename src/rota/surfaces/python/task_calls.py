@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from msgspec.structs import replace
 
+from ...domain import task as life
 from ...domain.errors import Invalid
 from ...domain.limits import check_duration, check_text, shown, storable
 from ...domain.model import LIVE, Change, Task, TaskStatus
@@ -24,6 +25,7 @@ __all__ = ["TaskCalls"]
 
 Tasks = list[Task]
 CANCEL_AT_ONCE = 500
+REPLAY_AT_ONCE = 500
 LOOK_AGAIN = timedelta(seconds=30)
 
 
@@ -39,7 +41,9 @@ class TaskCalls(Calls):
         transaction commits that is open on it."""
         asked = arguments.submission(kind, input, options)
         self._check_input(kind, input)
-        return await self._submit(asked, connection)
+        task = await self._submit(asked, connection)
+        await self._warn_of_unhandled((task.kind, task.queue))
+        return task
 
     async def start_workflow(
         self, kind: str, input: Any = None, *, connection: Any = None, **options: Unpack[SubmitOptions]
@@ -47,7 +51,9 @@ class TaskCalls(Calls):
         """Start a workflow, which runs as a task of its own. Options as in `submit`."""
         asked = arguments.submission(kind, input, options)
         self._check_input(kind, input)
-        return await self._submit(replace(asked, is_workflow=True), connection)
+        task = await self._submit(replace(asked, is_workflow=True), connection)
+        await self._warn_of_unhandled((task.kind, task.queue))
+        return task
 
     async def submit_many(
         self, tasks: Iterable[tuple[str, Any]], **options: Unpack[SubmitManyOptions]
@@ -58,7 +64,9 @@ class TaskCalls(Calls):
         asked = arguments.submissions(_pairs(tasks), options)
         for each in asked:
             self._check_input(each.kind, each.input)
-        return await self._submit_all(asked, None) if asked else []
+        submitted = await self._submit_all(asked, None) if asked else []
+        await self._warn_of_unhandled(*{(task.kind, task.queue) for task in submitted})
+        return submitted
 
     async def get(self, task_id: str) -> Task:
         return await self.store.read(queries.one_task(self.tenant, _id("task_id", task_id)))
@@ -119,6 +127,33 @@ class TaskCalls(Calls):
     async def replay(self, task_id: str) -> Task:
         """Run a failed or cancelled task again, with fresh retries."""
         return await self._commit(commands.replay_task(self.tenant, _id("task_id", task_id), self.actor))
+
+    async def replay_many(
+        self,
+        *,
+        since: timedelta | float | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[TaskFilters],
+    ) -> int:
+        """Run again all failed tasks that match the filters (or cancelled ones: `status="cancelled"`), with fresh
+        retries; how many there are. With `since`, only those that ended at most that long ago; with `dry_run` they are
+        only counted. What has expired meanwhile is passed over."""
+        wanted = _wanted(filters)
+        wanted["status"] = wanted.get("status") or TaskStatus.FAILED
+        if wanted["status"] not in life.REPLAYABLE:
+            problem = f"a task that is {wanted['status']} cannot be replayed"
+            raise Invalid("status", problem, "accepted are failed and cancelled")
+        period = None if since is None else check_duration("since", since)
+        query = await self.store.read(queries.task_query(self.tenant, **wanted))
+        ended_since = None if period is None else query.at - period
+        replayed, after = 0, None
+        while True:
+            page = replace(query, after=after)
+            work = commands.replay_tasks(page, ended_since, REPLAY_AT_ONCE, self.actor, dry_run=dry_run)
+            found, after = await (self.store.read(work) if dry_run else self._commit(work))
+            replayed += found
+            if after is None:
+                return replayed
 
     async def archive(self, task_id: str) -> Task:
         """Put an ended task away."""

@@ -207,6 +207,30 @@ create table {schema}.receipt (
 
 create index receipt_at on {schema}.receipt (at, id);
 
+create table {schema}.nodestate (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  seen_at timestamptz not null,
+  host text not null,
+  pid bigint not null,
+  release text not null,
+  version bigint not null,
+  body json not null
+);
+
+create table {schema}.pausedqueue (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  queue text collate "C" not null,
+  note text not null,
+  paused_at timestamptz not null,
+  paused_by text not null,
+  version bigint not null,
+  body json not null
+);
+
+create index pausedqueue_of_tenant on {schema}.pausedqueue (tenant, queue, id);
+
 comment on schema {schema} is 'Rota: schedules and tasks. Look as you like; change through rota, or through {schema}.submit().';
 comment on table {schema}.task is 'One row per piece of work. pending -> running -> completed | failed | cancelled | expired -> archived.';
 comment on column {schema}.task.status is 'A pending task whose expires_at has passed reads as expired, marked or not.';
@@ -248,6 +272,9 @@ comment on column {schema}.apikey.role is 'viewer, operator or admin.';
 comment on column {schema}.apikey.revoked_at is 'Since when it opens nothing; null: it does.';
 comment on table {schema}.receipt is 'What was answered to a request with an Idempotency-Key, so that it is answered the same again.';
 comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
+comment on table {schema}.nodestate is 'Processes that run roles. One that was not seen for three heartbeats is taken for dead.';
+comment on column {schema}.nodestate.tenant is 'Whose tasks it takes; * is every tenant.';
+comment on table {schema}.pausedqueue is 'Queues whose tasks no worker takes, while they have a row here.';
 
 -- Raised by a write that met another version than it expected: undoes the whole statement.
 create function {schema}.expect(rows bigint, wanted bigint) returns void language plpgsql as $$

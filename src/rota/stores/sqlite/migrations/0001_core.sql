@@ -25,7 +25,7 @@ create table task (
 
 create index task_created on task (tenant, created_at, id);
 create index task_of_schedule on task (schedule_id, created_at, id) where schedule_id is not null;
-create index task_pending on task (queue, kind, priority desc, available_at, id) where status = 'pending';
+create index task_pending on task (queue, kind, priority desc, available_at, id, tenant) where status = 'pending';
 create index task_lease on task (lease_expires_at, id) where status = 'running';
 create index task_cancelling on task (worker_id, id) where status = 'running' and cancel_requested = 1;
 create index task_expiry on task (expires_at, id) where status = 'pending' and expires_at is not null;
@@ -153,3 +153,21 @@ create table receipt (
 ) strict;
 
 create index receipt_at on receipt (at, id);
+
+create table nodestate (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  seen_at integer not null,
+  body text not null
+) strict;
+
+create table pausedqueue (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  queue text not null,
+  body text not null
+) strict;
+
+create index pausedqueue_of_tenant on pausedqueue (tenant, queue, id);

@@ -18,6 +18,7 @@ from ..session import Session, with_session
 
 if TYPE_CHECKING:
     from ....domain.model import Change, Task
+    from ....domain.serving import Waiting
     from ...python.client import Page, Queue
 
 __all__ = [
@@ -143,15 +144,16 @@ def status(session: Session, task_id: str) -> None:
     """Everything about one task."""
     from ...shapes import task as shape
 
-    async def ask(queue: Queue) -> tuple[Task, str | None, datetime]:
+    async def ask(queue: Queue) -> tuple[Task, Waiting | None, str | None, datetime]:
         task = await queue.get(task_id)
-        return task, await _schedule_name(queue, task), await queue.now()
+        return task, await queue.waiting(task_id), await _schedule_name(queue, task), await queue.now()
 
-    task, schedule, now = session.run(ask)
+    task, waiting, schedule, now = session.run(ask)
     if session.as_json:
-        session.screen.json({**shape(task), "schedule": schedule})
+        about = None if waiting is None else {"reason": waiting.reason, "explanation": waiting}
+        session.screen.json({**shape(task), "waiting": about, "schedule": schedule})
     else:
-        session.screen.fields(_fields(session, task, schedule, now))
+        session.screen.fields(_fields(session, task, waiting, schedule, now))
         if task.error is not None and task.error.traceback:
             session.screen.say()
             session.screen.say(click.style(task.error.traceback.rstrip(), dim=True))
@@ -166,10 +168,14 @@ async def _schedule_name(queue: Queue, task: Task) -> str | None:
         return task.schedule_id
 
 
-def _fields(session: Session, task: Task, schedule: str | None, now: datetime) -> Iterator[tuple[str, str]]:
+def _fields(
+    session: Session, task: Task, waiting: Waiting | None, schedule: str | None, now: datetime
+) -> Iterator[tuple[str, str]]:
     yield "id", task.id
     yield "task_type", click.style(task.kind, bold=True)
     yield "status", styled(session.screen.status(task.status)) + _about_status(task)
+    if waiting is not None:
+        yield "waiting", waiting
     yield "queue", f"{task.queue}, priority {task.priority}"
     yield from _times(task, now)
     if task.attempt:
@@ -372,12 +378,34 @@ def cancel(
     return session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
 
 
-@command(examples=["rota replay 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
-@click.argument("task_ids", nargs=-1, required=True)
+@command(
+    examples=[
+        "rota replay 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e",
+        "rota replay --status failed --type send_reminder --since 1h --dry-run",
+    ]
+)
+@click.argument("task_ids", nargs=-1)
+@task_filters
+@click.option("--since", type=DURATION, help="Only tasks that ended at most this long ago: 30s 5m 1h 7d 2w.")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
 @with_session
-def replay(session: Session, task_ids: tuple[str, ...]) -> None:
-    """Run failed or cancelled tasks again, with fresh retries."""
-    _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
+def replay(
+    session: Session, task_ids: tuple[str, ...], since: timedelta | None, dry_run: bool, **filters: Any
+) -> None:
+    """Run failed or cancelled tasks again, with fresh retries: those named, or all that match the filters, in commits
+    of 500."""
+    has_filters = since is not None or any(value is not None for value in filters.values())
+    if bool(task_ids) == has_filters:
+        raise click.UsageError("name tasks, or give --status, --type, --queue, --schedule, --tag or --since")
+    if task_ids:
+        if dry_run:
+            raise click.UsageError("--dry-run is for filters; `rota status` says how a task ended")
+        return _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
+    number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
+    if session.as_json:
+        return session.screen.json({"replayed": 0 if dry_run else number, "matching": number})
+    done = f"{number:,} tasks would be replayed" if dry_run else f"replayed {number:,} tasks"
+    return session.screen.say(done)
 
 
 @command(examples=["rota archive 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
