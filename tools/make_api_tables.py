@@ -54,7 +54,9 @@ TENANT_CALLS = [
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
 CONTEXT += ["check", "progress", "log", "extend_lease", "call"]
-QUEUE_CALLS = ["now", "for_tenant", "close"]
+QUEUE_CALLS = ["now", "for_tenant", "bind", "close"]
+FUNCTION = ["__call__", "submit", "options", "map", "args"]
+HANDLE = ["id", "get", "cancel", "result"]
 SAID_HERE = {
     "get": "One task.",
     "count": "How many tasks match the same filters as in `list`.",
@@ -75,6 +77,8 @@ SAID_HERE = {
     "stop": "Ask for a graceful end; `run()` returns when it has come.",
     "queue": "The queue of the task's own tenant.",
     "attempt": "1 for the first attempt.",
+    "__call__": "Call the function here and now, as if it had not been decorated.",
+    "id": "The task's id.",
 }
 OPTIONS = {
     "submit options": (SubmitOptions, ()),
@@ -143,8 +147,10 @@ def tables() -> dict[str, str]:
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
-        "app": _calls(rota.App, ["task", "workflow", "schedule", *HOOKS]),
-        "worker": _calls(rota.Worker, ["__init__", "run", "run_once", "stop", "task", "workflow", *HOOKS]),
+        "app": _calls(rota.App, ["task", "workflow", "schedule", "provide", "connect", *HOOKS]),
+        "functions": _calls(rota.TaskFunction, FUNCTION),
+        "handles": _calls(rota.Handle, HANDLE),
+        "worker": _calls(rota.Worker, ["__init__", "run", "run_once", "stop", *HOOKS]),
         "node": _calls(rota.Node, ["__init__", "run", "run_once", "stop"]),
         "context": _calls(rota.Context, CONTEXT),
         "errors": _errors(),
@@ -184,10 +190,10 @@ def _shown(owner: type, name: str, value: Any) -> str:
     for parameter in list(signature.parameters.values())[1:]:
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
-        star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        star = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
         default = "" if parameter.default is parameter.empty else f"={_default(parameter.default)}"
         parts.append(f"{star}{parameter.name}{default}")
-    called = owner.__name__ if name == "__init__" else name
+    called = {"__init__": owner.__name__, "__call__": "function"}.get(name, name)
     returns = "" if name == "__init__" else f" -> {signature.return_annotation}"
     return f"{called}({', '.join(parts)}){returns.replace('Tasks', 'list[Task]')}"
 

@@ -4,11 +4,11 @@ import rota
 
 app = rota.App()
 
-@app.task("greet")
-async def greet(name): ...
+@app.task
+async def greet(name: str) -> str: ...
 
-async with rota.connect() as queue:              # the file rota.db
-    await queue.submit("greet", {"name": "Ada"})
+async with app.connect() as queue:               # the file rota.db
+    await greet.submit("Ada")                    # or queue.submit("greet", {"name": "Ada"})
     await rota.Worker(queue, app).run()
 """
 
@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ApiKey",
     "App",
+    "Arguments",
     "Change",
     "ChangeType",
     "Conflict",
@@ -35,6 +36,7 @@ __all__ = [
     "Event",
     "Failure",
     "Frequency",
+    "Handle",
     "HandlerError",
     "Interval",
     "Invalid",
@@ -68,6 +70,8 @@ __all__ = [
     "ScheduleStatus",
     "StoreError",
     "Task",
+    "TaskFailed",
+    "TaskFunction",
     "TaskStatus",
     "TaskTarget",
     "Template",
@@ -81,6 +85,7 @@ __all__ = [
     "WorkflowTarget",
     "__version__",
     "connect",
+    "injected",
 ]
 
 

@@ -13,6 +13,7 @@ from .domain.errors import (
     RetryableError,
     RotaError,
     StoreError,
+    TaskFailed,
     Unavailable,
 )
 from .domain.model import (
@@ -54,16 +55,19 @@ from .domain.recurrence import (
     RRule,
 )
 from .domain.why import Why
-from .engine.app import App
 from .engine.commands import Retention
 from .engine.executor import Context
+from .engine.handlers.functions import Arguments, Handle, TaskFunction
+from .engine.handlers.signature import injected
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
+from .surfaces.python.app import App
 from .surfaces.python.client import DueRuns, Page, Queue, connect
 
 __all__ = [
     "ApiKey",
     "App",
+    "Arguments",
     "Change",
     "ChangeType",
     "Conflict",
@@ -75,6 +79,7 @@ __all__ = [
     "Event",
     "Failure",
     "Frequency",
+    "Handle",
     "HandlerError",
     "Interval",
     "Invalid",
@@ -108,6 +113,8 @@ __all__ = [
     "ScheduleStatus",
     "StoreError",
     "Task",
+    "TaskFailed",
+    "TaskFunction",
     "TaskStatus",
     "TaskTarget",
     "Template",
@@ -120,4 +127,5 @@ __all__ = [
     "Worker",
     "WorkflowTarget",
     "connect",
+    "injected",
 ]

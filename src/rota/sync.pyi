@@ -2,11 +2,13 @@
 
 import builtins
 from collections.abc import Iterable
-from datetime import datetime, timedelta
-from typing import Any, Unpack
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+import rota
 from rota.domain.model import ApiKey, Change, Event, Role, Run, RunStatus, Schedule, Task, Template, Tenant
 from rota.domain.options import (
+    Duration,
     LimitOptions,
     ScheduleChanges,
     ScheduleFilters,
@@ -26,7 +28,12 @@ from rota.engine.observe.telemetry import Observer
 from rota.engine.queries import Occurrence, TenantUse
 from rota.surfaces.python.calls import DueRuns, Page
 
-__all__ = ["Queue", "connect"]
+__all__ = ["Handle", "Queue", "TaskFunction", "connect"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
+A_contra = TypeVar("A_contra", contravariant=True)
 
 class Queue:
     """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
@@ -39,6 +46,8 @@ class Queue:
     def clock(self) -> SteadyClock: ...
     def __enter__(self) -> Queue: ...
     def __exit__(self, *about: object) -> None: ...
+    def bind(self, function: rota.TaskFunction[P, R]) -> TaskFunction[P, R]:
+        """The function, submitted to this queue: `queue.bind(function).submit(…)`."""
     def close(self) -> None: ...
     def for_tenant(self, tenant: str) -> Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
@@ -101,7 +110,7 @@ class Queue:
         """Run a failed or cancelled task again, with fresh retries."""
     def archive(self, task_id: str) -> Task:
         """Put an ended task away."""
-    def wait(self, task_id: str, timeout: timedelta | float | None = None) -> Task:
+    def wait(self, task_id: str, timeout: Duration | None = None) -> Task:
         """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
     def create_schedule(
         self,
@@ -240,10 +249,36 @@ class Queue:
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 
+class TaskFunction(Generic[P, R]):
+    """`rota.TaskFunction`, bound to a queue, without `await`."""
+
+    def options(self, *, connection: Any = None, **options: Unpack[SubmitOptions]) -> TaskFunction[P, R]: ...
+    def args(self, *args: P.args, **kwargs: P.kwargs) -> rota.Arguments[P]: ...
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    @overload
+    def map(self, items: Iterable[rota.Arguments[P]]) -> list[Handle[R]]: ...
+    @overload
+    def map(self: _OfOne[A, R], items: Iterable[A]) -> list[Handle[R]]: ...
+
+class _OfOne(Protocol[A_contra, R]):
+    def submit(self, item: A_contra, /) -> Handle[R]: ...
+
+class Handle(Generic[R]):
+    """`rota.Handle`, without `await`."""
+
+    @property
+    def task(self) -> Task: ...
+    @property
+    def id(self) -> str: ...
+    def get(self) -> Task: ...
+    def cancel(self, reason: str = "") -> Task: ...
+    def result(self, timeout: Duration | None = None) -> R: ...
+
 def connect(
     store: str | None = None,
     *,
     bucket: str | None = None,
     tenant: str = "default",
     actor: str | None = None,
+    app: App | None = None,
 ) -> Queue: ...

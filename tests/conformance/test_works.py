@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from records import event, run, schedule, task
 from rota.domain.errors import Conflict
-from rota.domain.model import Event, Run, Task
-from rota.stores.base import Store, Tx, Work
+from rota.domain.model import Event, Run, Task, TaskStatus
+from rota.domain.task import Submission
+from rota.engine.commands import submit_tasks
+from rota.stores.base import CommitOptions, Store, Tx, Work
 from rota.stores.queries import OpenSchedules, ReadyTasks, ScheduleByKey
 from stores import START, TestClock, get, put
 
@@ -245,6 +247,24 @@ async def test_a_cancelled_caller_leaves_a_store_that_works(store: Store) -> Non
     assert sum(answer is None for answer in answers) >= 5
     await put(store, task("after"))
     assert await get(store, Task, "after") is not None
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_racing_submissions_that_are_the_same_are_one_task(store: Store, ended: bool) -> None:
+    """Whether or not a receipt is there from before; in common commits, and in some of their own."""
+    asked = Submission(kind="mail", unique_by=("kind",))
+    if ended:
+        [before] = await store.transact(submit_tasks([("before", asked)], "default", "tester"))
+        await put(store, replace(before, status=TaskStatus.CANCELLED))
+    racing = [
+        store.transact(
+            submit_tasks([(f"id-{number}", asked)], "default", "tester"), CommitOptions(lane=f"{number % 4}")
+        )
+        for number in range(12)
+    ]
+    found = {task.id for tasks in await asyncio.gather(*racing) for task in tasks}
+    assert len(found) == 1
+    assert "before" not in found
 
 
 async def test_new_schedules_of_works_beside_it_are_found_and_counted(store: Store) -> None:

@@ -26,6 +26,7 @@ from rota.domain.options import (
     TemplateChanges,
     TemplateOptions,
     TimingOptions,
+    UniqueOptions,
     names_of,
     options_of,
 )
@@ -78,13 +79,14 @@ COMMANDS: list[tuple[click.Command, type, dict[str, str]]] = [
     (cli_schedules.create, ScheduleOptions, ELSEWHERE),
     (cli_schedules.update, ScheduleOptions, ELSEWHERE),
 ]
+UNIQUE = dict.fromkeys(options_of(UniqueOptions), "its receipt has it")
 RECORDS: list[tuple[type[msgspec.Struct], type, dict[str, str]]] = [
     (TaskRequest, TaskOptions, {}),
     (rota.TaskTarget, TaskOptions, {}),
     (rota.WorkflowTarget, TaskOptions, {}),
     (rota.Template, TemplateOptions, {}),
     (Submission, SubmitOptions, {}),
-    (rota.Task, SubmitOptions, {"ttl": "expires_at", "schedule_at": "available_at"}),
+    (rota.Task, SubmitOptions, {"ttl": "expires_at", "schedule_at": "available_at", **UNIQUE}),
     (rota.Schedule, ScheduleOptions, {**TIMING, **TARGET}),
 ]
 TABLES = {

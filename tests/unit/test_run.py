@@ -36,7 +36,7 @@ from rota.domain.task import Completed, Defaults, Failed, Released
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 LATER = NOON + timedelta(seconds=2)
 HOUR = timedelta(hours=1)
-NOT_A_DURATION: Any = "1h"
+NOT_A_DURATION: Any = "soon"
 TEMPLATE = Template(
     id="m1",
     alias="mail",
@@ -173,7 +173,7 @@ MAIL = TemplateTarget(template_id="m1")
             "input: 101 bytes are too many; the most is 100 bytes of JSON",
         ),
         (TaskTarget(kind="a b"), None, Limits(), "kind: 'a b' is not a valid name; accepted are "),
-        (TaskTarget(kind="a", ttl=NOT_A_DURATION), None, Limits(), "ttl: '1h' is not a duration; give "),
+        (TaskTarget(kind="a", ttl=NOT_A_DURATION), None, Limits(), "ttl: 'soon' is not a duration; acc"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )

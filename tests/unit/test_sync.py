@@ -34,6 +34,24 @@ def parts(value: object) -> Iterator[object]:
             yield from parts(each)
 
 
+app = rota.App()
+
+
+@app.task
+def double(n: int) -> int:
+    return 2 * n
+
+
+def bound(queue: rota.sync.Queue) -> list[object]:
+    """All that comes of a function that is bound to a queue."""
+    function = queue.bind(double)
+    sent = function.options(priority=1).submit(5)
+    assert (sent.task.priority, sent.get().id, sent.cancel("never mind").status) == (1, sent.id, "cancelled")
+    with pytest.raises(rota.TaskFailed, match=f"^double was cancelled: never mind \\(task {sent.id}\\)$"):
+        sent.result(timeout=5)
+    return [function, function.options(), function.args(1), sent, function.map([1, 2])]
+
+
 def a_task(queue: rota.sync.Queue) -> str:
     return queue.submit("work").id
 
@@ -53,6 +71,7 @@ def a_template(queue: rota.sync.Queue) -> str:
 
 CALLS: dict[str, Call] = {
     "archive": lambda queue: queue.archive(a_cancelled_task(queue)),
+    "bind": bound,
     "cancel": lambda queue: queue.cancel(a_task(queue)),
     "cancel_many": lambda queue: queue.cancel_many(),
     "count": lambda queue: queue.count(),

@@ -9,6 +9,7 @@ RotaError                     code: stable, for programs; str(): one sentence, f
 │   ├── Unavailable           the store did not answer: the outcome is unknown, repeat with the same ids
 │   │                         (`is_final`: nothing was written, and to repeat it at once is no use)
 │   └── Corrupt               what is stored cannot be read; names the place
+├── TaskFailed                a task whose result was awaited failed, expired or was cancelled
 └── HandlerError              raised *by handlers* to say what should become of their task
     ├── PermanentError        fail now, whatever retries are left
     ├── RetryableError        retry, after this delay if one is given
@@ -16,6 +17,11 @@ RotaError                     code: stable, for programs; str(): one sentence, f
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .model import Failure
 
 __all__ = [
     "Conflict",
@@ -29,6 +35,7 @@ __all__ = [
     "RetryableError",
     "RotaError",
     "StoreError",
+    "TaskFailed",
     "Unavailable",
 ]
 
@@ -55,6 +62,8 @@ _SENTENCES = {
     "newer_schema": "the store at {store} was written by a newer version of rota (schema {found}, this one"
     " knows {known}); upgrade rota",
     "not_claimable": "task {task} is {status} and cannot be claimed now",
+    "not_connected": "there is no queue to submit {function} to; open one with app.connect(…), or name one:"
+    " queue.bind({function}).submit(…)",
     "not_deleted": "schedule {schedule} is not deleted, so there is nothing to restore",
     "other_schema": "the store at {store} has a migration {migration} that differs from this version's; it"
     " was changed by hand or by another build",
@@ -134,6 +143,25 @@ class Corrupt(StoreError):
     """Something stored cannot be read. The message names the place."""
 
     code = "corrupt"
+
+
+class TaskFailed(RotaError):
+    """A task whose result was awaited has none. `failure` is what its handler raised last, with the remote traceback,
+    which is a note of this error, too; None if it was cancelled or expired."""
+
+    code = "task_failed"
+
+    def __init__(
+        self, task: str, kind: str, status: str, failure: Failure | None = None, reason: str | None = None
+    ) -> None:
+        why = str(failure) if status == "failed" and failure is not None else reason
+        how = {"failed": "failed", "cancelled": "was cancelled"}.get(status, status)
+        super().__init__(f"{kind} {how}" + (f": {why}" if why else "") + f" (task {task})", task=task)
+        self.task_id = task
+        self.status = status
+        self.failure = failure
+        if failure is not None and failure.traceback:
+            self.add_note(f"in the worker:\n{failure.traceback}")
 
 
 class HandlerError(RotaError):

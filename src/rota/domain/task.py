@@ -28,6 +28,8 @@ from .errors import Invalid, Refused
 from .limits import check_input, check_kind, check_metadata, storable
 from .model import Change, ChangeType, Failure, Limits, LogLine, RetryPolicy, Task, TaskRequest, TaskStatus
 from .options import SubmitOptions, options_of
+from .short_history import ShortHistory, appended, last_number, whole_history
+from .unique import DEFAULT_PARTS
 
 __all__ = [
     "Completed",
@@ -36,7 +38,6 @@ __all__ = [
     "Outcome",
     "Released",
     "Rescheduled",
-    "ShortHistory",
     "Submission",
     "Update",
     "admit",
@@ -48,17 +49,13 @@ __all__ = [
     "claim",
     "claiming",
     "expire",
-    "is_short_alike",
     "lose",
     "renew",
     "replay",
     "settle",
-    "short_history",
-    "whole_history",
 ]
 
 DEFAULT_MAX_RETRIES = 3
-HISTORY_KEPT = 50
 LOGS_KEPT = 200
 
 
@@ -106,6 +103,8 @@ class Submission(TaskRequest, frozen=True, kw_only=True):
     schedule_at: datetime | None = None
     expires_at: datetime | None = None
     idempotency_key: str | None = None
+    unique_for: timedelta | None = None
+    unique_by: tuple[str, ...] = ()
     schedule_id: str | None = None
     run_id: str | None = None
     scheduled_at: datetime | None = None
@@ -130,11 +129,16 @@ def check_submission(asked: Submission) -> Checked:
         return asked
     if asked.ttl is not None and asked.expires_at is not None:
         raise Invalid("ttl", "expires_at is given, too", "give one of ttl, ttl_seconds and expires_at")
+    is_unique = asked.unique_for is not None or bool(asked.unique_by)
+    if is_unique and asked.idempotency_key is not None:
+        raise Invalid("idempotency_key", "unique_for or unique_by is given, too", "give one of them")
     given = {
         name: check(name, value)
         for name, check in _CHECKS
         if not _is_default(name, value := getattr(asked, name))
     }
+    if is_unique:
+        given.setdefault("unique_by", DEFAULT_PARTS)
     given |= {"kind": check_kind(asked.kind), "metadata": check_metadata(asked.metadata)}
     return Checked(**{name: getattr(asked, name) for name in asked.__struct_fields__} | given)
 
@@ -203,7 +207,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(task, name) is None:
                 fields[name] = by_kind.get(task.kind)
         changed = replace(task, **self.set, **fields)
-        history = whole_history(changed, ShortHistory(task.history, _last_number(task.history) + 1))
+        history = whole_history(changed, ShortHistory(task.history, last_number(task.history) + 1))
         return replace(changed, history=history)
 
 
@@ -243,80 +247,6 @@ def claim(
         worker_id=worker_id, lease_id=lease_id, lease=lease, defaults={task.kind: defaults}, now=now
     )
     return update.applied_to(task)
-
-
-class ShortHistory(msgspec.Struct, frozen=True, gc=False):
-    """A history without its last lines, where the fields of the task imply them: how a claim had begun, and that it
-    completed. `number` is that of the last line of the whole history. `actor` is who completed the task."""
-
-    lines: tuple[Change, ...]
-    number: int
-    actor: str | None = None
-
-
-def short_history(task: Task) -> ShortHistory:
-    """What of the history has to be kept beside the fields."""
-    lines = task.history
-    if not lines:
-        return ShortHistory((), 0)
-    last = lines[-1]
-    number = last.number
-    if task.status is TaskStatus.RUNNING and last == _claimed(task, number, task.worker_id):
-        if _last_number(lines[:-1]) == number - 1:
-            return ShortHistory(lines[:-1], number)
-    elif task.status is TaskStatus.COMPLETED and last == _completed(task, number, last.actor):
-        before = lines[-2:-1] == (_claimed(task, number - 1, last.actor),)
-        if before and _last_number(lines[:-2]) == number - 2:
-            return ShortHistory(lines[:-2], number, last.actor)
-    return ShortHistory(lines, number)
-
-
-def is_short_alike(old: Task, new: Task, short: ShortHistory) -> bool:
-    """Whether `short`, the history of the new task, has the same lines as that of the old one. What usually happens (a
-    renewed lease, a completion) can be seen without making that."""
-    if old.started_at == new.started_at and old.attempt == new.attempt:
-        if old.status is new.status and old.worker_id == new.worker_id and old.history is new.history:
-            return old.completed_at == new.completed_at
-        if old.status is TaskStatus.RUNNING and short.actor is not None and old.worker_id == short.actor:
-            return old.history == new.history[:-1]
-    return short_history(old).lines == short.lines
-
-
-def whole_history(task: Task, short: ShortHistory) -> tuple[Change, ...]:
-    """The history with the lines that the fields of the task imply. Its `history` is not looked at."""
-    lines, number, actor = short.lines, short.number, short.actor
-    missing = number - _last_number(lines)
-    if missing == 1 and task.status is TaskStatus.RUNNING:
-        return _appended(lines, _claimed(task, number, task.worker_id))
-    if missing == 2 and task.status is TaskStatus.COMPLETED:
-        lines = _appended(lines, _claimed(task, number - 1, actor))
-        return _appended(lines, _completed(task, number, actor))
-    return lines
-
-
-def _claimed(task: Task, number: int, actor: str | None) -> Change:
-    return Change(
-        number=number,
-        at=task.started_at or task.updated_at,
-        status=TaskStatus.RUNNING,
-        actor=actor or "",
-        type=ChangeType.CLAIMED,
-        attempt=task.attempt,
-    )
-
-
-def _completed(task: Task, number: int, actor: str | None) -> Change:
-    return Change(
-        number=number,
-        at=task.completed_at or task.updated_at,
-        status=TaskStatus.COMPLETED,
-        actor=actor or "",
-        type=ChangeType.COMPLETED,
-    )
-
-
-def _last_number(lines: tuple[Change, ...]) -> int:
-    return lines[-1].number if lines else 0
 
 
 def renew(
@@ -546,7 +476,7 @@ def _change(
     **facts: Any,
 ) -> Change:
     """The next line of the task's history."""
-    number = _last_number(task.history) + 1
+    number = last_number(task.history) + 1
     why = storable(reason) if reason else ""
     return Change(number=number, at=now, status=status, actor=actor, type=type, reason=why, **facts)
 
@@ -557,15 +487,8 @@ def _ended(task: Task, change: Change, **fields: Any) -> Task:
 
 def _moved(task: Task, change: Change, **fields: Any) -> Task:
     """A status changes here, or in an `Update`, and with it the history."""
-    history = _appended(task.history, change)
+    history = appended(task.history, change)
     return replace(task, status=change.status, updated_at=change.at, history=history, **fields)
-
-
-def _appended(history: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
-    """The first line is kept for good."""
-    if len(history) >= HISTORY_KEPT:
-        history = history[:1] + history[2 - HISTORY_KEPT :]
-    return (*history, change)
 
 
 def _logged(task: Task, logs: tuple[LogLine, ...]) -> tuple[LogLine, ...]:

@@ -11,23 +11,27 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
 from ..domain.limits import check_duration, check_input
-from ..domain.model import Failure, Limits, LogLine, Task
+from ..domain.model import Failure, Limits, LogLine, Task, TaskStatus
+from ..domain.options import Duration
 from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
-from .app import Handler
-from .clock import wait_for_any
+from .clock import SystemClock, wait_for_any
 from .guard import entering_handler, is_a, name_of, text_of, traceback_of
+from .handlers.functions import running
+from .handlers.handler import Handler
+from .handlers.providers import Resources
 from .observe import tracing
 from .observe.telemetry import running_task
 
-__all__ = ["Context", "Execution", "StopReason"]
+__all__ = ["Context", "Execution", "StopReason", "context_outside"]
 
 T = TypeVar("T")
 
@@ -113,7 +117,7 @@ class Context:
         self._execution.logs += (line,)
         return self._reported()
 
-    def extend_lease(self, duration: timedelta | float | None = None) -> Flush:
+    def extend_lease(self, duration: Duration | None = None) -> Flush:
         """Ask to keep the task for this long from now (default: the worker's lease) without a renewal. Worth a
         call before something that blocks the event loop."""
         if duration is not None:
@@ -134,6 +138,7 @@ class Execution:
         "_in_thread",
         "_loop",
         "_on_report",
+        "_resources",
         "_running",
         "error",
         "handler",
@@ -150,10 +155,12 @@ class Execution:
         task: Task,
         handler: Handler,
         *,
+        resources: Resources,
         on_report: Callable[[Execution], None],
         flush: Callable[[Execution], Awaitable[None]],
     ) -> None:
         self.task = task
+        self._resources = resources
         self.handler = handler
         self.lease: timedelta | None = None
         self.renewals = 0  # under way, each with what was reported until then
@@ -238,6 +245,7 @@ class Execution:
 
     async def _outcome(self, context: Context, threads: Threads) -> Outcome:
         running_task.set(self.task)
+        running.set(context)
         timeout = self.task.timeout
         if timeout is None:  # the usual case, and a timer that never rings is not free
             ending = await self._ending(context, threads)
@@ -278,7 +286,14 @@ class Execution:
             return None, error
 
     async def _called(self, context: Context, threads: Threads) -> Any:
-        args, kwargs = self.handler.arguments(self.task.input, context)
+        if not self.handler.signature.asks_for:
+            return await self._called_with({}, context, threads)
+        async with AsyncExitStack() as stack:
+            made = await self._resources.arguments(self.handler.signature, context, stack)
+            return await self._called_with(made, context, threads)
+
+    async def _called_with(self, made: Mapping[str, Any], context: Context, threads: Threads) -> Any:
+        args, kwargs = self.handler.arguments(self.task.input, context, made)
         entering_handler()
         if self.handler.is_async:
             return await self.handler.function(*args, **kwargs)
@@ -309,7 +324,8 @@ class Execution:
         if output is None:
             return Completed()
         try:
-            return Completed(check_input(output, OUTPUT_LIMITS, "output"))
+            encoded = self.handler.signature.encoded_output(output)
+            return Completed(check_input(encoded, OUTPUT_LIMITS, "output"))
         except Invalid as unfit:
             return self._failed(PermanentError(f"the handler's result cannot be stored: {unfit}"))
 
@@ -328,6 +344,33 @@ class Execution:
             traceback=traceback_of(error)[-TRACEBACK_KEPT:],
         )
         return Failed(failure=failure, permanent=is_a(error, PermanentError), delay=_delay_asked(error))
+
+
+class _NoExecution(Execution):
+    """Of a function that is called without a worker: a first attempt at a task that nobody stores."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.stopping = None
+        self.logs = ()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(coroutine)
+
+    def reported(self) -> None:
+        pass
+
+    async def flush(self) -> None:
+        pass
+
+
+def context_outside(kind: str, queue: Any) -> Context:
+    """For a function that is called without a worker; what it reports is not stored."""
+    clock = SystemClock()
+    now = clock.now()
+    status = TaskStatus.RUNNING
+    task = Task(id="", kind=kind, status=status, attempt=1, created_at=now, available_at=now, updated_at=now)
+    return Context(_NoExecution(task), queue, clock.now)
 
 
 def _delay_asked(error: BaseException) -> timedelta | None:

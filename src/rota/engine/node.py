@@ -10,18 +10,21 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import cast
 
 from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_duration, check_number, check_queue
+from ..domain.options import Duration
 from .app import App, Hook
 from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop
+from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_signals
-from .observe.telemetry import LoopFailed, Observer, fan_out
+from .observe.telemetry import HookFailed, LoopFailed, Observer, fan_out
 from .roles.janitor import GRACE, Forgetter, Janitor
 from .roles.leases import LEASE, QueueLike
 from .roles.scheduler import Scheduler
@@ -31,7 +34,6 @@ from .roles.worker import TaskWorker, call_hooks, run_hooks
 
 __all__ = ["Node", "Worker", "worker_name"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
 LOOK_AGAIN = timedelta(seconds=1)
@@ -49,7 +51,7 @@ class Node:
         janitor: bool = True,
         observers: Iterable[Observer] = (),
         retention: Retention | None = None,
-        shutdown_timeout: timedelta | float = SHUTDOWN,
+        shutdown_timeout: Duration = SHUTDOWN,
     ) -> None:
         self.queue = queue
         self._patience = check_duration("shutdown_timeout", shutdown_timeout)
@@ -186,8 +188,8 @@ class Worker(Node):
         *,
         queues: Sequence[str] | None = None,
         concurrency: int = 50,
-        lease: timedelta | float = LEASE,
-        shutdown_timeout: timedelta | float = SHUTDOWN,
+        lease: Duration = LEASE,
+        shutdown_timeout: Duration = SHUTDOWN,
         scheduler: bool = True,
         janitor: bool = True,
         all_tenants: bool = False,
@@ -208,6 +210,9 @@ class Worker(Node):
             shutdown_timeout=shutdown_timeout,
         )
         self.app = (app or App()).derived()
+        self.app.inject = {**self.app.inject, type(queue): attrgetter("queue")}
+        self.app.queue = cast(TaskQueue, queue)  # for functions that are registered with this worker
+        self.task, self.workflow = self.app.task, self.app.workflow
         hooks = {
             "on_startup": on_startup,
             "on_shutdown": on_shutdown,
@@ -234,14 +239,6 @@ class Worker(Node):
         if self.scheduler is not None:
             self.scheduler.claim_with_tick = self.tasks.claim_with_tick
 
-    def task(self, kind: str, **options: Any) -> Callable[[F], F]:
-        """As `App.task`."""
-        return self.app.task(kind, **options)
-
-    def workflow(self, kind: str, **options: Any) -> Callable[[F], F]:
-        """As `App.workflow`."""
-        return self.app.workflow(kind, **options)
-
     def on_startup(self, hook: Hook) -> Hook:
         return self.app.on_startup(hook)
 
@@ -262,7 +259,15 @@ class Worker(Node):
             if not self.tasks.is_idle:
                 async with self._kept():
                     own = await self._until_idle()
+            await self._close_resources()
         return min(delay, own)
+
+    async def _close_resources(self) -> None:
+        """One that cannot be closed harms nobody."""
+        try:
+            await self.tasks.resources.close()
+        except Exception as error:
+            self.observe(HookFailed("provide", error))
 
     async def _until_idle(self) -> timedelta:
         own = timedelta(0)
@@ -274,6 +279,7 @@ class Worker(Node):
 
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT; then let handlers finish, for a while, and hand back the rest."""
+        self.app.check()
         try:
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
             with guarded_loop(), _signals(self._signalled, enabled=handle_signals):
@@ -285,6 +291,7 @@ class Worker(Node):
                     await self._drain()
         finally:
             self.tasks.close()
+            await self._close_resources()
             await run_hooks(self.app, "on_shutdown", (self,), self.observe)
 
     async def _run(self) -> None:

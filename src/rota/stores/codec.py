@@ -215,7 +215,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Template, (*_TENANT_ONLY, Column("alias_key", lambda template: alias_key(template.alias)))),
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),
-        Table(Receipt, _columns("tenant! at!@")),
+        Table(Receipt, _columns("tenant! at@")),
     )
 }
 

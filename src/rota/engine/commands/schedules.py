@@ -311,9 +311,15 @@ async def given_up(tx: Tx, changes: Sequence[tuple[Schedule, Schedule]]) -> list
 
 
 def trigger_schedule(
-    run_id: str, tenant: str, key: str, actor: str, input: Any = msgspec.UNSET
+    run_id: str,
+    tenant: str,
+    key: str,
+    actor: str,
+    input: Any = msgspec.UNSET,
+    *,
+    check: Callable[[str, Any], None] = lambda *_: None,
 ) -> Work[tuple[Run, Task]]:
-    """Run it now, beside its times: neither the next time nor the count moves."""
+    """Run it now, beside its times: neither the next time nor the count moves. `check` may refuse the task's input."""
 
     async def work(tx: Tx) -> tuple[Run, Task]:
         limits = await limits_of(tx, tenant)
@@ -332,6 +338,7 @@ def trigger_schedule(
         row, started = run.start(run_id, asked, tx.now, RunTrigger.MANUAL, template, tx.now, limits, actor)
         if started is None:
             raise Refused("bad_target", schedule=key, problem=row.error)
+        check(started.kind, started.input)
         audit(tx, "triggered", actor, found, found, f"task {started.id}", act=row.id)
         return tx.put(row), tx.put(started).as_of(tx.now)
 

@@ -10,10 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain import task as life
+from ...domain import unique
 from ...domain.errors import Refused
 from ...domain.ids import derived_id
 from ...domain.limits import check_input
-from ...domain.model import LogLine, Task
+from ...domain.model import Limits, LogLine, Receipt, Task
 from ...domain.task import Defaults, Outcome, Submission, Update
 from ...stores.base import Tx, Work
 from ...stores.queries import Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
@@ -81,27 +82,56 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: str) -> Work[list[Task]]:
-    """Admit tasks, each under the id given. The same id, or the same idempotency key and input, gives the task
-    that is there already."""
+    """Admit tasks, each under the id given. The same id, the same idempotency key and input, or what is the same by
+    `unique_by`, gives the task that is there already."""
     items = [(_submission_id(tenant, id, asked), asked) for id, asked in items]
-    may_exist = any(asked.idempotency_key is not None for _, asked in items)
+    is_unique = any(asked.unique_by for _, asked in items)
+    may_exist = is_unique or any(asked.idempotency_key is not None for _, asked in items)
 
     async def work(tx: Tx) -> list[Task]:
         nonlocal may_exist
         limits = await limits_of(tx, tenant)
-        known = dict(await tx.get_many(Task, {id for id, _ in items})) if may_exist else {}
+        keys = [_unique_key(tenant, asked, limits) if is_unique else None for _, asked in items]
+        receipts, same = await _same_tasks(tx, items, keys) if is_unique else ({}, {})
+        ids = [same.get(key, id) for (id, _), key in zip(items, keys, strict=True)]
+        known = dict(await tx.get_many(Task, set(ids))) if may_exist else {}
         may_exist = True  # from the second time on: an answer may have been lost
-        await check_room_for_tasks(tx, tenant, limits, len({id for id, _ in items} - known.keys()))
+        await check_room_for_tasks(tx, tenant, limits, len(set(ids) - known.keys()))
         answers = []
-        for id, asked in items:
+        for id, key, (_, asked) in zip(ids, keys, items, strict=True):
             if id in known:
                 answers.append(_same_submission(known[id], asked, tx.now))
-            else:
-                known[id] = tx.put(life.admit(id, asked, tenant, tx.now, limits, actor))
-                answers.append(known[id].as_of(tx.now))
+                continue
+            known[id] = tx.put(life.admit(id, asked, tenant, tx.now, limits, actor))
+            answers.append(known[id].as_of(tx.now))
+            if key is not None:
+                tx.put(unique.receipt_for(key, known[id], asked.unique_for, receipts.get(key)))
         return answers
 
     return work
+
+
+def _unique_key(tenant: str, asked: Submission, limits: Limits) -> str | None:
+    """The id of the receipt that names the task; None: it need not be submission."""
+    if not asked.unique_by:
+        return None
+    input = check_input(asked.input, limits)
+    return unique.unique_id(tenant, asked.kind, asked.queue, input, asked.unique_by)
+
+
+async def _same_tasks(
+    tx: Tx, items: Sequence[tuple[str, Submission]], keys: Sequence[str | None]
+) -> tuple[Mapping[str, Receipt], dict[str | None, str]]:
+    """The receipts that are there, and for each key the id of its task: there already, or the first one given."""
+    receipts = await tx.get_many(Receipt, {key for key in keys if key is not None})
+    holders = await tx.get_many(Task, {unique.holder_of(receipt) for receipt in receipts.values()})
+    same: dict[str | None, str] = {}
+    for (id, asked), key in zip(items, keys, strict=True):
+        if key is not None:
+            holder = holders.get(unique.holder_of(receipts[key])) if key in receipts else None
+            is_there = holder is not None and unique.is_same(holder, asked.unique_for, tx.now)
+            same.setdefault(key, holder.id if holder is not None and is_there else id)
+    return receipts, same
 
 
 def _submission_id(tenant: str, id: str, asked: Submission) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import fields as fields_of
@@ -118,8 +118,16 @@ def _put_deleted(tx: Tx, old: Schedule, new: Schedule, actor: str, detail: str) 
     audit(tx, "deleted", actor, old, tx.put(new), detail)
 
 
-def execute_template(id: str, tenant: str, template_id: str, input: Any, actor: str) -> Work[Task]:
-    """Run it now, as the task of this id."""
+def execute_template(
+    id: str,
+    tenant: str,
+    template_id: str,
+    input: Any,
+    actor: str,
+    *,
+    check: Callable[[str, Any], None] = lambda *_: None,
+) -> Work[Task]:
+    """Run it now, as the task of this id. `check` may refuse the task's input."""
 
     async def work(tx: Tx) -> Task:
         limits = await limits_of(tx, tenant)
@@ -129,6 +137,8 @@ def execute_template(id: str, tenant: str, template_id: str, input: Any, actor: 
         template = await find_template(tx, tenant, template_id)
         rules.check_runs(template)
         await check_room_for_tasks(tx, tenant, limits)
-        return tx.put(task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor))
+        new = task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor)
+        check(new.kind, new.input)
+        return tx.put(new)
 
     return work

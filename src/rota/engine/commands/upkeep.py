@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from ...domain import task as life
+from ...domain import unique
 from ...domain.model import Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
@@ -85,7 +87,11 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
 
     async def work(tx: Tx) -> int:
         completed: list[Schedule] = []
-        old: list[Record] = [*await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)]
+        receipts = await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)
+        holders = await tx.get_many(Task, {unique.holder_of(receipt) for receipt in receipts} - {""})
+        live = {task.id for task in holders.values() if task.as_of(tx.now).is_live}
+        kept = [receipt for receipt in receipts if unique.holder_of(receipt) in live]
+        old: list[Record] = [receipt for receipt in receipts if receipt not in kept]
         if retention.tasks is not None:
             old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)
         if retention.runs is not None:
@@ -95,6 +101,8 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         if retention.schedules is not None:
             rows, completed = await _completed_schedules(tx, tx.now - retention.schedules, limit)
             old += [*rows, *completed]
+        for receipt in kept:
+            tx.put(replace(receipt, at=tx.now))
         for record in old:
             tx.delete(record)
         for schedule in completed:

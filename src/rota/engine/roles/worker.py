@@ -24,6 +24,7 @@ from ..clock import NewId, new_id
 from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settle_tasks
 from ..executor import Execution, StopReason
 from ..guard import entering_handler, is_a
+from ..handlers.providers import Resources
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
 from .leases import LEASE, Leases, QueueLike, pieces
 
@@ -77,6 +78,7 @@ class TaskWorker:
         self._observe = observe
         self._lease = lease
         self._new_id = new_id
+        self.resources = Resources(app.provided)
         self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
@@ -267,8 +269,7 @@ class TaskWorker:
     # Handlers
 
     def _start(self, task: Task, claimed_since: datetime) -> None:
-        handler = self._app.handlers[task.kind]
-        execution = Execution(task, handler, on_report=self.leases.note_report, flush=self.leases.flush)
+        execution = self._execution(task)
         self._running[execution] = None
         self.handlers_ended.clear()
         self.leases.started()
@@ -279,11 +280,18 @@ class TaskWorker:
     def _give_back(self, task: Task) -> None:
         """The process or the store stood still for a lease since the claim was asked: another worker may have the task
         by now, so it is not begun. If it is ours still, it goes back to the queue; if not, the store refuses that."""
-        execution = Execution(
-            task, self._app.handlers[task.kind], on_report=self.leases.note_report, flush=self.leases.flush
-        )
+        execution = self._execution(task)
         self._ended[execution] = Released()
         self.wake.set()
+
+    def _execution(self, task: Task) -> Execution:
+        return Execution(
+            task,
+            self._app.handlers[task.kind],
+            resources=self.resources,
+            on_report=self.leases.note_report,
+            flush=self.leases.flush,
+        )
 
     def _queue_of(self, task: Task) -> QueueLike:
         """What a handler may reach: the queue of its own tenant and no other."""

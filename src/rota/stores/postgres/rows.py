@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task
-from ...domain.task import ShortHistory, short_history
+from ...domain.short_history import ShortHistory, short_history
 from ..codec import TABLES, Column
 from .task_row import COLUMNS_READ, body_of, json_of, read_tasks
 

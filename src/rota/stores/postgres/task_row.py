@@ -15,7 +15,7 @@ import msgspec
 
 from ...domain.errors import Corrupt, Invalid
 from ...domain.model import RetryPolicy, Task, TaskStatus
-from ...domain.task import ShortHistory, is_short_alike, whole_history
+from ...domain.short_history import ShortHistory, is_short_alike, whole_history
 
 __all__ = ["COLUMNS_READ", "body_of", "has_same_body", "json_of", "read_tasks"]
 

@@ -75,7 +75,7 @@ class Service:
         if self.metrics is not None:
             store = self.metrics.observed(store)
         self._access = Access(store, self.clock, rate=self._rate, identify=self._identify)
-        return Queue(store, actor="http", clock=self.clock)
+        return Queue(store, actor="http", clock=self.clock, app=self.app)
 
     async def close(self) -> None:
         """Close the store, unless it was given: then it stays open."""
@@ -135,7 +135,12 @@ class Acting(Queue):
 
     def __init__(self, queue: Queue, tenant: str, caller: Caller) -> None:
         super().__init__(
-            queue.store, tenant=tenant, actor=caller.actor, clock=queue.clock, new_id=queue._new_id
+            queue.store,
+            tenant=tenant,
+            actor=caller.actor,
+            clock=queue.clock,
+            new_id=queue._new_id,
+            app=queue.app,
         )
         self.caller = caller
         self._receipt: tuple[str, str, Callable[[Any], tuple[int, Any]]] | None = None

@@ -12,6 +12,7 @@ from ...domain.errors import Unavailable
 from ...domain.limits import check_number, check_text
 from ...domain.model import Run
 from ...domain.tenants import check_tenant
+from ...engine.app import App
 from ...engine.clock import NewId, SteadyClock, SystemClock, new_id, sleep
 from ...stores.base import Store, Work
 from . import arguments
@@ -48,7 +49,7 @@ class DueRuns(list[Run]):
 
 
 class Calls:
-    """One tenant's view of one store."""
+    """One tenant's view of one store. With an `app`, the inputs of the tasks that it has are checked."""
 
     def __init__(
         self,
@@ -58,8 +59,10 @@ class Calls:
         actor: str | None = None,
         clock: SteadyClock | None = None,
         new_id: NewId = new_id,
+        app: App | None = None,
     ) -> None:
         self.store = store
+        self.app = app
         self.clock: SteadyClock = clock or SystemClock()
         self.tenant = check_tenant(tenant)
         self.actor = check_actor(actor) or _whoami()
@@ -68,6 +71,12 @@ class Calls:
     async def now(self) -> datetime:
         """The store's clock, which all nodes share."""
         return await self.store.now()
+
+    def _check_input(self, kind: object, input: Any) -> None:
+        """Where the handler is known, what it cannot be called with is refused now."""
+        handler = self.app.handlers.get(kind) if self.app is not None and isinstance(kind, str) else None
+        if handler is not None:
+            handler.signature.check(input)
 
     async def _commit(self, work: Work[T]) -> T:
         """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from ...domain import recurrence
 from ...domain.errors import Invalid, Refused
 from ...domain.limits import check_choice, check_key, check_number
-from ...domain.model import Event, Run, RunStatus, Schedule, Task
+from ...domain.model import Event, Run, RunStatus, Schedule, Target, Task, TemplateTarget
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
 from ...domain.why import Why
@@ -40,6 +40,7 @@ class ScheduleCalls(Calls):
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
         timing, target, fields = arguments.new_schedule(options, await self.now())
+        self._check_target(target)
         work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
         with arguments.in_words_of(options):
             return await self._commit(work)
@@ -65,7 +66,7 @@ class ScheduleCalls(Calls):
         work = commands.edit_schedule(
             self.tenant,
             check_key(schedule_id),
-            lambda old, now: arguments.schedule_changes(old, changes, now),
+            lambda old, now: self._checked(arguments.schedule_changes(old, changes, now)),
             self.actor,
             version,
         )
@@ -87,7 +88,12 @@ class ScheduleCalls(Calls):
     async def trigger_schedule(self, schedule_id: str, input: Any = UNSET) -> Task:
         """Run it now, beside its times (with another `input`, if one is given); the task."""
         work = commands.trigger_schedule(
-            self._new_id(), self.tenant, check_key(schedule_id), self.actor, input
+            self._new_id(),
+            self.tenant,
+            check_key(schedule_id),
+            self.actor,
+            input,
+            check=self._check_input,
         )
         return (await self._commit(work))[1]
 
@@ -188,6 +194,15 @@ class ScheduleCalls(Calls):
             changes=lambda old, now: arguments.schedule_changes(old, wanted, old.created_at),
             in_words=lambda: arguments.in_words_of(options),
         )
+
+    def _check_target(self, target: Target) -> None:
+        if not isinstance(target, TemplateTarget):
+            self._check_input(target.kind, target.input)
+
+    def _checked(self, changes: dict[str, Any]) -> dict[str, Any]:
+        if "target" in changes:
+            self._check_target(changes["target"])
+        return changes
 
     async def _schedule_list(self, filters: ScheduleFilters, after: Cursor | None = None) -> ScheduleList:
         chosen = arguments.filters(ScheduleFilters, filters)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ...domain.errors import Invalid
 from ...domain.limits import check_duration, check_text, shown, storable
 from ...domain.model import LIVE, Change, Task, TaskStatus
-from ...domain.options import SubmitManyOptions, SubmitOptions, TaskFilters
+from ...domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
 from ...domain.task import Submission
 from ...engine import commands, queries
 from ...engine.clock import SystemClock, sleep
@@ -37,13 +37,16 @@ class TaskCalls(Calls):
 
         On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
         transaction commits that is open on it."""
-        return await self._submit(arguments.submission(kind, input, options), connection)
+        asked = arguments.submission(kind, input, options)
+        self._check_input(kind, input)
+        return await self._submit(asked, connection)
 
     async def start_workflow(
         self, kind: str, input: Any = None, *, connection: Any = None, **options: Unpack[SubmitOptions]
     ) -> Task:
         """Start a workflow, which runs as a task of its own. Options as in `submit`."""
         asked = arguments.submission(kind, input, options)
+        self._check_input(kind, input)
         return await self._submit(replace(asked, is_workflow=True), connection)
 
     async def submit_many(
@@ -53,6 +56,8 @@ class TaskCalls(Calls):
         if options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
         asked = arguments.submissions(_pairs(tasks), options)
+        for each in asked:
+            self._check_input(each.kind, each.input)
         return await self._submit_all(asked, None) if asked else []
 
     async def get(self, task_id: str) -> Task:
@@ -119,7 +124,7 @@ class TaskCalls(Calls):
         """Put an ended task away."""
         return await self._commit(commands.archive_task(self.tenant, _id("task_id", task_id), self.actor))
 
-    async def wait(self, task_id: str, timeout: timedelta | float | None = None) -> Task:  # noqa: ASYNC109  a word of the API
+    async def wait(self, task_id: str, timeout: Duration | None = None) -> Task:  # noqa: ASYNC109  a word of the API
         """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
         async with asyncio.timeout(
             None if timeout is None else check_duration("timeout", timeout).total_seconds()

@@ -58,7 +58,9 @@ class TemplateCalls(Calls):
 
     async def execute_template(self, template_id: str, input: Any = None) -> Task:
         """Run it now: its parameters, overlaid with `input` (a dict), are the task's input."""
-        work = commands.execute_template(self._new_id(), self.tenant, _id(template_id), input, self.actor)
+        work = commands.execute_template(
+            self._new_id(), self.tenant, _id(template_id), input, self.actor, check=self._check_input
+        )
         return await self._commit(work)
 
 

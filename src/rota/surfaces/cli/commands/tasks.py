@@ -93,7 +93,7 @@ def submit(session: Session, task_type: str, text: str | None, lines: bool, **gi
 
 async def _submit_options(queue: Queue, given: dict[str, Any]) -> dict[str, Any]:
     """The options of `Queue.submit`. `--in` counts on the clock of the store."""
-    options = {**given, "tags": given["tags"] or None}
+    options = {name: None if value == () else value for name, value in given.items()}
     delay = options.pop("delay")
     if delay is not None:
         try:
