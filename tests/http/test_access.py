@@ -48,6 +48,11 @@ NEEDED = {
     ("get", "workflow-executions/{id}/attempts"): VIEWER,
     ("get", "workflow-executions/{id}/logs"): VIEWER,
     ("get", "workflow-executions/{id}/history"): VIEWER,
+    ("post", "task-executions/replay"): OPERATOR,
+    ("get", "nodes"): VIEWER,
+    ("get", "queues"): VIEWER,
+    ("post", "queues/{name}/pause"): OPERATOR,
+    ("post", "queues/{name}/resume"): OPERATOR,
     ("get", "keys"): ADMIN,
     ("post", "keys"): ADMIN,
     ("delete", "keys/{id}"): ADMIN,
@@ -64,6 +69,7 @@ BODIES: dict[str, Any] = {
     "task-executions": {"kind": "echo"},
     "workflow-executions": {"kind": "my-workflow"},
     "keys": {"name": "made", "role": "viewer"},
+    "task-executions/replay": {"status": "failed"},
 }
 BODIES["schedules/{id}"] = BODIES["schedules"]
 ROLES = list(Role)
@@ -84,6 +90,7 @@ def test_the_table_has_every_route(quiet: Tenant) -> None:
 
 def send(client: httpx.Client, tenant: str, method: str, path: str, ids: dict[str, str]) -> httpx.Response:
     filled = path.replace("{id}", ids.get(path.partition("/")[0], "missing")).replace("{action}", "pause")
+    filled = filled.replace("{name}", "mail")
     options: dict[str, Any] = (
         {"json": BODIES[path]} if method in ("post", "put", "patch") and path in BODIES else {}
     )

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 from .ids import derived_id
 from .model import NodeState, PausedQueue, Task, TaskStatus
@@ -29,6 +29,7 @@ from .tenants import EVERY_TENANT
 from .why import length
 
 __all__ = [
+    "WaitReason",
     "Waiting",
     "as_facts",
     "explain",
@@ -112,12 +113,15 @@ PROMPT = timedelta(seconds=5)
 """A worker that has a slot free takes a task sooner than that."""
 
 
+WaitReason = Literal["not_due", "queue_paused", "no_worker", "busy", "ready", "worker_silent"]
+
+
 class Waiting(str):
     """Why a task does not run, or seems not to. `reason` is for programs."""
 
-    reason: str
+    reason: WaitReason
 
-    def __new__(cls, text: str, reason: str) -> Waiting:
+    def __new__(cls, text: str, reason: WaitReason) -> Waiting:
         waiting = super().__new__(cls, text)
         waiting.reason = reason
         return waiting

@@ -10,12 +10,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from ...domain.model import NodeState
-from ...stores.base import CommitOptions, Store
+from ...stores.base import Store
 from ..commands import remove_node, write_node
 
 __all__ = ["Heartbeat"]
-
-_ALONE = CommitOptions(own_transaction=True, fail_if_locked=True)
 
 
 class Heartbeat:
@@ -27,9 +25,9 @@ class Heartbeat:
 
     async def run_once(self) -> timedelta:
         state = self._describe()
-        await self._store.transact(write_node(state), _ALONE)
+        await self._store.transact(write_node(state))
         return state.heartbeat
 
     async def end(self) -> None:
         """Say that the node is gone."""
-        await self._store.transact(remove_node(self._describe().id), _ALONE)
+        await self._store.transact(remove_node(self._describe().id))

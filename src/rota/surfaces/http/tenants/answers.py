@@ -5,7 +5,7 @@ A field whose name a record has, too, is copied from there (`shaped`). The funct
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -19,7 +19,9 @@ from ....domain.model import (
     ChangeType,
     Event,
     MissedRunPolicy,
+    NodeState,
     OverlapPolicy,
+    PausedQueue,
     RetryPolicy,
     Role,
     Run,
@@ -37,8 +39,10 @@ from ....domain.model import (
 )
 from ....domain.options import TaskOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ....domain.serving import Waiting, WaitReason, is_alive
 from ....domain.why import Why
 from ....engine.queries import Occurrence
+from ....engine.serving import QueueUse
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
 
@@ -51,7 +55,12 @@ __all__ = [
     "history",
     "logs",
     "new_key",
+    "node",
     "occurrences",
+    "one_execution",
+    "paused_queue",
+    "queue_use",
+    "resumed_queue",
     "run",
     "schedule",
     "why",
@@ -220,6 +229,26 @@ class ExecutionAnswer(Answer, frozen=True, kw_only=True):
     progress: Any
 
 
+class WaitingAnswer(Answer, frozen=True, kw_only=True):
+    """Why a task does not run."""
+
+    reason: WaitReason
+    explanation: str
+
+
+class OneExecutionAnswer(ExecutionAnswer, frozen=True, kw_only=True):
+    """One task or workflow. `waiting` says why it does not run; null: it does, or has ended."""
+
+    waiting: WaitingAnswer | None
+
+
+class ReplayedAnswer(Answer, frozen=True, kw_only=True):
+    """How many tasks matched, and how many of them were replayed: none in a dry run."""
+
+    matching: int
+    replayed: int
+
+
 class ExecutionsAnswer(Answer, frozen=True, kw_only=True):
     """A page of executions."""
 
@@ -326,6 +355,66 @@ class BulkAnswer(Answer, frozen=True, kw_only=True):
     left: int
 
 
+class NodeAnswer(Answer, frozen=True, kw_only=True):
+    """A process that runs roles. `tenant` is whose tasks it takes, `*`: everyone's; `queues` null: it serves all;
+    `running` counts by kind what it ran when it was seen last."""
+
+    id: str
+    alive: bool
+    tenant: str
+    host: str
+    pid: int
+    release: str
+    roles: tuple[str, ...]
+    kinds: tuple[str, ...]
+    queues: tuple[str, ...] | None
+    slots: int
+    running: dict[str, int] | None
+    started_at: Time
+    seen_at: Time
+    heartbeat_seconds: float
+
+
+class NodesAnswer(Answer, frozen=True, kw_only=True):
+    """All nodes of a tenant."""
+
+    items: list[NodeAnswer]
+
+
+class PausedQueueAnswer(Answer, frozen=True, kw_only=True):
+    """Who paused a queue, when and why."""
+
+    queue: str
+    note: str
+    paused_at: Time
+    paused_by: str
+
+
+class QueueAnswer(Answer, frozen=True, kw_only=True):
+    """A queue and what is in it; `oldest_seconds` is for how long the first of its tasks could have run."""
+
+    name: str
+    pending: int
+    running: int
+    workers: int
+    oldest_at: Time | None
+    oldest_seconds: float | None
+    paused: PausedQueueAnswer | None
+
+
+class QueuesAnswer(Answer, frozen=True, kw_only=True):
+    """All queues of a tenant."""
+
+    items: list[QueueAnswer]
+
+
+class ResumedQueueAnswer(Answer, frozen=True, kw_only=True):
+    """Whether the queue was paused before."""
+
+    queue: str
+    was_paused: bool
+
+
 class KeyAnswer(Answer, frozen=True, kw_only=True):
     """An API key, without what it takes to use it."""
 
@@ -409,14 +498,40 @@ def _option_value(value: Any) -> Any:
 
 
 def execution(record: Task) -> ExecutionAnswer:
+    return shaped(ExecutionAnswer, record, **_parts_of(record))
+
+
+def one_execution(record: Task, waiting: Waiting | None) -> OneExecutionAnswer:
+    about = None if waiting is None else WaitingAnswer(reason=waiting.reason, explanation=str(waiting))
+    return shaped(OneExecutionAnswer, record, waiting=about, **_parts_of(record))
+
+
+def _parts_of(record: Task) -> dict[str, Any]:
     policy, failure = record.retry_policy, record.error
-    return shaped(
-        ExecutionAnswer,
-        record,
-        type="workflow" if record.is_workflow else "task",
-        error=None if failure is None else shaped(FailureAnswer, failure),
-        retry_policy=None if policy is None else shaped(RetryPolicyAnswer, policy),
-    )
+    return {
+        "type": "workflow" if record.is_workflow else "task",
+        "error": None if failure is None else shaped(FailureAnswer, failure),
+        "retry_policy": None if policy is None else shaped(RetryPolicyAnswer, policy),
+    }
+
+
+def node(record: NodeState, now: datetime, *, with_running: bool) -> NodeAnswer:
+    running = record.running if with_running else None
+    return shaped(NodeAnswer, record, alive=is_alive(record, now), running=running)
+
+
+def paused_queue(record: PausedQueue) -> PausedQueueAnswer:
+    return shaped(PausedQueueAnswer, record)
+
+
+def resumed_queue(name: str, was_paused: bool) -> ResumedQueueAnswer:
+    return ResumedQueueAnswer(queue=name, was_paused=was_paused)
+
+
+def queue_use(record: QueueUse, now: datetime) -> QueueAnswer:
+    oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
+    paused = None if record.paused is None else paused_queue(record.paused)
+    return shaped(QueueAnswer, record, oldest_seconds=oldest, paused=paused)
 
 
 def run(record: Run) -> RunAnswer:

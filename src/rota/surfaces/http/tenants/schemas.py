@@ -30,6 +30,7 @@ __all__ = [
     "KeyBody",
     "PauseBody",
     "PreviewBody",
+    "ReplayBody",
     "ScheduleBody",
     "SchedulePatch",
     "TriggerBody",
@@ -299,6 +300,25 @@ class CancelBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "no longer needed"}]})
 
     reason: Text = ""
+
+
+class ReplayBody(Body):
+    """Which tasks to run again: those that match everything given. `sinceSeconds`: only those that ended at most so
+    long ago."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"status": "failed", "kind": "send", "sinceSeconds": 3600, "dryRun": True}]
+        }
+    )
+
+    status: Literal["failed", "cancelled"]
+    kind: Name | None = None
+    queue: Name | None = None
+    schedule: Name | None = None
+    tag: Name | None = None
+    since_seconds: Seconds | None = None
+    dry_run: Flag = False
 
 
 class KeyBody(Body):
