@@ -26,6 +26,7 @@ import msgspec
 from ..domain.errors import Corrupt, Invalid
 from ..domain.model import (
     ApiKey,
+    Artifact,
     Event,
     Receipt,
     Record,
@@ -39,6 +40,7 @@ from ..domain.model import (
 from ..domain.template import alias_key
 from .queries import (
     ApiKeyList,
+    ArtifactQuery,
     EventQuery,
     OldReceipts,
     OpenTasks,
@@ -137,6 +139,7 @@ def _query_records() -> dict[type[Query], type[Record]]:
         RunQuery: Run,
         EventQuery: Event,
         TemplateQuery: Template,
+        ArtifactQuery: Artifact,
     }
     alone: dict[type[Query], type[Record]] = {
         ApiKeyList: ApiKey,
@@ -215,6 +218,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),
         Table(Receipt, _columns("tenant! at!@")),
+        Table(Artifact, _columns("tenant! task_id! name! content")),
     )
 }
 

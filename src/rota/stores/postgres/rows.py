@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task
+from ...domain.model import ApiKey, Artifact, Event, Receipt, Record, Run, Schedule, Task
 from ..codec import TABLES, Column
 
 __all__ = ["WRITERS", "Rows", "Writer", "text_of"]
@@ -90,6 +90,7 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("created_at revoked_at", "timestamptz"),
     ),
     Receipt: _plain("status", "integer"),
+    Artifact: (*_plain("media_type"), *_plain("size", "bigint"), *_plain("created_at", "timestamptz")),
 }
 _TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
 _NAMES: dict[type[Record], str] = {Run: "schedule_run"}

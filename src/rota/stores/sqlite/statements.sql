@@ -349,3 +349,15 @@ order by id limit :limit
 select {what} from receipt indexed by receipt_at
 where at < :before
 order by at, id limit :limit
+
+-- ## Artifacts
+
+-- name: artifact_list
+select {what} from artifact indexed by artifact_of_task
+where task_id in (select value from json_each(:task_ids))
+order by task_id, name, id limit :limit
+
+-- name: artifacts_by_content
+select {what} from artifact indexed by artifact_content
+where content is not null and content in (select value from json_each(:contents))
+order by content, id limit :limit

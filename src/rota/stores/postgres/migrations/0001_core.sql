@@ -198,6 +198,31 @@ create table {schema}.receipt (
 
 create index receipt_at on {schema}.receipt (at, id);
 
+create table {schema}.artifact (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  name text collate "C" not null,
+  media_type text not null,
+  size bigint not null,
+  created_at timestamptz not null,
+  content text collate "C",
+  version bigint not null,
+  body json not null
+);
+
+create index artifact_of_task on {schema}.artifact (task_id, name, id);
+create index artifact_content on {schema}.artifact (content, id) where content is not null;
+
+create table {schema}.content (
+  key text collate "C" not null,
+  number integer not null,
+  bytes bytea not null,
+  primary key (key, number)
+);
+
+alter table {schema}.content alter column bytes set storage external;
+
 comment on schema {schema} is 'Rota: schedules and tasks. Look as you like; change through rota, or through {schema}.submit().';
 comment on table {schema}.task is 'One row per piece of work. pending -> running -> completed | failed | cancelled | expired -> archived.';
 comment on column {schema}.task.status is 'A pending task whose expires_at has passed reads as expired, marked or not.';
@@ -236,6 +261,9 @@ comment on column {schema}.apikey.role is 'viewer, operator or admin.';
 comment on column {schema}.apikey.revoked_at is 'Since when it opens nothing; null: it does.';
 comment on table {schema}.receipt is 'What was answered to a request with an Idempotency-Key, so that it is answered the same again.';
 comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
+comment on table {schema}.artifact is 'What tasks left under a name. The bytes of small ones are in body -> ''inline'', in base64.';
+comment on column {schema}.artifact.content is 'The key of its bytes in the table content; null: they are in the body.';
+comment on table {schema}.content is 'The bytes of larger artifacts, in pieces. The janitor removes what no artifact names.';
 
 -- Raised by a write that met another version than it expected: undoes the whole statement.
 create function {schema}.expect(rows bigint, wanted bigint) returns void language plpgsql as $$
