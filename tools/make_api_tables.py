@@ -37,6 +37,8 @@ TASK_CALLS = [
     *("submit", "submit_many", "get", "list", "count", "history", "wait", "cancel"),
     *("request_cancellation", "cancel_many", "mark_expired", "replay", "archive", "start_workflow"),
 ]
+ARTIFACT_CALLS = ["artifacts", "open_artifact"]
+OPEN_ARTIFACT = ["read", "save", "chunks"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
     *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
@@ -53,7 +55,7 @@ TENANT_CALLS = [
 ]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
-CONTEXT += ["check", "progress", "log", "extend_lease", "call"]
+CONTEXT += ["check", "progress", "log", "artifact", "extend_lease", "call"]
 QUEUE_CALLS = ["now", "for_tenant", "close"]
 SAID_HERE = {
     "get": "One task.",
@@ -111,6 +113,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Event,
     rota.Occurrence,
     rota.Template,
+    rota.Artifact,
     rota.Tenant,
     rota.Limits,
     rota.TenantUse,
@@ -139,6 +142,8 @@ def tables() -> dict[str, str]:
     """Every table by its name."""
     return {
         "task calls": _calls(rota.Queue, TASK_CALLS),
+        "artifact calls": _calls(rota.Queue, ARTIFACT_CALLS),
+        "open artifact": _calls(rota.OpenArtifact, OPEN_ARTIFACT),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),

@@ -24,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ApiKey",
     "App",
+    "Artifact",
     "Change",
     "ChangeType",
     "Conflict",
@@ -46,6 +47,7 @@ __all__ = [
     "NotFound",
     "Occurrence",
     "Once",
+    "OpenArtifact",
     "OverlapPolicy",
     "Page",
     "PermanentError",

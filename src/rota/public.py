@@ -17,6 +17,7 @@ from .domain.errors import (
 )
 from .domain.model import (
     ApiKey,
+    Artifact,
     Change,
     ChangeType,
     Event,
@@ -55,6 +56,7 @@ from .domain.recurrence import (
 )
 from .domain.why import Why
 from .engine.app import App
+from .engine.artifacts import OpenArtifact
 from .engine.commands import Retention
 from .engine.executor import Context
 from .engine.node import Node, Worker
@@ -64,6 +66,7 @@ from .surfaces.python.client import DueRuns, Page, Queue, connect
 __all__ = [
     "ApiKey",
     "App",
+    "Artifact",
     "Change",
     "ChangeType",
     "Conflict",
@@ -86,6 +89,7 @@ __all__ = [
     "NotFound",
     "Occurrence",
     "Once",
+    "OpenArtifact",
     "OverlapPolicy",
     "Page",
     "PermanentError",

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from .domain.errors import Unavailable
+from .domain.model import Artifact
+from .engine import artifacts
 from .engine.clock import SteadyClock
 from .surfaces.python import client
 
-__all__ = ["Queue", "connect"]
+__all__ = ["OpenArtifact", "Queue", "connect"]
 
 T = TypeVar("T")
 
@@ -81,6 +84,36 @@ class Portal:
         await self._loop.shutdown_asyncgens()
 
 
+class OpenArtifact:
+    """`rota.OpenArtifact`, read through the portal."""
+
+    def __init__(self, opened: artifacts.OpenArtifact, portal: Portal) -> None:
+        self._opened = opened
+        self._portal = portal
+
+    @property
+    def artifact(self) -> Artifact:
+        return self._opened.artifact
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` up to `stop` (None: the end), in pieces."""
+        pieces = self._opened.chunks(start, stop)
+
+        async def piece() -> bytes | None:
+            return await anext(pieces, None)
+
+        while (found := self._portal.call(piece())) is not None:
+            yield found
+
+    def read(self) -> bytes:
+        """All of it, in memory."""
+        return self._portal.call(self._opened.read())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it to a file, which is there when it is whole."""
+        self._portal.call(self._opened.save(path))
+
+
 class Queue:
     """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
 
@@ -109,6 +142,10 @@ class Queue:
     def for_tenant(self, tenant: str) -> Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
         return Queue(self._queue.for_tenant(tenant), self._portal)
+
+    def open_artifact(self, task_id: str, name: str) -> OpenArtifact:
+        """As `rota.Queue.open_artifact`; what it gives is sync itself."""
+        return OpenArtifact(self._portal.call(self._queue.open_artifact(task_id, name)), self._portal)
 
     def close(self) -> None:
         """Close the store and end the portal. A second call does nothing."""

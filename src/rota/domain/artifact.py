@@ -20,7 +20,7 @@ import msgspec
 from .errors import Invalid, Refused
 from .ids import derived_id
 from .limits import shown, storable
-from .model import Artifact, Task, TaskStatus
+from .model import Artifact, Task
 from .task import check_held
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "check_name",
     "check_size",
     "content_key",
+    "id_of",
     "leave",
     "media_type_of",
     "result_of",
@@ -99,6 +100,10 @@ def written_at(key: str) -> datetime | None:
     return None if found is None else datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
 
 
+def id_of(task_id: str, name: str) -> str:
+    return derived_id("artifact", task_id, name)
+
+
 def leave(
     task: Task, lease_id: str, old: Artifact | None, name: str, now: datetime, **facts: Any
 ) -> Artifact:
@@ -112,7 +117,7 @@ def leave(
     if old is not None and (old.digest, old.media_type) == (facts["digest"], facts["media_type"]):
         return old
     return Artifact(
-        id=derived_id("artifact", task.id, name),
+        id=id_of(task.id, name),
         tenant=task.tenant,
         version=0 if old is None else old.version,
         task_id=task.id,
@@ -124,12 +129,12 @@ def leave(
 
 
 def result_of(task: Task) -> Artifact | None:
-    """What the handler returned, as an artifact; None: it has not completed."""
-    if task.completed_at is None or task.status not in (TaskStatus.COMPLETED, TaskStatus.ARCHIVED):
+    """What the handler returned, as an artifact; None: nothing."""
+    if task.completed_at is None or task.is_live or task.output is None:
         return None
     body = msgspec.json.encode(task.output)
     return Artifact(
-        id=derived_id("artifact", task.id, RESULT),
+        id=id_of(task.id, RESULT),
         tenant=task.tenant,
         task_id=task.id,
         name=RESULT,

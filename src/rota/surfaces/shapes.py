@@ -11,6 +11,7 @@ import msgspec
 
 from ..domain.model import (
     ApiKey,
+    Artifact,
     Change,
     Event,
     Run,
@@ -29,6 +30,7 @@ __all__ = [
     "Answer",
     "Time",
     "api_key",
+    "artifact",
     "change",
     "event",
     "fields_of",
@@ -106,6 +108,11 @@ def tenant(record: Tenant) -> dict[str, Any]:
 def api_key(record: ApiKey) -> dict[str, Any]:
     """A key, without its digest. The secret itself is not stored."""
     return fields_of(record, leave_out=("digest", "version"))
+
+
+def artifact(record: Artifact) -> dict[str, Any]:
+    """An artifact, without its bytes and where they are."""
+    return fields_of(record, leave_out=("tenant", "version", "inline", "content"))
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:

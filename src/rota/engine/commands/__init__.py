@@ -5,6 +5,7 @@ the work needs are made before it runs, so that running it again, after a confli
 does the same thing and not another.
 """
 
+from .artifacts import leave_artifact
 from .schedules import (
     Declared,
     create_schedule,
@@ -88,6 +89,7 @@ __all__ = [
     "fire_due",
     "forget_old",
     "is_anything_due",
+    "leave_artifact",
     "lies_anything_ahead",
     "naming_schedule",
     "new_secret",

@@ -10,6 +10,7 @@ from ...domain import task as life
 from ...domain.model import Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
+    ArtifactList,
     FinishedTasks,
     LiveTasks,
     LostLeases,
@@ -26,6 +27,7 @@ __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
 JANITOR = "janitor"
 RECEIPTS_KEPT = timedelta(hours=24)
+ARTIFACTS_AT_ONCE = 1000
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -87,7 +89,7 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         completed: list[Schedule] = []
         old: list[Record] = [*await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)]
         if retention.tasks is not None:
-            old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)
+            old += await _ended_tasks(tx, tx.now - retention.tasks, limit)
         if retention.runs is not None:
             old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
         if retention.events is not None:
@@ -102,6 +104,16 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         return len(old)
 
     return work
+
+
+async def _ended_tasks(tx: Tx, before: datetime, limit: int) -> list[Record]:
+    """Ended tasks, with what they left. If that is more than fits into one work, a part of it goes first: a task goes
+    with the last of its artifacts."""
+    tasks = await tx.find(FinishedTasks(before=before), limit)
+    if not tasks:
+        return []
+    left = await tx.find(ArtifactList(task_ids=tuple(task.id for task in tasks)), ARTIFACTS_AT_ONCE)
+    return [*left] if len(left) == ARTIFACTS_AT_ONCE else [*tasks, *left]
 
 
 async def _completed_schedules(tx: Tx, before: datetime, limit: int) -> tuple[list[Run], list[Schedule]]:

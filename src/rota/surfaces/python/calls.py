@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
-from itertools import count
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from ...domain.errors import Unavailable
 from ...domain.limits import check_number, check_text
 from ...domain.model import Run
 from ...domain.tenants import check_tenant
-from ...engine.clock import NewId, SteadyClock, SystemClock, new_id, sleep
+from ...engine.clock import NewId, SteadyClock, SystemClock, new_id
+from ...engine.commits import commit
 from ...stores.base import Store, Work
 from . import arguments
 
@@ -21,8 +20,6 @@ __all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_li
 T = TypeVar("T")
 LIMIT = 100
 MOST = 10_000
-TRIES = 3
-PATIENCE = timedelta(seconds=5)
 
 
 class Page(list[T], Generic[T]):
@@ -70,17 +67,7 @@ class Calls:
         return await self.store.now()
 
     async def _commit(self, work: Work[T]) -> T:
-        """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not
-        happened is not repeated: the store has waited already."""
-        give_up_at = self.clock.monotonic() + PATIENCE.total_seconds()
-        for attempt in count(1):
-            try:
-                return await self.store.transact(work)
-            except Unavailable as problem:
-                if problem.is_final or attempt == TRIES or self.clock.monotonic() > give_up_at:
-                    raise
-                await sleep(timedelta(milliseconds=50 * attempt))
-        raise AssertionError("unreachable")
+        return await commit(self.store, self.clock, work)
 
 
 def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:
