@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -116,7 +116,7 @@ class _ContentsElsewhere(Contents):
     async def write(self, key: str, chunks: Iterator[bytes]) -> None:
         await self._call(lambda: self._inner().write(key, chunks))
 
-    async def read(self, key: str, start: int, stop: int) -> AsyncIterator[bytes]:
+    async def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
         async def all_of_it() -> bytes:
             return b"".join([piece async for piece in self._inner().read(key, start, stop)])
 

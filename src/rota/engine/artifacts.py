@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -103,7 +104,7 @@ class OpenArtifact:
         self.artifact = artifact
         self._store = store
 
-    async def chunks(self, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+    async def chunks(self, start: int = 0, stop: int | None = None) -> AsyncGenerator[bytes, None]:
         """The bytes from `start` up to `stop` (None: the end), in pieces."""
         size = self.artifact.size
         until = size if stop is None else min(check_number("stop", stop, 0, 2**63), size)
@@ -111,8 +112,9 @@ class OpenArtifact:
         if self.artifact.content is None:
             yield (self.artifact.inline or b"")[begin:until]
         elif begin < until:
-            async for piece in self._store.contents.read(self.artifact.content, begin, until):
-                yield piece
+            async with aclosing(self._store.contents.read(self.artifact.content, begin, until)) as pieces:
+                async for piece in pieces:
+                    yield piece
 
     async def read(self) -> bytes:
         """All of it, in memory."""

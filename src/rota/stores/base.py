@@ -59,7 +59,7 @@ each. Nobody asks what kind of store it is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
@@ -197,7 +197,7 @@ class Contents(Protocol):
         """Keep the bytes. The chunks are taken in another thread, one after the other."""
         ...
 
-    def read(self, key: str, start: int, stop: int) -> AsyncIterator[bytes]:
+    def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
         """The bytes from `start` up to `stop`, in pieces. `Corrupt` if they are not there."""
         ...
 

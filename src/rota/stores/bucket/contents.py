@@ -6,7 +6,7 @@ parts of it at a time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from ..base import Contents, no_content
 from ..threads import Threads
@@ -32,7 +32,7 @@ class BucketContents(Contents):
     async def write(self, key: str, chunks: Iterator[bytes]) -> None:
         await self._threads.call(self._bucket.put_parts, f"{CONTENTS}{key}", chunks)
 
-    async def read(self, key: str, start: int, stop: int) -> AsyncIterator[bytes]:
+    async def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
         for at in range(start, stop, PIECE):
             found = await self._threads.call(
                 self._bucket.get_range, f"{CONTENTS}{key}", at, min(at + PIECE, stop)

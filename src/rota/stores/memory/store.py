@@ -9,7 +9,7 @@ exactly those of a store on disk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeVar
@@ -81,7 +81,7 @@ class MemoryContents(Contents):
         body = await asyncio.get_running_loop().run_in_executor(None, b"".join, chunks)
         self._bodies[key] = body
 
-    async def read(self, key: str, start: int, stop: int) -> AsyncIterator[bytes]:
+    async def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
         if key not in self._bodies:
             raise no_content(self._url, key)
         yield self._bodies[key][start:stop]

@@ -6,7 +6,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -45,7 +45,7 @@ class TableContents(Contents):
         finally:
             threads.close()
 
-    async def read(self, key: str, start: int, stop: int) -> AsyncIterator[bytes]:
+    async def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
         for number in range(start // PIECE, -(-stop // PIECE)):
             first = max(start - number * PIECE, 0)
             last = min(stop - number * PIECE, PIECE)

@@ -7,7 +7,7 @@ its passing name behind, which counts as a key like any other: nobody names it, 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ class FolderContents(Contents):
     async def write(self, key: str, chunks: Iterator[bytes]) -> None:
         await self._run(lambda: self._write(self._path(key), chunks))
 
-    async def read(self, key: str, start: int, stop: int) -> AsyncIterator[bytes]:
+    async def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
         try:
             file = await self._run(lambda: self._path(key).open("rb", buffering=0))
         except FileNotFoundError:
