@@ -48,6 +48,11 @@ def example_app() -> App:
     async def echo(input: Any) -> Any:
         return input
 
+    @app.task("leave")
+    async def leave(context: Any, input: Any) -> Any:
+        await context.artifact(input["name"], input["text"] * input["times"], media_type=input.get("type"))
+        return "left"
+
     @app.task("fail", max_retries=0)
     async def fail() -> None:
         raise RuntimeError("as asked")

@@ -11,6 +11,7 @@ from typing import Any
 from rota.domain.model import (
     LIVE,
     ApiKey,
+    Artifact,
     Event,
     NodeState,
     PausedQueue,
@@ -41,6 +42,8 @@ KINDS = ("report", "send", "send_later")
 TAGS = ("nightly", "urgent")
 WORKERS = ("w1", "w2")
 SCHEDULES = ("s1", "s2", "s3")
+OWNERS = ("t1", "t2", "t3")
+CONTENTS = ("a" * 64, "b" * 64)
 ZONES = ("", "2025b", "2026a", "2026b")
 
 
@@ -266,6 +269,33 @@ def any_paused_queue(random: random.Random, **values: Any) -> PausedQueue:
     return paused_queue(**(shape | values))
 
 
+def artifact(id: str | None = None, **values: Any) -> Artifact:
+    defaults: dict[str, Any] = {
+        "task_id": "t1",
+        "name": "report.txt",
+        "media_type": "text/plain",
+        "size": 2,
+        "digest": "f" * 64,
+        "attempt": 1,
+        "created_at": START,
+        "inline": b"hi",
+    }
+    return Artifact(id=id or fresh_id("a"), **(defaults | values))
+
+
+def any_artifact(random: random.Random, **values: Any) -> Artifact:
+    content = random.choice((None, *CONTENTS))
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "task_id": random.choice(OWNERS),
+        "name": random.choice(("report.txt", "Ärger.bin", "stdout", "😀")),
+        "size": random.choice((0, 2, 2**40)),
+        "content": content,
+        "inline": random.choice((b"", b"\x00\xff")) if content is None else None,
+    }
+    return artifact(**(shape | values))
+
+
 MAKERS: dict[type[Record], Any] = {
     Task: any_task,
     Schedule: any_schedule,
@@ -277,12 +307,13 @@ MAKERS: dict[type[Record], Any] = {
     Receipt: any_receipt,
     NodeState: any_node,
     PausedQueue: any_paused_queue,
+    Artifact: any_artifact,
 }
 """For each type that has queries: one of any shape."""
 
 FIXED = (
     *("id", "version", "tenant", "created_at", "schedule_id", "is_workflow"),
-    *("scheduled_at", "at", "subject_id"),
+    *("scheduled_at", "at", "subject_id", "task_id", "name"),
 )
 """What a record keeps when it becomes another of its type."""
 

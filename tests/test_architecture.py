@@ -29,8 +29,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted(package_file.parent for package_file in SOURCE.rglob("__init__.py"))
 PLAIN_WORDS = """
 __version__ advance api arguments cli clock conflict connect corrupt day deadlock domain due engine error failed found
-frequency http invalid io line loop memory missed month not of permanent policy postgres python real reason reschedule
-retry retryable rota rule sleep sqlite start state status surfaces trigger type until use v1 virtual week year
+frequency http invalid io line loop memory missed month not of open permanent policy postgres python real reason
+reschedule retry retryable rota rule sleep sqlite start state status surfaces trigger type until use v1 virtual
+week year
 """.split()  # noqa: SIM905  a list of words reads better as words
 """Words of public names that mean here what they mean everywhere."""
 
@@ -39,6 +40,7 @@ SHARED_CLASS_NAMES = {
     "TaskFunction": "the same interface twice: asynchronous, and synchronous in rota.sync",
     "Handle": "the same interface twice: asynchronous, and synchronous in rota.sync",
     "App": "the engine's, and the same with connect(), which only a surface can offer",
+    "OpenArtifact": "the same interface twice, as Queue",
     "Once": "a timing, and its body: clients see the name of the body in the OpenAPI document",
     "Rule": "a parsed rule, and its body: clients see the name of the body in the OpenAPI document",
 }

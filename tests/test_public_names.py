@@ -14,7 +14,7 @@ import rota.testing
 from rota.domain.options import SubmitOptions, names_of
 
 QUEUE = """
-submit submit_many get list count history cancel cancel_many request_cancellation replay archive
+submit submit_many get list count history artifacts open_artifact cancel cancel_many request_cancellation replay archive
 mark_expired wait now create_schedule get_schedule list_schedules count_schedules update_schedule pause_schedule
 resume_schedule trigger_schedule delete_schedule restore_schedule schedule_history runs preview why run_due
 enable_schedule disable_schedule close start_workflow preview_timing create_template get_template list_templates
@@ -70,6 +70,7 @@ def test_the_context_has_the_promised_names() -> None:
         "attempt",
         "progress",
         "log",
+        "artifact",
         "extend_lease",
         "is_cancellation_requested",
         "is_stopping",

@@ -32,6 +32,11 @@ def document_app() -> App:
         """Check system health."""
         return {"cpu_percent": 1.5, "memory_percent": 40.0, "disk_percent": 60.0}
 
+    @app.task("report", max_retries=0)
+    def report(context: Any) -> dict[str, Any]:
+        context.artifact("report.csv", "day,sum\n1,2\n")
+        return {"rows": 1}
+
     @app.task("broken", max_retries=0)
     async def broken() -> None:
         raise RuntimeError("the disk is full")

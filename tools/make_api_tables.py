@@ -45,6 +45,8 @@ TASK_CALLS = [
         "start_workflow",
     ),
 ]
+ARTIFACT_CALLS = ["artifacts", "open_artifact"]
+OPEN_ARTIFACT = ["read", "save", "chunks"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
     *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
@@ -62,10 +64,10 @@ TENANT_CALLS = [
 SERVING_CALLS = ["nodes", "waiting", "list_queues", "pause_queue", "resume_queue", "drain_queue"]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
-CONTEXT += ["check", "progress", "log", "extend_lease", "call"]
 QUEUE_CALLS = ["now", "for_tenant", "bind", "close"]
 FUNCTION = ["__call__", "submit", "options", "map", "args"]
 HANDLE = ["id", "get", "cancel", "result"]
+CONTEXT += ["check", "progress", "log", "artifact", "extend_lease", "call"]
 SAID_HERE = {
     "get": "One task.",
     "count": "How many tasks match the same filters as in `list`.",
@@ -124,6 +126,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Event,
     rota.Occurrence,
     rota.Template,
+    rota.Artifact,
     rota.Tenant,
     rota.Limits,
     rota.TenantUse,
@@ -155,6 +158,8 @@ def tables() -> dict[str, str]:
     """Every table by its name."""
     return {
         "task calls": _calls(rota.Queue, TASK_CALLS),
+        "artifact calls": _calls(rota.Queue, ARTIFACT_CALLS),
+        "open artifact": _calls(rota.OpenArtifact, OPEN_ARTIFACT),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),

@@ -29,6 +29,20 @@ _HEAD = '''\
 
 '''
 _QUEUE = '''
+class OpenArtifact:
+    """`rota.OpenArtifact`, read through the portal."""
+
+    @property
+    def artifact(self) -> Artifact: ...
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` up to `stop` (None: the end), in pieces."""
+
+    def read(self) -> bytes:
+        """All of it, in memory."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all of it to a file, which is there when it is whole."""
+
 class Queue:
     """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
 
@@ -119,7 +133,7 @@ class Annotation(ast.NodeTransformer):
         if node.id == "list":
             self._imports.needs_builtins = True
             return ast.Attribute(ast.Name("builtins"), "list")
-        if hasattr(builtins, node.id) or node.id == "Queue":
+        if hasattr(builtins, node.id) or node.id in ("Queue", "OpenArtifact"):
             return node
         for statement in self._tree.body:
             if isinstance(statement, ast.ImportFrom) and node.id in {each.name for each in statement.names}:
@@ -140,6 +154,9 @@ def stub() -> str:
     """The text of `sync.pyi`."""
     imports = Imports()
     imports.add("rota.engine.clock", "SteadyClock")
+    imports.add("collections.abc", "Iterator")
+    imports.add("os", "PathLike")
+    imports.add("rota.domain.model", "Artifact")
     calls = "".join(_method(name, function, imports) for name, function in queue_calls())
     connect = _signature("connect", rota.sync.connect, imports)
     imports.add("rota.domain.options", "Duration")

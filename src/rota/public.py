@@ -18,6 +18,7 @@ from .domain.errors import (
 )
 from .domain.model import (
     ApiKey,
+    Artifact,
     Change,
     ChangeType,
     Event,
@@ -58,6 +59,7 @@ from .domain.recurrence import (
 )
 from .domain.serving import Waiting
 from .domain.why import Why
+from .engine.artifacts import OpenArtifact
 from .engine.commands import Retention
 from .engine.executor import Context
 from .engine.handlers.functions import Arguments, Handle, TaskFunction
@@ -73,6 +75,7 @@ __all__ = [
     "ApiKey",
     "App",
     "Arguments",
+    "Artifact",
     "Change",
     "ChangeType",
     "Conflict",
@@ -97,6 +100,7 @@ __all__ = [
     "NotFound",
     "Occurrence",
     "Once",
+    "OpenArtifact",
     "OverlapPolicy",
     "Page",
     "PausedQueue",

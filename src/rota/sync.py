@@ -14,20 +14,22 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from .domain.errors import Unavailable
-from .domain.model import Task
+from .domain.model import Artifact, Task
 from .domain.options import Duration, SubmitOptions
+from .engine import artifacts
 from .engine.app import App
 from .engine.clock import SteadyClock
 from .engine.handlers import functions
 from .surfaces.python import client
 
-__all__ = ["Handle", "Queue", "TaskFunction", "connect"]
+__all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -88,6 +90,36 @@ class Portal:
         await self._loop.shutdown_asyncgens()
 
 
+class OpenArtifact:
+    """`rota.OpenArtifact`, read through the portal."""
+
+    def __init__(self, opened: artifacts.OpenArtifact, portal: Portal) -> None:
+        self._opened = opened
+        self._portal = portal
+
+    @property
+    def artifact(self) -> Artifact:
+        return self._opened.artifact
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` up to `stop` (None: the end), in pieces."""
+        pieces = self._opened.chunks(start, stop)
+
+        async def piece() -> bytes | None:
+            return await anext(pieces, None)
+
+        while (found := self._portal.call(piece())) is not None:
+            yield found
+
+    def read(self) -> bytes:
+        """All of it, in memory."""
+        return self._portal.call(self._opened.read())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it to a file, which is there when it is whole."""
+        self._portal.call(self._opened.save(path))
+
+
 class Queue:
     """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
 
@@ -120,6 +152,10 @@ class Queue:
     def bind(self, function: functions.TaskFunction[P, R]) -> TaskFunction[P, R]:
         """The function, submitted to this queue: `queue.bind(function).submit(…)`."""
         return TaskFunction(self._queue.bind(function), self._portal)
+
+    def open_artifact(self, task_id: str, name: str) -> OpenArtifact:
+        """As `rota.Queue.open_artifact`; what it gives is sync itself."""
+        return OpenArtifact(self._portal.call(self._queue.open_artifact(task_id, name)), self._portal)
 
     def close(self) -> None:
         """Close the store and end the portal. A second call does nothing."""

@@ -1,13 +1,15 @@
 """Made from `rota.Queue` by `python tools/make_sync_stub.py`. Change that, not this."""
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from os import PathLike
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import rota
 from rota.domain.model import (
     ApiKey,
+    Artifact,
     Change,
     Event,
     NodeState,
@@ -43,12 +45,26 @@ from rota.engine.queries import Occurrence, TenantUse
 from rota.engine.serving import QueueUse
 from rota.surfaces.python.calls import DueRuns, Page
 
-__all__ = ["Handle", "Queue", "TaskFunction", "connect"]
+__all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
 A_contra = TypeVar("A_contra", contravariant=True)
+
+class OpenArtifact:
+    """`rota.OpenArtifact`, read through the portal."""
+
+    @property
+    def artifact(self) -> Artifact: ...
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` up to `stop` (None: the end), in pieces."""
+
+    def read(self) -> bytes:
+        """All of it, in memory."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all of it to a file, which is there when it is whole."""
 
 class Queue:
     """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
@@ -137,6 +153,11 @@ class Queue:
         """Put an ended task away."""
     def wait(self, task_id: str, timeout: Duration | None = None) -> Task:
         """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
+    def artifacts(self, task_id: str) -> builtins.list[Artifact]:
+        """What a task has left so far, by name. What its handler returned comes first, as `result`."""
+    def open_artifact(self, task_id: str, name: str) -> OpenArtifact:
+        """One artifact, to be read whole (`read()`), into a file (`save(path)`), or in pieces (`chunks(start, stop)`,
+        without ever having all of it in memory)."""
     def create_schedule(
         self,
         schedule_id: str | None = None,

@@ -16,10 +16,23 @@ from typing import Any, NamedTuple
 import pytest
 
 from loops import tidy_runner
-from records import FIXED, KINDS, QUEUES, SCHEDULES, TAGS, TENANTS, WORKERS, ZONES, population
+from records import (
+    CONTENTS,
+    FIXED,
+    KINDS,
+    OWNERS,
+    QUEUES,
+    SCHEDULES,
+    TAGS,
+    TENANTS,
+    WORKERS,
+    ZONES,
+    population,
+)
 from rota.domain.model import (
     LIVE,
     ApiKey,
+    Artifact,
     Event,
     NodeState,
     PausedQueue,
@@ -39,6 +52,8 @@ from rota.stores import queries
 from rota.stores.base import Store
 from rota.stores.queries import (
     ApiKeyList,
+    ArtifactList,
+    ArtifactsByContent,
     Cancelling,
     Cursor,
     DueSchedules,
@@ -286,6 +301,10 @@ SENTENCES: dict[type[Query], Sentence] = {
         newest=True,
     ),
     TenantList: Sentence(Tenant, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
+    ArtifactList: Sentence(
+        Artifact, lambda q, a: a.task_id in q.task_ids, lambda a: (a.task_id, a.name, a.id)
+    ),
+    ArtifactsByContent: Sentence(Artifact, lambda q, a: a.content in q.contents, lambda a: (a.content, a.id)),
     OldReceipts: Sentence(Receipt, lambda q, r: r.at < q.before, lambda r: (r.at, r.id)),
     NodeList: Sentence(NodeState, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
     PausedQueues: Sentence(PausedQueue, lambda q, p: p.tenant == q.tenant, lambda p: (p.queue, p.id)),
@@ -390,6 +409,10 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (
             LiveTasks(schedule_ids=ids) for ids in ((), ("s1",), ("s3", "s1", "s1"), SCHEDULES, ("s9",))
         )
+    elif kind is ArtifactList:
+        yield from (ArtifactList(task_ids=ids) for ids in ((), ("t1",), (*OWNERS, "t1"), ("nobody",)))
+    elif kind is ArtifactsByContent:
+        yield from (ArtifactsByContent(contents=keys) for keys in ((), CONTENTS[:1], CONTENTS, ("c" * 64,)))
     elif kind is OutdatedZones:
         yield from (OutdatedZones(zone_data=zone) for zone in (*ZONES, "1999z"))
     elif kind is TaskList:

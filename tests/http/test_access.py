@@ -40,6 +40,8 @@ NEEDED = {
     ("get", "task-executions/{id}/attempts"): VIEWER,
     ("get", "task-executions/{id}/logs"): VIEWER,
     ("get", "task-executions/{id}/history"): VIEWER,
+    ("get", "task-executions/{id}/artifacts"): VIEWER,
+    ("get", "task-executions/{id}/artifacts/{name}"): VIEWER,
     ("get", "workflow-executions"): VIEWER,
     ("post", "workflow-executions"): OPERATOR,
     ("get", "workflow-executions/{id}"): VIEWER,

@@ -25,6 +25,16 @@ CREATE TABLE apikey (
   body text not null
 ) strict;
 
+CREATE TABLE artifact (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  name text not null,
+  content text,
+  body text not null
+) strict;
+
 CREATE TABLE event (
   id text primary key not null,
   version integer not null,
@@ -135,6 +145,10 @@ CREATE TABLE tenant (
 ) strict;
 
 CREATE INDEX apikey_of_tenant on apikey (tenant, id);
+
+CREATE INDEX artifact_content on artifact (content, id) where content is not null;
+
+CREATE INDEX artifact_of_task on artifact (task_id, name, id);
 
 CREATE INDEX event_at on event (at, id);
 

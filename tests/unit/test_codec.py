@@ -18,6 +18,7 @@ from records import run, schedule, task
 from rota.domain.errors import Corrupt, Invalid
 from rota.domain.model import (
     ApiKey,
+    Artifact,
     Change,
     Event,
     Failure,
@@ -42,7 +43,9 @@ from rota.stores.base import RECORD_TYPES
 from rota.stores.codec import TABLES, micros
 
 RELEASED = Path(__file__).with_name("records_0_1_0.json")
-RELEASED_TYPES = [kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt, NodeState, PausedQueue)]
+RELEASED_TYPES = [
+    kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt, NodeState, PausedQueue, Artifact)
+]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 times = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))  # bounds are naive
@@ -101,6 +104,7 @@ RECORDS = {
     ),
     Tenant: built(Tenant, limits=built(Limits)),
     ApiKey: built(ApiKey),
+    Artifact: built(Artifact),
     Receipt: built(Receipt),
     NodeState: built(NodeState),
     PausedQueue: built(PausedQueue),

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,9 +70,23 @@ def a_template(queue: rota.sync.Queue) -> str:
     return queue.create_template("made", "work").id
 
 
+def an_open_artifact(queue: rota.sync.Queue) -> rota.sync.OpenArtifact:
+    app = rota.App()
+
+    @app.task("leave")
+    def leave(context: rota.Context) -> None:
+        context.artifact("note.txt", "left in a thread")
+
+    inside: Any = queue
+    task = queue.submit("leave")
+    inside._portal.call(rota.Worker(inside._queue, app).run_once())
+    return queue.open_artifact(task.id, "note.txt")
+
+
 CALLS: dict[str, Call] = {
     "archive": lambda queue: queue.archive(a_cancelled_task(queue)),
     "bind": bound,
+    "artifacts": lambda queue: queue.artifacts(a_task(queue)),
     "cancel": lambda queue: queue.cancel(a_task(queue)),
     "cancel_many": lambda queue: queue.cancel_many(),
     "count": lambda queue: queue.count(),
@@ -104,6 +119,7 @@ CALLS: dict[str, Call] = {
     "nodes": lambda queue: queue.nodes(),
     "now": lambda queue: queue.now(),
     "pause_queue": lambda queue: queue.pause_queue("mail"),
+    "open_artifact": lambda queue: an_open_artifact(queue),
     "pause_schedule": lambda queue: queue.pause_schedule("hourly"),
     "preview": lambda queue: queue.preview("hourly"),
     "preview_timing": lambda queue: queue.preview_timing(cron="0 9 * * *"),
@@ -190,3 +206,12 @@ def test_nothing_that_a_queue_gives_out_is_async(queue: rota.sync.Queue) -> None
         with prepared() as fresh:
             for part in parts(call(fresh)):
                 assert not is_async(part), f"{name} gave out {part!r}"
+
+
+def test_an_artifact_is_read_without_an_event_loop(queue: rota.sync.Queue, tmp_path: Path) -> None:
+    opened = an_open_artifact(queue)
+    assert opened.artifact.media_type == "text/plain; charset=utf-8"
+    assert opened.read() == b"left in a thread"
+    assert b"".join(opened.chunks(5, 7)) == b"in"
+    opened.save(tmp_path / "note.txt")
+    assert (tmp_path / "note.txt").read_text() == "left in a thread"

@@ -20,6 +20,7 @@ from .recurrence import Timing, next_after
 __all__ = [
     "LIVE",
     "ApiKey",
+    "Artifact",
     "Change",
     "ChangeType",
     "Event",
@@ -445,6 +446,21 @@ class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):
     error: str | None = None
     created_at: datetime
     actor: str | None = None
+
+
+class Artifact(Record, frozen=True, kw_only=True, tag_field="record", tag="artifact.1"):
+    """What a task left under a name. A small one has its bytes here (`inline`); those of a larger one are under the key
+    `content`, beside the records. `digest` is the SHA-256 of the bytes, `attempt` the one that left it."""
+
+    task_id: str
+    name: str
+    media_type: str
+    size: int
+    digest: str
+    attempt: int
+    created_at: datetime
+    inline: bytes | None = None
+    content: str | None = None
 
 
 class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="template.1"):

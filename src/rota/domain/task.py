@@ -45,6 +45,7 @@ __all__ = [
     "backoff",
     "brought_back",
     "cancel",
+    "check_held",
     "check_submission",
     "claim",
     "claiming",
@@ -260,7 +261,7 @@ def renew(
     logs: tuple[LogLine, ...] = (),
 ) -> Task:
     """Keep a running task for another while, and store how far it is."""
-    _check_held(task, lease_id)
+    check_held(task, lease_id)
     until = now + lease
     if task.lease_expires_at is not None and task.updated_at <= now:  # else a clock that was ahead gave it
         until = max(until, task.lease_expires_at)  # an extended lease is not cut short
@@ -283,7 +284,7 @@ def settle(
     logs: tuple[LogLine, ...] = (),
 ) -> Task:
     """What becomes of a running task when its handler has ended."""
-    _check_held(task, lease_id)
+    check_held(task, lease_id)
     actor = task.worker_id or "worker"
     released: dict[str, Any] = {"lease_id": None, "lease_expires_at": None, "worker_id": None}
     if progress is not None:
@@ -465,7 +466,8 @@ def _too_late(task: Task) -> Refused:
     )
 
 
-def _check_held(task: Task, lease_id: str) -> None:
+def check_held(task: Task, lease_id: str) -> None:
+    """Refused to whoever does not hold the task."""
     if task.status is not TaskStatus.RUNNING or task.lease_id != lease_id:
         raise Refused("lease_lost", task=task.id)
 

@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 
 from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
 from ..domain.limits import check_duration, check_input
-from ..domain.model import Failure, Limits, LogLine, Task, TaskStatus
+from ..domain.model import Artifact, Failure, Limits, LogLine, Task, TaskStatus
 from ..domain.options import Duration
 from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
+from .artifacts import Source, leave
 from .clock import SystemClock, wait_for_any
 from .guard import entering_handler, is_a, name_of, text_of, traceback_of
 from .handlers.functions import running
@@ -60,6 +61,18 @@ class Flush:
 
     def __await__(self) -> Generator[Any, None, None]:
         return self._flush().__await__()
+
+
+class Leaving:
+    """An artifact on its way to the store. Awaiting it gives its record, or raises what went wrong."""
+
+    def __init__(self, storing: asyncio.Future[Artifact], on_await: Callable[[Leaving], None]) -> None:
+        self.storing = storing
+        self._on_await = on_await
+
+    def __await__(self) -> Generator[Any, None, Artifact]:
+        self._on_await(self)
+        return self.storing.__await__()
 
 
 class Context:
@@ -117,6 +130,15 @@ class Context:
         self._execution.logs += (line,)
         return self._reported()
 
+    def artifact(self, name: str, source: Source, *, media_type: str | None = None) -> Leaving:
+        """Leave something under a name, for whoever reads the task: bytes, a text, or a file by its `pathlib.Path`.
+        The last under a name counts. `media_type`: what the ending of the name says, unless given.
+
+        A sync handler has stored it when this returns, an async one when it has awaited it. What is not awaited is
+        stored before the task ends."""
+        queue = self.queue
+        return self._execution.leave(leave(queue.store, queue.clock, self.task, name, source, media_type))
+
     def extend_lease(self, duration: Duration | None = None) -> Flush:
         """Ask to keep the task for this long from now (default: the worker's lease) without a renewal. Worth a
         call before something that blocks the event loop."""
@@ -136,6 +158,7 @@ class Execution:
         "_calling",
         "_flush",
         "_in_thread",
+        "_leaving",
         "_loop",
         "_on_report",
         "_resources",
@@ -171,6 +194,7 @@ class Execution:
         self._on_report = on_report
         self._flush = flush
         self._in_thread = False
+        self._leaving: list[Leaving] = []  # not awaited
         self._calling: asyncio.Task[Any] | None = None
         self._running: asyncio.Task[Outcome] | None = None
         self._loop = asyncio.get_running_loop()
@@ -222,6 +246,22 @@ class Execution:
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def leave(self, storing: Coroutine[Any, Any, Artifact]) -> Leaving:
+        """Store an artifact: on the loop while its caller goes on, in a thread before it does."""
+        if _is_on(self._loop):
+            leaving = Leaving(self._loop.create_task(storing), self._awaited)
+            self._leaving.append(leaving)
+            return leaving
+        stored = self.call(storing)
+        done: asyncio.Future[Artifact] = self._loop.create_future()
+        self._loop.call_soon_threadsafe(done.set_result, stored)
+        return Leaving(done, self._awaited)
+
+    def _awaited(self, leaving: Leaving) -> None:
+        """Whoever awaits it hears what goes wrong."""
+        if leaving in self._leaving:
+            self._leaving.remove(leaving)
 
     def reported(self) -> None:
         """There is something to store; called from any thread."""
@@ -281,9 +321,23 @@ class Execution:
         """What the handler returned, or what it raised: as a value, since asyncio lets SystemExit and
         KeyboardInterrupt of a task out of the event loop."""
         try:
-            return await self._called(context, threads), None
+            ending: Ending = await self._called(context, threads), None
         except BaseException as error:
+            ending = None, error
+        return await self._when_left(ending) if self._leaving else ending
+
+    async def _when_left(self, ending: Ending) -> Ending:
+        """What the handler left without waiting is stored before its task ends. If it cannot be, the attempt failed. A
+        handler that was cancelled waits no longer."""
+        storing = asyncio.gather(*(each.storing for each in self._leaving), return_exceptions=True)
+        if is_a(ending[1], asyncio.CancelledError):
+            storing.cancel()
+        try:
+            left = await storing
+        except asyncio.CancelledError as error:
             return None, error
+        problem = next((each for each in left if isinstance(each, BaseException)), None)
+        return ending if problem is None or ending[1] is not None else (None, problem)
 
     async def _called(self, context: Context, threads: Threads) -> Any:
         if not self.handler.signature.asks_for:
@@ -371,6 +425,14 @@ def context_outside(kind: str, queue: Any) -> Context:
     status = TaskStatus.RUNNING
     task = Task(id="", kind=kind, status=status, attempt=1, created_at=now, available_at=now, updated_at=now)
     return Context(_NoExecution(task), queue, clock.now)
+
+
+def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is code of this event loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 def _delay_asked(error: BaseException) -> timedelta | None:

@@ -80,7 +80,7 @@ class Node:
             self.scheduler = Scheduler(queue.store, self.observe, look_for_jumps=look, early=early)
         if janitor:
             self.janitor = Janitor(queue.store, queue.clock, self.observe, look_for_jumps=look)
-            self.forgetter = Forgetter(queue.store, retention or Retention())
+            self.forgetter = Forgetter(queue.store, retention or Retention(), queue.clock)
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._tick_now = asyncio.Event()

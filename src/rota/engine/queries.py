@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from ..domain import recurrence, run
+from ..domain import artifact, recurrence, run
 from ..domain.errors import NotFound
 from ..domain.model import (
     ApiKey,
+    Artifact,
     Event,
     Run,
     RunTrigger,
@@ -29,6 +30,8 @@ from ..domain.why import Why, check_near, explain, meant
 from ..stores.base import Tx, Work
 from ..stores.queries import (
     ApiKeyList,
+    ArtifactList,
+    ArtifactsByContent,
     Cursor,
     EventList,
     LiveTasks,
@@ -47,10 +50,13 @@ from .serving import wait_of
 __all__ = [
     "Occurrence",
     "TenantUse",
+    "artifacts_of",
     "count_matching",
     "event_page",
     "key_page",
+    "named_contents",
     "next_times",
+    "one_artifact",
     "one_schedule",
     "one_task",
     "one_template",
@@ -79,6 +85,38 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
 def one_task(tenant: str, id: str) -> Work[Task]:
     async def work(tx: Tx) -> Task:
         return (await find_task(tx, tenant, id)).as_of(tx.now)
+
+    return work
+
+
+def artifacts_of(tenant: str, id: str) -> Work[list[Artifact]]:
+    """What a task left, by name; before that what its handler returned, if that is anything."""
+
+    async def work(tx: Tx) -> list[Artifact]:
+        task = await find_task(tx, tenant, id)
+        found = await tx.find(ArtifactList(task_ids=(task.id,)), artifact.MOST_OF_TASK)
+        result = artifact.result_of(task)
+        return found if result is None else [result, *found]
+
+    return work
+
+
+def one_artifact(tenant: str, id: str, name: str) -> Work[Artifact | None]:
+    async def work(tx: Tx) -> Artifact | None:
+        task = await find_task(tx, tenant, id)
+        if name == artifact.RESULT:
+            return artifact.result_of(task)
+        return await tx.get(Artifact, artifact.id_of(task.id, name))
+
+    return work
+
+
+def named_contents(keys: Sequence[str]) -> Work[set[str]]:
+    """Those of the contents that a record names."""
+
+    async def work(tx: Tx) -> set[str]:
+        found = await tx.find(ArtifactsByContent(contents=tuple(keys)), len(keys))
+        return {each.content for each in found if each.content is not None}
 
     return work
 

@@ -48,6 +48,10 @@ another transaction has locked are left out (on stores where transactions overla
 the query ScheduleByKey raise `Corrupt` for it. Every other `find` leaves it out, fills its place with the next record,
 logs it once, and adds it to `tx.unreadable`: one bad record never stops a batch. `count` and `tally` count it.
 
+**Contents.** `store.contents` keeps bytes that are too many for a record, each under a key that is written once. It
+knows no records and takes no part in transactions: content is durable when `write` returns, and a record that names it
+is written after that. Content that no record names is removed by the janitor.
+
 **What only some stores can do.** `join` works inside a transaction of the caller, `take_role` names this node to the
 server, `tidy` does housekeeping, `prove` and `prove_upkeep` try the service under the store. `Store` has a default for
 each. Nobody asks what kind of store it is.
@@ -55,7 +59,7 @@ each. Nobody asks what kind of store it is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
@@ -64,6 +68,7 @@ import msgspec
 from ..domain.errors import Corrupt, Invalid, Unavailable
 from ..domain.model import (
     ApiKey,
+    Artifact,
     Event,
     NodeState,
     PausedQueue,
@@ -78,6 +83,7 @@ from ..domain.model import (
 from ..domain.task import Update
 from .queries import (
     ApiKeyList,
+    ArtifactQuery,
     EventQuery,
     NodeList,
     OldReceipts,
@@ -97,10 +103,12 @@ __all__ = [
     "BufferedTx",
     "Clock",
     "CommitOptions",
+    "Contents",
     "Proof",
     "Store",
     "Tx",
     "Work",
+    "no_content",
     "no_store",
 ]
 
@@ -118,6 +126,7 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     Receipt,
     NodeState,
     PausedQueue,
+    Artifact,
 )
 
 
@@ -163,6 +172,8 @@ class Tx(Protocol):
     async def find(self, query: NodeList, /, limit: int, *, lock: bool = False) -> list[NodeState]: ...
     @overload
     async def find(self, query: PausedQueues, /, limit: int, *, lock: bool = False) -> list[PausedQueue]: ...
+    @overload
+    async def find(self, query: ArtifactQuery, /, limit: int, *, lock: bool = False) -> list[Artifact]: ...
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,
@@ -211,6 +222,26 @@ class CommitOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Works of different lanes gain nothing from a common commit. Where transactions can overlap, theirs do."""
 
 
+class Contents(Protocol):
+    """Bytes under keys. A key is used for one writing and is never written again."""
+
+    async def write(self, key: str, chunks: Iterator[bytes]) -> None:
+        """Keep the bytes. The chunks are taken in another thread, one after the other."""
+        ...
+
+    def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
+        """The bytes from `start` up to `stop`, in pieces. `Corrupt` if they are not there."""
+        ...
+
+    async def keys(self) -> list[str]:
+        """Every key, those of unfinished writings, too."""
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove contents. It is no error if they are not there."""
+        ...
+
+
 class Proof(NamedTuple):
     """One promise that a store needs of the service under it, tried on the live service: what was tried, whether it
     holds, and what was found."""
@@ -227,6 +258,11 @@ HEARTBEAT = timedelta(seconds=30)
 def no_store(url: str) -> Unavailable:
     """What `open(migrate=False)` raises where there is no store."""
     return Unavailable(f"there is no store at {url}", is_final=True, missing=url)
+
+
+def no_content(url: str, key: str) -> Corrupt:
+    """What reading raises where a record names content that is not there."""
+    return Corrupt(f"the content {key} is missing in {url}", key=key)
 
 
 class Store(Protocol):
@@ -259,6 +295,11 @@ class Store(Protocol):
     async def read(self, work: Work[T], /) -> T: ...
 
     async def wait(self, until: datetime | None) -> None: ...
+
+    @property
+    def contents(self) -> Contents:
+        """The bytes of large artifacts."""
+        ...
 
     async def snapshot(self) -> dict[str, list[Record]]:
         """The whole state, by record type, each sorted by id: for tests and repairs."""

@@ -26,6 +26,7 @@ import msgspec
 from ..domain.errors import Corrupt, Invalid
 from ..domain.model import (
     ApiKey,
+    Artifact,
     Event,
     NodeState,
     PausedQueue,
@@ -41,6 +42,7 @@ from ..domain.model import (
 from ..domain.template import alias_key
 from .queries import (
     ApiKeyList,
+    ArtifactQuery,
     EventQuery,
     NodeList,
     OldReceipts,
@@ -142,6 +144,7 @@ def _query_records() -> dict[type[Query], type[Record]]:
         RunQuery: Run,
         EventQuery: Event,
         TemplateQuery: Template,
+        ArtifactQuery: Artifact,
     }
     alone: dict[type[Query], type[Record]] = {
         ApiKeyList: ApiKey,
@@ -224,6 +227,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Receipt, _columns("tenant! at@")),
         Table(NodeState, (*_TENANT_ONLY, _column("seen_at", time=True))),
         Table(PausedQueue, _columns("tenant! queue")),
+        Table(Artifact, _columns("tenant! task_id! name! content")),
     )
 }
 

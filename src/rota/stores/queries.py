@@ -11,6 +11,9 @@ from ..domain.model import RunStatus, ScheduleStatus, TaskStatus
 
 __all__ = [
     "ApiKeyList",
+    "ArtifactList",
+    "ArtifactQuery",
+    "ArtifactsByContent",
     "Cancelling",
     "Cursor",
     "DueSchedules",
@@ -240,6 +243,18 @@ class OldEvents(Query, frozen=True, kw_only=True):
     before: datetime
 
 
+class ArtifactList(Query, frozen=True, kw_only=True):
+    """Artifact: of one of the tasks `task_ids`. By task_id, name, id."""
+
+    task_ids: tuple[str, ...]
+
+
+class ArtifactsByContent(Query, frozen=True, kw_only=True):
+    """Artifact: whose content is one of `contents`. By content, id."""
+
+    contents: tuple[str, ...]
+
+
 class TemplateByAlias(Query, frozen=True, kw_only=True):
     """Template: of `tenant`, whose alias is compared as `alias_key`. There is at most one."""
 
@@ -302,6 +317,7 @@ TaskQuery = (
 ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | OpenSchedules | OldSchedules | ScheduleList
 RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
+ArtifactQuery = ArtifactList | ArtifactsByContent
 TemplateQuery = TemplateByAlias | TemplateList
 
 

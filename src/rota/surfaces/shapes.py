@@ -11,6 +11,7 @@ import msgspec
 
 from ..domain.model import (
     ApiKey,
+    Artifact,
     Change,
     Event,
     NodeState,
@@ -33,6 +34,7 @@ __all__ = [
     "Answer",
     "Time",
     "api_key",
+    "artifact",
     "change",
     "event",
     "fields_of",
@@ -131,6 +133,11 @@ def queue_use(record: QueueUse, now: datetime) -> dict[str, Any]:
     oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
     paused = None if record.paused is None else paused_queue(record.paused)
     return {**shape, "oldest_seconds": oldest, "paused": paused}
+
+
+def artifact(record: Artifact) -> dict[str, Any]:
+    """An artifact, without its bytes and where they are."""
+    return fields_of(record, leave_out=("tenant", "version", "inline", "content"))
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:

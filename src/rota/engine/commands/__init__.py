@@ -5,6 +5,7 @@ the work needs are made before it runs, so that running it again, after a confli
 does the same thing and not another.
 """
 
+from .artifacts import leave_artifact
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .queues import pause_queue, resume_queue
 from .schedules import (
@@ -93,6 +94,7 @@ __all__ = [
     "forget_nodes",
     "forget_old",
     "is_anything_due",
+    "leave_artifact",
     "lies_anything_ahead",
     "naming_schedule",
     "new_secret",

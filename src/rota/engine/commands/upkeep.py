@@ -12,6 +12,7 @@ from ...domain import unique
 from ...domain.model import Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
+    ArtifactList,
     FinishedTasks,
     LiveTasks,
     LostLeases,
@@ -28,6 +29,7 @@ __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
 JANITOR = "janitor"
 RECEIPTS_KEPT = timedelta(hours=24)
+ARTIFACTS_AT_ONCE = 1000
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -93,7 +95,7 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         kept = [receipt for receipt in receipts if unique.holder_of(receipt) in live]
         old: list[Record] = [receipt for receipt in receipts if receipt not in kept]
         if retention.tasks is not None:
-            old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)
+            old += await _ended_tasks(tx, tx.now - retention.tasks, limit)
         if retention.runs is not None:
             old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
         if retention.events is not None:
@@ -110,6 +112,16 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         return len(old)
 
     return work
+
+
+async def _ended_tasks(tx: Tx, before: datetime, limit: int) -> list[Record]:
+    """Ended tasks, with what they left. If that is more than fits into one work, a part of it goes first: a task goes
+    with the last of its artifacts."""
+    tasks = await tx.find(FinishedTasks(before=before), limit)
+    if not tasks:
+        return []
+    left = await tx.find(ArtifactList(task_ids=tuple(task.id for task in tasks)), ARTIFACTS_AT_ONCE)
+    return [*left] if len(left) == ARTIFACTS_AT_ONCE else [*tasks, *left]
 
 
 async def _completed_schedules(tx: Tx, before: datetime, limit: int) -> tuple[list[Run], list[Schedule]]:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from ...domain.model import (
     LIVE,
     ApiKey,
+    Artifact,
     Event,
     NodeState,
     PausedQueue,
@@ -32,6 +33,8 @@ from ...domain.model import (
 from ..codec import search_text, searched, tallied, target_kind, template_id
 from ..queries import (
     ApiKeyList,
+    ArtifactList,
+    ArtifactsByContent,
     Cancelling,
     Cursor,
     DueSchedules,
@@ -326,8 +329,20 @@ def _paused_queues(state: State, query: PausedQueues) -> Iterator[PausedQueue]:
     return _records(state, PausedQueue, state.index["paused"].ascending((query.tenant,)))
 
 
+def _artifact_list(state: State, query: ArtifactList) -> Iterator[Artifact]:
+    for task_id in sorted(set(query.task_ids)):
+        yield from _records(state, Artifact, state.index["artifact"].ascending((task_id,)))
+
+
+def _by_content(state: State, query: ArtifactsByContent) -> Iterator[Artifact]:
+    for content in sorted(set(query.contents)):
+        yield from _records(state, Artifact, state.index["content"].ascending((content,)))
+
+
 _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     ApiKeyList: _key_list,
+    ArtifactList: _artifact_list,
+    ArtifactsByContent: _by_content,
     Cancelling: _cancelling,
     DueSchedules: _due,
     EndedRuns: _ended_runs,

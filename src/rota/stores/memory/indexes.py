@@ -12,6 +12,7 @@ from typing import Any
 
 from ...domain.model import (
     ApiKey,
+    Artifact,
     Event,
     NodeState,
     PausedQueue,
@@ -233,6 +234,14 @@ def _at(record: Event | Receipt) -> IndexKey:
     return (), (record.at, record.id)
 
 
+def _artifact(artifact: Artifact) -> IndexKey:
+    return (artifact.task_id,), (artifact.name, artifact.id)
+
+
+def _content(artifact: Artifact) -> IndexKey | None:
+    return None if artifact.content is None else ((artifact.content,), (artifact.id,))
+
+
 def _schedule(schedule: Schedule) -> IndexKey:
     return (), (schedule.created_at, schedule.id)
 
@@ -281,4 +290,6 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "receipt": (Receipt, _at),
     "node": (NodeState, _id),
     "paused": (PausedQueue, _paused),
+    "artifact": (Artifact, _artifact),
+    "content": (Artifact, _content),
 }

@@ -19,7 +19,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.model import ApiKey, Event, NodeState, PausedQueue, Receipt, Record, Run, Schedule, Task
+from ...domain.model import (
+    ApiKey,
+    Artifact,
+    Event,
+    NodeState,
+    PausedQueue,
+    Receipt,
+    Record,
+    Run,
+    Schedule,
+    Task,
+)
 from ...domain.short_history import ShortHistory, short_history
 from ..codec import TABLES, Column
 from .task_row import COLUMNS_READ, body_of, json_of, read_tasks
@@ -117,6 +128,7 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("paused_at", "timestamptz"),
         _SqlColumn("paused_by", lambda paused: text_of(paused.paused_by)),
     ),
+    Artifact: (*_plain("media_type"), *_plain("size", "bigint"), *_plain("created_at", "timestamptz")),
 }
 _TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
 _GENERATED = {"returned_at"}

@@ -570,3 +570,27 @@ order by id limit :limit::bigint {lock}
 select {what} from {schema}.pausedqueue
 where tenant = :tenant::text
 order by queue, id limit :limit::bigint {lock}
+
+-- ## Artifacts
+
+-- name: artifact_list
+select {what} from {schema}.artifact
+where task_id = any(:task_ids::text[])
+order by task_id, name, id limit :limit::bigint {lock}
+
+-- name: artifacts_by_content
+select {what} from {schema}.artifact
+where content is not null and content = any(:contents::text[])
+order by content, id limit :limit::bigint {lock}
+
+-- name: write_content
+insert into {schema}.content (key, number, bytes) values ($1::text, $2::integer, $3::bytea)
+
+-- name: read_content
+select substring(bytes from $3::integer for $4::integer) from {schema}.content where key = $1::text and number = $2::integer
+
+-- name: content_keys
+select key from {schema}.content where number = 0 order by key
+
+-- name: delete_contents
+delete from {schema}.content where key = any($1::text[])

@@ -364,3 +364,15 @@ order by id limit :limit
 select {what} from pausedqueue indexed by pausedqueue_of_tenant
 where tenant = :tenant
 order by queue, id limit :limit
+
+-- ## Artifacts
+
+-- name: artifact_list
+select {what} from artifact indexed by artifact_of_task
+where task_id in (select value from json_each(:task_ids))
+order by task_id, name, id limit :limit
+
+-- name: artifacts_by_content
+select {what} from artifact indexed by artifact_content
+where content is not null and content in (select value from json_each(:contents))
+order by content, id limit :limit

@@ -29,6 +29,7 @@ from ..secrets import without_secrets
 from ..sql_files import load
 from ..waiting import Waiters
 from ..works import Groups, Job, drive, run_work
+from .contents import FolderContents
 from .file import DataVersion, FileThread, FileWatch, Header, SqliteFile
 from .schema import check, migrate, plan
 from .tx import SqliteTx, everything, flush
@@ -187,6 +188,10 @@ class SqliteStore(Store):
     async def wait(self, until: datetime | None) -> None:
         await self.parts().waiters.wait(until)
 
+    @property
+    def contents(self) -> FolderContents:
+        return self.parts().contents
+
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self.parts().read(everything)
 
@@ -225,6 +230,7 @@ class _OpenFile:
         self.clock = clock
         self.writer = FileThread(file, "writer", lambda: self.groups.is_awaited)
         self.reader = FileThread(file, "reader")
+        self.contents = FolderContents(file.path.with_name(f"{file.path.name}-artifacts"))
         self._data_version: DataVersion | None = None
         self._watch: FileWatch | None = None
         self.waiters = Waiters(clock)
@@ -271,6 +277,7 @@ class _OpenFile:
             self._data_version.close()
         await self.reader.close()
         await self.writer.close()
+        self.contents.close()
 
     async def migrate_only(self, settings: str, url: str) -> Sequence[str]:
         await self.writer.open(settings)

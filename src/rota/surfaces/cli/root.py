@@ -7,7 +7,7 @@ import click
 from ... import __version__
 from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = ["cli", "completion", "keys", "queue", "schedule", "scheduler", "tenant"]
+__all__ = ["artifact", "cli", "completion", "keys", "queue", "schedule", "scheduler", "tenant"]
 
 _RUN = {
     "up": Entry(
@@ -25,6 +25,8 @@ _TASKS = {
     "status": Entry("commands.tasks:status", "Everything about one task."),
     "list": Entry("commands.tasks:list_tasks", "The newest tasks."),
     "history": Entry("commands.tasks:history", "What happened to a task, one line per version."),
+    "artifacts": Entry("commands.artifacts:list_artifacts", "What a task left: its result, texts and files."),
+    "artifact": Entry("root:artifact", "Get one of them."),
     "cancel": Entry("commands.tasks:cancel", "Cancel tasks."),
     "replay": Entry("commands.tasks:replay", "Run failed or cancelled tasks again."),
     "archive": Entry("commands.tasks:archive", "Put ended tasks away."),
@@ -144,6 +146,17 @@ def schedule(ctx: click.Context) -> None:
 @click.pass_context
 def scheduler(ctx: click.Context) -> None:
     """Fire schedules. Any number may run at once: each due time starts one task."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={"Look": {"get": Entry("commands.artifacts:get", "Write one to stdout or to a file.")}},
+    examples=["rota artifact get 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e report.pdf -o report.pdf"],
+)
+@click.pass_context
+def artifact(ctx: click.Context) -> None:
+    """Get what a task left. `rota artifacts ID` lists it."""
     help_if_alone(ctx)
 
 

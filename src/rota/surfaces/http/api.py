@@ -17,8 +17,9 @@ from .access import Identify
 from .events import live
 from .server.middleware import MOST_BODY, Guard, Head, RequestRecorder
 from .service import Replayed, Service, replayed
+from .tenants import artifacts as tenant_artifacts
 from .tenants import executions, fast_routes, keys, schedules, serving
-from .v1 import jobs, tasks
+from .v1 import artifacts, jobs, tasks
 
 if TYPE_CHECKING:
     from ...engine.observe.metrics import Metrics
@@ -76,7 +77,18 @@ def create_app(
     async def again(request: Request, error: Replayed) -> Response:
         return replayed(error)
 
-    for part in (schedules, executions, serving, keys, live, operations, tasks, jobs):
+    for part in (
+        schedules,
+        executions,
+        tenant_artifacts,
+        serving,
+        keys,
+        live,
+        operations,
+        tasks,
+        jobs,
+        artifacts,
+    ):
         api.include_router(part.router)
     fast_routes.install(api)
     openapi.install(api)

@@ -47,6 +47,7 @@ _TITLES = {
     413: "Too large",
     414: "The address is too long",
     415: "Not JSON",
+    416: "There is no such part",
     422: "A value is wrong",
     429: "Too many requests",
     431: "The headers are too large",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
-from itertools import count
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from ...domain.errors import Unavailable
 from ...domain.limits import check_number, check_text
 from ...domain.model import Run
 from ...domain.tenants import check_tenant
 from ...engine.app import App
-from ...engine.clock import NewId, SteadyClock, SystemClock, new_id, sleep
+from ...engine.clock import NewId, SteadyClock, SystemClock, new_id
+from ...engine.commits import commit
 from ...stores.base import Store, Work
 from . import arguments
 from .known_nodes import KnownNodes
@@ -23,8 +22,6 @@ __all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_li
 T = TypeVar("T")
 LIMIT = 100
 MOST = 10_000
-TRIES = 3
-PATIENCE = timedelta(seconds=5)
 
 
 class Page(list[T], Generic[T]):
@@ -85,17 +82,7 @@ class Calls:
         await self._known_nodes.warn(self.store, self.clock, self.tenant, asked, stacklevel=3)
 
     async def _commit(self, work: Work[T]) -> T:
-        """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not
-        happened is not repeated: the store has waited already."""
-        give_up_at = self.clock.monotonic() + PATIENCE.total_seconds()
-        for attempt in count(1):
-            try:
-                return await self.store.transact(work)
-            except Unavailable as problem:
-                if problem.is_final or attempt == TRIES or self.clock.monotonic() > give_up_at:
-                    raise
-                await sleep(timedelta(milliseconds=50 * attempt))
-        raise AssertionError("unreachable")
+        return await commit(self.store, self.clock, work)
 
 
 def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:

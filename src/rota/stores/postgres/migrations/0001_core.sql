@@ -231,6 +231,31 @@ create table {schema}.pausedqueue (
 
 create index pausedqueue_of_tenant on {schema}.pausedqueue (tenant, queue, id);
 
+create table {schema}.artifact (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  name text collate "C" not null,
+  media_type text not null,
+  size bigint not null,
+  created_at timestamptz not null,
+  content text collate "C",
+  version bigint not null,
+  body json not null
+);
+
+create index artifact_of_task on {schema}.artifact (task_id, name, id);
+create index artifact_content on {schema}.artifact (content, id) where content is not null;
+
+create table {schema}.content (
+  key text collate "C" not null,
+  number integer not null,
+  bytes bytea not null,
+  primary key (key, number)
+);
+
+alter table {schema}.content alter column bytes set storage external;
+
 comment on schema {schema} is 'Rota: schedules and tasks. Look as you like; change through rota, or through {schema}.submit().';
 comment on table {schema}.task is 'One row per piece of work. pending -> running -> completed | failed | cancelled | expired -> archived.';
 comment on column {schema}.task.status is 'A pending task whose expires_at has passed reads as expired, marked or not.';
@@ -275,6 +300,9 @@ comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
 comment on table {schema}.nodestate is 'Processes that run roles. One that was not seen for three heartbeats is taken for dead.';
 comment on column {schema}.nodestate.tenant is 'Whose tasks it takes; * is every tenant.';
 comment on table {schema}.pausedqueue is 'Queues whose tasks no worker takes, while they have a row here.';
+comment on table {schema}.artifact is 'What tasks left under a name. The bytes of small ones are in body -> ''inline'', in base64.';
+comment on column {schema}.artifact.content is 'The key of its bytes in the table content; null: they are in the body.';
+comment on table {schema}.content is 'The bytes of larger artifacts, in pieces. The janitor removes what no artifact names.';
 
 -- Raised by a write that met another version than it expected: undoes the whole statement.
 create function {schema}.expect(rows bigint, wanted bigint) returns void language plpgsql as $$

@@ -171,3 +171,16 @@ create table pausedqueue (
 ) strict;
 
 create index pausedqueue_of_tenant on pausedqueue (tenant, queue, id);
+
+create table artifact (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  name text not null,
+  content text,
+  body text not null
+) strict;
+
+create index artifact_of_task on artifact (task_id, name, id);
+create index artifact_content on artifact (content, id) where content is not null;

@@ -4,7 +4,7 @@ A field whose name a record has, too, is copied from there (`shaped`). The funct
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ....domain import recurrence
 from ....domain.model import (
     ApiKey,
+    Artifact,
     Change,
     ChangeType,
     Event,
@@ -285,6 +286,23 @@ class LogsAnswer(Answer, frozen=True, kw_only=True):
     """All lines, oldest first."""
 
     items: list[LogLineAnswer]
+
+
+class FileAnswer(Answer, frozen=True, kw_only=True):
+    """What a task left under a name. `digest` is the SHA-256 of its bytes."""
+
+    name: str
+    media_type: str
+    size: int
+    digest: str
+    attempt: int
+    created_at: Time
+
+
+class FilesAnswer(Answer, frozen=True, kw_only=True):
+    """All that it left, by name; its result comes first."""
+
+    items: list[FileAnswer]
 
 
 class ChangeAnswer(Answer, frozen=True, kw_only=True):
@@ -569,6 +587,10 @@ def event(record: Event) -> EventAnswer:
 
 def logs(record: Task) -> LogsAnswer:
     return LogsAnswer(items=[shaped(LogLineAnswer, line) for line in record.logs])
+
+
+def files(found: Sequence[Artifact]) -> FilesAnswer:
+    return FilesAnswer(items=[shaped(FileAnswer, each) for each in found])
 
 
 def attempts(record: Task) -> AttemptsAnswer:

@@ -10,12 +10,24 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ....domain.model import Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
+from ....domain.artifact import RESULT
+from ....domain.model import Artifact, Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ...shapes import Time, shaped
 from ..tenants.answers import FailureAnswer
 
-__all__ = ["job", "jobs", "schedule", "started", "template", "template_id_of", "templates"]
+__all__ = [
+    "has_artifact",
+    "job",
+    "job_artifact",
+    "job_artifacts",
+    "jobs",
+    "schedule",
+    "started",
+    "template",
+    "template_id_of",
+    "templates",
+]
 
 _ENDED_WITH_ARTIFACT = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
@@ -110,7 +122,30 @@ class JobAnswer(SnakeAnswer, frozen=True, kw_only=True):
     started_at: Time | None
     finished_at: Time | None
     error: str | None
+    artifact_id: str | None
     artifact: ArtifactAnswer | None
+
+
+class JobFileAnswer(SnakeAnswer, frozen=True, kw_only=True):
+    """A file that a job left. `digest` is the SHA-256 of its bytes."""
+
+    name: str
+    media_type: str
+    size: int
+    digest: str
+    attempt: int
+    created_at: Time
+
+
+class JobArtifactAnswer(SnakeAnswer, frozen=True, kw_only=True):
+    """What came of one execution: `data`, and the files that it left, to be fetched from `$files/{name}`."""
+
+    id: str
+    job_id: str
+    task_id: str | None
+    created_at: Time | None
+    data: ArtifactAnswer
+    files: list[JobFileAnswer]
 
 
 class _PageAnswer(SnakeAnswer, frozen=True, kw_only=True):
@@ -124,6 +159,12 @@ class JobsAnswer(_PageAnswer, frozen=True, kw_only=True):
     """A page of jobs."""
 
     items: list[JobAnswer]
+
+
+class JobArtifactsAnswer(_PageAnswer, frozen=True, kw_only=True):
+    """A page of artifacts."""
+
+    items: list[JobArtifactAnswer]
 
 
 class TemplatesAnswer(_PageAnswer, frozen=True, kw_only=True):
@@ -190,8 +231,31 @@ def job(record: Task) -> JobAnswer:
         submitted_at=record.created_at,
         finished_at=_finished_at(record),
         error=_error(record, status),
+        artifact_id=record.id if status in _ENDED_WITH_ARTIFACT else None,
         artifact=_artifact(record) if status in _ENDED_WITH_ARTIFACT else None,
     )
+
+
+def has_artifact(record: Task) -> bool:
+    return _status(record) in _ENDED_WITH_ARTIFACT
+
+
+def job_artifact(record: Task, left: Sequence[Artifact]) -> JobArtifactAnswer:
+    return JobArtifactAnswer(
+        id=record.id,
+        job_id=record.id,
+        task_id=template_id_of(record),
+        created_at=_finished_at(record),
+        data=_artifact(record),
+        files=[shaped(JobFileAnswer, each) for each in left if each.name != RESULT],
+    )
+
+
+def job_artifacts(
+    found: Sequence[tuple[Task, Sequence[Artifact]]], total: int, number: int, size: int
+) -> JobArtifactsAnswer:
+    items = [job_artifact(task, left) for task, left in found]
+    return JobArtifactsAnswer(items=items, total=total, page=number, size=size, pages=_pages(total, size))
 
 
 def template_id_of(record: Task) -> str | None:
