@@ -21,6 +21,7 @@ SOURCE = ROOT / "src" / "rota"
 MAP = (ROOT / "ARCHITECTURE.md").read_text()
 LAYERS = ["domain", "stores", "engine", "surfaces"]
 PURE = {"msgspec", "tzdata", "cron_descriptor"}
+OPEN_OF_DOMAIN = {"domain.recurrence", "domain.runtimes"}
 OPEN_OF_STORES = {"stores", "stores.base", "stores.queries", "stores.threads"}
 MODULES_IN_A_PACKAGE = 16
 MODULE_LIMIT = 600
@@ -96,7 +97,7 @@ class Place:
             return False
         match there:
             case "domain":
-                return package == "domain" or module == "domain.recurrence"
+                return package == "domain" or module in OPEN_OF_DOMAIN
             case "stores":
                 return module in OPEN_OF_STORES
         return True

@@ -81,7 +81,7 @@ OPTIONS = {
     "task filters": (TaskFilters, ()),
     "schedule options": (ScheduleOptions, ()),
     "schedule filters": (ScheduleFilters, ()),
-    "template options": (TemplateOptions, ("runtime",)),
+    "template options": (TemplateOptions, ()),
 }
 OWN_FORM = {
     "ttl_seconds": "`ttl`, in seconds.",
@@ -89,6 +89,9 @@ OWN_FORM = {
     "rule": "A `RecurrenceRule`, instead of an rrule.",
     "target": "A `TaskTarget`, `WorkflowTarget` or `TemplateTarget`, instead of a task_type.",
     "input": "The input of its tasks.",
+    "runtime": "`python` (a kind), or `shell` (a command). [default: python]",
+    "command": "Of a shell template: a command line, a list of arguments, or a `ShellCommand`. Of a python one: what"
+    " people call the function.",
     "parameters": "A dict: the input, under what is given when it is run.",
 }
 """Options that have a form of their own on each surface, and so no help that fits all of them."""
@@ -111,6 +114,8 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Event,
     rota.Occurrence,
     rota.Template,
+    rota.ShellCommand,
+    rota.HttpRequest,
     rota.Tenant,
     rota.Limits,
     rota.TenantUse,

@@ -53,6 +53,7 @@ from .domain.recurrence import (
     RecurrenceRule,
     RRule,
 )
+from .domain.runtimes import HttpRequest, ShellCommand
 from .domain.why import Why
 from .engine.app import App
 from .engine.commands import Retention
@@ -76,6 +77,7 @@ __all__ = [
     "Failure",
     "Frequency",
     "HandlerError",
+    "HttpRequest",
     "Interval",
     "Invalid",
     "Limits",
@@ -106,6 +108,7 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
+    "ShellCommand",
     "StoreError",
     "Task",
     "TaskStatus",

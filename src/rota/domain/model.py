@@ -16,6 +16,7 @@ import msgspec
 
 from .history import ChangeType, describe
 from .recurrence import Timing, next_after
+from .runtimes import Command
 
 __all__ = [
     "LIVE",
@@ -140,6 +141,8 @@ class Runtime(StrEnum):
     """How a template is run."""
 
     PYTHON = "python"
+    SHELL = "shell"
+    HTTP = "http"
 
 
 _NO_STEP = timedelta(seconds=2)
@@ -225,9 +228,10 @@ class Runnable(Record, frozen=True, kw_only=True):
 
 class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     """One piece of work. `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace`
-    is the W3C traceparent of whoever submitted it."""
+    is the W3C traceparent of whoever submitted it; `command` is that of its template, if no function runs it."""
 
     is_workflow: bool = False
+    command: Command | None = None
     input: Any = None
     output: Any = None
     error: Failure | None = None
@@ -446,11 +450,12 @@ class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):
 
 
 class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="template.1"):
-    """A stored task definition: what to run, kept apart from when."""
+    """A stored task definition: what to run, kept apart from when. `command` is what its runtime runs; of a python
+    template, what people call the function."""
 
     alias: str
     runtime: Runtime = Runtime.PYTHON
-    command: str = ""
+    command: Command | str = ""
     parameters: dict[str, Any] = {}
     ttl: timedelta | None = None
     enabled: bool = True

@@ -11,7 +11,7 @@ that nothing is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache
@@ -47,6 +47,7 @@ from .model import (
     TaskStatus,
 )
 from .recurrence import RecurrenceRule
+from .runtimes import Command
 
 __all__ = [
     "Duration",
@@ -307,7 +308,7 @@ class TemplateOptions(TaskOptions, total=False):
     """What can be said of a template, beside its alias and its kind."""
 
     parameters: dict[str, Any]
-    command: Annotated[str, _text("What people call the function.")]
+    command: Command | str | Sequence[str] | Mapping[str, Any]
     enabled: Annotated[bool, _flag("Whether it may run.")]
     runtime: str
 

@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
 from ..domain.limits import check_duration, check_input
 from ..domain.model import Failure, Limits, LogLine, Task
-from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
+from ..domain.task import LOGS_KEPT, Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
 from .app import Handler
 from .clock import wait_for_any
 from .guard import entering_handler, is_a, name_of, text_of, traceback_of
 from .observe import tracing
 from .observe.telemetry import running_task
+from .runtimes.failed import AttemptFailed
 
 __all__ = ["Context", "Execution", "StopReason"]
 
@@ -110,7 +111,7 @@ class Context:
     def log(self, message: object) -> Flush:
         """Add a line to the task's log."""
         line = LogLine(at=self._now(), attempt=self.attempt, message=text_of(message)[:MESSAGE_KEPT])
-        self._execution.logs += (line,)
+        self._execution.logs = (*self._execution.logs, line)[-LOGS_KEPT:]
         return self._reported()
 
     def extend_lease(self, duration: timedelta | float | None = None) -> Flush:
@@ -234,7 +235,7 @@ class Execution:
         lease, progress, logs = reports
         self.lease = self.lease or lease
         self.progress = progress if self.progress is None else self.progress
-        self.logs = logs + self.logs
+        self.logs = (*logs, *self.logs)[-LOGS_KEPT:]
 
     async def _outcome(self, context: Context, threads: Threads) -> Outcome:
         running_task.set(self.task)
@@ -322,6 +323,11 @@ class Execution:
 
     def _failed(self, error: BaseException) -> Failed:
         self.error = error
+        if is_a(error, AttemptFailed):
+            failure = Failure(type=error.type, message=text_of(error)[:MESSAGE_KEPT])
+            return Failed(
+                failure=failure, output=error.output, permanent=error.is_permanent, delay=error.delay
+            )
         failure = Failure(
             type=name_of(error),
             message=text_of(error)[:MESSAGE_KEPT],

@@ -28,6 +28,7 @@ from .roles.scheduler import Scheduler
 from .roles.watch import EVERY as BEAT
 from .roles.watch import BlockWatch, JumpWatch
 from .roles.worker import TaskWorker, call_hooks, run_hooks
+from .runtimes.runtimes import Runtimes
 
 __all__ = ["Node", "Worker", "worker_name"]
 
@@ -191,6 +192,7 @@ class Worker(Node):
         scheduler: bool = True,
         janitor: bool = True,
         all_tenants: bool = False,
+        allow_shell: bool = False,
         observers: Iterable[Observer] = (),
         retention: Retention | None = None,
         worker_id: str | None = None,
@@ -228,6 +230,7 @@ class Worker(Node):
             observe=self.observe,
             lease=self._lease,
             all_tenants=all_tenants,
+            runtimes=Runtimes(self.app, allow_shell=allow_shell),
         )
         if self.janitor is not None:
             self.janitor.expect_leases(self._lease)

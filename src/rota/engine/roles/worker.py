@@ -25,6 +25,7 @@ from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settl
 from ..executor import Execution, StopReason
 from ..guard import entering_handler, is_a
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
+from ..runtimes.runtimes import Runtimes
 from .leases import LEASE, Leases, QueueLike, pieces
 
 __all__ = ["TaskWorker"]
@@ -63,6 +64,7 @@ class TaskWorker:
         lease: timedelta = LEASE,
         all_tenants: bool = False,
         new_id: NewId = new_id,
+        runtimes: Runtimes | None = None,
     ) -> None:
         self.blocked = BlockedResults(self)
         self.wake = asyncio.Event()
@@ -71,6 +73,7 @@ class TaskWorker:
         self.worker_id = worker_id
         self._queue = queue
         self._app = app
+        self.runtimes = runtimes or Runtimes(app)
         self._queues = None if queues is None else tuple(queues)
         self._tenant = None if all_tenants else queue.tenant
         self._concurrency = concurrency
@@ -157,7 +160,7 @@ class TaskWorker:
             lease_id=self._new_id(),
             lease=self._lease,
             limit=free,
-            kinds=self._app.defaults(),
+            kinds=self.runtimes.defaults(),
             queues=self._queues,
             tenant=self._tenant,
             is_running=bool(self._running),
@@ -267,7 +270,7 @@ class TaskWorker:
     # Handlers
 
     def _start(self, task: Task, claimed_since: datetime) -> None:
-        handler = self._app.handlers[task.kind]
+        handler = self.runtimes.handler(task.kind)
         execution = Execution(task, handler, on_report=self.leases.note_report, flush=self.leases.flush)
         self._running[execution] = None
         self.handlers_ended.clear()
@@ -280,7 +283,7 @@ class TaskWorker:
         """The process or the store stood still for a lease since the claim was asked: another worker may have the task
         by now, so it is not begun. If it is ours still, it goes back to the queue; if not, the store refuses that."""
         execution = Execution(
-            task, self._app.handlers[task.kind], on_report=self.leases.note_report, flush=self.leases.flush
+            task, self.runtimes.handler(task.kind), on_report=self.leases.note_report, flush=self.leases.flush
         )
         self._ended[execution] = Released()
         self.wake.set()

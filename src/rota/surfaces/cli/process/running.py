@@ -205,6 +205,7 @@ def _node(session: Session, options: ProcessOptions, queue: Queue, *observers: O
         concurrency=settings["concurrency"],
         lease=settings["lease"],
         all_tenants=options.serves_every_tenant,
+        allow_shell=settings["allow_shell"],
         **shared,
     )
 
