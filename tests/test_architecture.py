@@ -31,7 +31,7 @@ PACKAGES = sorted(package_file.parent for package_file in SOURCE.rglob("__init__
 PLAIN_WORDS = """
 __version__ advance api cli clock conflict connect corrupt day deadlock domain due engine error found frequency http
 invalid io line loop memory missed month not of permanent policy postgres python real reason reschedule retry
-retryable rota rule sleep sqlite start status surfaces trigger type until use v1 virtual week year
+retryable rota rule sleep sqlite start status surfaces trigger type until use v1 verify virtual week year
 """.split()  # noqa: SIM905  a list of words reads better as words
 """Words of public names that mean here what they mean everywhere."""
 

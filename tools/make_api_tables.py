@@ -89,9 +89,9 @@ OWN_FORM = {
     "rule": "A `RecurrenceRule`, instead of an rrule.",
     "target": "A `TaskTarget`, `WorkflowTarget` or `TemplateTarget`, instead of a task_type.",
     "input": "The input of its tasks.",
-    "runtime": "`python` (a kind), or `shell` (a command). [default: python]",
-    "command": "Of a shell template: a command line, a list of arguments, or a `ShellCommand`. Of a python one: what"
-    " people call the function.",
+    "runtime": "`python` (a kind), `shell` or `http` (a command). [default: python]",
+    "command": "Of a shell template: a command line, a list of arguments, or a `ShellCommand`. Of an http one: a URL"
+    " (with its method before it), or an `HttpRequest`. Of a python one: what people call the function.",
     "parameters": "A dict: the input, under what is given when it is run.",
 }
 """Options that have a form of their own on each surface, and so no help that fits all of them."""

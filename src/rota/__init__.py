@@ -83,6 +83,7 @@ __all__ = [
     "WorkflowTarget",
     "__version__",
     "connect",
+    "verify_signature",
 ]
 
 

@@ -61,6 +61,7 @@ from .engine.executor import Context
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
 from .surfaces.python.client import DueRuns, Page, Queue, connect
+from .surfaces.python.signatures import verify_signature
 
 __all__ = [
     "ApiKey",
@@ -123,4 +124,5 @@ __all__ = [
     "Worker",
     "WorkflowTarget",
     "connect",
+    "verify_signature",
 ]

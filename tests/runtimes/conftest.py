@@ -9,7 +9,7 @@ import pytest
 
 from runtimes.world import on_bench
 
-OPTIONS: dict[str, Any] = {"allow_shell": True}
+OPTIONS: dict[str, Any] = {"allow_shell": True, "allow_private_addresses": True}
 
 
 @pytest.fixture

@@ -23,6 +23,9 @@ class Bench:
     async def shell(self, command: Any, input: dict[str, Any] | None = None, **fields: Any) -> Task:
         return await self.template("shell", command, input, **fields)
 
+    async def http(self, command: Any, input: dict[str, Any] | None = None, **fields: Any) -> Task:
+        return await self.template("http", command, input, **fields)
+
     async def template(
         self, runtime: str, command: Any, input: dict[str, Any] | None = None, **fields: Any
     ) -> Task:
@@ -44,5 +47,6 @@ def on_bench(scenario: Callable[[Bench], Awaitable[None]], **options: Any) -> No
                 await scenario(bench)
             finally:
                 bench.worker.tasks.close()
+                await bench.worker.tasks.runtimes.close()
 
     asyncio.run(play())

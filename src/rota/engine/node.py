@@ -193,6 +193,7 @@ class Worker(Node):
         janitor: bool = True,
         all_tenants: bool = False,
         allow_shell: bool = False,
+        allow_private_addresses: bool = False,
         observers: Iterable[Observer] = (),
         retention: Retention | None = None,
         worker_id: str | None = None,
@@ -230,7 +231,9 @@ class Worker(Node):
             observe=self.observe,
             lease=self._lease,
             all_tenants=all_tenants,
-            runtimes=Runtimes(self.app, allow_shell=allow_shell),
+            runtimes=Runtimes(
+                self.app, allow_shell=allow_shell, allow_private_addresses=allow_private_addresses
+            ),
         )
         if self.janitor is not None:
             self.janitor.expect_leases(self._lease)
@@ -288,6 +291,7 @@ class Worker(Node):
                     await self._drain()
         finally:
             self.tasks.close()
+            await self.tasks.runtimes.close()
             await run_hooks(self.app, "on_shutdown", (self,), self.observe)
 
     async def _run(self) -> None:

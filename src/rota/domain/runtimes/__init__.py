@@ -1,21 +1,29 @@
 """What a template's command may be, for each runtime. Pure: `engine/runtimes` runs them. Begin with `command`."""
 
+from .checks import check_command
 from .command import (
     COMMAND_KINDS,
     Command,
     HttpRequest,
     ShellCommand,
-    check_command,
     command_text,
     kind_of,
 )
+from .request import FilledRequest, fill, secrets_of
+from .signing import TOLERANCE, is_signed, signature_headers
 
 __all__ = [
     "COMMAND_KINDS",
+    "TOLERANCE",
     "Command",
+    "FilledRequest",
     "HttpRequest",
     "ShellCommand",
     "check_command",
     "command_text",
+    "fill",
+    "is_signed",
     "kind_of",
+    "secrets_of",
+    "signature_headers",
 ]

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from ...domain.task import Defaults
 from ..app import App, Handler
+from ..executor import Context
 from .shell import run_shell
 
+if TYPE_CHECKING:
+    from .http import HttpCalls
+
 __all__ = ["Runtimes"]
+
+HTTP_TIMEOUT = timedelta(seconds=60)
 
 
 class Runtimes:
     """By kind, how tasks are run. Handlers may be registered with the app later on."""
 
-    def __init__(self, app: App, *, allow_shell: bool = False) -> None:
+    def __init__(self, app: App, *, allow_shell: bool = False, allow_private_addresses: bool = False) -> None:
         self._app = app
+        self._http: HttpCalls | None = None
         commands = App()
         if allow_shell:
             commands.task("rota.shell")(run_shell)
+        if find_spec("httpx") is not None:
+            commands.task("rota.http", timeout=HTTP_TIMEOUT)(self._run_http)
         self._commands = commands.handlers
+        self._allow_private = allow_private_addresses
 
     def defaults(self) -> Mapping[str, Defaults]:
         """Every kind, with what its handler was registered with."""
@@ -28,3 +41,15 @@ class Runtimes:
 
     def handler(self, kind: str) -> Handler:
         return self._commands.get(kind) or self._app.handlers[kind]
+
+    async def close(self) -> None:
+        """When the last task has ended."""
+        if self._http is not None:
+            await self._http.close()
+
+    async def _run_http(self, context: Context) -> Any:
+        if self._http is None:
+            from .http import HttpCalls  # httpx takes a while to import, and few workers need it
+
+            self._http = HttpCalls(allow_private_addresses=self._allow_private)
+        return await self._http.run(context)

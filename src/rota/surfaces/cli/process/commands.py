@@ -35,6 +35,12 @@ _worker_options = together(
     ),
     _allow_shell,
     click.option(
+        "--allow-private-addresses",
+        is_flag=True,
+        default=None,
+        help="Let the requests of templates go to private and local addresses, too. [default: no]",
+    ),
+    click.option(
         "--all-tenants",
         is_flag=True,
         help="Run the tasks of every tenant, even if one is set. [default: unless --tenant is given]",

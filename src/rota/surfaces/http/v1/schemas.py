@@ -51,7 +51,8 @@ Command = Annotated[
     Text | list[Text] | dict[str, Json],
     Field(
         description="python: the kind under which the function is registered. shell: a command line, or a list: a"
-        " program and its arguments. Or an object with all that can be said of a shell command."
+        " program and its arguments. http: a URL, after its method if that is not GET. Or an object with all that can"
+        " be said of a shell command or a request."
     ),
 ]
 Parameters = dict[str, Json]
