@@ -17,6 +17,8 @@ RotaError                     code: stable, for programs; str(): one sentence, f
 
 from __future__ import annotations
 
+from functools import partial
+
 __all__ = [
     "Conflict",
     "Corrupt",
@@ -179,6 +181,16 @@ class RescheduleError(HandlerError):
         if extend_expiration_seconds < 0:
             problem = f"{extend_expiration_seconds:g} s would bring the expiry forward"
             raise Invalid("extend_expiration_seconds", problem, "give 0 or more seconds")
+
+    def __reduce__(self) -> tuple[partial[RescheduleError], tuple[()]]:
+        """It may come from another process."""
+        again = partial(
+            type(self),
+            str(self),
+            delay_seconds=self.delay_seconds,
+            extend_expiration_seconds=self.extend_expiration_seconds,
+        )
+        return again, ()
 
 
 def _seconds(field: str, value: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 import msgspec
 
@@ -22,6 +22,8 @@ Hook = Callable[..., Any]
 _EMPTY = inspect.Parameter.empty
 _INPUT, _CONTEXT, _FIELD = object(), object(), object()
 _NO_FIELDS: dict[str, Any] = {}
+RunIn = Literal["process"]
+LEAST_MEMORY = 64 * 1024 * 1024
 HOOKS = ("on_startup", "on_shutdown", "on_success", "on_error")
 
 
@@ -35,6 +37,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     sources: Sources
     takes_any: bool
     is_workflow: bool = False
+    run_in: RunIn | None = None
+    memory_limit: int | None = None
 
     def arguments(self, input: Any, context: Any) -> tuple[list[Any], dict[str, Any]]:
         """What to call the function with: nothing, (input), (input, context), or parameters filled by name.
@@ -107,9 +111,13 @@ class App:
         max_retries: int = DEFAULT_MAX_RETRIES,
         retry_policy: RetryPolicy | None = None,
         timeout: timedelta | float | None = None,
+        run_in: RunIn | None = None,
+        memory_limit: int | None = None,
     ) -> Callable[[F], F]:
-        """Register a handler, sync or async, for tasks of this kind."""
-        return self._register(kind, False, max_retries, retry_policy, timeout)
+        """Register a handler for tasks of this kind. An async one runs on the worker's loop, any other in a thread;
+        with `run_in="process"` either runs in a process that is kept for it, and killed if it must end. There it gets
+        at most `memory_limit` bytes."""
+        return self._register(kind, False, max_retries, retry_policy, timeout, run_in, memory_limit)
 
     def workflow(
         self,
@@ -165,8 +173,11 @@ class App:
         max_retries: int,
         retry_policy: RetryPolicy | None,
         timeout: timedelta | float | None,
+        run_in: RunIn | None = None,
+        memory_limit: int | None = None,
     ) -> Callable[[F], F]:
         check_kind(kind)
+        _check_place(run_in, memory_limit)
         if kind in self.handlers:
             raise Invalid("kind", f"{kind!r} already has a handler", "register each kind once")
         defaults = Defaults(
@@ -178,6 +189,8 @@ class App:
         )
 
         def register(function: F) -> F:
+            if run_in is not None:
+                _check_findable(function)
             parameters = inspect.signature(function).parameters.values()
             self.handlers[kind] = Handler(
                 kind=kind,
@@ -187,10 +200,29 @@ class App:
                 sources=Sources([p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]),
                 takes_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
                 is_workflow=is_workflow,
+                run_in=run_in,
+                memory_limit=memory_limit,
             )
             return function
 
         return register
+
+
+def _check_place(run_in: object, memory_limit: object) -> None:
+    if run_in not in (None, "process"):
+        raise Invalid("run_in", f"{run_in!r:.60} is not known", 'give "process", or leave it out')
+    if memory_limit is not None:
+        check_number("memory_limit", memory_limit, LEAST_MEMORY, 2**60)
+        if run_in is None:
+            raise Invalid("memory_limit", "it holds for processes only", 'give run_in="process", too')
+
+
+def _check_findable(function: Callable[..., Any]) -> None:
+    """A process finds the function by the names of its module and its own."""
+    name = getattr(function, "__qualname__", "<")
+    if "<" in name or not hasattr(function, "__module__"):
+        problem = f"a process cannot find {name if name != '<' else 'this'}"
+        raise Invalid("run_in", problem, "define the function with def at the top of a module")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

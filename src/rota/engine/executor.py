@@ -121,6 +121,24 @@ class Context:
             self._execution.lease = check_duration("duration", duration, least=timedelta(seconds=1))
         return self._reported()
 
+    @property
+    def stopping(self) -> StopReason | None:
+        """Why the attempt is to end, if it is."""
+        return self._execution.stopping
+
+    def take_reports(self, reports: Reports) -> None:
+        """What a handler in another process told its own context."""
+        self._execution.lease, progress, logs = reports[0] or self._execution.lease, reports[1], reports[2]
+        self._execution.progress = self._execution.progress if progress is None else progress
+        self._execution.logs = (*self._execution.logs, *logs)[-LOGS_KEPT:]
+        self._execution.reported()
+
+    def __reduce__(self) -> tuple[Callable[[], Context], tuple[()]]:
+        """In another process it becomes the context of the attempt there."""
+        from .runtimes.child import context_here
+
+        return context_here, ()
+
     def _reported(self) -> Flush:
         self._execution.reported()
         return Flush(self._execution.flush)

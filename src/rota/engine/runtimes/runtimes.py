@@ -7,9 +7,12 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ...domain.task import Defaults
 from ..app import App, Handler
 from ..executor import Context
+from .processes import Processes
 from .shell import run_shell
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ class Runtimes:
     def __init__(self, app: App, *, allow_shell: bool = False, allow_private_addresses: bool = False) -> None:
         self._app = app
         self._http: HttpCalls | None = None
+        self._processes = Processes()
+        self._remote: dict[Handler, Handler] = {}
         commands = App()
         if allow_shell:
             commands.task("rota.shell")(run_shell)
@@ -40,12 +45,24 @@ class Runtimes:
         return {**self._app.defaults(), **commands}
 
     def handler(self, kind: str) -> Handler:
-        return self._commands.get(kind) or self._app.handlers[kind]
+        found = self._commands.get(kind) or self._app.handlers[kind]
+        return found if found.run_in is None else self._in_process(found)
 
     async def close(self) -> None:
         """When the last task has ended."""
+        await self._processes.close()
         if self._http is not None:
             await self._http.close()
+
+    def _in_process(self, handler: Handler) -> Handler:
+        """The same handler as one that waits for a process."""
+        if handler not in self._remote:
+
+            async def remote(*args: Any, **kwargs: Any) -> Any:
+                return await self._processes.call(handler.function, handler.memory_limit, args, kwargs)
+
+            self._remote[handler] = replace(handler, function=remote, is_async=True)
+        return self._remote[handler]
 
     async def _run_http(self, context: Context) -> Any:
         if self._http is None:
