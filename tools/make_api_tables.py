@@ -89,6 +89,7 @@ OWN_FORM = {
     "rule": "A `RecurrenceRule`, instead of an rrule.",
     "target": "A `TaskTarget`, `WorkflowTarget` or `TemplateTarget`, instead of a task_type.",
     "input": "The input of its tasks.",
+    "parameters_schema": "A JSON Schema that the parameters, with the input laid over them, must fit.",
     "runtime": "`python` (a kind), `shell` or `http` (a command). [default: python]",
     "command": "Of a shell template: a command line, a list of arguments, or a `ShellCommand`. Of an http one: a URL"
     " (with its method before it), or an `HttpRequest`. Of a python one: what people call the function.",

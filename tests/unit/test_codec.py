@@ -116,6 +116,7 @@ RECORDS = {
     Template: built(
         Template,
         parameters=json_objects,
+        parameters_schema=st.none() | json_objects,
         metadata=json_objects,
         retry_policy=st.none() | policies,
         command=texts | commands,

@@ -122,6 +122,7 @@ class RunReason(StrEnum):
     BAD_TARGET = "bad_target"
     EXPIRED = "expired"
     SUSPENDED = "suspended"
+    DISABLED = "disabled"
 
 
 class TenantStatus(StrEnum):
@@ -457,6 +458,7 @@ class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="tem
     runtime: Runtime = Runtime.PYTHON
     command: Command | str = ""
     parameters: dict[str, Any] = {}
+    parameters_schema: dict[str, Any] | None = None
     ttl: timedelta | None = None
     enabled: bool = True
     created_at: datetime

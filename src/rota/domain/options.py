@@ -308,6 +308,7 @@ class TemplateOptions(TaskOptions, total=False):
     """What can be said of a template, beside its alias and its kind."""
 
     parameters: dict[str, Any]
+    parameters_schema: dict[str, Any] | None
     command: Command | str | Sequence[str] | Mapping[str, Any]
     enabled: Annotated[bool, _flag("Whether it may run.")]
     runtime: str

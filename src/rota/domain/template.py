@@ -13,7 +13,7 @@ from .errors import Invalid, Refused
 from .limits import check_choice, check_input, check_key, check_kind, check_text, shown
 from .model import Limits, Runtime, Template
 from .options import Option, TaskOptions, TemplateOptions, check_option, names_of, options_of
-from .runtimes import COMMAND_KINDS, check_command, kind_of
+from .runtimes import COMMAND_KINDS, check_against, check_command, check_schema, kind_of
 from .task import Submission
 
 __all__ = ["alias_key", "as_facts", "check_runs", "create", "edit", "overlaid", "submission"]
@@ -58,10 +58,14 @@ def submission(template: Template, input: object) -> Submission:
 
 
 def overlaid(template: Template, input: object, field: str = "input") -> dict[str, Any]:
+    """The parameters with the input laid over them; refused if that is not what the schema of the template asks for."""
     if not isinstance(input, dict | None):
         problem = f"{shown(input)} cannot be laid over a template's parameters"
         raise Invalid(field, problem, "give a dict")
-    return template.parameters | (input or {})
+    parameters = template.parameters | (input or {})
+    if template.parameters_schema is not None:
+        check_against(template.parameters_schema, parameters, field)
+    return parameters
 
 
 def as_facts(template: Template) -> dict[str, Any]:
@@ -131,6 +135,14 @@ def _parameters(field: str, value: object, limits: Limits) -> dict[str, Any]:
     return checked
 
 
+def _schema(field: str, value: object, limits: Limits) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    schema = _parameters(field, value, limits)
+    check_schema(schema, field)
+    return schema
+
+
 def _checking(option: Option) -> Callable[[str, object, Limits], Any]:
     return lambda field, value, limits: check_option(field, option, value)
 
@@ -141,5 +153,6 @@ _FIELDS: dict[str, Callable[[str, object, Limits], Any]] = {
     "kind": lambda field, value, limits: check_kind(value, field),
     "command": lambda field, value, limits: value,  # as its runtime says: `_runnable`
     "parameters": _parameters,
+    "parameters_schema": _schema,
     "runtime": _runtime,
 }

@@ -18,6 +18,7 @@ from ..domain.model import (
     Target,
     Task,
     TaskTarget,
+    Template,
     TemplateTarget,
     Tenant,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "schedule",
     "shaped",
     "task",
+    "template",
     "tenant",
 ]
 
@@ -106,6 +108,10 @@ def tenant(record: Tenant) -> dict[str, Any]:
 def api_key(record: ApiKey) -> dict[str, Any]:
     """A key, without its digest. The secret itself is not stored."""
     return fields_of(record, leave_out=("digest", "version"))
+
+
+def template(record: Template) -> dict[str, Any]:
+    return fields_of(record)
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a template's command may be, for each runtime. Pure: `engine/runtimes` runs them. Begin with `command`."""
+"""What a template's command and parameters may be. Pure: `engine/runtimes` runs commands. Begin with `command`."""
 
 from .checks import check_command
 from .command import (
@@ -9,6 +9,7 @@ from .command import (
     command_text,
     kind_of,
 )
+from .json_schema import check_against, check_schema
 from .request import FilledRequest, fill, secrets_of
 from .signing import TOLERANCE, is_signed, signature_headers
 
@@ -19,7 +20,9 @@ __all__ = [
     "FilledRequest",
     "HttpRequest",
     "ShellCommand",
+    "check_against",
     "check_command",
+    "check_schema",
     "command_text",
     "fill",
     "is_signed",

@@ -42,6 +42,7 @@ class TemplateAnswer(SnakeAnswer, frozen=True, kw_only=True):
     task_type: Runtime
     name: str
     parameters: dict[str, Any]
+    parameters_schema: dict[str, Any] | None
     queue: str
     priority: int
     max_retries: int | None

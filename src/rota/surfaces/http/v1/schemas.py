@@ -74,6 +74,10 @@ class _Options(_TemplateOptions):
     name: Name = Field(default_factory=str, description="For people; its command, if it is left out.")
     alias: Name = Field(default_factory=str, description="Another word for name.")
     parameters: Parameters = Field(default_factory=dict, description="The function's arguments, by name.")
+    parameters_schema: dict[str, Json] | None = Field(
+        default=None,
+        description="A JSON Schema for the parameters: checked when it is executed or scheduled.",
+    )
 
     @model_validator(mode="after")
     def _one_name(self) -> _Options:

@@ -230,7 +230,7 @@ def _fields(body: schemas.TemplateBody | schemas.TemplatePatch, runtime: Runtime
         given["kind"] = body.command
     if "name" in body.model_fields_set:
         given["alias"] = body.name
-    for name in ("alias", "command", "parameters"):
+    for name in ("alias", "command", "parameters", "parameters_schema"):
         if name in body.model_fields_set:
             given[name] = getattr(body, name)
     return given
