@@ -24,7 +24,7 @@ test-all: $(READY)  ## every test with every seed and example, and simulations o
 	ROTA_TEST_SIMULATION=all $(BIN)/python -m pytest -n 4 --dist worksteal
 
 bench: $(READY)  ## every figure of docs/performance.md, one line of JSON each; wants a machine that is otherwise idle
-	@for figure in submit drain burst lateness idle next_times typed; do $(BIN)/python bench/$$figure.py || exit 1; done
+	@for figure in submit drain burst lateness idle next_times typed process_handlers; do $(BIN)/python bench/$$figure.py || exit 1; done
 
 format: $(READY)
 	$(BIN)/ruff format .

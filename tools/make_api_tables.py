@@ -96,7 +96,7 @@ OPTIONS = {
     "task filters": (TaskFilters, ()),
     "schedule options": (ScheduleOptions, ()),
     "schedule filters": (ScheduleFilters, ()),
-    "template options": (TemplateOptions, ("runtime",)),
+    "template options": (TemplateOptions, ()),
 }
 OWN_FORM = {
     "ttl_seconds": "`ttl`, in seconds.",
@@ -104,6 +104,10 @@ OWN_FORM = {
     "rule": "A `RecurrenceRule`, instead of an rrule.",
     "target": "A `TaskTarget`, `WorkflowTarget` or `TemplateTarget`, instead of a task_type.",
     "input": "The input of its tasks.",
+    "parameters_schema": "A JSON Schema that the parameters, with the input laid over them, must fit.",
+    "runtime": "`python` (a kind), `shell` or `http` (a command). [default: python]",
+    "command": "Of a shell template: a command line, a list of arguments, or a `ShellCommand`. Of an http one: a URL"
+    " (with its method before it), or an `HttpRequest`. Of a python one: what people call the function.",
     "parameters": "A dict: the input, under what is given when it is run.",
 }
 """Options that have a form of their own on each surface, and so no help that fits all of them."""
@@ -127,6 +131,8 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Occurrence,
     rota.Template,
     rota.Artifact,
+    rota.ShellCommand,
+    rota.HttpRequest,
     rota.Tenant,
     rota.Limits,
     rota.TenantUse,

@@ -39,6 +39,7 @@ __all__ = [
     "Frequency",
     "Handle",
     "HandlerError",
+    "HttpRequest",
     "Interval",
     "Invalid",
     "Limits",
@@ -73,6 +74,7 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
+    "ShellCommand",
     "StoreError",
     "Task",
     "TaskFailed",
@@ -93,6 +95,7 @@ __all__ = [
     "__version__",
     "connect",
     "injected",
+    "verify_signature",
 ]
 
 

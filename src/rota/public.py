@@ -57,6 +57,7 @@ from .domain.recurrence import (
     RecurrenceRule,
     RRule,
 )
+from .domain.runtimes import HttpRequest, ShellCommand
 from .domain.serving import Waiting
 from .domain.why import Why
 from .engine.artifacts import OpenArtifact
@@ -70,6 +71,7 @@ from .engine.serving import QueueUse
 from .surfaces.python.app import App
 from .surfaces.python.client import DueRuns, Page, Queue, connect
 from .surfaces.python.known_nodes import UnhandledKind
+from .surfaces.python.signatures import verify_signature
 
 __all__ = [
     "ApiKey",
@@ -89,6 +91,7 @@ __all__ = [
     "Frequency",
     "Handle",
     "HandlerError",
+    "HttpRequest",
     "Interval",
     "Invalid",
     "Limits",
@@ -123,6 +126,7 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
+    "ShellCommand",
     "StoreError",
     "Task",
     "TaskFailed",
@@ -142,4 +146,5 @@ __all__ = [
     "WorkflowTarget",
     "connect",
     "injected",
+    "verify_signature",
 ]

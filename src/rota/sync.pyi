@@ -229,10 +229,11 @@ class Queue:
     def create_template(
         self,
         alias: str | None,
-        kind: str,
+        kind: str | None = None,
         **fields: Unpack[TemplateOptions],
     ) -> Template:
-        """Store what to run: a `kind` of task, under a name for people (`alias`; None: one is made from the kind).
+        """Store what to run: a `kind` of task, or a `command` of another `runtime`, under a name for people (`alias`;
+        None: one is made from what it runs).
 
         No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does."""
     def get_template(self, template_id: str) -> Template: ...

@@ -39,6 +39,7 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Cron, Interval, Once, RRule
+from rota.domain.runtimes import HttpRequest, ShellCommand
 from rota.stores.base import RECORD_TYPES
 from rota.stores.codec import TABLES, micros
 
@@ -87,9 +88,27 @@ targets = st.one_of(
     built(WorkflowTarget, **requests),
     built(TemplateTarget),
 )
+lines = st.text("abc $;|", min_size=1)
+codes = st.lists(st.integers(0, 255), min_size=1, max_size=3).map(tuple)
+commands = st.builds(
+    ShellCommand,
+    run=lines | st.lists(lines, min_size=1, max_size=3).map(tuple),
+    directory=st.none() | st.just("/srv"),
+    environment=st.just(("HOME",)),
+    success_codes=codes,
+    retry_codes=st.none() | codes,
+) | st.builds(
+    HttpRequest,
+    url=lines,
+    method=st.sampled_from(["GET", "POST"]),
+    headers=st.dictionaries(texts, texts, max_size=2),
+    body=json_values,
+    max_redirects=st.integers(0, 20),
+)
 RECORDS = {
     Task: built(
         Task,
+        command=st.none() | commands,
         error=st.none() | built(Failure),
         retry_policy=st.none() | policies,
         logs=st.lists(built(LogLine), max_size=2).map(tuple),
@@ -100,7 +119,12 @@ RECORDS = {
     Run: built(Run),
     Event: built(Event, before=st.none() | json_objects, after=st.none() | json_objects),
     Template: built(
-        Template, parameters=json_objects, metadata=json_objects, retry_policy=st.none() | policies
+        Template,
+        parameters=json_objects,
+        parameters_schema=st.none() | json_objects,
+        metadata=json_objects,
+        retry_policy=st.none() | policies,
+        command=texts | commands,
     ),
     Tenant: built(Tenant, limits=built(Limits)),
     ApiKey: built(ApiKey),

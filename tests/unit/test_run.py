@@ -138,6 +138,13 @@ def test_a_template_is_overlaid_with_the_input(given: Any, expected: dict[str, s
 MAIL = TemplateTarget(template_id="m1")
 
 
+def test_a_disabled_template_skips_the_run() -> None:
+    row, task = started(MAIL, replace(TEMPLATE, enabled=False))
+    assert task is None
+    assert (row.id, row.scheduled_at) == (run_id(schedule(MAIL), NOON), NOON)
+    assert (row.status, row.reason, row.error) == ("skipped", "disabled", None)
+
+
 @pytest.mark.parametrize(
     ("target", "template", "limits", "error"),
     [
@@ -150,9 +157,9 @@ MAIL = TemplateTarget(template_id="m1")
         ),
         (
             MAIL,
-            replace(TEMPLATE, enabled=False),
+            replace(TEMPLATE, parameters_schema={"required": ["cc"]}),
             Limits(),
-            "target.template_id: template 'mail' is disabled; enable it first",
+            "target.input.cc: it is missing",
         ),
         (
             TemplateTarget(template_id="m1", input=[1]),

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .model import Failure
+from functools import partial
 
 __all__ = [
     "Conflict",
@@ -208,6 +209,16 @@ class RescheduleError(HandlerError):
         if extend_expiration_seconds < 0:
             problem = f"{extend_expiration_seconds:g} s would bring the expiry forward"
             raise Invalid("extend_expiration_seconds", problem, "give 0 or more seconds")
+
+    def __reduce__(self) -> tuple[partial[RescheduleError], tuple[()]]:
+        """It may come from another process."""
+        again = partial(
+            type(self),
+            str(self),
+            delay_seconds=self.delay_seconds,
+            extend_expiration_seconds=self.extend_expiration_seconds,
+        )
+        return again, ()
 
 
 def _seconds(field: str, value: float) -> float:

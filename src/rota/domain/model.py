@@ -16,6 +16,7 @@ import msgspec
 
 from .history import ChangeType, describe
 from .recurrence import Timing, next_after
+from .runtimes import Command
 
 __all__ = [
     "LIVE",
@@ -124,6 +125,7 @@ class RunReason(StrEnum):
     BAD_TARGET = "bad_target"
     EXPIRED = "expired"
     SUSPENDED = "suspended"
+    DISABLED = "disabled"
 
 
 class TenantStatus(StrEnum):
@@ -143,6 +145,8 @@ class Runtime(StrEnum):
     """How a template is run."""
 
     PYTHON = "python"
+    SHELL = "shell"
+    HTTP = "http"
 
 
 _NO_STEP = timedelta(seconds=2)
@@ -228,9 +232,10 @@ class Runnable(Record, frozen=True, kw_only=True):
 
 class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     """One piece of work. `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace`
-    is the W3C traceparent of whoever submitted it."""
+    is the W3C traceparent of whoever submitted it; `command` is that of its template, if no function runs it."""
 
     is_workflow: bool = False
+    command: Command | None = None
     input: Any = None
     output: Any = None
     error: Failure | None = None
@@ -464,12 +469,14 @@ class Artifact(Record, frozen=True, kw_only=True, tag_field="record", tag="artif
 
 
 class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="template.1"):
-    """A stored task definition: what to run, kept apart from when."""
+    """A stored task definition: what to run, kept apart from when. `command` is what its runtime runs; of a python
+    template, what people call the function."""
 
     alias: str
     runtime: Runtime = Runtime.PYTHON
-    command: str = ""
+    command: Command | str = ""
     parameters: dict[str, Any] = {}
+    parameters_schema: dict[str, Any] | None = None
     ttl: timedelta | None = None
     enabled: bool = True
     created_at: datetime

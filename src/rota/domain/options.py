@@ -11,12 +11,12 @@ that nothing is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -48,6 +48,7 @@ from .model import (
     TaskStatus,
 )
 from .recurrence import RecurrenceRule
+from .runtimes import Command
 
 __all__ = [
     "Duration",
@@ -323,7 +324,12 @@ class ScheduleOptions(PolicyOptions, total=False):
 
 
 class HandlerOptions(PolicyOptions, UniqueOptions, total=False):
-    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when."""
+    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when. With
+    `run_in="process"` it runs in a process that is kept for it, and killed if it must end; there it gets at most
+    `memory_limit` bytes."""
+
+    run_in: Literal["process"] | None
+    memory_limit: int | None
 
 
 class ScheduleChanges(ScheduleOptions, total=False):
@@ -336,7 +342,8 @@ class TemplateOptions(TaskOptions, total=False):
     """What can be said of a template, beside its alias and its kind."""
 
     parameters: dict[str, Any]
-    command: Annotated[str, _text("What people call the function.")]
+    parameters_schema: dict[str, Any] | None
+    command: Command | str | Sequence[str] | Mapping[str, Any]
     enabled: Annotated[bool, _flag("Whether it may run.")]
     runtime: str
 

@@ -73,9 +73,13 @@ def start(
     actor: str,
     before: int = 0,
 ) -> tuple[Run, Task | None]:
-    """A run and the task that it starts; or a failed run and no task, if the target cannot work. It is available now,
+    """A run and the task that it starts; or a failed run and no task, if the target cannot work, or a skipped one, if
+    its template is disabled. It is available now,
     whenever it was scheduled: it does not overtake what has waited. `before` is how many of the same schedule start
     with it and are to run after it."""
+    if stored is not None and not stored.enabled:
+        skip = Skip(scheduled_at=scheduled_at, reason=RunReason.DISABLED)
+        return replace(skipped(schedule, skip, now), id=id, trigger=trigger, actor=actor), None
     task, problem = None, ""
     try:
         asked = replace(
@@ -186,13 +190,7 @@ def _submission(schedule: Schedule, stored: Template | None) -> Submission:
             if stored is None or stored.tenant != schedule.tenant:
                 problem = f"there is no template {target.template_id!r}"
                 raise Invalid("target.template_id", problem, "create it first")
-            return _from_template(target, stored)
+            return template.submission(stored, template.overlaid(stored, target.input, "target.input"))
         case TaskTarget() | WorkflowTarget():
             request = {name: getattr(target, name) for name in target.__struct_fields__}
             return Submission(is_workflow=isinstance(target, WorkflowTarget), **request)
-
-
-def _from_template(target: TemplateTarget, stored: Template) -> Submission:
-    if not stored.enabled:
-        raise Invalid("target.template_id", f"template {stored.alias!r} is disabled", "enable it first")
-    return template.submission(stored, template.overlaid(stored, target.input, "target.input"))

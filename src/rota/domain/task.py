@@ -28,10 +28,12 @@ from .errors import Invalid, Refused
 from .limits import check_input, check_kind, check_metadata, storable
 from .model import Change, ChangeType, Failure, Limits, LogLine, RetryPolicy, Task, TaskRequest, TaskStatus
 from .options import SubmitOptions, options_of
+from .runtimes import COMMAND_KINDS, Command
 from .short_history import ShortHistory, appended, last_number, whole_history
 from .unique import DEFAULT_PARTS
 
 __all__ = [
+    "LOGS_KEPT",
     "Completed",
     "Defaults",
     "Failed",
@@ -76,9 +78,11 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """The handler raised, or ran out of time, or its worker lost the lease. `delay` replaces the usual backoff."""
+    """The handler raised, or ran out of time, or its worker lost the lease. `delay` replaces the usual backoff;
+    `output` is what a command left although it failed."""
 
     failure: Failure
+    output: Any = None
     permanent: bool = False
     delay: timedelta | None = None
     lease_lost: bool = False
@@ -112,6 +116,7 @@ class Submission(TaskRequest, frozen=True, kw_only=True):
     scheduled_at: datetime | None = None
     is_workflow: bool = False
     trace: str | None = None
+    command: Command | None = None
 
 
 class Checked(Submission, frozen=True, kw_only=True):
@@ -134,6 +139,8 @@ def check_submission(asked: Submission) -> Checked:
     is_unique = asked.unique_for is not None or bool(asked.unique_by)
     if is_unique and asked.idempotency_key is not None:
         raise Invalid("idempotency_key", "unique_for or unique_by is given, too", "give one of them")
+    if asked.kind in COMMAND_KINDS and asked.command is None:
+        raise Invalid("kind", f"{asked.kind!r} runs the commands of templates", "execute a template instead")
     given = {
         name: check(name, value)
         for name, check in _CHECKS
@@ -186,6 +193,7 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         run_id=asked.run_id,
         scheduled_at=asked.scheduled_at,
         is_workflow=asked.is_workflow,
+        command=asked.command,
         trace=asked.trace,
         history=(created,),
     )
@@ -414,7 +422,7 @@ def _failed(task: Task, outcome: Failed, now: datetime, actor: str) -> Task:
     if outcome.permanent or task.retries >= most:
         type = lost or ChangeType.FAILED
         change = _change(task, now, TaskStatus.FAILED, actor, type, reason=str(failure))
-        return _ended(task, change, error=failure)
+        return _ended(task, change, error=failure, output=outcome.output)
     delay = outcome.delay
     if delay is None:
         delay = backoff(task.retry_policy or RetryPolicy(), task.retries, task.id)
@@ -429,7 +437,14 @@ def _failed(task: Task, outcome: Failed, now: datetime, actor: str) -> Task:
         delay=delay,
         reason=str(failure),
     )
-    return _moved(task, change, error=failure, retries=task.retries + 1, available_at=_later(now, delay))
+    return _moved(
+        task,
+        change,
+        error=failure,
+        output=outcome.output,
+        retries=task.retries + 1,
+        available_at=_later(now, delay),
+    )
 
 
 def _rescheduled(task: Task, outcome: Rescheduled, now: datetime, actor: str) -> Task:

@@ -174,6 +174,8 @@ class _Story:
             return f"It was due, but the schedule was changed, paused or deleted at {noticed}, before it was fired."
         if row.reason is RunReason.LIMIT:
             return f"It was skipped, because tenant {row.tenant} had as many pending tasks as it may have."
+        if row.reason is RunReason.DISABLED:
+            return "It was skipped, because its template was disabled then."
         if row.reason is RunReason.SUSPENDED:
             return f"{self._together(row)}, because tenant {row.tenant} was suspended."
         if row.reason is not RunReason.MISSED:

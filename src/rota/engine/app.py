@@ -11,6 +11,8 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+from msgspec.structs import replace
+
 from ..domain.errors import Invalid
 from ..domain.limits import check_duration, check_key, check_kind, check_number, check_retry_policy
 from ..domain.model import RetryPolicy, Task
@@ -40,6 +42,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 Hook = Callable[..., Any]
 HOOKS = ("on_startup", "on_shutdown", "on_success", "on_error")
+LEAST_MEMORY = 64 * 1024 * 1024
 _OF_HANDLER = ("max_retries", "retry_policy", "timeout")
 _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
 _OF_SUBMISSION = names_of(SubmitManyOptions) & names_of(HandlerOptions) - set(_OF_HANDLER)
@@ -86,12 +89,13 @@ class App:
         Options that a submission has count for `function.submit`. With a timing the task has a schedule of its kind's
         name, and the options are those of `schedule`, too."""
         if callable(kind):
-            return self._task(kind, None, {}, Defaults(), _names_around())
+            return self._task(kind, None, {}, Defaults(), {}, _names_around())
         if kind is not None:
             self._check_new(kind)
         given = _checked(options)
         defaults = _defaults(**{name: given.pop(name) for name in _OF_HANDLER if name in given})
-        return lambda function: self._task(function, kind, given, defaults, _names_around())
+        place = _checked_place(given.pop("run_in", None), given.pop("memory_limit", None))
+        return lambda function: self._task(function, kind, given, defaults, place, _names_around())
 
     def workflow(
         self,
@@ -177,12 +181,15 @@ class App:
         kind: str | None,
         options: Mapping[str, Any],
         defaults: Defaults,
+        place: Mapping[str, Any],
         names: Mapping[str, Any],
     ) -> TaskFunction[..., Any]:
         function = function.function if isinstance(function, TaskFunction) else function
         kind = _name_of(function) if kind is None else kind
         self._check_new(kind)
-        handler = self._handler(kind, function, defaults, names)
+        if place:
+            _check_findable(function)
+        handler = replace(self._handler(kind, function, defaults, names), **place)
         self._declare(handler, options)
         self.handlers[kind] = handler
         made = AsyncTaskFunction if handler.is_async else PlainTaskFunction
@@ -261,6 +268,25 @@ def _name_of(function: Any) -> str:
     if not isinstance(name, str) or name == "<lambda>":
         raise Invalid("kind", "this function has no name", 'give one: @app.task("kind")')
     return name
+
+
+def _checked_place(run_in: object, memory_limit: object) -> dict[str, Any]:
+    """Where the handler runs, if not in the worker's own process."""
+    if run_in not in (None, "process"):
+        raise Invalid("run_in", f"{run_in!r:.60} is not known", 'give "process", or leave it out')
+    if memory_limit is not None:
+        check_number("memory_limit", memory_limit, LEAST_MEMORY, 2**60)
+        if run_in is None:
+            raise Invalid("memory_limit", "it holds for processes only", 'give run_in="process", too')
+    return {} if run_in is None else {"run_in": run_in, "memory_limit": memory_limit}
+
+
+def _check_findable(function: Callable[..., Any]) -> None:
+    """A process finds the function by the names of its module and its own."""
+    name = getattr(function, "__qualname__", "<")
+    if "<" in name or not hasattr(function, "__module__"):
+        problem = f"a process cannot find {name if name != '<' else 'this'}"
+        raise Invalid("run_in", problem, "define the function with def at the top of a module")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

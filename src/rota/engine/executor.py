@@ -21,7 +21,7 @@ from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableE
 from ..domain.limits import check_duration, check_input
 from ..domain.model import Artifact, Failure, Limits, LogLine, Task, TaskStatus
 from ..domain.options import Duration
-from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
+from ..domain.task import LOGS_KEPT, Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
 from .artifacts import Source, leave
 from .clock import SystemClock, wait_for_any
@@ -31,6 +31,7 @@ from .handlers.handler import Handler
 from .handlers.providers import Resources
 from .observe import tracing
 from .observe.telemetry import running_task
+from .runtimes.failed import AttemptFailed
 
 __all__ = ["Context", "Execution", "StopReason", "context_outside"]
 
@@ -127,7 +128,7 @@ class Context:
     def log(self, message: object) -> Flush:
         """Add a line to the task's log."""
         line = LogLine(at=self._now(), attempt=self.attempt, message=text_of(message)[:MESSAGE_KEPT])
-        self._execution.logs += (line,)
+        self._execution.logs = (*self._execution.logs, line)[-LOGS_KEPT:]
         return self._reported()
 
     def artifact(self, name: str, source: Source, *, media_type: str | None = None) -> Leaving:
@@ -145,6 +146,24 @@ class Context:
         if duration is not None:
             self._execution.lease = check_duration("duration", duration, least=timedelta(seconds=1))
         return self._reported()
+
+    @property
+    def stopping(self) -> StopReason | None:
+        """Why the attempt is to end, if it is."""
+        return self._execution.stopping
+
+    def take_reports(self, reports: Reports) -> None:
+        """What a handler in another process told its own context."""
+        self._execution.lease, progress, logs = reports[0] or self._execution.lease, reports[1], reports[2]
+        self._execution.progress = self._execution.progress if progress is None else progress
+        self._execution.logs = (*self._execution.logs, *logs)[-LOGS_KEPT:]
+        self._execution.reported()
+
+    def __reduce__(self) -> tuple[Callable[[], Context], tuple[()]]:
+        """In another process it becomes the context of the attempt there."""
+        from .runtimes.child import context_here
+
+        return context_here, ()
 
     def _reported(self) -> Flush:
         self._execution.reported()
@@ -281,7 +300,7 @@ class Execution:
         lease, progress, logs = reports
         self.lease = self.lease or lease
         self.progress = progress if self.progress is None else self.progress
-        self.logs = logs + self.logs
+        self.logs = (*logs, *self.logs)[-LOGS_KEPT:]
 
     async def _outcome(self, context: Context, threads: Threads) -> Outcome:
         running_task.set(self.task)
@@ -392,6 +411,11 @@ class Execution:
 
     def _failed(self, error: BaseException) -> Failed:
         self.error = error
+        if is_a(error, AttemptFailed):
+            failure = Failure(type=error.type, message=text_of(error)[:MESSAGE_KEPT])
+            return Failed(
+                failure=failure, output=error.output, permanent=error.is_permanent, delay=error.delay
+            )
         failure = Failure(
             type=name_of(error),
             message=text_of(error)[:MESSAGE_KEPT],

@@ -35,6 +35,7 @@ from .roles.scheduler import Scheduler
 from .roles.watch import EVERY as BEAT
 from .roles.watch import BlockWatch, JumpWatch
 from .roles.worker import TaskWorker, call_hooks, run_hooks
+from .runtimes.runtimes import Runtimes
 
 __all__ = ["Node", "Worker", "worker_name"]
 
@@ -244,6 +245,8 @@ class Worker(Node):
         scheduler: bool = True,
         janitor: bool = True,
         all_tenants: bool = False,
+        allow_shell: bool = False,
+        allow_private_addresses: bool = False,
         observers: Iterable[Observer] = (),
         retention: Retention | None = None,
         worker_id: str | None = None,
@@ -285,6 +288,9 @@ class Worker(Node):
             observe=self.observe,
             lease=self._lease,
             all_tenants=all_tenants,
+            runtimes=Runtimes(
+                self.app, allow_shell=allow_shell, allow_private_addresses=allow_private_addresses
+            ),
         )
         if self.janitor is not None:
             self.janitor.expect_leases(self._lease)
@@ -344,6 +350,7 @@ class Worker(Node):
         finally:
             self.tasks.close()
             await self._close_resources()
+            await self.tasks.runtimes.close()
             await run_hooks(self.app, "on_shutdown", (self,), self.observe)
 
     async def _run(self) -> None:

@@ -21,6 +21,7 @@ from ..domain.model import (
     Target,
     Task,
     TaskTarget,
+    Template,
     TemplateTarget,
     Tenant,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "schedule",
     "shaped",
     "task",
+    "template",
     "tenant",
 ]
 
@@ -138,6 +140,10 @@ def queue_use(record: QueueUse, now: datetime) -> dict[str, Any]:
 def artifact(record: Artifact) -> dict[str, Any]:
     """An artifact, without its bytes and where they are."""
     return fields_of(record, leave_out=("tenant", "version", "inline", "content"))
+
+
+def template(record: Template) -> dict[str, Any]:
+    return fields_of(record)
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:

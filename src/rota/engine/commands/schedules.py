@@ -28,6 +28,7 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.recurrence import Timing
+from ...domain.template import check_runs, overlaid
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
 from .shared import (
@@ -187,8 +188,8 @@ async def _retired(tx: Tx, changes: Sequence[_Change], actor: str) -> list[_Chan
 
 
 async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None = None) -> Target:
-    """With the id of the template that it names by id or alias; refused if there is none, or if it is disabled (unless
-    the schedule had it before)."""
+    """With the id of the template that it names by id or alias; refused if there is none, if it is disabled (unless
+    the schedule had it before), or if its parameters would not be what it asks for."""
     if not isinstance(target, TemplateTarget):
         return target
     name = check_key(target.template_id, "template_id")
@@ -196,6 +197,8 @@ async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None 
         found = await find_template(tx, tenant, name)
     except NotFound:
         raise Invalid("template_id", f"there is no template {name!r}", "create it first") from None
+    if found.parameters_schema is not None:
+        overlaid(found, target.input)
     had_it = isinstance(old, TemplateTarget) and old.template_id == found.id
     if not found.enabled and not had_it:
         raise Invalid("template_id", f"template {found.alias!r} is disabled", "enable it first")
@@ -336,6 +339,8 @@ def trigger_schedule(
         asked = found if input is msgspec.UNSET else replace(found, target=replace(found.target, input=input))
         template = template_of(asked, templates)
         row, started = run.start(run_id, asked, tx.now, RunTrigger.MANUAL, template, tx.now, limits, actor)
+        if template is not None:
+            check_runs(template)
         if started is None:
             raise Refused("bad_target", schedule=key, problem=row.error)
         check(started.kind, started.input)

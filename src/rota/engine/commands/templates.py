@@ -73,12 +73,16 @@ def edit_template(
 
 
 async def _with_alias(tx: Tx, tenant: str, id: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Whoever gives no alias gets the kind as one, or, if that is taken, the kind and a part of the id."""
-    if fields.get("alias") is not None or not isinstance(kind := fields.get("kind"), str):
+    """Whoever gives no alias gets the kind as one, or the command; if that is taken, with a part of the id."""
+    if fields.get("alias") is not None:
         return fields
-    holders = await tx.find(TemplateByAlias(tenant=tenant, alias_key=rules.alias_key(kind)), 1)
+    given = fields.get("kind") or fields.get("command")
+    name = given[:LONGEST_ALIAS].strip() if isinstance(given, str) else str(fields.get("runtime"))
+    if not name or not name.isprintable():
+        name = str(fields.get("runtime"))
+    holders = await tx.find(TemplateByAlias(tenant=tenant, alias_key=rules.alias_key(name)), 1)
     taken = any(holder.id != id for holder in holders)
-    return {**fields, "alias": f"{kind[:LONGEST_ALIAS]}-{id[-12:]}" if taken else kind}
+    return {**fields, "alias": f"{name}-{id[-12:]}" if taken else name}
 
 
 async def _check_alias(tx: Tx, template: Template) -> None:

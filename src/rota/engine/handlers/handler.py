@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,6 +24,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     is_async: bool
     signature: Signature
     is_workflow: bool = False
+    run_in: Literal["process"] | None = None
+    memory_limit: int | None = None
 
     def arguments(
         self, input: Any, context: Any, provided: Mapping[str, Any] = _NOTHING

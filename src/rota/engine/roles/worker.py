@@ -30,6 +30,7 @@ from ..executor import Execution, StopReason
 from ..guard import entering_handler, is_a
 from ..handlers.providers import Resources
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
+from ..runtimes.runtimes import Runtimes
 from .leases import LEASE, Leases, QueueLike, pieces
 
 __all__ = ["TaskWorker"]
@@ -68,6 +69,7 @@ class TaskWorker:
         lease: timedelta = LEASE,
         all_tenants: bool = False,
         new_id: NewId = new_id,
+        runtimes: Runtimes | None = None,
     ) -> None:
         self.blocked = BlockedResults(self)
         self.wake = asyncio.Event()
@@ -76,6 +78,7 @@ class TaskWorker:
         self.worker_id = worker_id
         self._queue = queue
         self._app = app
+        self.runtimes = runtimes or Runtimes(app)
         self._queues = None if queues is None else tuple(queues)
         self._tenant = None if all_tenants else queue.tenant
         self._concurrency = concurrency
@@ -174,7 +177,7 @@ class TaskWorker:
             lease_id=self._new_id(),
             lease=self._lease,
             limit=free,
-            kinds=self._app.defaults(),
+            kinds=self.runtimes.defaults(),
             queues=self._queues,
             tenant=self._tenant,
             is_running=bool(self._running),
@@ -302,7 +305,7 @@ class TaskWorker:
     def _execution(self, task: Task) -> Execution:
         return Execution(
             task,
-            self._app.handlers[task.kind],
+            self.runtimes.handler(task.kind),
             resources=self.resources,
             on_report=self.leases.note_report,
             flush=self.leases.flush,

@@ -7,7 +7,7 @@ import click
 from ... import __version__
 from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = ["artifact", "cli", "completion", "keys", "queue", "schedule", "scheduler", "tenant"]
+__all__ = ["artifact", "cli", "completion", "keys", "queue", "schedule", "scheduler", "template", "tenant"]
 
 _RUN = {
     "up": Entry(
@@ -34,6 +34,7 @@ _TASKS = {
     "tail": Entry("commands.tail:tail", "Follow what happens to tasks, live."),
 }
 _SCHEDULES = {
+    "template": Entry("root:template", "Store what to run: kinds, shell commands, HTTP requests."),
     "schedule": Entry("root:schedule", "Create, look at and change schedules."),
     "preview": Entry(
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
@@ -135,6 +136,32 @@ _LOOK = {
 @click.pass_context
 def schedule(ctx: click.Context) -> None:
     """Create, look at and change schedules. A schedule is named by its id, such as daily-report."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "Look": {
+            "list": Entry("commands.templates:list_templates", "The stored templates, newest first."),
+            "show": Entry("commands.templates:show", "One template."),
+        },
+        "Change": {
+            "create": Entry("commands.templates:create", "Store what to run, under a name."),
+            "update": Entry("commands.templates:update", "Change what is named, nothing else."),
+            "execute": Entry("commands.templates:execute", "Run it now."),
+            "delete": Entry("commands.templates:delete", "Remove it, and delete its schedules."),
+        },
+    },
+    examples=[
+        "rota template create backup --shell 'pg_dump shop > /backup/shop.sql'",
+        "rota template execute backup",
+        "rota schedule create nightly --template backup --cron '0 3 * * *'",
+    ],
+)
+@click.pass_context
+def template(ctx: click.Context) -> None:
+    """Store what to run, apart from when: a kind of task, a shell command, an HTTP request."""
     help_if_alone(ctx)
 
 

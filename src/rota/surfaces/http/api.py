@@ -38,6 +38,7 @@ def create_app(
     *,
     app: App | None = None,
     strict: bool = False,
+    allow_shell: bool = False,
     identify: Identify | None = None,
     metrics: Metrics | bool = True,
     rate: float = RATE,
@@ -48,13 +49,15 @@ def create_app(
     first request and closed at shutdown; or a store that is open already, and stays so.
 
     `app`: the handlers that are known here; a python template must then name one of them, and with
-    `strict` every execution and every target of a schedule. `identify`: who asks, if
+    `strict` every execution and every target of a schedule. `allow_shell`: its workers run shell commands, so that
+    templates may have them. `identify`: who asks, if
     the application around this one knows it better than an API key does. `metrics`: those of this process, if it has
     some already; False: none. `rate`: requests per second and key."""
     service = Service(
         store,
         app=app,
         strict=strict,
+        allow_shell=allow_shell,
         clock=clock,
         rate=rate,
         identify=identify,

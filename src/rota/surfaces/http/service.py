@@ -50,6 +50,7 @@ class Service:
         *,
         app: App | None = None,
         strict: bool = False,
+        allow_shell: bool = False,
         clock: SteadyClock | None = None,
         rate: float,
         identify: Identify | None = None,
@@ -61,6 +62,7 @@ class Service:
         self._identify = identify
         self.clock: SteadyClock = clock or SystemClock()
         self.app = app
+        self.allow_shell = allow_shell
         self._is_strict = strict and app is not None
         self.metrics = metrics
         self.queue: Queue | None = None

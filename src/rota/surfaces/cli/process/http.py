@@ -135,6 +135,7 @@ class ApiServer:
             buffered.store,
             app=self._options.app,
             strict=self._options.strict,
+            allow_shell=self._options.settings["allow_shell"],
             clock=queue.clock,
             metrics=metrics,
             rate=settings["rate_limit"],

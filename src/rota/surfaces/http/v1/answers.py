@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from ....domain.artifact import RESULT
 from ....domain.model import Artifact, Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ....domain.runtimes import COMMAND_KINDS, Command, ShellCommand
 from ...shapes import Time, shaped
 from ..tenants.answers import FailureAnswer
 
@@ -49,10 +50,11 @@ class TemplateAnswer(SnakeAnswer, frozen=True, kw_only=True):
     """A stored task."""
 
     id: str
-    command: str
+    command: str | list[str] | dict[str, Any]
     task_type: Runtime
     name: str
     parameters: dict[str, Any]
+    parameters_schema: dict[str, Any] | None
     queue: str
     priority: int
     max_retries: int | None
@@ -97,8 +99,8 @@ class TaskSnapshot(SnakeAnswer, frozen=True, kw_only=True):
     """What was run."""
 
     id: str | None
-    command: str
-    task_type: Literal["python"]
+    command: str | list[str] | dict[str, Any]
+    task_type: Runtime
     parameters: Any
 
 
@@ -178,11 +180,21 @@ def template(record: Template) -> TemplateAnswer:
     return shaped(
         TemplateAnswer,
         record,
-        command=record.command or record.kind,
+        command=_command(record.command) or record.kind,
         task_type=record.runtime,
         name=record.alias,
         retry_policy=None if policy is None else shaped(TemplateRetryPolicyAnswer, policy),
     )
+
+
+def _command(command: Command | str) -> str | list[str] | dict[str, Any]:
+    """As it can be given: a simple one as a text or a list, any other by its fields."""
+    if isinstance(command, str):
+        return command
+    fields: dict[str, Any] = msgspec.to_builtins(command)
+    del fields["runtime"]
+    simple = "run" if isinstance(command, ShellCommand) else "url"
+    return fields[simple] if set(fields) == {simple} else fields
 
 
 def schedule(record: Schedule) -> TaskScheduleAnswer:
@@ -289,7 +301,10 @@ def _error(record: Task, status: str) -> str | None:
 def _artifact(record: Task) -> ArtifactAnswer:
     return ArtifactAnswer(
         task=TaskSnapshot(
-            id=template_id_of(record), command=record.kind, task_type="python", parameters=record.input
+            id=template_id_of(record),
+            command=record.kind if record.command is None else _command(record.command),
+            task_type=Runtime(COMMAND_KINDS.get(record.kind, "python")),
+            parameters=record.input,
         ),
         result=record.output,
         error=None if record.error is None else shaped(FailureAnswer, record.error),
