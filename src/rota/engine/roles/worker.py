@@ -105,7 +105,7 @@ class TaskWorker:
         return replace(
             node,
             tenant=EVERY_TENANT if self._tenant is None else self._tenant,
-            kinds=tuple(sorted(self._app.handlers)),
+            kinds=tuple(sorted(self.runtimes.defaults())),
             queues=self._queues,
             slots=self._concurrency,
             running=dict(Counter(execution.task.kind for execution in self._running)),
