@@ -55,6 +55,7 @@ _FIND_TIMED = {
     name: _SELECTS[name].replace("{what}", f"{time}, id, body")
     for name, time in {
         "ready_tasks": "available_at",
+        "ready_tasks_unpaused": "available_at",
         "upcoming_tasks": "available_at",
         "task_list_unusual": "created_at",
         "task_list_past_expiry": "created_at",
@@ -138,9 +139,8 @@ def count(db: apsw.Connection, query: Query, at_most: int | None = None) -> int:
 def _parts(db: apsw.Connection, query: Query, values: Values) -> Iterator[int]:
     """A count, statement by statement."""
     if isinstance(query, LaneQuery):
-        statement = COUNT[_name(query)]
         lanes = _Lanes(db, query)
-        return (_number(db, statement, lanes.values(values, lane)) for lane in lanes.all())
+        return (lanes.count(values, lane) for lane in lanes.all())
     if isinstance(query, TaskList) and query.status is TaskStatus.PENDING and query.schedule_id is None:
         return iter((_number(db, COUNT["task_list_pending"], values),))
     return (_number(db, COUNT[statement], values) for statement in _statements(db, query))
@@ -257,15 +257,21 @@ class _Lanes:
             for queue, tenant in db.execute(SEEK["paused_pairs"]):
                 self._paused.setdefault(queue, []).append(tenant)
 
-    def values(self, values: Values, lane: Lane) -> Values:
-        tenants = self._paused.get(lane.queue)
-        paused = None if tenants is None else msgspec.json.encode(tenants).decode()
-        return {**values, **lane._asdict(), "paused": paused}
+    def count(self, values: Values, lane: Lane) -> int:
+        return _number(self._db, COUNT[self._statement(lane)], self._values(values, lane))
 
     def rows(self, values: Values, lane: Lane) -> list[tuple[int, str, str]]:
-        statement = _FIND_TIMED[_name(self._query)]
-        rows: list[Any] = self._db.execute(statement, self.values(values, lane)).fetchall()
+        statement = _FIND_TIMED[self._statement(lane)]
+        rows: list[Any] = self._db.execute(statement, self._values(values, lane)).fetchall()
         return rows
+
+    def _statement(self, lane: Lane) -> str:
+        return "ready_tasks_unpaused" if lane.queue in self._paused else _name(self._query)
+
+    def _values(self, values: Values, lane: Lane) -> Values:
+        if lane.queue not in self._paused:
+            return values | lane._asdict()
+        return {**values, **lane._asdict(), "paused": msgspec.json.encode(self._paused[lane.queue]).decode()}
 
     def all(self) -> Iterator[Lane]:
         for top in self.tops():

@@ -108,13 +108,21 @@ select priority from task indexed by task_pending
 where status = 'pending' and queue = :queue and kind = :kind and priority < :priority
 order by priority desc limit 1
 
--- name: ready_tasks
-select {what} from task indexed by task_pending
-where status = 'pending' and queue = :queue and kind = :kind and priority = :priority and available_at <= :at
-  and (:paused is null or tenant not in (select value from json_each(:paused)))
+-- name: part ready
+status = 'pending' and queue = :queue and kind = :kind and priority = :priority and available_at <= :at
   and (expires_at is null or expires_at > :at)
   and (:tenant is null or tenant = :tenant)
   and (:without = '[]' or id not in (select value from json_each(:without)))
+
+-- name: ready_tasks
+select {what} from task indexed by task_pending
+where {ready}
+order by available_at, id limit :limit
+
+-- name: ready_tasks_unpaused
+select {what} from task indexed by task_pending
+where {ready}
+  and tenant not in (select value from json_each(:paused))
 order by available_at, id limit :limit
 
 -- name: upcoming_tasks

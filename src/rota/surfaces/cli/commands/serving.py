@@ -92,7 +92,7 @@ def _queue_row(session: Session, use: QueueUse, now: datetime) -> list[Cell | st
 @with_session
 def pause(session: Session, name: str, note: str) -> None:
     """Let no worker take tasks of a queue until it is resumed. What runs goes on, and tasks can be submitted."""
-    _show_paused(session, session.run(lambda queue: queue.pause_queue(name, note), creates=True), "paused")
+    _show_paused(session, session.run(lambda queue: queue.pause_queue(name, note)), "paused")
 
 
 @command(examples=["rota queue resume mail"])
@@ -123,7 +123,7 @@ def drain(session: Session, name: str, note: str, timeout: timedelta | None) -> 
                 f"tasks of queue {name} still run; it is paused, and `rota queue list` says how many they are"
             ) from None
 
-    _show_paused(session, session.run(drained, creates=True), "paused, and nothing of it runs")
+    _show_paused(session, session.run(drained), "paused, and nothing of it runs")
 
 
 def _show_paused(session: Session, paused: PausedQueue, what: str) -> None:
