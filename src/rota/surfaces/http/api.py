@@ -17,7 +17,7 @@ from .access import Identify
 from .events import live
 from .server.middleware import MOST_BODY, Guard, Head, RequestRecorder
 from .service import Replayed, Service, replayed
-from .tenants import executions, fast_routes, keys, schedules
+from .tenants import executions, fast_routes, keys, schedules, templates
 from .v1 import jobs, tasks
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def create_app(
     async def again(request: Request, error: Replayed) -> Response:
         return replayed(error)
 
-    for part in (schedules, executions, keys, live, operations, tasks, jobs):
+    for part in (schedules, executions, templates, keys, live, operations, tasks, jobs):
         api.include_router(part.router)
     fast_routes.install(api)
     openapi.install(api)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, to_builtins
 from msgspec.structs import replace
 
 from ....domain import recurrence
@@ -25,6 +25,7 @@ from ....domain.model import (
     Run,
     RunReason,
     RunStatus,
+    Runtime,
     RunTrigger,
     Schedule,
     ScheduleStatus,
@@ -32,11 +33,13 @@ from ....domain.model import (
     Task,
     TaskStatus,
     TaskTarget,
+    Template,
     TemplateTarget,
     WorkflowTarget,
 )
 from ....domain.options import TaskOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ....domain.runtimes import Command, ShellCommand
 from ....domain.why import Why
 from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, fields_of, shaped
@@ -54,6 +57,8 @@ __all__ = [
     "occurrences",
     "run",
     "schedule",
+    "template",
+    "template_command",
     "why",
 ]
 
@@ -176,6 +181,38 @@ class RetryPolicyAnswer(Answer, frozen=True, kw_only=True):
     multiplier: float
     maximum_seconds: float
     jitter: float
+
+
+class StoredTemplateAnswer(Answer, frozen=True, kw_only=True):
+    """A template. `command` is what its runtime runs: a simple one as a text or a list, any other by its fields."""
+
+    id: str
+    alias: str
+    kind: str
+    runtime: Runtime
+    command: str | list[str] | dict[str, Any]
+    parameters: dict[str, Any]
+    parameters_schema: dict[str, Any] | None
+    queue: str
+    priority: int
+    max_retries: int | None
+    max_reschedules: int | None
+    retry_policy: RetryPolicyAnswer | None
+    timeout_seconds: float | None
+    ttl_seconds: float | None
+    enabled: bool
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
+    version: int
+    created_at: Time
+    updated_at: Time
+
+
+class StoredTemplatesAnswer(Answer, frozen=True, kw_only=True):
+    """A page of templates."""
+
+    items: list[StoredTemplateAnswer]
+    next_cursor: str | None
 
 
 class ExecutionAnswer(Answer, frozen=True, kw_only=True):
@@ -406,6 +443,27 @@ def _option_value(value: Any) -> Any:
     if isinstance(value, RetryPolicy):
         return camel_keys(fields_of(value))
     return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def template(record: Template) -> StoredTemplateAnswer:
+    policy = record.retry_policy
+    return shaped(
+        StoredTemplateAnswer,
+        record,
+        command=template_command(record.command),
+        retry_policy=None if policy is None else shaped(RetryPolicyAnswer, policy),
+    )
+
+
+def template_command(command: Command | str) -> str | list[str] | dict[str, Any]:
+    """As it can be given: a simple one as a text or a list, any other by its fields."""
+    if isinstance(command, str):
+        return command
+    fields: dict[str, Any] = to_builtins(command)
+    del fields["runtime"]
+    simple = "run" if isinstance(command, ShellCommand) else "url"
+    found: str | list[str] = fields[simple]
+    return found if set(fields) == {simple} else fields
 
 
 def execution(record: Task) -> ExecutionAnswer:

@@ -1,0 +1,100 @@
+"""`/api/tenants/{tenant}/templates`: stored definitions of what to run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Header, Path, Request, Response
+
+from ....domain.errors import Invalid
+from ....domain.model import Runtime, Template
+from ....domain.options import TemplateOptions
+from ..fields import given_options
+from ..openapi import documented
+from ..reading import Router
+from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
+from . import answers, schemas
+from .schedules import Cursor, Limit
+
+__all__ = ["check_shell_allowed", "router"]
+
+router = Router(prefix="/api/tenants/{tenant}", tags=["templates"])
+
+Id = Annotated[str, Path(description="The id of the template, or its alias.", min_length=1, max_length=255)]
+IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
+_OWN_FORM = ("alias", "kind", "runtime", "command", "parameters", "parameters_schema")
+
+
+@router.post("/templates", **documented(201, answers.StoredTemplateAnswer))
+async def create(
+    request: Request, queue: Admin, body: schemas.StoredTemplateBody, once: OnceKey = None
+) -> Response:
+    """Store what to run: a kind of task, a shell command where that is allowed, or an HTTP request."""
+    check_shell_allowed(request, body.runtime, "runtime")
+    await queue.once(request, once, lambda made: (201, answers.template(made)))
+    fields = _fields(body)
+    made = await queue.create_template(fields.pop("alias", None), fields.pop("kind", None), **fields)
+    return _one(made, 201, place_of(request, made.id))
+
+
+@router.get("/templates", **documented(200, answers.StoredTemplatesAnswer))
+async def list_all(queue: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """The newest templates, a page at a time."""
+    page = await queue.list_templates(limit=limit, cursor=cursor)
+    items = [answers.template(each) for each in page]
+    return answer(answers.StoredTemplatesAnswer(items=items, next_cursor=page.next_cursor))
+
+
+@router.get("/templates/{id}", **documented(200, answers.StoredTemplateAnswer))
+async def get(queue: Viewer, id: Id) -> Response:
+    """One template."""
+    return _one(await queue.get_template(id))
+
+
+@router.patch("/templates/{id}", **documented(200, answers.StoredTemplateAnswer))
+async def change(
+    request: Request, queue: Admin, id: Id, body: schemas.StoredTemplatePatch, if_match: IfMatch = None
+) -> Response:
+    """Change what is named; the rest stays. Tasks that were started keep what they were started with."""
+    if body.command is not None or body.runtime is not None:
+        check_shell_allowed(request, body.runtime or (await queue.get_template(id)).runtime, "runtime")
+    version = wanted_version(if_match, body.version)
+    return _one(await queue.update_template(id, version=version, **_fields(body)))
+
+
+@router.delete("/templates/{id}", **documented(204))
+async def delete(queue: Admin, id: Id) -> Response:
+    """Delete the template and its schedules. Its tasks stay."""
+    await queue.delete_template(id)
+    return Response(status_code=204)
+
+
+@router.post("/templates/{id}/execute", **documented(201, answers.ExecutionAnswer))
+async def execute(
+    request: Request,
+    queue: Operator,
+    id: Id,
+    body: schemas.ExecuteTemplateBody | None = None,
+    once: OnceKey = None,
+) -> Response:
+    """Run it now, with this input laid over its parameters."""
+    await queue.once(request, once, lambda task: (201, answers.execution(task)))
+    task = await queue.execute_template(id, None if body is None else body.input)
+    return answer(answers.execution(task), 201)
+
+
+def check_shell_allowed(request: Request, runtime: str | None, field: str) -> None:
+    """Shell commands need workers that may run them."""
+    if runtime == Runtime.SHELL and not of(request).allow_shell:
+        problem = "shell commands are off: the workers of this server run none"
+        raise Invalid(field, problem, "start them and the server with --allow-shell")
+
+
+def _fields(body: schemas.StoredTemplateBody | schemas.StoredTemplatePatch) -> dict[str, Any]:
+    """The fields of a template that the body gives."""
+    given = given_options(body, TemplateOptions)
+    return given | {name: getattr(body, name) for name in _OWN_FORM if name in body.model_fields_set}
+
+
+def _one(template: Template, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return answer(answers.template(template), status, {"ETag": f'"{template.version}"', **(headers or {})})
