@@ -69,6 +69,8 @@ BODIES: list[tuple[type, type, dict[str, str]]] = [
     (tenants.ScheduleBody, ScheduleOptions, {**TIMING, **TARGET, "pause_note": ON_PAUSE["pause_note"]}),
     (tenants.SchedulePut, ScheduleOptions, {**TIMING, **TARGET}),
     (tenants.SchedulePatch, ScheduleOptions, {**TIMING, **TARGET, "pause_note": ON_PAUSE["pause_note"]}),
+    (tenants.StoredTemplateBody, TemplateOptions, {}),
+    (tenants.StoredTemplatePatch, TemplateOptions, {}),
     (v1.TemplateBody, TemplateOptions, {}),
     (v1.TemplatePut, TemplateOptions, {}),
     (v1.TemplatePatch, TemplateOptions, {}),

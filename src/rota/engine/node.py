@@ -19,7 +19,7 @@ from ..domain.limits import check_duration, check_number, check_queue
 from ..domain.model import NodeState
 from ..domain.options import Duration
 from ..domain.tenants import EVERY_TENANT
-from .app import App, Hook
+from .app import HOOKS, App, Hook
 from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
@@ -268,13 +268,7 @@ class Worker(Node):
         self.app.inject = {**self.app.inject, type(queue): attrgetter("queue")}
         self.app.queue = cast(TaskQueue, queue)  # for functions that are registered with this worker
         self.task, self.workflow = self.app.task, self.app.workflow
-        hooks = {
-            "on_startup": on_startup,
-            "on_shutdown": on_shutdown,
-            "on_success": on_success,
-            "on_error": on_error,
-        }
-        for name, hook in hooks.items():
+        for name, hook in zip(HOOKS, (on_startup, on_shutdown, on_success, on_error), strict=True):
             if hook is not None:
                 self.app.hooks[name].append(hook)
         self.worker_id = self.node_id

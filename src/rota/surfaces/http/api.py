@@ -18,7 +18,7 @@ from .events import live
 from .server.middleware import MOST_BODY, Guard, Head, RequestRecorder
 from .service import Replayed, Service, replayed
 from .tenants import artifacts as tenant_artifacts
-from .tenants import executions, fast_routes, keys, schedules, serving
+from .tenants import executions, fast_routes, keys, schedules, serving, templates
 from .v1 import artifacts, jobs, tasks
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ _ABOUT = """A durable scheduler and task queue: what to run, when, and for every
 
 Every error is an RFC 9457 problem document with a stable `code`. Fields are accepted in camelCase and in snake_case;
 fields that are not known are refused. Times without a zone are UTC."""
+
+PARTS = (
+    *(schedules, executions, templates, tenant_artifacts, serving, keys, live, operations),
+    *(tasks, jobs, artifacts),
+)
+"""The modules that have routes, in the order of the document."""
 
 
 def create_app(
@@ -50,9 +56,8 @@ def create_app(
 
     `app`: the handlers that are known here; a python template must then name one of them, and with
     `strict` every execution and every target of a schedule. `allow_shell`: its workers run shell commands, so that
-    templates may have them. `identify`: who asks, if
-    the application around this one knows it better than an API key does. `metrics`: those of this process, if it has
-    some already; False: none. `rate`: requests per second and key."""
+    templates may have them. `identify`: who asks, if the application around this one knows it better than an API key
+    does. `metrics`: those of this process, if it has some already; False: none. `rate`: requests per second and key."""
     service = Service(
         store,
         app=app,
@@ -75,23 +80,8 @@ def create_app(
     )
     api.state.rota = service
     problems.install(api)
-
-    @api.exception_handler(Replayed)
-    async def again(request: Request, error: Replayed) -> Response:
-        return replayed(error)
-
-    for part in (
-        schedules,
-        executions,
-        tenant_artifacts,
-        serving,
-        keys,
-        live,
-        operations,
-        tasks,
-        jobs,
-        artifacts,
-    ):
+    api.add_exception_handler(Replayed, _again)
+    for part in PARTS:
         api.include_router(part.router)
     fast_routes.install(api)
     openapi.install(api)
@@ -99,6 +89,11 @@ def create_app(
     api.add_middleware(Head)
     api.add_middleware(RequestRecorder, service=service)
     return api
+
+
+async def _again(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Replayed), "it is registered for those"
+    return replayed(error)
 
 
 def _metrics(given: Metrics | bool, clock: SteadyClock | None) -> Metrics | None:

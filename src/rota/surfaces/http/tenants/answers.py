@@ -5,7 +5,7 @@ A field whose name a record has, too, is copied from there (`shaped`). The funct
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -20,9 +20,7 @@ from ....domain.model import (
     ChangeType,
     Event,
     MissedRunPolicy,
-    NodeState,
     OverlapPolicy,
-    PausedQueue,
     RetryPolicy,
     Role,
     Run,
@@ -40,10 +38,9 @@ from ....domain.model import (
 )
 from ....domain.options import TaskOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
-from ....domain.serving import Waiting, WaitReason, is_alive
+from ....domain.serving import Waiting, WaitReason
 from ....domain.why import Why
 from ....engine.queries import Occurrence
-from ....engine.serving import QueueUse
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
 
@@ -56,12 +53,8 @@ __all__ = [
     "history",
     "logs",
     "new_key",
-    "node",
     "occurrences",
     "one_execution",
-    "paused_queue",
-    "queue_use",
-    "resumed_queue",
     "run",
     "schedule",
     "why",
@@ -373,66 +366,6 @@ class BulkAnswer(Answer, frozen=True, kw_only=True):
     left: int
 
 
-class NodeAnswer(Answer, frozen=True, kw_only=True):
-    """A process that runs roles. `tenant` is whose tasks it takes, `*`: everyone's; `queues` null: it serves all;
-    `running` counts by kind what it ran when it was seen last."""
-
-    id: str
-    alive: bool
-    tenant: str
-    host: str
-    pid: int
-    release: str
-    roles: tuple[str, ...]
-    kinds: tuple[str, ...]
-    queues: tuple[str, ...] | None
-    slots: int
-    running: dict[str, int] | None
-    started_at: Time
-    seen_at: Time
-    heartbeat_seconds: float
-
-
-class NodesAnswer(Answer, frozen=True, kw_only=True):
-    """All nodes of a tenant."""
-
-    items: list[NodeAnswer]
-
-
-class PausedQueueAnswer(Answer, frozen=True, kw_only=True):
-    """Who paused a queue, when and why."""
-
-    queue: str
-    note: str
-    paused_at: Time
-    paused_by: str
-
-
-class QueueAnswer(Answer, frozen=True, kw_only=True):
-    """A queue and what is in it; `oldest_seconds` is for how long the first of its tasks could have run."""
-
-    name: str
-    pending: int
-    running: int
-    workers: int
-    oldest_at: Time | None
-    oldest_seconds: float | None
-    paused: PausedQueueAnswer | None
-
-
-class QueuesAnswer(Answer, frozen=True, kw_only=True):
-    """All queues of a tenant."""
-
-    items: list[QueueAnswer]
-
-
-class ResumedQueueAnswer(Answer, frozen=True, kw_only=True):
-    """Whether the queue was paused before."""
-
-    queue: str
-    was_paused: bool
-
-
 class KeyAnswer(Answer, frozen=True, kw_only=True):
     """An API key, without what it takes to use it."""
 
@@ -531,25 +464,6 @@ def _parts_of(record: Task) -> dict[str, Any]:
         "error": None if failure is None else shaped(FailureAnswer, failure),
         "retry_policy": None if policy is None else shaped(RetryPolicyAnswer, policy),
     }
-
-
-def node(record: NodeState, now: datetime, *, with_running: bool) -> NodeAnswer:
-    running = record.running if with_running else None
-    return shaped(NodeAnswer, record, alive=is_alive(record, now), running=running)
-
-
-def paused_queue(record: PausedQueue) -> PausedQueueAnswer:
-    return shaped(PausedQueueAnswer, record)
-
-
-def resumed_queue(name: str, was_paused: bool) -> ResumedQueueAnswer:
-    return ResumedQueueAnswer(queue=name, was_paused=was_paused)
-
-
-def queue_use(record: QueueUse, now: datetime) -> QueueAnswer:
-    oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
-    paused = None if record.paused is None else paused_queue(record.paused)
-    return shaped(QueueAnswer, record, oldest_seconds=oldest, paused=paused)
 
 
 def run(record: Run) -> RunAnswer:

@@ -13,9 +13,10 @@ from msgspec import UNSET, UnsetType
 from ....domain.artifact import RESULT
 from ....domain.model import Artifact, Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
-from ....domain.runtimes import COMMAND_KINDS, Command, ShellCommand
+from ....domain.runtimes import COMMAND_KINDS
 from ...shapes import Time, shaped
 from ..tenants.answers import FailureAnswer
+from ..tenants.templates import template_command
 
 __all__ = [
     "has_artifact",
@@ -180,21 +181,11 @@ def template(record: Template) -> TemplateAnswer:
     return shaped(
         TemplateAnswer,
         record,
-        command=_command(record.command) or record.kind,
+        command=template_command(record.command) or record.kind,
         task_type=record.runtime,
         name=record.alias,
         retry_policy=None if policy is None else shaped(TemplateRetryPolicyAnswer, policy),
     )
-
-
-def _command(command: Command | str) -> str | list[str] | dict[str, Any]:
-    """As it can be given: a simple one as a text or a list, any other by its fields."""
-    if isinstance(command, str):
-        return command
-    fields: dict[str, Any] = msgspec.to_builtins(command)
-    del fields["runtime"]
-    simple = "run" if isinstance(command, ShellCommand) else "url"
-    return fields[simple] if set(fields) == {simple} else fields
 
 
 def schedule(record: Schedule) -> TaskScheduleAnswer:
@@ -302,7 +293,7 @@ def _artifact(record: Task) -> ArtifactAnswer:
     return ArtifactAnswer(
         task=TaskSnapshot(
             id=template_id_of(record),
-            command=record.kind if record.command is None else _command(record.command),
+            command=record.kind if record.command is None else template_command(record.command),
             task_type=Runtime(COMMAND_KINDS.get(record.kind, "python")),
             parameters=record.input,
         ),

@@ -21,7 +21,7 @@ from ....domain.model import Runtime
 from ....domain.options import RetryPolicyOptions, TemplateOptions
 from ..fields import Flag, Json, Name, Text, Time, Whole, body_fields, camel, said_once
 from ..problems import Problem
-from ..tenants.schemas import ReadOnly, Version
+from ..tenants.schemas import Command, ReadOnly, Version
 
 __all__ = ["ExecuteBody", "ScheduleV1", "TaskSchedulePatch", "TemplateBody", "TemplatePatch", "TemplatePut"]
 
@@ -47,14 +47,6 @@ def _task_type(value: object) -> object:
 
 
 TaskType = Annotated[Literal["python", "shell", "http"], BeforeValidator(_task_type)]
-Command = Annotated[
-    Text | list[Text] | dict[str, Json],
-    Field(
-        description="python: the kind under which the function is registered. shell: a command line, or a list: a"
-        " program and its arguments. http: a URL, after its method if that is not GET. Or an object with all that can"
-        " be said of a shell command or a request."
-    ),
-]
 Parameters = dict[str, Json]
 
 

@@ -33,6 +33,7 @@ from ..openapi import documented
 from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, OnceKey, OwnAdmin, OwnOperator, OwnViewer, answer, of, wanted_version
+from ..tenants.templates import check_shell_allowed
 from . import answers, schemas
 from .jobs import Number, Size, check_reach, template_page
 
@@ -210,9 +211,7 @@ def _check_runs(
     """Where the functions are known, a task names one of them. A workflow is none: it is started as one. A shell
     command needs workers that may run it."""
     app = of(request).app
-    if runtime is Runtime.SHELL and not of(request).allow_shell:
-        problem = "shell commands are off: the workers of this server run none"
-        raise Invalid("task_type", problem, "start them and the server with --allow-shell")
+    check_shell_allowed(request, runtime, "task_type")
     if app is None or runtime is not Runtime.PYTHON or not body.command:
         return
     kinds = sorted(each.kind for each in app.handlers.values() if not each.is_workflow)
