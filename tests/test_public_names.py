@@ -19,7 +19,7 @@ mark_expired wait now create_schedule get_schedule list_schedules count_schedule
 resume_schedule trigger_schedule delete_schedule restore_schedule schedule_history runs preview why run_due
 enable_schedule disable_schedule close start_workflow preview_timing create_template get_template list_templates
 update_template delete_template execute_template create_tenant get_tenant list_tenants set_limits suspend_tenant
-resume_tenant create_key list_keys revoke_key events
+resume_tenant create_key list_keys revoke_key events explained_runs last_runs open_schedules overview
 """.split()  # noqa: SIM905  a list of words reads better as words
 
 
