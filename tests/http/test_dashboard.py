@@ -337,3 +337,110 @@ def test_assets_may_be_kept_and_others_are_not_there(local: Served) -> None:
         assert "immutable" in answer.headers["cache-control"]
     assert client.get("/assets/site.py").status_code == 404
     assert "There is no page" in shown(client, "/ui/default/nothing/of/this", 404)
+
+
+# The editor, keys, audit
+
+
+def test_the_editor_says_what_a_timing_means_before_it_is_saved(local: Served) -> None:
+    client = local.client()
+    page = shown(client, "/ui/default/new?type=cron&when=30+1+*+*+0&timezone=Europe/London")
+    assert "Sunday" in page
+    assert "There it is" in page
+    assert page.count("<li><b>") == 10
+    assert "Runs now: no." in page
+    wrong = shown(client, "/ui/default/new?type=cron&when=99+1+*+*+*")
+    assert re.search('is-failed"><b>cron: .*99', wrong)
+    assert "is not a duration" in shown(client, "/ui/default/new?type=every&when=soon")
+    assert "is not a time" in shown(client, "/ui/default/new?type=once&when=soon")
+
+
+def test_a_schedule_is_made_and_edited_with_its_difference_shown_first(local: Served) -> None:
+    client, tenant = browser(local), new_tenant()
+    form = {
+        "key": "made",
+        "type": "cron",
+        "when": "0 9 * * *",
+        "timezone": "UTC",
+        "task_type": "t",
+        "input": '{"a": 1}',
+    }
+    answer = client.post(f"/ui/{tenant}/new", data=form)
+    assert answer.status_code == 303, answer.text
+    page = shown(client, f"/ui/{tenant}/schedules/made/edit?when=0+10+*+*+*")
+    assert re.search(r"(49|50) times vanish, (49|50) times appear", page)
+    page = shown(client, f"/ui/{tenant}/schedules/made/edit")
+    assert "Its times stay as they are." in page
+    version = re.search(r'name="version" value="(\d+)"', page)
+    assert version is not None
+    changed = {**form, "when": "0 10 * * *", "version": version[1], "overlap": "allow"}
+    answer = client.post(f"/ui/{tenant}/schedules/made/edit", data=changed)
+    assert "Nothing ran because of it" in shown(client, answer.headers["location"])
+    stale = client.post(f"/ui/{tenant}/schedules/made/edit", data={**changed, "when": "0 11 * * *"})
+    assert stale.status_code == 422
+    assert "Someone saved another version meanwhile" in stale.text
+    made = local.call(lambda queue: queue.get_schedule("made"), tenant)
+    assert (made.timing.expression, made.overlap_policy, made.target.input) == (
+        "0 10 * * *",
+        "allow",
+        {"a": 1},
+    )
+    versions = shown(client, f"/ui/{tenant}/schedules/made/versions")
+    assert "<del>0 9 * * *</del> <ins>0 10 * * *</ins>" in versions
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"key": ""}, "schedule_id"),
+        ({"when": "not cron"}, "cron"),
+        ({"input": "{"}, "it is not JSON"),
+        ({"timezone": "Europe/Londn"}, "Europe/London"),
+        ({"type": "odd"}, "type"),
+        ({"task_type": "bad kind!"}, "bad kind"),
+    ],
+)
+def test_what_is_wrong_with_a_form_is_said_and_what_was_typed_stays(
+    local: Served, values: dict[str, str], words: str
+) -> None:
+    form = {
+        "key": "kept",
+        "type": "cron",
+        "when": "0 9 * * *",
+        "timezone": "UTC",
+        "task_type": "t",
+        "description": "typed",
+    }
+    answer = browser(local).post(f"/ui/{new_tenant()}/new", data=form | values)
+    assert answer.status_code == 422
+    assert words in answer.text
+    assert "typed" in answer.text
+
+
+def test_an_interval_that_is_not_edited_keeps_its_beat(local: Served) -> None:
+    tenant = new_tenant()
+    before = local.call(lambda queue: queue.create_schedule("beat", interval=5400, task_type="t"), tenant)
+    form = {"type": "every", "when": "1h30m", "timezone": "UTC", "task_type": "t", "description": "new"}
+    assert browser(local).post(f"/ui/{tenant}/schedules/beat/edit", data=form).status_code == 303
+    after = local.call(lambda queue: queue.get_schedule("beat"), tenant)
+    assert (after.timing, after.next_run_at, after.description) == (before.timing, before.next_run_at, "new")
+
+
+def test_an_admin_makes_and_revokes_keys(keyed: Served) -> None:
+    client = signed_in(keyed, keyed.key("staff", "admin", "boss"))
+    answer = client.post("/ui/staff/keys", data={"name": "new hire", "role": "viewer"})
+    shown_once = re.search(r"rota_[\w-]+", answer.text)
+    assert shown_once is not None
+    other = signed_in(keyed, shown_once[0])
+    assert other.get("/ui/staff").status_code == 200
+    assert other.get("/ui/staff/keys").status_code == 403
+    page = shown(client, "/ui/staff/keys")
+    assert shown_once[0] not in page
+    revoke = re.search(r'action="([^"]+/revoke)"', page)
+    assert revoke is not None
+    assert client.post(revoke[1]).status_code == 303
+    assert other.get("/ui/staff").status_code == 303
+    own = client.get("/api/tenants/staff/keys").json()["items"][-1]["id"]
+    assert client.post(f"/ui/staff/keys/{own}/revoke").status_code == 422
+    assert "new hire" in shown(client, "/ui/staff/audit")
+    assert "is not a day" in shown(client, "/ui/staff/audit?since=yesterday", 422)

@@ -18,7 +18,7 @@ from .strip import bars
 from .texts import took
 from .visit import Visit
 
-__all__ = ["act", "ask", "runs", "show", "versions"]
+__all__ = ["act", "ask", "json_of", "runs", "show", "versions"]
 
 PAST = 60
 COMING = 20
@@ -170,7 +170,7 @@ async def act(visit: Visit) -> Response:
         back = visit.url("schedules", said=action, number=1) if action == "delete" else None
         return visit.go(back or visit.schedule_url(key, said=action))
     try:
-        task = await visit.queue.trigger_schedule(key, _input(visit.given("input")))
+        task = await visit.queue.trigger_schedule(key, json_of(visit.given("input")))
     except Refused as refused:
         if isinstance(refused, NotFound):
             raise
@@ -179,7 +179,8 @@ async def act(visit: Visit) -> Response:
     return visit.go(visit.url("tasks", task.id))
 
 
-def _input(text: str | None) -> Any:
+def json_of(text: str | None) -> Any:
+    """What was typed as JSON; None, if nothing was."""
     try:
         return None if text is None else json.loads(text)
     except ValueError as problem:

@@ -160,6 +160,8 @@ def done_words(visit: Visit) -> str | None:
     said, number = visit.asked("said"), visit.asked("number") or ""
     if said == "none":
         return "No schedule was selected, so nothing was done."
+    if said == "edit":
+        return "The new version is saved. Nothing ran because of it."
     if said not in ACTIONS:
         return None
     done = ACTIONS[said][1]

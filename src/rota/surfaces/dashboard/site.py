@@ -17,7 +17,7 @@ from starlette.routing import Route
 from ...domain.errors import Refused, RotaError
 from ...domain.model import Role
 from ..http.problems import Problem, status_of
-from . import overview, schedule, schedules, sign_in, tasks
+from . import admin, editor, overview, schedule, schedules, sign_in, tasks
 from .texts import TEMPLATES
 from .visit import HEADERS, Visit, render
 
@@ -44,6 +44,14 @@ PAGES: list[tuple[str, str, Page, Role]] = [
     ("GET", "/schedules/{key}", schedule.show, Role.VIEWER),
     ("GET", "/schedules/{key}/runs", schedule.runs, Role.VIEWER),
     ("GET", "/schedules/{key}/versions", schedule.versions, Role.VIEWER),
+    ("GET", "/new", editor.new, Role.ADMIN),
+    ("POST", "/new", editor.create, Role.ADMIN),
+    ("GET", "/schedules/{key}/edit", editor.edit, Role.ADMIN),
+    ("POST", "/schedules/{key}/edit", editor.save, Role.ADMIN),
+    ("GET", "/keys", admin.keys, Role.ADMIN),
+    ("POST", "/keys", admin.make_key, Role.ADMIN),
+    ("POST", "/keys/{id}/revoke", admin.revoke_key, Role.ADMIN),
+    ("GET", "/audit", admin.audit, Role.ADMIN),
     ("GET", "/schedules/{key}/{action}", schedule.ask, Role.OPERATOR),
     ("POST", "/schedules/{key}/{action}", schedule.act, Role.OPERATOR),
     ("GET", "/tasks", tasks.show, Role.VIEWER),

@@ -53,7 +53,7 @@ class Visit:
         self.request = request
         self.queue = queue
         self.tenant = queue.tenant
-        self._form = form
+        self.form = form
 
     @classmethod
     async def begin(cls, request: Request, role: Role) -> Visit:
@@ -114,10 +114,10 @@ class Visit:
 
     def given(self, name: str) -> str | None:
         """A value of the form; None, if it is empty."""
-        return next((value for each, value in self._form if each == name and value), None)
+        return next((value for each, value in self.form if each == name and value), None)
 
     def all_given(self, name: str) -> list[str]:
-        return [value for each, value in self._form if each == name and value]
+        return [value for each, value in self.form if each == name and value]
 
     def url(self, *parts: str, **query: Any) -> str:
         return address(self.request, "ui", self.tenant, *parts, **query)

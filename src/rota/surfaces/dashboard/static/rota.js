@@ -94,7 +94,7 @@ const held_by = part => {
 // At most once in two seconds, and a twentieth of the time: fifty open pages must not keep a server busy.
 let timer = 0
 function later() {
-  if (timer || paused || document.hidden) return
+  if (timer || paused || document.hidden || isFilledIn) return
   timer = setTimeout(() => { timer = 0; refresh() }, Math.max(2000, 20 * cost))
 }
 
@@ -144,11 +144,21 @@ for (const form of document.querySelectorAll("form[data-preview]")) {
   let wait = 0
   const look = () => {
     clearTimeout(wait)
-    wait = setTimeout(() => refresh(`?${new URLSearchParams([...new FormData(form)])}`), 200)
+    const wanted = form.dataset.preview.split(",")
+    const given = new URLSearchParams([...new FormData(form)].filter(([name]) => wanted.includes(name)))
+    wait = setTimeout(() => refresh(`?${given}`), 200)
   }
   form.addEventListener("input", look)
-  form.addEventListener("change", look)
+  form.addEventListener("click", event => {
+    const start = event.target.closest("[data-start]")
+    if (!start) return
+    event.preventDefault()
+    form.elements.type.value = start.dataset.start
+    form.elements.when.value = start.dataset.when
+    look()
+  })
 }
+const isFilledIn = document.querySelector("form[data-preview]") !== null
 
 // The strip: arrows move along it, and what is looked at is told below.
 
