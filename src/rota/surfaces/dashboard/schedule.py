@@ -96,7 +96,8 @@ def _target(schedule: Schedule) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.to_builtins(target)
     if isinstance(target, TemplateTarget):
         return facts
-    return {name: value for name, value in facts.items() if value not in (None, "", [], {})}
+    said = {name: value for name, value in facts.items() if value not in (None, "", [], {})}
+    return {**said, "tags": ", ".join(target.tags)} if target.tags else said
 
 
 async def runs(visit: Visit) -> Response:
