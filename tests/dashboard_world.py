@@ -112,6 +112,9 @@ async def with_ledger(
         rows += _row(schedule, at, status, step * chance.uniform(0.0002, 0.02))
 
     async def work(tx: Tx) -> None:
+        known = await tx.get(Schedule, schedule.id)
+        assert known is not None
+        tx.put(replace(known, run_count=number, last_run_at=times[0]))
         for row in rows:
             tx.put(row)
 

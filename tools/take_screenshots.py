@@ -1,7 +1,6 @@
 """Pictures of every page of the dashboard, in both themes and two widths, to be looked at; and the two of the docs.
 
-    make screenshots            # build/screenshots/*.png
-    make screenshots DOCS=1     # and docs/dashboard-*.png
+    make screenshots     # build/screenshots/*.png, and the two of docs/
 
 It needs Debian's chromium (`apt-get install chromium`)."""
 
@@ -22,6 +21,8 @@ from served import serving  # noqa: E402
 WIDTHS = (1240, 360)
 FOLDER = ROOT / "build" / "screenshots"
 ZONE = "Europe/Berlin"
+OF_DOCS = {"schedules": "light", "schedule": "dark"}
+"""Pages in docs/, and their theme."""
 
 
 def pages(failed: str) -> dict[str, str]:
@@ -72,6 +73,11 @@ def main(only: list[str]) -> None:
                     page.goto(served.url + place)
                     page.screenshot(path=FOLDER / f"{name}-{width}-{theme}.png", full_page=True)
                 context.close()
+        for name, theme in OF_DOCS.items():
+            view = {"width": 1000, "height": 620}
+            page = browser.new_page(viewport=view, color_scheme=theme, timezone_id=ZONE)  # type: ignore[arg-type]
+            page.goto(served.url + pages(failed)[name])
+            page.screenshot(path=ROOT / "docs" / f"dashboard-{name}.png")
         browser.close()
 
 

@@ -10,9 +10,10 @@ root.classList.add("script")
 // Times: on the clock of whoever looks, with the schedule's zone and UTC on hover.
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
-const shown = (at, timeZone) => {
+const shown = (at, timeZone, short) => {
   const seconds = at.getUTCSeconds() ? { second: "2-digit" } : {}
-  const parts = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" }
+  const day = short ? {} : { day: "numeric", month: "short" }
+  const parts = { weekday: "short", ...day, hour: "2-digit", minute: "2-digit", hourCycle: "h23" }
   return new Intl.DateTimeFormat("en-GB", { ...parts, ...seconds, timeZone }).format(at).replaceAll(",", "")
 }
 
@@ -34,7 +35,7 @@ function tellTimes(within) {
   for (const time of within.querySelectorAll("time")) {
     const at = new Date(time.dateTime)
     if ("away" in time.dataset) { time.textContent = away(at); continue }
-    time.textContent = shown(at)
+    time.textContent = shown(at, zone, time.closest("[data-short]"))
     const there = time.dataset.zone ? `${shown(at, time.dataset.zone)} in ${time.dataset.zone}\n` : ""
     time.title = `${shown(at, zone)} here, in ${zone}\n${there}${shown(at, "UTC")} UTC`
   }
