@@ -6,7 +6,7 @@ READY := .venv/.ready
 # Tests start hundreds of processes: each reads what the first has compiled, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check bench format lint types generated picture clean
+.PHONY: run test test-all check bench format lint types generated picture screenshots clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -47,6 +47,9 @@ generated: $(READY)  ## what is made from the code: the sync stub, the tables of
 
 picture: $(READY)  ## docs/demo.svg, recorded from the real commands
 	$(BIN)/python docs/record.py
+
+screenshots: $(READY)  ## every page of the dashboard in both themes and two widths, in build/screenshots
+	$(BIN)/python tools/take_screenshots.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,7 +1,7 @@
 """Made from `rota.Queue` by `python tools/make_sync_stub.py`. Change that, not this."""
 
 import builtins
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -41,6 +41,7 @@ from rota.domain.why import Why
 from rota.engine.app import App
 from rota.engine.clock import SteadyClock
 from rota.engine.observe.telemetry import Observer
+from rota.engine.overview import Overview
 from rota.engine.queries import Occurrence, TenantUse
 from rota.engine.serving import QueueUse
 from rota.surfaces.python.calls import DueRuns, Page
@@ -220,6 +221,19 @@ class Queue:
         """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it."""
     def why(self, schedule_id: str, at: datetime) -> Why:
         """What became of an expected time, and why, in words. A naive `at` is on the clock of the schedule's zone."""
+    def explained_runs(self, schedule_id: str, *, limit: int = 60) -> builtins.list[Why]:
+        """The latest rows of the ledger, oldest first, each in the words of `why`; `run` of each is the row."""
+    def last_runs(
+        self,
+        schedules: Sequence[Schedule],
+        *,
+        limit: int = 30,
+    ) -> dict[str, builtins.list[Run]]:
+        """The latest runs of each of these schedules, oldest first, by the id of the schedule."""
+    def open_schedules(self) -> int:
+        """How many schedules are neither deleted nor completed. Every store keeps this number."""
+    def overview(self) -> Overview:
+        """How things are: what is late, failing or stuck, what runs, what is due within the hour."""
     def run_due(self, *, observe: Observer = ...) -> DueRuns:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
         thousand at most: if `is_more_due` is set in what it returns, call it again."""

@@ -35,6 +35,7 @@ from ..stores.queries import (
     Cursor,
     EventList,
     LiveTasks,
+    OpenSchedules,
     OpenTasks,
     RunList,
     ScheduleList,
@@ -53,7 +54,9 @@ __all__ = [
     "artifacts_of",
     "count_matching",
     "event_page",
+    "explained_runs",
     "key_page",
+    "last_runs",
     "named_contents",
     "next_times",
     "one_artifact",
@@ -61,6 +64,7 @@ __all__ = [
     "one_task",
     "one_template",
     "one_tenant",
+    "open_schedules",
     "schedule_events",
     "schedule_page",
     "schedule_runs",
@@ -316,6 +320,29 @@ async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
     return nobody_handles(alive, schedule.tenant, schedule.target.kind, schedule.target.queue)
 
 
+def explained_runs(tenant: str, key: str, limit: int) -> Work[list[Why]]:
+    """The latest rows of the ledger, oldest first, each with what `why` says of its time."""
+
+    async def work(tx: Tx) -> list[Why]:
+        schedule = await _any_schedule(tx, tenant, key)
+        rows = await _ledger(tx, RunList(schedule_id=schedule.id), limit)
+        return [explain(schedule, row.scheduled_at, row, tx.now, []) for row in reversed(rows)]
+
+    return work
+
+
+def last_runs(schedules: Sequence[Schedule], limit: int) -> Work[dict[str, list[Run]]]:
+    """The latest rows of the ledger of each schedule, by its id, oldest first."""
+
+    async def work(tx: Tx) -> dict[str, list[Run]]:
+        found = {}
+        for schedule in schedules:
+            found[schedule.id] = (await tx.find(RunList(schedule_id=schedule.id), limit))[::-1]
+        return found
+
+    return work
+
+
 async def _row_at(tx: Tx, schedule: Schedule, at: datetime) -> Run | None:
     """The row for this time, or the one whose stretch covers it, or else a manual run of that second."""
     exact = await tx.get(Run, run.run_id(schedule, at))
@@ -350,6 +377,15 @@ def _pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime | None, st
     if since is not None:
         stretches.append((since.at, None, since.actor, since.detail or since.action))
     return stretches
+
+
+def open_schedules(tenant: str) -> Work[int]:
+    """How many are neither deleted nor completed: a number that every store keeps."""
+
+    async def work(tx: Tx) -> int:
+        return await tx.count(OpenSchedules(tenant=tenant))
+
+    return work
 
 
 def count_schedules(query: ScheduleList) -> Work[int]:

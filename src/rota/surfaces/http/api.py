@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -50,6 +51,7 @@ def create_app(
     rate: float = RATE,
     most_body: int = MOST_BODY,
     clock: SteadyClock | None = None,
+    dashboard: bool = True,
 ) -> FastAPI:
     """An ASGI application on a store: an address (None: as the settings say), which is opened at start-up or by the
     first request and closed at shutdown; or a store that is open already, and stays so.
@@ -57,7 +59,8 @@ def create_app(
     `app`: the handlers that are known here; a python template must then name one of them, and with
     `strict` every execution and every target of a schedule. `allow_shell`: its workers run shell commands, so that
     templates may have them. `identify`: who asks, if the application around this one knows it better than an API key
-    does. `metrics`: those of this process, if it has some already; False: none. `rate`: requests per second and key."""
+    does. `metrics`: those of this process, if it has some already; False: none. `rate`: requests per second and key.
+    `dashboard`: pages for people, at `/`, if Jinja2 is installed."""
     service = Service(
         store,
         app=app,
@@ -85,6 +88,10 @@ def create_app(
         api.include_router(part.router)
     fast_routes.install(api)
     openapi.install(api)
+    if dashboard and find_spec("jinja2") is not None:
+        from ..dashboard import install
+
+        install(api)
     api.add_middleware(Guard, most_body=most_body)
     api.add_middleware(Head)
     api.add_middleware(RequestRecorder, service=service)

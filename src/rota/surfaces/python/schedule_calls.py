@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
@@ -18,6 +19,7 @@ from ...engine import commands, queries
 from ...engine.app import App
 from ...engine.observe.log import log_signals
 from ...engine.observe.telemetry import Observer
+from ...engine.overview import Overview, overview
 from ...engine.queries import Occurrence
 from ...engine.roles.scheduler import Scheduler
 from ...stores.queries import Cursor, ScheduleList
@@ -163,6 +165,23 @@ class ScheduleCalls(Calls):
         if not isinstance(at, datetime):
             raise Invalid("at", f"{at!r:.60} is not a time", "give a datetime")
         return await self.store.read(queries.why(self.tenant, check_key(schedule_id), at))
+
+    async def explained_runs(self, schedule_id: str, *, limit: int = 60) -> list[Why]:
+        """The latest rows of the ledger, oldest first, each in the words of `why`; `run` of each is the row."""
+        work = queries.explained_runs(self.tenant, check_key(schedule_id), check_limit(limit))
+        return await self.store.read(work)
+
+    async def last_runs(self, schedules: Sequence[Schedule], *, limit: int = 30) -> dict[str, list[Run]]:
+        """The latest runs of each of these schedules, oldest first, by the id of the schedule."""
+        return await self.store.read(queries.last_runs(schedules, check_limit(limit)))
+
+    async def open_schedules(self) -> int:
+        """How many schedules are neither deleted nor completed. Every store keeps this number."""
+        return await self.store.read(queries.open_schedules(self.tenant))
+
+    async def overview(self) -> Overview:
+        """How things are: what is late, failing or stuck, what runs, what is due within the hour."""
+        return await self.store.read(overview(self.tenant))
 
     async def run_due(self, *, observe: Observer = log_signals) -> DueRuns:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few

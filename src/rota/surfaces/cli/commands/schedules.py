@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....domain.options import ScheduleOptions
-from .. import words
+from ... import words
 from ..command import command
 from ..options import JSON, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session

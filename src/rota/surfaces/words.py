@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from ...domain import recurrence
-from ...domain.model import (
+from ..domain import recurrence
+from ..domain.model import (
     MissedRunPolicy,
     OverlapPolicy,
     Schedule,
@@ -15,9 +15,8 @@ from ...domain.model import (
     TaskTarget,
     TemplateTarget,
 )
-from ...domain.schedule import grace_at
-from ..durations import long_text, relative
-from .render import seconds
+from ..domain.schedule import grace_at
+from .durations import long_text, relative
 
 __all__ = ["policies", "runs_what", "sentence", "state", "timing_words"]
 
@@ -74,12 +73,16 @@ def policies(schedule: Schedule) -> list[str]:
     if schedule.pause_on_failure:
         lines.append("It pauses itself when a run fails.")
     if schedule.start_at is not None:
-        lines.append(f"It starts at {seconds(schedule.start_at)}.")
+        lines.append(f"It starts at {_second(schedule.start_at)}.")
     if schedule.end_at is not None:
-        lines.append(f"It ends after {seconds(schedule.end_at)}.")
+        lines.append(f"It ends after {_second(schedule.end_at)}.")
     if schedule.max_runs is not None:
         lines.append(f"It ends after {schedule.max_runs} runs; there have been {schedule.run_count}.")
     return lines
+
+
+def _second(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _missed(schedule: Schedule) -> str:
