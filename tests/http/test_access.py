@@ -48,6 +48,12 @@ NEEDED = {
     ("get", "workflow-executions/{id}/attempts"): VIEWER,
     ("get", "workflow-executions/{id}/logs"): VIEWER,
     ("get", "workflow-executions/{id}/history"): VIEWER,
+    ("get", "templates"): VIEWER,
+    ("post", "templates"): ADMIN,
+    ("get", "templates/{id}"): VIEWER,
+    ("patch", "templates/{id}"): ADMIN,
+    ("delete", "templates/{id}"): ADMIN,
+    ("post", "templates/{id}/execute"): OPERATOR,
     ("get", "keys"): ADMIN,
     ("post", "keys"): ADMIN,
     ("delete", "keys/{id}"): ADMIN,
@@ -63,6 +69,8 @@ BODIES: dict[str, Any] = {
     "bulk/schedules/{action}": {"tag": "none"},
     "task-executions": {"kind": "echo"},
     "workflow-executions": {"kind": "my-workflow"},
+    "templates": {"alias": "made", "kind": "echo"},
+    "templates/{id}": {"enabled": True},
     "keys": {"name": "made", "role": "viewer"},
 }
 BODIES["schedules/{id}"] = BODIES["schedules"]
@@ -103,10 +111,12 @@ def ids(quiet: Tenant) -> dict[str, str]:
     schedule = quiet.post("schedules", BODIES["schedules"] | {"name": "there"})
     task = quiet.post("task-executions", BODIES["task-executions"])
     flow = quiet.post("workflow-executions", BODIES["workflow-executions"])
+    template = quiet.post("templates", BODIES["templates"] | {"alias": "there"})
     key = quiet.post("keys", BODIES["keys"])
     return {
         "schedules": schedule["id"],
         "task-executions": task["id"],
+        "templates": template["id"],
         "workflow-executions": flow["id"],
         "keys": key["id"],
     }
