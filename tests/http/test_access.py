@@ -55,6 +55,12 @@ NEEDED = {
     ("get", "queues"): VIEWER,
     ("post", "queues/{name}/pause"): OPERATOR,
     ("post", "queues/{name}/resume"): OPERATOR,
+    ("get", "templates"): VIEWER,
+    ("post", "templates"): ADMIN,
+    ("get", "templates/{id}"): VIEWER,
+    ("patch", "templates/{id}"): ADMIN,
+    ("delete", "templates/{id}"): ADMIN,
+    ("post", "templates/{id}/execute"): OPERATOR,
     ("get", "keys"): ADMIN,
     ("post", "keys"): ADMIN,
     ("delete", "keys/{id}"): ADMIN,
@@ -70,6 +76,8 @@ BODIES: dict[str, Any] = {
     "bulk/schedules/{action}": {"tag": "none"},
     "task-executions": {"kind": "echo"},
     "workflow-executions": {"kind": "my-workflow"},
+    "templates": {"alias": "made", "kind": "echo"},
+    "templates/{id}": {"enabled": True},
     "keys": {"name": "made", "role": "viewer"},
     "task-executions/replay": {"status": "failed"},
 }
@@ -112,10 +120,12 @@ def ids(quiet: Tenant) -> dict[str, str]:
     schedule = quiet.post("schedules", BODIES["schedules"] | {"name": "there"})
     task = quiet.post("task-executions", BODIES["task-executions"])
     flow = quiet.post("workflow-executions", BODIES["workflow-executions"])
+    template = quiet.post("templates", BODIES["templates"] | {"alias": "there"})
     key = quiet.post("keys", BODIES["keys"])
     return {
         "schedules": schedule["id"],
         "task-executions": task["id"],
+        "templates": template["id"],
         "workflow-executions": flow["id"],
         "keys": key["id"],
     }
