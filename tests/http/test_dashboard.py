@@ -478,4 +478,4 @@ def test_mounted_below_another_address_every_link_stays_there(tmp_path: Path) ->
 
     page = asyncio.run(ask()).text
     assert {link for link in Links(page).found if not link.startswith(("/rota/", "?"))} == set()
-    assert 'data-events="/rota/api/tenants/default/events"' in page
+    assert 'data-events="/rota/api/tenants/default/events?' in page

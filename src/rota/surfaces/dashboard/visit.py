@@ -101,10 +101,10 @@ class Visit:
             sentence = f"this needs the role {Role.ADMIN}; the key has the role {self.queue.caller.role}"
             raise Problem(403, "role_needed", sentence)
 
-    @property
-    def events(self) -> str:
-        """Where the browser hears of changes."""
-        return address(self.request, "api", "tenants", self.tenant, "events")
+    def events(self, **about: str) -> str:
+        """Where the browser hears of changes: of all, or of one task or schedule."""
+        types = "task,run,schedule"
+        return address(self.request, "api", "tenants", self.tenant, "events", types=types, **about)
 
     def part(self, name: str) -> str:
         """A part of the address, such as a schedule's key."""
