@@ -50,27 +50,33 @@ const keepAway = () => {
 
 // Live parts.
 
-let asking = false, again = false, cost = 0, paused = sessionStorage.getItem("rota-paused") === "yes"
+let asking = false, again = false, next = null, cost = 0, paused = sessionStorage.getItem("rota-paused") === "yes"
 
-async function refresh(url = location.href) {
-  if (asking) { again = true; return }
+async function refresh(url = location.href, wanted = false) {
+  if (asking) { if (wanted) next = url; else again = true; return }
   asking = true
   const began = performance.now()
   try {
     const answer = await fetch(url, { headers: { Accept: "text/html" } })
     if (answer.redirected && new URL(answer.url).pathname.endsWith("/sign-in")) { location.reload(); return }
-    if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"))
+    if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"), wanted)
   } catch { /* the server is away; the stream says so, and asks again */ } finally {
     cost = performance.now() - began
     asking = false
-    if (again) { again = false; later() }
+    if (next) { const url = next; next = null; refresh(url, true) } else if (again) { again = false; later() }
   }
 }
 
-function swap(fresh) {
+// Nothing jumps under a pointer that moves: a list or a strip below it waits, unless its reader asked for it.
+let movedAt = -Infinity
+document.addEventListener("mousemove", () => { movedAt = performance.now() })
+const isPointedAt = part => performance.now() - movedAt < 4000 && part.matches(":hover") && part.querySelector("[data-rows], [data-strip]")
+
+function swap(fresh, wanted) {
   for (const part of document.querySelectorAll("[data-live][id]")) {
     const next = fresh.getElementById(part.id)
     if (!next || next.innerHTML === part.dataset.was) continue
+    if (!wanted && isPointedAt(part)) { again = true; continue }
     const was = next.innerHTML
     if (part.dataset.was === undefined && was === part.innerHTML) { part.dataset.was = was; continue }
     const ticked = new Set([...part.querySelectorAll("input:checked")].map(box => box.value))
@@ -125,7 +131,7 @@ function toggle() {
   paused = !paused
   sessionStorage.setItem("rota-paused", paused ? "yes" : "no")
   listen()
-  if (!paused) refresh()
+  if (!paused) refresh(location.href, true)
 }
 
 // Search as you type: the same form, asked for in the background, with its own address.
@@ -137,7 +143,7 @@ for (const form of document.querySelectorAll("form[data-search]")) {
     wait = setTimeout(() => {
       const given = new URLSearchParams([...new FormData(form)].filter(([, value]) => value))
       history.replaceState(null, "", given.size ? `?${given}` : location.pathname)
-      refresh()
+      refresh(location.href, true)
     }, 180)
   })
 }
@@ -150,7 +156,7 @@ for (const form of document.querySelectorAll("form[data-preview]")) {
     clearTimeout(wait)
     const wanted = form.dataset.preview.split(",")
     const given = new URLSearchParams([...new FormData(form)].filter(([name]) => wanted.includes(name)))
-    wait = setTimeout(() => refresh(`?${given}`), 200)
+    wait = setTimeout(() => refresh(`?${given}`, true), 200)
   }
   form.addEventListener("input", look)
   form.addEventListener("click", event => {
