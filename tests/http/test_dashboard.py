@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI, Request
 
 from dashboard_world import furnish
 from http_world import new_tenant
+from rota.domain.model import Role
 from rota.surfaces.http import create_app
+from rota.surfaces.http.access import Caller
 from served import Served, serving
 
 HERE = {"Sec-Fetch-Site": "same-origin"}
@@ -234,6 +239,8 @@ def test_hostile_names_are_inert(local: Served, name: str) -> None:
     link = next(each for each in Links(page).found if re.search(r"/schedules/[^?]+$", each))
     page = shown(client, link)
     assert Links(page).tags.count("script") == 1
+    failed = next(each for each in Links(shown(client, f"{link}/runs")).found if "status=failed" in each)
+    assert "No run is failed" in shown(client, failed)
     for tab in ("runs", "versions", "delete"):
         assert Links(shown(client, f"{link}/{tab}")).tags.count("script") == 1
 
@@ -444,3 +451,31 @@ def test_an_admin_makes_and_revokes_keys(keyed: Served) -> None:
     assert client.post(f"/ui/staff/keys/{own}/revoke").status_code == 422
     assert "new hire" in shown(client, "/ui/staff/audit")
     assert "is not a day" in shown(client, "/ui/staff/audit?since=yesterday", 422)
+
+
+def test_an_application_that_knows_its_callers_needs_no_sign_in() -> None:
+    async def identify(request: Request) -> Caller | None:
+        name = request.headers.get("x-user")
+        return None if name is None else Caller("acme", Role.VIEWER, f"user:{name}")
+
+    with serving("memory:", identify=identify) as served:
+        client = served.client()
+        assert "user:ada" in client.get("/ui/acme", headers={"X-User": "ada"}).text
+        assert "Sign out" not in client.get("/ui/acme", headers={"X-User": "ada"}).text
+        assert "did not identify the caller" in shown(client, "/ui/acme", 401)
+
+
+def test_mounted_below_another_address_every_link_stays_there(tmp_path: Path) -> None:
+    outer = FastAPI()
+    outer.mount("/rota", create_app(f"sqlite:///{tmp_path}/mounted.db"))
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(outer, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            home = await client.get("/rota/")
+            assert home.headers["location"] == "/rota/ui/default"
+            return await client.get("/rota/ui/default/schedules")
+
+    page = asyncio.run(ask()).text
+    assert {link for link in Links(page).found if not link.startswith(("/rota/", "?"))} == set()
+    assert 'data-events="/rota/api/tenants/default/events?' in page

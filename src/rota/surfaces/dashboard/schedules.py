@@ -61,7 +61,7 @@ async def _found(visit: Visit) -> tuple[Page[Schedule], str]:
                 task.schedule_id for task in known.failed if task.schedule_id in known.schedules
             )
             return Page(known.schedules[id] for id in ids if id), "with a task that failed in the last day"
-        return Page([*known.late, *known.coming]), "due within the hour, soonest first"
+        return Page([*known.late, *known.coming][:LIMIT]), "due within the hour, soonest first"
     filters: dict[str, Any] = {name: visit.asked(name) for name in ("text", "kind", "tag")}
     if state is not None and state not in STATES:
         raise Invalid(

@@ -9,21 +9,26 @@ from fastapi import Request, Response
 from ..http.access import COOKIE, came_from_here
 from ..http.problems import Problem
 from ..http.service import of
-from .visit import HEADERS, address, render
+from .visit import HEADERS, address, path_of, render
 
 __all__ = ["needed", "show", "sign_in", "sign_out"]
 
 
-def needed(request: Request) -> Response:
+async def needed(request: Request, problem: Problem) -> Response:
     """What a page answers to someone who is not signed in.
 
     A link on another site brings no cookie along, because it is a strict one. So the page is asked for once more, from
     here, before anyone is sent to sign in."""
+    if not (await of(request).access()).takes_keys:
+        return render(request, "error.html", problem.status, sentence=str(problem))
     if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
-        return render(request, "again.html", here=str(request.url))
-    back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    location = address(request, "sign-in", next=back if request.method == "GET" else None)
+        return render(request, "again.html", here=_asked_for(request))
+    location = address(request, "sign-in", next=_asked_for(request) if request.method == "GET" else None)
     return Response(status_code=303, headers={"Location": location, **HEADERS})
+
+
+def _asked_for(request: Request) -> str:
+    return path_of(request) + (f"?{request.url.query}" if request.url.query else "")
 
 
 async def show(request: Request) -> Response:

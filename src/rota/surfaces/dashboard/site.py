@@ -102,15 +102,15 @@ def _told(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Any:
         try:
             return await endpoint(request)
         except (Problem, RotaError) as error:
-            return _page_of(error, request)
+            return await _page_of(error, request)
 
     return answer
 
 
-def _page_of(error: Problem | RotaError, request: Request) -> Response:
+async def _page_of(error: Problem | RotaError, request: Request) -> Response:
     if isinstance(error, Problem):
         if error.status == 401:
-            return sign_in.needed(request)
+            return await sign_in.needed(request, error)
         return render(request, "error.html", error.status, sentence=str(error))
     if isinstance(error, Refused):
         return render(request, "error.html", status_of(error), sentence=str(error))

@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, quote, urlencode
 from fastapi import Request, Response
 
 from ...domain.model import Role, Schedule
-from ..http.access import ALL_TENANTS, came_from_here
+from ..http.access import COOKIE, LOCAL, came_from_here
 from ..http.fields import SLASH
 from ..http.problems import Problem
 from ..http.service import Acting, of
 from .texts import TEMPLATES
 
-__all__ = ["HEADERS", "Visit", "address", "render"]
+__all__ = ["HEADERS", "Visit", "address", "path_of", "render"]
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
@@ -27,6 +27,7 @@ HEADERS = {
 """Of every page: nothing from elsewhere, no code in the page, no framing, no copy that outlives the session."""
 
 _DOTS = (".", "..")
+_SLASH = quote(SLASH)
 
 
 def address(request: Request, *parts: str, **query: Any) -> str:
@@ -35,6 +36,11 @@ def address(request: Request, *parts: str, **query: Any) -> str:
     path = "/".join(quote(part, safe="") for part in parts)
     given = [(name, value) for name, value in query.items() if value not in (None, "", False)]
     return f"{root}/{path}" + (f"?{urlencode(given)}" if given else "")
+
+
+def path_of(request: Request) -> str:
+    """The path that was asked for, as it is written in an address."""
+    return quote(request.scope["path"], safe="/").replace(_SLASH, "%2F")
 
 
 def render(
@@ -75,7 +81,11 @@ class Visit:
     @property
     def is_local(self) -> bool:
         """Whether nobody had to sign in, since there are no keys."""
-        return self.queue.caller.key_id is None
+        return self.actor == LOCAL
+
+    @property
+    def is_signed_in(self) -> bool:
+        return COOKIE in self.request.cookies
 
     @property
     def may_operate(self) -> bool:
@@ -91,14 +101,10 @@ class Visit:
             sentence = f"this needs the role {Role.ADMIN}; the key has the role {self.queue.caller.role}"
             raise Problem(403, "role_needed", sentence)
 
-    @property
-    def sees_all_tenants(self) -> bool:
-        return self.queue.caller.tenant == ALL_TENANTS
-
-    @property
-    def events(self) -> str:
-        """Where the browser hears of changes."""
-        return address(self.request, "api", "tenants", self.tenant, "events")
+    def events(self, **about: str) -> str:
+        """Where the browser hears of changes: of all, or of one task or schedule."""
+        types = "task,run,schedule"
+        return address(self.request, "api", "tenants", self.tenant, "events", types=types, **about)
 
     def part(self, name: str) -> str:
         """A part of the address, such as a schedule's key."""
@@ -124,7 +130,7 @@ class Visit:
 
     def here(self, **changes: Any) -> str:
         """This page with another query."""
-        return self.request.url.path.replace(SLASH, "%2F") + _query({**self.query, **changes})
+        return path_of(self.request) + _query({**self.query, **changes})
 
     def schedule_url(self, schedule: Schedule | str, *parts: str, **query: Any) -> str:
         """By its key; by its id, if browsers would take the key for a folder."""

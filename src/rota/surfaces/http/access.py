@@ -34,6 +34,7 @@ from .problems import Problem
 __all__ = [
     "ALL_TENANTS",
     "COOKIE",
+    "LOCAL",
     "Access",
     "Caller",
     "Identify",
@@ -68,6 +69,7 @@ class Limiter:
 T = TypeVar("T")
 ALL_TENANTS = "*"
 COOKIE = "rota_key"
+LOCAL = "http:local"
 FRESH = timedelta(seconds=2)
 """A key that was read is believed for so long: a revoked one stops working everywhere after this."""
 
@@ -110,6 +112,11 @@ class Access:
         self._requests = Limiter(rate, 2 * rate)
         self._guesses = Limiter(*GUESSES)
 
+    @property
+    def takes_keys(self) -> bool:
+        """Whether callers are known by keys, and not by the application around this one."""
+        return self._identify is None
+
     async def caller(self, request: Request, *, patience: timedelta | None = None) -> Caller:
         """Who asks. With `patience`: if the store does not answer within it, what was read of a key still holds."""
         if self._identify is not None:
@@ -123,7 +130,7 @@ class Access:
         if await self.has_keys(patience):
             raise _unauthorized("give an API key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
         _check_local(request)
-        return Caller(ALL_TENANTS, Role.ADMIN, "http:local")
+        return Caller(ALL_TENANTS, Role.ADMIN, LOCAL)
 
     async def allow(self, request: Request, tenant: str | None, role: Role) -> Caller:
         """The caller, if they may act as `role` in `tenant` (None: wherever they may act)."""

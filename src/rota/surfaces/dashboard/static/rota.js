@@ -50,27 +50,33 @@ const keepAway = () => {
 
 // Live parts.
 
-let asking = false, again = false, cost = 0, paused = sessionStorage.getItem("rota-paused") === "yes"
+let asking = false, again = false, next = null, cost = 0, paused = sessionStorage.getItem("rota-paused") === "yes"
 
-async function refresh(url = location.href) {
-  if (asking) { again = true; return }
+async function refresh(url = location.href, wanted = false) {
+  if (asking) { if (wanted) next = url; else again = true; return }
   asking = true
   const began = performance.now()
   try {
     const answer = await fetch(url, { headers: { Accept: "text/html" } })
     if (answer.redirected && new URL(answer.url).pathname.endsWith("/sign-in")) { location.reload(); return }
-    if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"))
+    if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"), wanted)
   } catch { /* the server is away; the stream says so, and asks again */ } finally {
     cost = performance.now() - began
     asking = false
-    if (again) { again = false; later() }
+    if (next) { const url = next; next = null; refresh(url, true) } else if (again) { again = false; later() }
   }
 }
 
-function swap(fresh) {
+// Nothing jumps under a pointer that moves: a list or a strip below it waits, unless its reader asked for it.
+let movedAt = -Infinity
+document.addEventListener("mousemove", () => { movedAt = performance.now() })
+const isPointedAt = part => performance.now() - movedAt < 4000 && part.matches(":hover") && part.querySelector("[data-rows], [data-strip]")
+
+function swap(fresh, wanted) {
   for (const part of document.querySelectorAll("[data-live][id]")) {
     const next = fresh.getElementById(part.id)
     if (!next || next.innerHTML === part.dataset.was) continue
+    if (!wanted && isPointedAt(part)) { again = true; continue }
     const was = next.innerHTML
     if (part.dataset.was === undefined && was === part.innerHTML) { part.dataset.was = was; continue }
     const ticked = new Set([...part.querySelectorAll("input:checked")].map(box => box.value))
@@ -92,11 +98,14 @@ const held_by = part => {
   return at.name ? `[name="${CSS.escape(at.name)}"][value="${CSS.escape(at.value)}"]` : null
 }
 
-// At most once in two seconds, and a twentieth of the time: fifty open pages must not keep a server busy.
-let timer = 0
+// The first change after a quiet while is shown at once; else a page is read at most every few seconds (two, if it is
+// about one thing), and for a twentieth of the time: fifty open pages must not keep a server busy.
+const pace = 1000 * (document.body.dataset.pace ?? 8)
+let timer = 0, readAt = -pace
 function later() {
   if (timer || paused || document.hidden || isFilledIn) return
-  timer = setTimeout(() => { timer = 0; refresh() }, Math.max(2000, 20 * cost))
+  const rest = readAt + Math.max(pace, 20 * cost) - performance.now()
+  timer = setTimeout(() => { timer = 0; readAt = performance.now(); refresh() }, Math.max(200, rest))
 }
 
 const light = document.getElementById("live")
@@ -110,7 +119,7 @@ let stream = null
 function listen() {
   stream?.close()
   if (paused) { say("paused", "paused"); return }
-  stream = new EventSource(`${events}?types=task,run,schedule`)
+  stream = new EventSource(events)
   stream.onopen = () => say("live", "live")
   stream.onerror = () => say("off", "connecting")
   const names = ["created", "started", "cancelling", "retrying", "rescheduled", "returned", "replayed", "completed", "failed", "cancelled", "expired", "skipped", "fired", "updated", "paused", "resumed", "deleted", "restored", "triggered"]
@@ -122,7 +131,7 @@ function toggle() {
   paused = !paused
   sessionStorage.setItem("rota-paused", paused ? "yes" : "no")
   listen()
-  if (!paused) refresh()
+  if (!paused) refresh(location.href, true)
 }
 
 // Search as you type: the same form, asked for in the background, with its own address.
@@ -134,7 +143,7 @@ for (const form of document.querySelectorAll("form[data-search]")) {
     wait = setTimeout(() => {
       const given = new URLSearchParams([...new FormData(form)].filter(([, value]) => value))
       history.replaceState(null, "", given.size ? `?${given}` : location.pathname)
-      refresh()
+      refresh(location.href, true)
     }, 180)
   })
 }
@@ -147,7 +156,7 @@ for (const form of document.querySelectorAll("form[data-preview]")) {
     clearTimeout(wait)
     const wanted = form.dataset.preview.split(",")
     const given = new URLSearchParams([...new FormData(form)].filter(([name]) => wanted.includes(name)))
-    wait = setTimeout(() => refresh(`?${given}`), 200)
+    wait = setTimeout(() => refresh(`?${given}`, true), 200)
   }
   form.addEventListener("input", look)
   form.addEventListener("click", event => {
