@@ -42,6 +42,13 @@ NEEDS_A_STORE = {
     "schedule trigger": "nightly",
     "schedule delete": "nightly",
     "schedule restore": "nightly",
+    "artifacts": ID,
+    "artifact get": f"{ID} report.txt",
+    "template list": "",
+    "template show": "backup",
+    "template update": "backup --timeout 1h",
+    "template execute": "backup",
+    "template delete": "backup",
     "workers": "",
     "queue list": "",
     "queue pause": "mail",
@@ -56,7 +63,7 @@ NEEDS_A_STORE = {
     "tenant resume": "acme",
 }
 NEEDS_NONE = {"preview", "config", "completion"}
-MAKES_ONE = {"submit", "schedule create", "tenant create", "keys create", "migrate"}
+MAKES_ONE = {"submit", "schedule create", "template create", "tenant create", "keys create", "migrate"}
 RUNS = {"up", "worker", "serve", "scheduler run", "monitor", "tick"}
 LOOKS_ITSELF = {"doctor"}
 

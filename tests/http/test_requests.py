@@ -310,6 +310,7 @@ async def filled(client: httpx.AsyncClient) -> dict[str, str]:
         "schedules/{id}": f"schedules/{schedule.json()['id']}",
         "task-executions/{id}": f"task-executions/{task.json()['id']}",
         "workflow-executions/{id}": f"workflow-executions/{flow.json()['id']}",
+        "templates/{id}": f"templates/{stored.json()['id']}",
         "tasks/{id}": f"tasks/{stored.json()['id']}",
         "jobs/{id}": f"jobs/{job.json()['job_id']}",
         "artifacts/{id}": f"artifacts/{job.json()['job_id']}",

@@ -26,7 +26,12 @@ async def test_a_node_is_seen_while_it_runs_and_gone_when_it_has_stopped(world: 
         await world.at(2.5 * HOUR)
         [node] = await world.queue.nodes()
         assert (node.id, node.roles) == (worker.worker_id, ("scheduler", "worker", "janitor"))
-        assert (node.kinds, node.queues, node.slots, node.tenant) == (("work",), ("mail",), 7, "default")
+        assert (node.kinds, node.queues, node.slots, node.tenant) == (
+            ("rota.http", "work"),
+            ("mail",),
+            7,
+            "default",
+        )
         assert (node.started_at, node.seen_at) == (START, START + 2 * HOUR)
         assert await world.queue.for_tenant("other").nodes() == []
     assert await world.queue.nodes(dead=True) == []
