@@ -299,6 +299,7 @@ async def filled(client: httpx.AsyncClient) -> dict[str, str]:
     schedule = await client.post(SCHEDULES, json=BODY)
     task = await client.post(TASKS, json={"kind": "echo"})
     flow = await client.post(WORKFLOWS, json={"kind": "echo"})
+    template = await client.post("/api/tenants/acme/templates", json={"alias": "made", "kind": "echo"})
     stored = await client.post("/api/v1/tasks", json={"command": "echo", "task_type": "python"})
     once = {"schedule_type": "interval", "interval_seconds": 3600}
     inner = await client.post(f"/api/v1/tasks/{stored.json()['id']}/$schedule", json=once)
@@ -310,7 +311,7 @@ async def filled(client: httpx.AsyncClient) -> dict[str, str]:
         "schedules/{id}": f"schedules/{schedule.json()['id']}",
         "task-executions/{id}": f"task-executions/{task.json()['id']}",
         "workflow-executions/{id}": f"workflow-executions/{flow.json()['id']}",
-        "templates/{id}": f"templates/{stored.json()['id']}",
+        "templates/{id}": f"templates/{template.json()['id']}",
         "tasks/{id}": f"tasks/{stored.json()['id']}",
         "jobs/{id}": f"jobs/{job.json()['job_id']}",
         "artifacts/{id}": f"artifacts/{job.json()['job_id']}",
