@@ -24,15 +24,15 @@ def example_app() -> App:
     app = App()
 
     @app.workflow("generate-report")
-    async def report(input: Any) -> Any:
+    async def report(ctx: Any, input: Any) -> Any:
         return {"made": input}
 
     @app.workflow("generate-sales-report")
-    async def sales(input: Any) -> Any:
+    async def sales(ctx: Any, input: Any) -> Any:
         return {"made": input}
 
     @app.workflow("my-workflow")
-    async def mine(input: Any) -> Any:
+    async def mine(ctx: Any, input: Any) -> Any:
         return input
 
     @app.workflow("broken-workflow", max_retries=0)

@@ -19,6 +19,10 @@ from rota.domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
+    Signal,
+    Step,
+    StepKind,
+    StepStatus,
     Task,
     TaskStatus,
     TaskTarget,
@@ -39,6 +43,7 @@ KINDS = ("report", "send", "send_later")
 TAGS = ("nightly", "urgent")
 WORKERS = ("w1", "w2")
 SCHEDULES = ("s1", "s2", "s3")
+FLOWS = ("t1", "t2", "t3")
 ZONES = ("", "2025b", "2026a", "2026b")
 
 
@@ -221,6 +226,42 @@ def any_receipt(random: random.Random, **values: Any) -> Receipt:
     return receipt(**(shape | values))
 
 
+def step(id: str | None = None, **values: Any) -> Step:
+    defaults: dict[str, Any] = {"task_id": "t1", "key": "charge", "created_at": START}
+    return Step(id=id or fresh_id("p"), **(defaults | values))
+
+
+def signal(id: str | None = None, **values: Any) -> Signal:
+    defaults: dict[str, Any] = {"task_id": "t1", "name": "paid", "at": START, "actor": "test"}
+    return Signal(id=id or fresh_id("g"), **(defaults | values))
+
+
+def any_step(random: random.Random, **values: Any) -> Step:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "task_id": random.choice(FLOWS),
+        "key": random.choice(("charge", "ä \u0000", "render[1]")),
+        "kind": random.choice(list(StepKind)),
+        "status": random.choice(list(StepStatus)),
+        "created_at": minutes(random),
+        "due_at": random.choice((None, minutes(random))),
+        "completed_at": random.choice((None, minutes(random))),
+        "output": random.choice((None, {"text": "\u0000"})),
+    }
+    return step(**(shape | values))
+
+
+def any_signal(random: random.Random, **values: Any) -> Signal:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "task_id": random.choice(FLOWS),
+        "name": random.choice(("paid", "ä \u0000")),
+        "at": minutes(random),
+        "received_at": random.choice((None, minutes(random))),
+    }
+    return signal(**(shape | values))
+
+
 MAKERS: dict[type[Record], Any] = {
     Task: any_task,
     Schedule: any_schedule,
@@ -230,12 +271,14 @@ MAKERS: dict[type[Record], Any] = {
     ApiKey: any_api_key,
     Tenant: any_tenant,
     Receipt: any_receipt,
+    Step: any_step,
+    Signal: any_signal,
 }
 """For each type that has queries: one of any shape."""
 
 FIXED = (
     *("id", "version", "tenant", "created_at", "schedule_id", "is_workflow"),
-    *("scheduled_at", "at", "subject_id"),
+    *("scheduled_at", "at", "subject_id", "task_id"),
 )
 """What a record keeps when it becomes another of its type."""
 

@@ -14,7 +14,7 @@ import rota
 from postgres_world import PostgresInVirtualTime
 from rota import testing
 from rota.domain.model import Run, Schedule, Task
-from rota.engine.observe.telemetry import Signal
+from rota.engine.observe.telemetry import Observation
 from rota.stores.base import Store
 from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
@@ -66,7 +66,7 @@ class World:
         self.clock = clock
         self.queue = rota.Queue(store, clock=clock, actor="tester")
         self.app = rota.App()
-        self.signals: list[Signal] = []
+        self.signals: list[Observation] = []
         self.jumps_looked_for = HOUR  # days of virtual time have many seconds
 
     def worker(self, **options: Any) -> rota.Worker:

@@ -35,8 +35,11 @@ MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DO
 
 TASK_CALLS = [
     *("submit", "submit_many", "get", "list", "count", "history", "wait", "cancel"),
-    *("request_cancellation", "cancel_many", "mark_expired", "replay", "archive", "start_workflow"),
+    *("request_cancellation", "cancel_many", "mark_expired", "replay", "archive"),
 ]
+WORKFLOW_CALLS = ["start_workflow", "signal", "steps"]
+WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
+WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
     *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
@@ -111,6 +114,8 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Event,
     rota.Occurrence,
     rota.Template,
+    rota.Step,
+    rota.Signal,
     rota.Tenant,
     rota.Limits,
     rota.TenantUse,
@@ -129,6 +134,8 @@ CHOICES = [
     rota.Role,
     rota.Runtime,
     rota.TenantStatus,
+    rota.StepKind,
+    rota.StepStatus,
     rota.Frequency,
     rota.DayOfWeek,
     rota.MonthOfYear,
@@ -139,6 +146,8 @@ def tables() -> dict[str, str]:
     """Every table by its name."""
     return {
         "task calls": _calls(rota.Queue, TASK_CALLS),
+        "workflow calls": _calls(rota.Queue, WORKFLOW_CALLS),
+        "workflow": _calls(rota.Workflow, WORKFLOW),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),

@@ -12,6 +12,7 @@ from .domain.errors import (
     RescheduleError,
     RetryableError,
     RotaError,
+    StepFailed,
     StoreError,
     Unavailable,
 )
@@ -34,6 +35,10 @@ from .domain.model import (
     RunTrigger,
     Schedule,
     ScheduleStatus,
+    Signal,
+    Step,
+    StepKind,
+    StepStatus,
     Task,
     TaskStatus,
     TaskTarget,
@@ -59,6 +64,7 @@ from .engine.commands import Retention
 from .engine.executor import Context
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
+from .engine.workflows.context import Workflow
 from .surfaces.python.client import DueRuns, Page, Queue, connect
 
 __all__ = [
@@ -106,6 +112,11 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
+    "Signal",
+    "Step",
+    "StepFailed",
+    "StepKind",
+    "StepStatus",
     "StoreError",
     "Task",
     "TaskStatus",
@@ -118,6 +129,7 @@ __all__ = [
     "Unavailable",
     "Why",
     "Worker",
+    "Workflow",
     "WorkflowTarget",
     "connect",
 ]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from loops import tidy_runner
-from records import FIXED, KINDS, QUEUES, SCHEDULES, TAGS, TENANTS, WORKERS, ZONES, population
+from records import FIXED, FLOWS, KINDS, QUEUES, SCHEDULES, TAGS, TENANTS, WORKERS, ZONES, population
 from rota.domain.model import (
     LIVE,
     ApiKey,
@@ -27,6 +27,8 @@ from rota.domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
+    Signal,
+    Step,
     Task,
     TaskStatus,
     Template,
@@ -60,6 +62,8 @@ from rota.stores.queries import (
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SignalList,
+    StepList,
     TaskList,
     TemplateByAlias,
     TemplateList,
@@ -70,6 +74,7 @@ from stores import START, STORES, TestClock, opened_store, put, reading
 
 TIMES = [START + timedelta(minutes=m) for m in (-9, -5, -1, 0, 3, 9)]
 EVERYTHING = 10**6
+FLOW_IDS: tuple[tuple[str, ...], ...] = ((), (FLOWS[0],), (*FLOWS, FLOWS[0]), ("nobody",))
 
 
 class Sentence(NamedTuple):
@@ -131,7 +136,7 @@ def ended(q: Any, record: Task | Run) -> bool:
 
 
 def waits_again(t: Task) -> bool:
-    return t.status == "pending" and t.updated_at != t.created_at
+    return t.status == "pending" and t.updated_at != t.created_at and not t.waits_for
 
 
 def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
@@ -276,6 +281,12 @@ SENTENCES: dict[type[Query], Sentence] = {
         newest=True,
     ),
     TenantList: Sentence(Tenant, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
+    StepList: Sentence(Step, lambda q, s: s.task_id in q.task_ids, lambda s: (s.task_id, s.created_at, s.id)),
+    SignalList: Sentence(
+        Signal,
+        lambda q, g: g.task_id in q.task_ids and not (q.unread and g.received_at is not None),
+        lambda g: (g.task_id, g.at, g.id),
+    ),
     OldReceipts: Sentence(Receipt, lambda q, r: r.at < q.before, lambda r: (r.at, r.id)),
 }
 
@@ -366,6 +377,10 @@ def questions(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (
             LiveTasks(schedule_ids=ids) for ids in ((), ("s1",), ("s3", "s1", "s1"), SCHEDULES, ("s9",))
         )
+    elif kind is StepList:
+        yield from (StepList(task_ids=ids) for ids in FLOW_IDS)
+    elif kind is SignalList:
+        yield from (SignalList(task_ids=ids, unread=unread) for ids in FLOW_IDS for unread in (True, False))
     elif kind is OutdatedZones:
         yield from (OutdatedZones(zone_data=zone) for zone in (*ZONES, "1999z"))
     elif kind is TaskList:

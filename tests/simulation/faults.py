@@ -12,7 +12,7 @@ from typing import Any
 import rota
 from rota.domain import recurrence
 from rota.domain.model import Run, Schedule, Task
-from rota.engine.observe.telemetry import Signal
+from rota.engine.observe.telemetry import Observation
 from rota.stores.base import Store
 from worlds import World
 
@@ -154,7 +154,7 @@ def check_ledger(
             assert (row.status != "running") == ended, "a row does not follow its task"
 
 
-def check_signals(signals: list[Signal]) -> None:
+def check_signals(signals: list[Observation]) -> None:
     """Nothing finished un-finishes."""
     ended: dict[str, str] = {}
     for signal in signals:

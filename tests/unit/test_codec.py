@@ -28,6 +28,8 @@ from rota.domain.model import (
     RetryPolicy,
     Run,
     Schedule,
+    Signal,
+    Step,
     Task,
     TaskTarget,
     Template,
@@ -40,7 +42,7 @@ from rota.stores.base import RECORD_TYPES
 from rota.stores.codec import TABLES, micros
 
 RELEASED = Path(__file__).with_name("records_0_1_0.json")
-RELEASED_TYPES = [kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt)]
+RELEASED_TYPES = [kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt, Step, Signal)]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 times = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))  # bounds are naive
@@ -100,6 +102,8 @@ RECORDS = {
     Tenant: built(Tenant, limits=built(Limits)),
     ApiKey: built(ApiKey),
     Receipt: built(Receipt),
+    Step: built(Step, error=st.none() | built(Failure)),
+    Signal: built(Signal),
 }
 
 

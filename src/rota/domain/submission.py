@@ -22,12 +22,14 @@ class Submission(TaskRequest, frozen=True, kw_only=True):
     run_id: str | None = None
     scheduled_at: datetime | None = None
     is_workflow: bool = False
+    parent_id: str | None = None
+    parent_step: str | None = None
     trace: str | None = None
 
 
 class Checked(Submission, frozen=True, kw_only=True):
-    """A submission of which all but its input is in stored form: what `check_submission` gives. `input`, `trace`
-    and `is_workflow` may be replaced in it, nothing else: the rest is not looked at again."""
+    """A submission of which all but its input is in stored form: what `check_submission` gives. `input`, `trace`,
+    `is_workflow` and the parent may be replaced in it, nothing else: the rest is not looked at again."""
 
 
 _CHECKS = tuple(

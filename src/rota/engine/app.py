@@ -35,12 +35,19 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     sources: Sources
     takes_any: bool
     is_workflow: bool = False
+    version: int = 1
+    accepts: int = 1
 
     def arguments(self, input: Any, context: Any) -> tuple[list[Any], dict[str, Any]]:
         """What to call the function with: nothing, (input), (input, context), or parameters filled by name.
 
         A parameter `input` gets the whole input, `context` the context. The others are filled from the input's
-        fields; if the input has none (it is a text, a number, a list), the first of them gets it whole."""
+        fields; if the input has none (it is a text, a number, a list), the first of them gets it whole. The first
+        parameter of a workflow is its context, whatever it is called."""
+        positional, named = self._bound(input, context)
+        return ([context, *positional] if self.is_workflow else positional), named
+
+    def _bound(self, input: Any, context: Any) -> tuple[list[Any], dict[str, Any]]:
         fields = input if isinstance(input, dict) else _NO_FIELDS
         values = {**fields} if self.takes_any and not self.sources.takes_input else {}
         for name, source, default in self.sources.of(input):
@@ -115,12 +122,23 @@ class App:
         self,
         kind: str,
         *,
+        version: int = 1,
+        accepts: int = 1,
         max_retries: int = DEFAULT_MAX_RETRIES,
         retry_policy: RetryPolicy | None = None,
         timeout: timedelta | float | None = None,
     ) -> Callable[[F], F]:
-        """Register a workflow: run as a task of its own kind."""
-        return self._register(kind, True, max_retries, retry_policy, timeout)
+        """Register a workflow: an async function whose first parameter is its context. Runs keep the `version` with
+        which they began; this code runs those from `accepts` on. `timeout` is for the whole run, waits included."""
+        newest = check_number("version", version, 1, 1_000_000)
+        oldest = check_number("accepts", accepts, 1, newest)
+        return self._register(kind, True, max_retries, retry_policy, timeout, newest, oldest)
+
+    def handler_of(self, kind: object) -> Handler | None:
+        """By its kind, or by its function."""
+        if isinstance(kind, str):
+            return self.handlers.get(kind)
+        return next((each for each in self.handlers.values() if each.function == kind), None)
 
     def schedule(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> None:
         """Declare a schedule; a worker that starts creates it, or brings it up to date. Options as in
@@ -165,6 +183,8 @@ class App:
         max_retries: int,
         retry_policy: RetryPolicy | None,
         timeout: timedelta | float | None,
+        version: int = 1,
+        accepts: int = 1,
     ) -> Callable[[F], F]:
         check_kind(kind)
         if kind in self.handlers:
@@ -175,10 +195,13 @@ class App:
             timeout=None
             if timeout is None
             else check_duration("timeout", timeout, least=timedelta(milliseconds=1)),
+            workflow_version=version if is_workflow else None,
         )
 
         def register(function: F) -> F:
-            parameters = inspect.signature(function).parameters.values()
+            parameters = list(inspect.signature(function).parameters.values())
+            if is_workflow:
+                parameters = _without_context(kind, function, parameters)
             self.handlers[kind] = Handler(
                 kind=kind,
                 function=function,
@@ -187,10 +210,25 @@ class App:
                 sources=Sources([p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]),
                 takes_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
                 is_workflow=is_workflow,
+                version=version,
+                accepts=accepts,
             )
             return function
 
         return register
+
+
+def _without_context(
+    kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter]
+) -> list[inspect.Parameter]:
+    """What is left for the input."""
+    shape = "write `async def name(ctx, input)`: the first parameter is its context"
+    if not _is_async(function):
+        raise Invalid("function", f"the workflow {kind!r} is not an async function", shape)
+    first = parameters[0] if parameters else None
+    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD) or first.name == "input":
+        raise Invalid("function", f"the workflow {kind!r} has no parameter for its context", shape)
+    return parameters if first.kind is first.VAR_POSITIONAL else parameters[1:]
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

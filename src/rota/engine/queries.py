@@ -12,7 +12,18 @@ import msgspec
 
 from ..domain import recurrence, run
 from ..domain.errors import NotFound
-from ..domain.model import ApiKey, Event, Run, RunTrigger, Schedule, Task, Template, Tenant, TenantStatus
+from ..domain.model import (
+    ApiKey,
+    Event,
+    Run,
+    RunTrigger,
+    Schedule,
+    Step,
+    Task,
+    Template,
+    Tenant,
+    TenantStatus,
+)
 from ..domain.why import Why, check_near, explain, meant
 from ..stores.base import Tx, Work
 from ..stores.queries import (
@@ -29,6 +40,7 @@ from ..stores.queries import (
 )
 from .commands.shared import LIVE_AT_MOST, find_schedule, find_task, find_template
 from .commands.tenants import find_tenant
+from .commands.workflows import steps_of
 
 __all__ = [
     "Occurrence",
@@ -44,6 +56,7 @@ __all__ = [
     "schedule_events",
     "schedule_page",
     "schedule_runs",
+    "steps_of_task",
     "task_page",
     "template_page",
     "tenants_in_use",
@@ -65,6 +78,15 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
 def one_task(tenant: str, id: str) -> Work[Task]:
     async def work(tx: Tx) -> Task:
         return (await find_task(tx, tenant, id)).as_of(tx.now)
+
+    return work
+
+
+def steps_of_task(tenant: str, id: str) -> Work[list[Step]]:
+    """What a workflow did and waits for, oldest first."""
+
+    async def work(tx: Tx) -> list[Step]:
+        return await steps_of(await find_task(tx, tenant, id))(tx)
 
     return work
 

@@ -62,7 +62,19 @@ from typing import Any, NamedTuple, Protocol, TypeVar, overload
 import msgspec
 
 from ..domain.errors import Corrupt, Invalid, Unavailable
-from ..domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task, Template, Tenant
+from ..domain.model import (
+    ApiKey,
+    Event,
+    Receipt,
+    Record,
+    Run,
+    Schedule,
+    Signal,
+    Step,
+    Task,
+    Template,
+    Tenant,
+)
 from .queries import (
     ApiKeyList,
     EventQuery,
@@ -70,6 +82,8 @@ from .queries import (
     Query,
     RunQuery,
     ScheduleQuery,
+    SignalList,
+    StepList,
     TaskQuery,
     TemplateQuery,
     TenantList,
@@ -100,6 +114,8 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     Tenant,
     ApiKey,
     Receipt,
+    Step,
+    Signal,
 )
 
 
@@ -141,6 +157,10 @@ class Tx(Protocol):
     async def find(self, query: TenantList, /, limit: int, *, lock: bool = False) -> list[Tenant]: ...
     @overload
     async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
+    @overload
+    async def find(self, query: StepList, /, limit: int, *, lock: bool = False) -> list[Step]: ...
+    @overload
+    async def find(self, query: SignalList, /, limit: int, *, lock: bool = False) -> list[Signal]: ...
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,

@@ -34,6 +34,8 @@ from ..domain.model import (
     Record,
     Run,
     Schedule,
+    Signal,
+    Step,
     Task,
     Template,
     TemplateTarget,
@@ -51,6 +53,8 @@ from .queries import (
     ScheduleByKey,
     ScheduleList,
     ScheduleQuery,
+    SignalList,
+    StepList,
     TaskQuery,
     TemplateQuery,
     TenantList,
@@ -146,6 +150,8 @@ def _query_records() -> dict[type[Query], type[Record]]:
         ApiKeyList: ApiKey,
         TenantList: Tenant,
         OldReceipts: Receipt,
+        StepList: Step,
+        SignalList: Signal,
     }
     return {query: record for union, record in unions.items() for query in get_args(union)} | alone
 
@@ -219,6 +225,8 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),
         Table(Receipt, _columns("tenant! at!@")),
+        Table(Step, _columns("tenant! task_id! created_at!@ status")),
+        Table(Signal, _columns("tenant! task_id! at!@ received_at@")),
     )
 }
 

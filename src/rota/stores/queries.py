@@ -37,6 +37,8 @@ __all__ = [
     "ScheduleByKey",
     "ScheduleList",
     "ScheduleQuery",
+    "SignalList",
+    "StepList",
     "TaskList",
     "TaskQuery",
     "TemplateByAlias",
@@ -234,6 +236,19 @@ class OldEvents(Query, frozen=True, kw_only=True):
     """Event: at < `before`. By at, id."""
 
     before: datetime
+
+
+class StepList(Query, frozen=True, kw_only=True):
+    """Step: of one of the tasks `task_ids`. By task_id, created_at, id."""
+
+    task_ids: tuple[str, ...]
+
+
+class SignalList(Query, frozen=True, kw_only=True):
+    """Signal: of one of the tasks `task_ids`; with `unread`, those that were not received yet. By task_id, at, id."""
+
+    task_ids: tuple[str, ...]
+    unread: bool = False
 
 
 class TemplateByAlias(Query, frozen=True, kw_only=True):

@@ -32,7 +32,6 @@ __all__ = [
     "expire_task",
     "next_to_claim",
     "renew_leases",
-    "replay_task",
     "settle_tasks",
     "submit_tasks",
 ]
@@ -243,16 +242,6 @@ def cancel_task(tenant: str, id: str, actor: str, reason: str) -> Work[Task]:
 
 def expire_task(tenant: str, id: str, actor: str) -> Work[Task]:
     return _change(tenant, id, actor, lambda task, now: life.expire(task, now, actor))
-
-
-def replay_task(tenant: str, id: str, actor: str) -> Work[Task]:
-    change = _change(tenant, id, actor, lambda task, now: life.replay(task, now, actor))
-
-    async def work(tx: Tx) -> Task:
-        await check_room_for_tasks(tx, tenant, await limits_of(tx, tenant))
-        return await change(tx)
-
-    return work
 
 
 def archive_task(tenant: str, id: str, actor: str) -> Work[Task]:

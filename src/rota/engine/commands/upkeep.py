@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from ...domain import task as life
-from ...domain.model import Record, Run, Schedule, Task
+from ...domain.model import Record, Run, Schedule, Signal, Step, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     FinishedTasks,
@@ -19,12 +19,15 @@ from ...stores.queries import (
     OldSchedules,
     PastExpiry,
     RunList,
+    SignalList,
+    StepList,
 )
 from .shared import LIVE_AT_MOST, RelatedRuns, audit
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
 JANITOR = "janitor"
+PARTS_AT_ONCE = 10_000
 RECEIPTS_KEPT = timedelta(hours=24)
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
@@ -64,12 +67,10 @@ def sweep(
             return Sweep(at=tx.now, next_in=await _next_in(tx))
         returned = [life.lose(task, tx.now) for task in lost]
         expired = [life.expire(task, tx.now, JANITOR) for task in past]
-        related = await RelatedRuns.of(tx, [*returned, *expired])
-        return Sweep(
-            at=tx.now,
-            returned=related.put(tx, returned, JANITOR),
-            expired=related.put(tx, expired, JANITOR),
-        )
+        swept = [*returned, *expired]
+        related = await RelatedRuns.of(tx, swept)
+        stored = related.put(tx, swept, JANITOR)
+        return Sweep(at=tx.now, returned=stored[: len(returned)], expired=stored[len(returned) :])
 
     return work
 
@@ -87,7 +88,7 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         completed: list[Schedule] = []
         old: list[Record] = [*await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)]
         if retention.tasks is not None:
-            old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)
+            old += await _ended_tasks(tx, tx.now - retention.tasks, limit)
         if retention.runs is not None:
             old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
         if retention.events is not None:
@@ -102,6 +103,21 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         return len(old)
 
     return work
+
+
+async def _ended_tasks(tx: Tx, before: datetime, limit: int) -> list[Record]:
+    """Ended tasks, and the steps and signals of those that are workflows. One with more of them than fit into one work
+    goes with the next."""
+    tasks = await tx.find(FinishedTasks(before=before), limit)
+    ids = tuple(task.id for task in tasks if task.workflow_version is not None or task.is_workflow)
+    if not ids:
+        return [*tasks]
+    parts: list[Step | Signal] = [*await tx.find(StepList(task_ids=ids), PARTS_AT_ONCE)]
+    parts += await tx.find(SignalList(task_ids=ids), PARTS_AT_ONCE)
+    if len(parts) < PARTS_AT_ONCE:
+        return [*tasks, *parts]
+    kept = set(ids)
+    return [*(task for task in tasks if task.id not in kept), *parts]
 
 
 async def _completed_schedules(tx: Tx, before: datetime, limit: int) -> tuple[list[Run], list[Schedule]]:

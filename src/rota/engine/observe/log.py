@@ -20,9 +20,9 @@ from .telemetry import (
     LeaseLost,
     LoopBlocked,
     LoopFailed,
+    Observation,
     ResultLost,
     ScheduleStopped,
-    Signal,
     TaskMoved,
     TaskStarted,
     TimesHandled,
@@ -47,7 +47,7 @@ FIELDS = (
 )
 
 
-def log_signals(signal: Signal) -> None:
+def log_signals(signal: Observation) -> None:
     say = _SAY.get(type(signal))
     if say is not None:
         say(signal)
@@ -164,7 +164,7 @@ def _hook_failed(signal: HookFailed) -> None:
     log.error("the hook %s raised %s\n%s", signal.hook, what, traceback_of(signal.error))
 
 
-_SAY: dict[type[Signal], Callable[[Any], None]] = {
+_SAY: dict[type[Observation], Callable[[Any], None]] = {
     TaskStarted: _task_started,
     TaskMoved: _task_moved,
     TimesHandled: _times_handled,

@@ -30,6 +30,7 @@ from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settl
 from ..executor import Execution, StopReason
 from ..guard import entering_handler, is_a
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
+from ..workflows.runner import WorkflowExecution
 from .leases import LEASE, Leases, QueueLike, pieces
 
 __all__ = ["TaskWorker"]
@@ -311,8 +312,7 @@ class TaskWorker:
     # Handlers
 
     def _start(self, task: Task, loop: ClaimLoop, claimed_since: datetime) -> None:
-        handler = self._app.handlers[task.kind]
-        execution = Execution(task, handler, on_report=self.leases.note_report, flush=self.leases.flush)
+        execution = self._execution(task)
         self._running[execution] = None
         self.handlers_ended.clear()
         self.leases.started()
@@ -323,11 +323,15 @@ class TaskWorker:
     def _give_back(self, task: Task) -> None:
         """The process or the store stood still for a lease since the claim was asked: another worker may have the task
         by now, so it is not begun. If it is ours still, it goes back to the queue; if not, the store refuses that."""
-        execution = Execution(
-            task, self._app.handlers[task.kind], on_report=self.leases.note_report, flush=self.leases.flush
-        )
-        self._ended[execution] = Released()
+        self._ended[self._execution(task)] = Released()
         self.wake.set()
+
+    def _execution(self, task: Task) -> Execution:
+        handler = self._app.handlers[task.kind]
+        reporting: Any = {"on_report": self.leases.note_report, "flush": self.leases.flush}
+        if handler.is_workflow:
+            return WorkflowExecution(self._app, task, handler, **reporting)
+        return Execution(task, handler, **reporting)
 
     def _queue_of(self, task: Task) -> QueueLike:
         """What a handler may reach: the queue of its own tenant and no other."""
@@ -340,7 +344,8 @@ class TaskWorker:
         if execution.is_stuck:
             self._stuck.append(execution)
             execution.when_unstuck(self.wake.set)
-        if not done.cancelled() and execution.stopping is not StopReason.LEASE_LOST:
+        is_ours = execution.stopping is not StopReason.LEASE_LOST and not execution.is_settled
+        if not done.cancelled() and is_ours:
             self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
         (loop if self.accepting else self.first).wake.set()
 

@@ -20,6 +20,8 @@ from ...domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
+    Signal,
+    Step,
     Task,
     TaskStatus,
     Template,
@@ -233,6 +235,14 @@ def _at(record: Event | Receipt) -> IndexKey:
     return (), (record.at, record.id)
 
 
+def _step(step: Step) -> IndexKey:
+    return (step.task_id,), (step.created_at, step.id)
+
+
+def _signal(signal: Signal) -> IndexKey:
+    return (signal.task_id,), (signal.at, signal.id)
+
+
 def _schedule(schedule: Schedule) -> IndexKey:
     return (), (schedule.created_at, schedule.id)
 
@@ -275,4 +285,6 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "key": (ApiKey, _id),
     "tenant": (Tenant, _id),
     "receipt": (Receipt, _at),
+    "step": (Step, _step),
+    "signal": (Signal, _signal),
 }

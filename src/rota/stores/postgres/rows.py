@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task
+from ...domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Signal, Step, Task
 from ..codec import TABLES, Column
 
 __all__ = ["WRITERS", "Rows", "Writer", "text_of"]
@@ -90,6 +90,12 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("created_at revoked_at", "timestamptz"),
     ),
     Receipt: _plain("status", "integer"),
+    Step: (
+        _SqlColumn("key", lambda step: text_of(step.key)),
+        *_plain("kind"),
+        *_plain("due_at completed_at", "timestamptz"),
+    ),
+    Signal: (_SqlColumn("name", lambda signal: text_of(signal.name)),),
 }
 _TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
 _NAMES: dict[type[Record], str] = {Run: "schedule_run"}

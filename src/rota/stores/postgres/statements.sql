@@ -525,3 +525,15 @@ order by id limit :limit::bigint {lock}
 select {what} from {schema}.receipt
 where at < :before::timestamptz
 order by at, id limit :limit::bigint {lock}
+
+-- ## Workflows
+
+-- name: step_list
+select {what} from {schema}.step
+where task_id = any(:task_ids::text[])
+order by task_id, created_at, id limit :limit::bigint {lock}
+
+-- name: signal_list
+select {what} from {schema}.signal
+where task_id = any(:task_ids::text[]) and (not :unread::boolean or received_at is null)
+order by task_id, at, id limit :limit::bigint {lock}

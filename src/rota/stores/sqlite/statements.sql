@@ -349,3 +349,15 @@ order by id limit :limit
 select {what} from receipt indexed by receipt_at
 where at < :before
 order by at, id limit :limit
+
+-- ## Workflows
+
+-- name: step_list
+select {what} from step indexed by step_of_task
+where task_id in (select value from json_each(:task_ids))
+order by task_id, created_at, id limit :limit
+
+-- name: signal_list
+select {what} from signal indexed by signal_of_task
+where task_id in (select value from json_each(:task_ids)) and (not :unread or received_at is null)
+order by task_id, at, id limit :limit

@@ -12,16 +12,16 @@ from ...engine.clock import SteadyClock, SystemClock
 from ..stores import BUCKETS, open_store
 from .calls import DueRuns, Page, check_actor
 from .schedule_calls import ScheduleCalls
-from .task_calls import TaskCalls
 from .template_calls import TemplateCalls
 from .tenant_calls import TenantCalls
+from .workflow_calls import WorkflowCalls
 
 __all__ = ["DueRuns", "Page", "Queue", "connect"]
 
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
-class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls):
+class Queue(WorkflowCalls, ScheduleCalls, TemplateCalls, TenantCalls):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:

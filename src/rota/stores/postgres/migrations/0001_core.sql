@@ -198,6 +198,35 @@ create table {schema}.receipt (
 
 create index receipt_at on {schema}.receipt (at, id);
 
+create table {schema}.step (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  key text not null,
+  kind text not null,
+  status text collate "C" not null,
+  created_at timestamptz not null,
+  due_at timestamptz,
+  completed_at timestamptz,
+  version bigint not null,
+  body json not null
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+
+create index step_of_task on {schema}.step (task_id, created_at, id);
+
+create table {schema}.signal (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  name text not null,
+  at timestamptz not null,
+  received_at timestamptz,
+  version bigint not null,
+  body json not null
+);
+
+create index signal_of_task on {schema}.signal (task_id, at, id);
+
 comment on schema {schema} is 'Rota: schedules and tasks. Look as you like; change through rota, or through {schema}.submit().';
 comment on table {schema}.task is 'One row per piece of work. pending -> running -> completed | failed | cancelled | expired -> archived.';
 comment on column {schema}.task.status is 'A pending task whose expires_at has passed reads as expired, marked or not.';
@@ -236,6 +265,10 @@ comment on column {schema}.apikey.role is 'viewer, operator or admin.';
 comment on column {schema}.apikey.revoked_at is 'Since when it opens nothing; null: it does.';
 comment on table {schema}.receipt is 'What was answered to a request with an Idempotency-Key, so that it is answered the same again.';
 comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
+comment on table {schema}.step is 'What a workflow did or waits for. Its code asks for each by its key.';
+comment on column {schema}.step.due_at is 'When a wait ends, or when a failed try is repeated.';
+comment on table {schema}.signal is 'What was sent to a workflow under a name.';
+comment on column {schema}.signal.received_at is 'When the workflow took it; null: it has not.';
 
 -- Raised by a write that met another version than it expected: undoes the whole statement.
 create function {schema}.expect(rows bigint, wanted bigint) returns void language plpgsql as $$

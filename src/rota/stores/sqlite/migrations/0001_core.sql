@@ -153,3 +153,28 @@ create table receipt (
 ) strict;
 
 create index receipt_at on receipt (at, id);
+
+-- What workflows did and wait for, and what was sent to them.
+create table step (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  created_at integer not null,
+  status text not null,
+  body text not null
+) strict;
+
+create index step_of_task on step (task_id, created_at, id);
+
+create table signal (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  at integer not null,
+  received_at integer,
+  body text not null
+) strict;
+
+create index signal_of_task on signal (task_id, at, id);

@@ -21,9 +21,9 @@ from ....engine.observe.telemetry import (
     LeaseLost,
     LoopBlocked,
     LoopFailed,
+    Observation,
     ResultLost,
     ScheduleStopped,
-    Signal,
     TaskMoved,
     TaskStarted,
     TimesHandled,
@@ -66,7 +66,7 @@ class EventPrinter:
         self.is_unread = False
         self.on_unread: Callable[[], None] = lambda: None
 
-    def __call__(self, signal: Signal) -> None:
+    def __call__(self, signal: Observation) -> None:
         line = _line(signal, self._clock.now())
         if line is None or self.is_unread:
             return
@@ -102,7 +102,7 @@ class EventPrinter:
         return ", ".join(parts) or "nothing happened"
 
 
-def _line(signal: Signal, now: datetime) -> EventLine | None:
+def _line(signal: Observation, now: datetime) -> EventLine | None:
     match signal:
         case TimesHandled(schedule, run, task):
             return _handled(schedule, run, task, now)
@@ -166,7 +166,7 @@ def _moved(task: Task) -> EventLine | None:
     return None
 
 
-def _trouble(signal: Signal) -> EventLine | None:
+def _trouble(signal: Observation) -> EventLine | None:
     match signal:
         case LeaseLost(task):
             return _alarm(

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from ....engine.loops import NoHints, keep_running
 from ....engine.observe.observed import ObservedStore
-from ....engine.observe.telemetry import LoopFailed, Observer, Signal
+from ....engine.observe.telemetry import LoopFailed, Observation, Observer
 from ...python.client import Queue
 from ..session import Session
 
@@ -143,7 +143,7 @@ class BufferedMetrics:
         self._measuring: asyncio.Task[None] | None = None
         queue.store = ObservedStore(self.store, self._answered, self._failed, queue.clock)
 
-    def observe(self, signal: Signal) -> None:
+    def observe(self, signal: Observation) -> None:
         self._tell(lambda metrics: metrics.observe(signal))
 
     def arrived(self, metrics: Metrics) -> None:
