@@ -24,6 +24,7 @@ from rota.stores.sqlite.store import SqliteStore
 from rota.testing import LoopClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)

@@ -67,6 +67,8 @@ class FaultyStore:
 class Node:
     """A worker with scheduler and janitor on a faulty store; killed when the store says so, then begun anew."""
 
+    store_class: type[FaultyStore] = FaultyStore
+
     def __init__(self, world: World, plan: Plan, name: str) -> None:
         self._world = world
         self._plan = plan
@@ -80,7 +82,7 @@ class Node:
 
     async def _live(self, stop: asyncio.Event) -> None:
         self.lives += 1
-        faulty = FaultyStore(self._world.store, lambda number: self._plan(self.calls + number))
+        faulty = self.store_class(self._world.store, lambda number: self._plan(self.calls + number))
         queue = rota.Queue(faulty, clock=self._world.clock)
         worker = rota.Worker(
             queue,

@@ -101,20 +101,18 @@ def child_id(task: Task, key: str) -> str:
     return derived_id("child", task.id, str(task.rewinds), key)
 
 
-def misfit(task: Task, version: int, accepts: int) -> Failure | None:
+def misfit(task: Task, version: int, accepts: int) -> Refused | None:
     """Why this code cannot run that workflow: it is older than the run, or no longer accepts runs so old."""
     begun = task.workflow_version
     if begun is None or accepts <= begun <= version:
         return None
-    problem = Refused("workflow_version", kind=task.kind, begun=begun, version=version, accepts=accepts)
-    return Failure(type="WorkflowVersion", message=str(problem))
+    return Refused("workflow_version", kind=task.kind, begun=begun, version=version, accepts=accepts)
 
 
-def changed(unasked: Sequence[str], instead: Sequence[str], ended: str = "") -> Failure:
+def changed(unasked: Sequence[str], instead: Sequence[str], ended: str = "") -> Refused:
     """The code did not ask for what is recorded. Both sides are named; nothing was run."""
     asked = f"asks for {_listed(instead)}" if instead else (ended or "waits for nothing else")
-    problem = Refused("workflow_changed", recorded=_listed(unasked), asked=asked)
-    return Failure(type="WorkflowChanged", message=str(problem))
+    return Refused("workflow_changed", recorded=_listed(unasked), asked=asked)
 
 
 def deadline(task: Task) -> datetime | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from heapq import heappop, heappush
@@ -25,7 +26,7 @@ from msgspec.structs import replace
 
 from ...domain import workflow
 from ...domain.errors import Refused, StepFailed
-from ...domain.model import Failure, RetryPolicy, Step, StepKind, StepStatus, Task
+from ...domain.model import RetryPolicy, Step, StepKind, StepStatus, Task
 from ...domain.workflow import UNDO, Wait
 from .event_loop import WorkflowLoop
 
@@ -126,7 +127,7 @@ class Replay:
         """What the code asks for and is not recorded."""
         return [key for key, ask in self.asks.items() if ask.step is None]
 
-    def change(self) -> Failure | None:
+    def change(self) -> Refused | None:
         """How the code differs from what is recorded; None: not at all. Asked when it can get no further."""
         if not self._unasked:
             return None
@@ -184,8 +185,9 @@ class Replay:
         """The run ends here, or goes on elsewhere."""
         self._is_closed = True
         for ask in self.asks.values():
-            if ask.coroutine is not None and not _is_begun(ask.coroutine):
-                ask.coroutine.close()
+            coroutine = ask.coroutine
+            if coroutine is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()  # nobody has awaited it
         self.loop.shut()
 
     def ask(
@@ -274,7 +276,3 @@ class Replay:
         else:
             ask.future.set_exception(StepFailed(step.key, step.error))
             ask.future.exception()  # looked at: a branch that was left does not have to
-
-
-def _is_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
-    return getattr(coroutine, "cr_frame", None) is not None and coroutine.cr_frame.f_lasti >= 0  # type: ignore[attr-defined]

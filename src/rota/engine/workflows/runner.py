@@ -106,7 +106,7 @@ class _Runner:
         task = self._execution.task
         unfit = workflow.misfit(task, self._handler.version, self._handler.accepts)
         if unfit is not None:
-            return Released(failure=unfit, delay=HAND_BACK)
+            return Released(failure=_problem("WorkflowVersion", unfit), delay=HAND_BACK)
         ends = workflow.deadline(task)
         if ends is not None:
             self._late_at = self._loop.time() + (ends - task.updated_at).total_seconds()
@@ -153,7 +153,7 @@ class _Runner:
         self._check_stopped()
         change = replay.change()
         if change is not None:
-            return Released(failure=change, delay=LOOK_AGAIN)
+            return Released(failure=_problem("WorkflowChanged", change), delay=LOOK_AGAIN)
         if self._is_late or (self._late_at is not None and self._loop.time() >= self._late_at):
             return Failed(failure=workflow.timed_out(self._execution.task), permanent=True)
         if replay.is_over:
@@ -334,8 +334,7 @@ class _Runner:
     async def _park(self, replay: Replay) -> Outcome | None:
         waits = _waits(replay, {})
         if not waits:
-            raise_stuck = Refused("workflow_stuck")
-            return Failed(failure=Failure(type="Refused", message=str(raise_stuck)), permanent=True)
+            return Failed(failure=_problem("Refused", Refused("workflow_stuck")), permanent=True)
         waited = await self._look(replay, waits, park=True)
         if not waited.is_parked:
             return None
@@ -382,6 +381,10 @@ class _Runner:
                     raise
                 self._execution.note_stop(StopReason.LEASE_LOST)
                 raise Stopped from refused
+
+
+def _problem(type: str, refused: Refused) -> Failure:
+    return Failure(type=type, message=str(refused))
 
 
 def _waits(replay: Replay, flying: dict[str, Any]) -> list[Wait]:
