@@ -43,7 +43,7 @@ generated: $(READY)  ## what is made from the code: the sync stub, the tables of
 	$(BIN)/python tools/make_sync_stub.py
 	$(BIN)/python tools/make_api_tables.py
 	$(BIN)/python tools/make_route_table.py
-	$(BIN)/python -m rota.surfaces.cli.reference > docs/cli.md
+	$(BIN)/python tools/make_command_reference.py
 
 picture: $(READY)  ## docs/demo.svg, recorded from the real commands
 	$(BIN)/python docs/record.py

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import rota
 from rota.engine.clock import SystemClock
 from rota.stores.bucket.service.address import BucketAddress
-from rota.stores.bucket.service.requests import FetchedObject, ListedObject, MemoryRequests, Requests
+from rota.stores.bucket.service.bucket import FetchedObject, ListedObject, MemoryRequests, Requests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 

@@ -18,7 +18,7 @@ from rota.domain.model import Schedule, TaskTarget
 from rota.domain.recurrence import Cron
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
-from rota.stores.bucket.service.requests import FolderRequests
+from rota.stores.bucket.service.bucket import FolderRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.queries import ScheduleList

@@ -102,10 +102,6 @@ class Process:
         self.send(signal)
         return self._process.wait(PATIENCE)
 
-    def open_files(self) -> list[Path]:
-        """Linux says which."""
-        return list(Path(f"/proc/{self._process.pid}/fd").iterdir())
-
     def wait(self) -> int:
         return self._process.wait(PATIENCE)
 

@@ -4,6 +4,7 @@ use, too."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,17 @@ def runner() -> Iterator[asyncio.Runner]:
     """The event loop of one test."""
     with tidy_runner() as runner:
         yield runner
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """What is collected lives to the end. To look for garbage in it again and again takes a quarter of the time."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

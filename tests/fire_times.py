@@ -6,14 +6,15 @@ schedule's `max_runs`; here it is settled by counting what had fired before.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from rota.domain.recurrence import occurrences
-from rota.domain.recurrence.timing import Cron, Interval, RRule, Timing, parse_duration
-from rota.domain.recurrence.zones.zone import zone
+from rota.domain.recurrence.timing import Cron, Interval, RRule, Timing
+from rota.domain.recurrence.zones import zone
 
-__all__ = ["fire_times"]
+__all__ = ["fire_times", "parse_duration"]
 
 _END = datetime.max.replace(tzinfo=UTC)
 
@@ -64,3 +65,29 @@ def _instant(text: str) -> datetime:
 
 def _shown(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
+
+
+_DURATION = re.compile(
+    r"P(?:(?P<weeks>[0-9]{1,9})W)?(?:(?P<days>[0-9]{1,9})D)?"
+    r"(?P<time>T(?:(?P<hours>[0-9]{1,9})H)?(?:(?P<minutes>[0-9]{1,9})M)?"
+    r"(?:(?P<seconds>[0-9]{1,12})(?:[.,](?P<fraction>[0-9]{1,6}))?S)?)?"
+)
+
+
+def parse_duration(text: str) -> timedelta:
+    """`PT1H30M` and the like: elapsed time, so no years and months. `ValueError` for anything else, and for zero."""
+    match = _DURATION.fullmatch(text.strip().upper()) if isinstance(text, str) else None
+    if match is None or text.strip()[-1] in "PpTt":
+        shown = repr(text[:40]) if isinstance(text, str) else type(text).__name__
+        raise ValueError(
+            f"interval: {shown} is not a duration; accepted are weeks to seconds, such as PT5M or P1DT12H"
+        )
+    units = {unit: int(match[unit] or 0) for unit in ("weeks", "days", "hours", "minutes", "seconds")}
+    fraction = int((match["fraction"] or "").ljust(6, "0"))
+    try:
+        every = timedelta(**units, microseconds=fraction)
+    except OverflowError:
+        raise ValueError(f"interval: {text[:40]!r} is too long; accepted are up to 999999999 days") from None
+    if not every:
+        raise ValueError(f"interval: {text[:40]!r} is zero; accepted are durations of one second or more")
+    return every

@@ -98,7 +98,7 @@ class PostgresInVirtualTime(Store):
 
     def _use(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            raise Unavailable(f"the store at {self.url} is not open")
+            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
         return self._loop
 
 

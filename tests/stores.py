@@ -15,7 +15,7 @@ import apsw
 import s3_server
 from postgres_server import new_database
 from rota.stores.base import Clock, Store, Tx
-from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
+from rota.stores.bucket.service.bucket import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.memory.store import MemoryStore

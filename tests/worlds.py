@@ -10,13 +10,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import rota
 from postgres_world import PostgresInVirtualTime
 from rota import testing
 from rota.domain.model import Run, Schedule, Task
 from rota.engine.observe.telemetry import Observation
 from rota.stores.base import Store
-from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
+from rota.stores.bucket.service.bucket import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.memory.store import MemoryStore
@@ -36,17 +38,21 @@ STORES: dict[str, Callable[[Path, LoopClock], Store]] = {
     "memory": lambda folder, clock: MemoryStore(clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "rota.db", clock, poll_interval=timedelta(days=1)),
     "memory bucket": lambda folder, clock: BucketStore(MemoryRequests(), clock, ALONE),
-    "folder": lambda folder, clock: BucketStore(FolderRequests(folder / "bucket"), clock, ALONE),
 }
 EVERY_STORE: dict[str, Callable[[Path, LoopClock], Store]] = {
     **STORES,
+    "folder": lambda folder, clock: BucketStore(FolderRequests(folder / "bucket"), clock, ALONE),
     "postgres": lambda folder, clock: PostgresInVirtualTime(clock),
 }
-"""Days of virtual time have many rounds, and each asks a real server: the differential suite runs on all of these, the
-simulations only with ROTA_TEST_SIMULATION=all (five minutes)."""
+"""Days of virtual time have many rounds, and each asks a real server, or real files for what a bucket in memory shows,
+too: the differential suite runs on all of these, the simulations only with ROTA_TEST_SIMULATION=all."""
 THOROUGH = os.environ.get("ROTA_TEST_SIMULATION") == "all"
 if THOROUGH:
     STORES = EVERY_STORE
+
+
+on_any_store = pytest.mark.parametrize("world", STORES if THOROUGH else ["memory"], indirect=True)
+"""Of a scenario in which the store plays no part: one store with `make test`, every one with `make test-all`."""
 
 
 def seeds(*, few: int, every: int) -> range:

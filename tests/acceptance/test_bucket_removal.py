@@ -16,9 +16,9 @@ import pytest
 import s3_server
 from acceptance.programs.hasty import hasty_queue
 from processes import PATIENCE, Processes
+from rota.stores.bucket.formats import number_of
 from rota.stores.bucket.service.address import BucketAddress
 from rota.stores.bucket.service.bucket import Bucket
-from rota.stores.bucket.snapshot import number_of
 
 
 @pytest.fixture
@@ -28,6 +28,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     running.end()
 
 
+@pytest.mark.long
 async def test_nodes_that_slept_through_the_removal_of_the_log_lose_and_repeat_nothing(
     processes: Processes,
 ) -> None:

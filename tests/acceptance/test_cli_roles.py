@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from command_line import STORES, Process, bare_folder, document, rota, use_store
 from rota import TemplateTarget, connect
-from rota.surfaces.cli.process.schedule_summary import KINDS, PAGE, SHOWN, ScheduleSummary
+from rota.surfaces.cli.process.greeting import KINDS, PAGE, SHOWN, ScheduleSummary
 
 APP = """
 import asyncio

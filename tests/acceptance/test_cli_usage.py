@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import resource
+import runpy
 import subprocess
 import sys
 from contextlib import closing
@@ -16,10 +17,10 @@ import pytest
 
 from command_line import ROTA, bare_folder, complaint, document, rota
 from rota.surfaces.cli.command import Command, Group
-from rota.surfaces.cli.reference import commands, reference
 
-DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
-COMMANDS = dict(commands())
+ROOT = Path(__file__).parents[2]
+REFERENCE = runpy.run_path(str(ROOT / "tools" / "make_command_reference.py"))
+COMMANDS = dict(REFERENCE["commands"]())
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_reference_is_current() -> None:
-    assert DOCS.read_text("utf-8") == reference(), "run: python -m rota.surfaces.cli.reference > docs/cli.md"
+    """If not: `make generated`."""
+    assert (ROOT / "docs" / "cli.md").read_text("utf-8") == REFERENCE["reference"]()
 
 
 @pytest.mark.parametrize("path", COMMANDS)

@@ -17,8 +17,7 @@ import pytest
 import uvloop
 
 from rota.surfaces.http.server import serving
-from rota.surfaces.http.server.protocol import ConnectionLimits
-from rota.surfaces.http.server.protocol_h11 import BoundedH11
+from rota.surfaces.http.server.protocol import BoundedH11, ConnectionLimits
 from rota.surfaces.listening import find, listen
 
 PATIENCE = 30

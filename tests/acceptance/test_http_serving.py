@@ -84,8 +84,9 @@ def a_key(role: str = "admin") -> str:
 # rota serve
 
 
-def test_serve_says_where_it_is_and_answers_until_it_is_stopped(folder: Path) -> None:
-    with Process("serve --port 0", folder) as serve:
+def test_serve_says_where_it_is_and_answers_until_it_is_stopped_and_runs_nothing(folder: Path) -> None:
+    task = rota("submit -t double -i '{\"n\": 21}'").stdout.strip()
+    with Process("serve shop:app --port 0", folder) as serve:
         url = address(serve)
         assert "rota keys create" in serve.until("keys: ")
         with client(url) as http:
@@ -93,33 +94,16 @@ def test_serve_says_where_it_is_and_answers_until_it_is_stopped(folder: Path) ->
             assert http.post(f"{DEFAULT}/schedules", json=SCHEDULE).status_code == 201
             assert http.get(f"{DEFAULT}/schedules", headers={"Host": "evil.example"}).status_code == 403
             assert 'route="/health"' in http.get("/metrics").text
+            assert http.get(f"{DEFAULT}/task-executions/{task}").json()["status"] == "pending"
+            unknown = {"name": "x", "task_type": "python", "command": "no_such_handler"}
+            assert http.post("/api/v1/tasks", json=unknown).status_code == 422
         assert len(document("schedule list")["schedules"]) == 1
         assert serve.end(signal.SIGTERM) == 0
         serve.until("stopped")
-
-
-def test_serve_in_a_pipe_logs_json_and_its_address(folder: Path) -> None:
-    with Process("serve --port 0 --json --log-level info", folder) as serve:
-        with client(address(serve)) as http:
-            http.get("/health/live", params={"key": "not-logged"})
-        line = json.loads(serve.until("/health/live"))
-        assert line["logger"] == "rota.http"
-        assert (line["method"], line["path"], line["status"]) == ("GET", "/health/live", 200)
-        assert serve.end(signal.SIGINT) == 0
-
-
-def test_serve_runs_nothing_unless_it_is_told_to(folder: Path) -> None:
-    task = rota("submit -t double -i '{\"n\": 21}'").stdout.strip()
-    with Process("serve shop:app --port 0", folder) as serve, client(address(serve)) as http:
-        assert http.get("/health").status_code == 200
-        assert http.get(f"{DEFAULT}/task-executions/{task}").json()["status"] == "pending"
-        unknown = {"name": "x", "task_type": "python", "command": "no_such_handler"}
-        assert http.post("/api/v1/tasks", json=unknown).status_code == 422
-        assert serve.end(signal.SIGTERM) == 0
     # With --engine it does: `test_every_tenant_is_served_unless_one_is_named`.
 
 
-def test_beyond_this_machine_only_with_keys_and_within_limits(folder: Path) -> None:
+def test_beyond_this_machine_only_with_keys_and_within_limits_and_with_a_log_in_json(folder: Path) -> None:
     for host in ("0.0.0.0", "::"):
         said = complaint(f"serve --host {host} --port 0")
         assert said.startswith(
@@ -128,10 +112,14 @@ def test_beyond_this_machine_only_with_keys_and_within_limits(folder: Path) -> N
         assert "rota keys create" in said
         assert "127.0.0.1" in said
     key = a_key()
-    with Process("serve --host 0.0.0.0 --port 0 --max-body 4KB --rate-limit 2", folder) as serve:
+    line = "serve --host 0.0.0.0 --port 0 --max-body 4KB --rate-limit 2 --json --log-level info"
+    with Process(line, folder) as serve:
         url = address(serve)
         with client(url) as stranger, client(url, key) as known:
-            assert stranger.get("/health").status_code == 200
+            assert stranger.get("/health", params={"key": "not-logged"}).status_code == 200
+            logged = json.loads(serve.until("/health"))
+            assert logged["logger"] == "rota.http"
+            assert (logged["method"], logged["path"], logged["status"]) == ("GET", "/health", 200)
             assert stranger.get(f"{DEFAULT}/schedules").status_code == 401
             assert known.get(f"{DEFAULT}/schedules").status_code == 200
             large = {**SCHEDULE, "description": "a" * 3_000_000}
@@ -141,7 +129,7 @@ def test_beyond_this_machine_only_with_keys_and_within_limits(folder: Path) -> N
             limited = [answer for answer in answers if answer.status_code == 429]
             assert limited
             assert limited[0].headers["Retry-After"] == "1"
-        assert serve.end(signal.SIGTERM) == 0
+        assert serve.end(signal.SIGINT) == 0
 
 
 def test_up_does_not_go_beyond_this_machine_without_keys_either() -> None:
@@ -228,7 +216,7 @@ def is_opened(session: Session, **flags: object) -> bool:
     async def main() -> bool:
         async with (
             library.connect("memory:") as queue,
-            process_http.api_server_of(session, process_http.Http(load(flags)), queue) as found,
+            process_http.api_server_of(session, process_http.HttpOptions(load(flags)), queue) as found,
         ):
             return found is not None
 

@@ -19,7 +19,7 @@ from rota.engine.observe.telemetry import LeaseLost, Observation
 from rota.stores.base import Tx
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import DueSchedules
-from rota.surfaces.cli.commands.doctor import examine
+from rota.surfaces.cli.commands.store import examine
 
 
 @pytest.mark.parametrize(

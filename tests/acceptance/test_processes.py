@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
@@ -15,10 +16,15 @@ import pytest
 
 import rota
 from processes import PATIENCE, Processes, completed
+from rota.engine.roles import worker as worker_role
 from stores import ADDRESSES
+from worlds import THOROUGH
+
+SHARED = [name for name in ADDRESSES if THOROUGH or name != "folder"]
+"""A folder is a bucket, as S3 is: its own part, the files, has its tests in `tests/bucket` and in conformance."""
 
 
-@pytest.fixture(params=ADDRESSES)
+@pytest.fixture(params=SHARED)
 def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Processes]:
     running = Processes(ADDRESSES[request.param](tmp_path), tmp_path)
     yield running
@@ -44,7 +50,14 @@ async def test_a_worker_killed_mid_task_loses_nothing(processes: Processes, leas
     assert len(processes.lines("end")) == 1
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("processes", "when"),
+    [
+        *((name, "after") for name in SHARED),
+        *((name, "before") for name in SHARED if THOROUGH or name == "sqlite"),
+    ],
+    indirect=["processes"],
+)
 async def test_a_scheduler_killed_mid_tick_fires_each_time_once(processes: Processes, when: str) -> None:
     async with rota.connect(processes.store) as queue:
         victim = processes.start("scheduler", die=when)
@@ -82,7 +95,10 @@ FLEETS = {
 }
 
 
-@pytest.mark.parametrize(("processes", "fleet"), FLEETS.items(), ids=FLEETS, indirect=["processes"])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("processes", "fleet"), [(name, FLEETS[name]) for name in SHARED], ids=SHARED, indirect=["processes"]
+)
 async def test_a_fleet_of_which_some_are_killed(processes: Processes, fleet: Fleet) -> None:
     keys = [f"s{n}" for n in range(fleet.schedules)]
     async with rota.connect(processes.store) as queue:
@@ -115,7 +131,14 @@ async def test_sigterm_finishes_what_runs_and_exits_0(processes: Processes) -> N
         assert (await queue.get(task.id)).status == "completed"
 
 
-@pytest.mark.parametrize("kind", ["hang", "checks"])
+@pytest.mark.parametrize(
+    ("processes", "kind"),
+    [
+        *((name, "hang") for name in SHARED),
+        *((name, "checks") for name in SHARED if THOROUGH or name == "sqlite"),
+    ],
+    indirect=["processes"],
+)
 async def test_asked_twice_it_hands_back_what_runs_and_exits_0(processes: Processes, kind: str) -> None:
     async with rota.connect(processes.store) as queue:
         task = await queue.submit(kind)
@@ -155,6 +178,33 @@ async def test_a_stopped_node_that_wakes_is_fenced(processes: Processes, lease: 
         await processes.until(lambda: "lost the lease" in processes.stderr(node), "its answer is refused")
         assert await queue.get(task.id) == done
         assert done.attempt == 2
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_cancel_at_another_node_reaches_the_handler_long_before_a_look_or_a_renewal(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_role, "LOOK_AGAIN", timedelta(hours=1))
+    address = ADDRESSES[kind](tmp_path)
+    rarely = {"sqlite": "", "postgres": "&poll=300"}[kind]
+    started, app = asyncio.Semaphore(0), rota.App()
+
+    @app.task("endless")
+    async def endless() -> None:
+        started.release()
+        await asyncio.Event().wait()
+
+    async with rota.connect(address + rarely) as here, rota.connect(address) as elsewhere:
+        tasks = [await here.submit("endless") for _ in range(3)]
+        worker = rota.Worker(here, app, lease=300, scheduler=False, janitor=False)
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        for _ in tasks:
+            await started.acquire()
+        for task in tasks:  # the first may be seen by a look that another event has caused
+            await elsewhere.cancel(task.id)
+            assert (await elsewhere.wait(task.id, PATIENCE)).status == "cancelled"
+        worker.stop()
+        await running
 
 
 async def _stop_outside_a_commit(processes: Processes, node: subprocess.Popen[bytes]) -> None:

@@ -345,7 +345,7 @@ async def test_a_commit_by_another_process_ends_a_wait(
 ) -> None:
     if how == "data version":
         monkeypatch.setattr(sqlite_file.Header, "__init__", raise_os_error)
-        monkeypatch.setattr("rota.stores.sqlite.store._SLOW_POLL_INTERVAL", timedelta(milliseconds=30))
+        monkeypatch.setattr("rota.stores.sqlite.store.SLOW_POLL_INTERVAL", timedelta(milliseconds=30))
     store = SqliteStore(path, TestClock(asyncio.get_running_loop()))
     await store.open()
     process = await asyncio.to_thread(child, WRITE_WHEN_TOLD, path)

@@ -5,9 +5,7 @@ lock is still held."""
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,8 +48,21 @@ def hang():
     threading.Event().wait()
 """
 BUSY = "sqlite:///rota.db?busy_timeout=300"
-A_ROUND = 1.5
-"""Longer than the schedule's interval: by then every role waits for the lock."""
+SAYS_SO = """
+import apsw
+
+class Connection(apsw.Connection):
+    def set_busy_handler(self, handler):
+        def said(tries):
+            if tries == 0:
+                print("waits for the lock", flush=True)
+            return handler(tries)
+
+        super().set_busy_handler(said)
+
+apsw.Connection = Connection
+"""
+"""Python runs it before `rota`. One thread writes, so whoever else wants to write waits behind the one that says so."""
 
 
 @pytest.fixture
@@ -59,6 +70,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
     monkeypatch.setenv("ROTA_STORE", BUSY)
     (tmp_path / "shop.py").write_text(APP)
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "sitecustomize.py").write_text(SAYS_SO)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "first"))
     rota("migrate")
     return tmp_path
 
@@ -77,8 +91,8 @@ def locked(folder: Path) -> Iterator[None]:
 @pytest.mark.parametrize(
     "line",
     [
-        "up shop:app --shutdown-timeout 1s",
-        "worker shop:app --shutdown-timeout 1s",
+        "up shop:app --shutdown-timeout 300ms",
+        "worker shop:app --shutdown-timeout 300ms --lease 1s",
         "scheduler run",
         "monitor --enable-scheduler",
         "serve shop:app --engine --port 0",
@@ -86,10 +100,11 @@ def locked(folder: Path) -> Iterator[None]:
 )
 def test_what_waits_for_the_lock_ends_in_time(folder: Path, line: str) -> None:
     rota("schedule create often -t quick --interval 1s")
-    with Process(line, folder, ROTA_SHUTDOWN_TIMEOUT="1s") as process:
+    rota("submit -t until_stopped")  # a worker has its lease to renew
+    with Process(line, folder, ROTA_SHUTDOWN_TIMEOUT="300ms") as process:
         process.until("Ctrl-C stops it")
         with locked(folder):
-            time.sleep(A_ROUND)
+            process.until("waits for the lock")
             assert process.end(signal.SIGTERM) == 0
         process.until("stopped")
 
@@ -99,26 +114,23 @@ def test_a_second_signal_does_not_wait_for_the_lock_either(folder: Path) -> None
     with Process("up shop:app --shutdown-timeout 5m", folder) as up:
         up.until("Ctrl-C stops it")
         with locked(folder):
-            time.sleep(A_ROUND)
-            up.send(signal.SIGTERM)
-            time.sleep(0.2)
+            up.until("waits for the lock")
+            up.send(signal.SIGINT)  # another signal, since two of one kind may become one
             assert up.end(signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize("kind", ["until_told", "until_stopped", "hang"])
 def test_tasks_that_cannot_be_written_down_do_not_keep_it(folder: Path, kind: str) -> None:
     rota(f"submit -t {kind}")
-    with Process("up shop:app --shutdown-timeout 1s --lease 2s", folder) as up:
+    with Process("up shop:app --shutdown-timeout 300ms --lease 2s", folder) as up:
         up.until("started")
         with locked(folder):
             (folder / "go").touch()
-            time.sleep(A_ROUND)
+            up.until("waits for the lock")
             assert up.end(signal.SIGTERM) == 0
 
 
 def test_a_process_that_cannot_begin_ends_at_once(folder: Path) -> None:
     with locked(folder), Process("up shop:app", folder) as up:
-        while not any(os.path.realpath(file).endswith("rota.db") for file in up.open_files()):
-            time.sleep(0.01)
-        time.sleep(0.2)
+        up.until("waits for the lock")
         assert up.end(signal.SIGTERM) == 0

@@ -25,7 +25,7 @@ from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import ReadyTasks
 from rota.stores.sqlite.store import SqliteStore
-from rota.surfaces.cli.commands.doctor import examine
+from rota.surfaces.cli.commands.store import examine
 
 Damage = Callable[[str, str, str], Awaitable[None]]
 """Give the record of this table with this id another body."""

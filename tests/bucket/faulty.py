@@ -9,7 +9,7 @@ from typing import Any
 
 from obstore import exceptions as obs
 
-from rota.stores.bucket.service.requests import FetchedObject, ListedObject, Requests
+from rota.stores.bucket.service.bucket import FetchedObject, ListedObject, Requests
 
 
 class Fault(StrEnum):

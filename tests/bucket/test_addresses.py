@@ -23,7 +23,7 @@ from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.bucket.service.address import BucketAddress
-from rota.stores.bucket.service.requests import ServiceRequests
+from rota.stores.bucket.service.bucket import ServiceRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.secrets import without_secrets
 from rota.surfaces.stores import make_store

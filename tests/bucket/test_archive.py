@@ -15,8 +15,8 @@ from rota.domain.errors import Corrupt
 from rota.domain.model import Event, Run, RunStatus, Task, TaskStatus
 from rota.stores.base import Store, Tx
 from rota.stores.bucket.archive.archive import Order, Source, merged
-from rota.stores.bucket.archive.segment import Fingerprints
-from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.archive.segments import Fingerprints
+from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.memory.state import Row

@@ -20,15 +20,13 @@ from bucket.faulty import Fault, FaultyRequests, ManualClock, never
 from records import any_event, any_run, any_task, task
 from rota.domain.errors import Corrupt, Refused, StoreError, Unavailable
 from rota.domain.model import Event, Record, Run, Task, TaskStatus
-from rota.domain.submission import Submission
-from rota.domain.task import Completed, Defaults
+from rota.domain.task import Completed, Defaults, Submission
 from rota.engine import commands, queries
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import CommitOptions, Tx
 from rota.stores.bucket.archive.archive import pack_segment
-from rota.stores.bucket.archive.segment_cache import SegmentCache
-from rota.stores.bucket.service.bucket import Bucket, Denied
-from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.archive.lookups import SegmentCache
+from rota.stores.bucket.service.bucket import Bucket, Denied, MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.codec import TABLES

@@ -9,7 +9,7 @@ import rota
 from bucket.faulty import FaultyRequests
 from rota.engine.clock import SystemClock
 from rota.engine.observe.telemetry import Observation, TaskMoved
-from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 
 TASKS = 20

@@ -17,8 +17,7 @@ from bucket.faulty import ManualClock
 from records import schedule, task
 from rota.domain.errors import Unavailable
 from rota.domain.model import TaskStatus
-from rota.stores.bucket.service.bucket import Bucket, Taken
-from rota.stores.bucket.service.requests import FolderRequests
+from rota.stores.bucket.service.bucket import Bucket, FolderRequests, Taken
 from rota.stores.bucket.store import BucketStore
 from stores import EAGER, START, put
 

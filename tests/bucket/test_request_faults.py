@@ -16,7 +16,7 @@ from records import task
 from rota.domain.errors import Unavailable
 from rota.domain.model import Task
 from rota.stores.base import Store, Tx
-from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from stores import EAGER, START, get
@@ -128,6 +128,7 @@ async def check(faulty: Store, sound: Store, late: Store) -> None:
     assert await persistent(faulty.snapshot) == everything
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", Fault)
 async def test_one_fault_at_every_request(fault: Fault) -> None:
     struck = 0

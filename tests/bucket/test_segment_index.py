@@ -16,19 +16,18 @@ from msgspec.structs import replace
 from bucket.faulty import FaultyRequests, ManualClock
 from records import task
 from rota.domain.model import Task, TaskStatus
-from rota.domain.submission import Submission
+from rota.domain.task import Submission
 from rota.engine import commands
 from rota.engine.commands.upkeep import Retention, forget_old
 from rota.stores.bucket.archive import (
     archive as archive_module,
 )
 from rota.stores.bucket.archive import (
-    segment as segment_module,
+    segments as segments_module,
 )
 from rota.stores.bucket.archive.archive import first_rows
-from rota.stores.bucket.archive.segment import Fingerprints, Segment, fingerprint
-from rota.stores.bucket.archive.segment_index import SegmentIndex
-from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.archive.segments import Fingerprints, Segment, SegmentIndex, fingerprint
+from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.memory.state import Row
 from rota.stores.queries import TaskList
@@ -163,7 +162,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
 
     has = Fingerprints.has
     with monkeypatch.context() as patch:
-        for module in (archive_module, segment_module):
+        for module in (archive_module, segments_module):
             patch.setattr(module, "fingerprint", counting_print)
         patch.setattr(Fingerprints, "has", counting_has)
         yield work

@@ -26,8 +26,7 @@ from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Schedule, Task
 from rota.engine.clock import SystemClock
 from rota.stores.bucket.service.address import BucketAddress
-from rota.stores.bucket.service.bucket import Bucket
-from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.service.bucket import Bucket, MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from stores import get, put

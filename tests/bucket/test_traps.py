@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,9 +23,8 @@ from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Tx
 from rota.stores.bucket.service.address import BucketAddress
-from rota.stores.bucket.service.bucket import Bucket, Taken
+from rota.stores.bucket.service.bucket import Bucket, FolderRequests, MemoryRequests, Taken
 from rota.stores.bucket.service.proof import check_create, prove
-from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from stores import get, put
 
@@ -35,6 +35,11 @@ def through(proxy: Proxy, name: str) -> str:
     return (
         f"s3://{s3_server.BUCKET}/{name}?endpoint={quote(proxy.endpoint, safe='')}&region=us-east-1&views=off"
     )
+
+
+def unique(name: str) -> str:
+    """Other test runs on this machine share the server."""
+    return f"{name}-{uuid.uuid4().hex}"
 
 
 def first_write(action: str) -> Plan:
@@ -62,9 +67,8 @@ async def test_what_the_service_says_about_a_write_is_settled_by_reading(action:
         found = await tx.get(Task, "counter")
         tx.put(task("counter") if found is None else replace(found, priority=found.priority + 1))
 
-    name = f"trap-{action.replace(' ', '-')}"
     with proxied(s3_server.endpoint(), first_write(action)) as proxy:
-        store = BucketStore.from_url(through(proxy, name), SystemClock())
+        store = BucketStore.from_url(through(proxy, unique("trap")), SystemClock())
         await store.open()
         await store.transact(work)
         counter = await get(store, Task, "counter")
@@ -80,7 +84,7 @@ async def test_reads_are_repeated_by_themselves() -> None:
         return "503" if method == "GET" and "log/" in path and before % 2 == 0 else None
 
     with proxied(s3_server.endpoint(), plan) as proxy:
-        store = BucketStore.from_url(through(proxy, "repeated"), SystemClock())
+        store = BucketStore.from_url(through(proxy, unique("repeated")), SystemClock())
         await store.open()
         await put(store, task("a"))
         assert await get(store, Task, "a") is not None

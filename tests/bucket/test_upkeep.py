@@ -23,14 +23,13 @@ from rota.domain.errors import Unavailable
 from rota.domain.model import RunStatus, TaskStatus
 from rota.engine import commands
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.polling import LogPoller
 from rota.stores.bucket.service.address import BucketAddress
+from rota.stores.bucket.service.bucket import FolderRequests, MemoryRequests
 from rota.stores.bucket.service.clock import ServiceClock
-from rota.stores.bucket.service.requests import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
-from rota.stores.bucket.tuning import Tuning
+from rota.stores.bucket.tuning import LogPoller, Tuning
 from rota.stores.bucket.views import views_of
-from rota.surfaces.cli.commands.doctor import examine
+from rota.surfaces.cli.commands.store import examine
 from stores import START, put
 
 SECOND = timedelta(seconds=1)
@@ -669,9 +668,9 @@ def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     ("kind", "prefix", "act", "consequence"),
     [
         ("put", "snapshot/", "put", "the log grows"),
-        ("put", "archive/", "put", "what has ended stays in memory"),
+        ("put", "archive/", "put", "records that have ended stay in memory"),
         ("put", "schedules/", "put", "views are missing or old"),
-        ("delete", "log/", "delete", "what nobody needs any more stays"),
+        ("delete", "log/", "delete", "objects that nobody needs any more stay"),
     ],
 )
 async def test_housekeeping_that_is_refused_is_said_once_and_again_when_it_works(

@@ -14,7 +14,7 @@ from records import schedule
 from rota.domain.definition import SCHEDULE_FIELDS
 from rota.domain.model import Schedule
 from rota.engine.clock import SystemClock
-from rota.stores.bucket.service.requests import MemoryRequests
+from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.bucket.views import views_of

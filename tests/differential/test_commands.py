@@ -19,15 +19,14 @@ import pytest
 import rota
 from rota import testing
 from rota.domain.model import ApiKey, Failure, Record, Task, Template
-from rota.domain.submission import Submission
-from rota.domain.task import Completed, Defaults, Failed, Released, Rescheduled
+from rota.domain.task import Completed, Defaults, Failed, Released, Rescheduled, Submission
 from rota.engine import commands
 from rota.engine.commands import Claim, Renewal, Result
 from rota.stores.base import Store
 from rota.stores.memory.store import MemoryStore
 from rota.testing import LoopClock
 from worlds import EVERY_STORE as STORES
-from worlds import STATE_EVERY, seeds
+from worlds import STATE_EVERY, THOROUGH, seeds
 
 STEPS = {"work": 1000, "access": 600}
 SEEDS = [
@@ -313,8 +312,11 @@ def plain(value: Any) -> Any:
     return [plain(part) for part in value] if isinstance(value, list) else value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stream", "seed"), SEEDS)
-@pytest.mark.parametrize("name", [name for name in STORES if name != "memory"])
+@pytest.mark.parametrize(
+    "name", [name for name in STORES if name != "memory" and (THOROUGH or name != "memory bucket")]
+)
 def test_every_store_answers_as_memory_does(name: str, stream: str, seed: int, tmp_path: Path) -> None:
     async def main(clock: LoopClock) -> None:
         stores = [STORES["memory"](tmp_path, clock), STORES[name](tmp_path, clock)]

@@ -330,6 +330,7 @@ class Stream:
         return {name: value for name, value in values.items() if self.chance.random() < 0.2}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(few=2, every=6))
 def test_all_stores_answer_alike(tmp_path: Path, seed: int) -> None:
     outcomes = asyncio.run(run_stream(tmp_path, Stream(seed).operations(250), STATE_EVERY))

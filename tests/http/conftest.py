@@ -1,4 +1,5 @@
-"""Servers for the suite: one for each store, shared by the tests of a process."""
+"""Servers for the suite: one for each store, shared by the tests of a module. They cost less to start than to keep: an
+engine that idles takes a hundredth of a processor, and there would be many of them beside all other tests."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from http_world import ADDRESSES, Shop, Tenant, example_app
 from served import Served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     shop = Shop(tmp_path_factory.mktemp, example_app, rate=100_000)
     yield shop

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rota.engine.roles import janitor, scheduler, worker
-from worlds import HOUR, START, STORES, Scenario, play
+from worlds import EVERY_STORE, HOUR, START, STORES, Scenario, play
 
 Play = Callable[..., None]
 
@@ -28,7 +28,7 @@ def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture(params=STORES)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     def run(scenario: Scenario, start: datetime = START) -> None:
-        play(scenario, STORES[request.param], tmp_path, start)
+        play(scenario, EVERY_STORE[request.param], tmp_path, start)
 
     return run
 

@@ -28,7 +28,7 @@ from rota.engine.changes import (
 )
 from rota.stores.base import Store, Tx
 from rota.surfaces.cli.commands.tail import Tail
-from worlds import EVERY_STORE, MINUTE, SECOND, START, STORES, THOROUGH, World, play, seeds
+from worlds import EVERY_STORE, MINUTE, SECOND, START, THOROUGH, World, play, seeds
 
 Told = dict[str, Notice]
 
@@ -93,7 +93,7 @@ async def people(w: World, random: Random, queue: rota.Queue, until: timedelta) 
     await queue.delete_schedule("often")
 
 
-WRITTEN_TO = [store for store in EVERY_STORE if THOROUGH or store != "memory bucket"]
+WRITTEN_TO = [store for store in EVERY_STORE if THOROUGH or store != "folder"]
 """A bucket in memory and one in a folder are the same store, and a slow one here."""
 
 
@@ -119,6 +119,7 @@ async def follow(store: Store, random: Random, stop: asyncio.Event) -> Told:
     return told | {notice.cursor: notice for notice in look.missed.notices}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(few=1, every=2))
 @pytest.mark.parametrize("store", WRITTEN_TO)
 def test_everything_is_told_to_those_who_come_and_go(tmp_path: Path, store: str, seed: int) -> None:
@@ -158,7 +159,7 @@ EVERYTHING = {
 def test_what_another_node_writes_is_told(tmp_path: Path, store: str) -> None:
     async def scenario(w: World) -> None:
         busy(w)
-        there = STORES[store](tmp_path, w.clock)
+        there = EVERY_STORE[store](tmp_path, w.clock)
         await there.open()
         lookout = ChangeFollower(there, "default")
         told = [*(await lookout.look()).notices]
@@ -174,7 +175,7 @@ def test_what_another_node_writes_is_told(tmp_path: Path, store: str) -> None:
         assert set(ids) == await truth(w.store)
         await there.close()
 
-    play(scenario, STORES[store], tmp_path)
+    play(scenario, EVERY_STORE[store], tmp_path)
 
 
 async def test_the_life_of_a_task_and_its_run_in_order(world: World) -> None:

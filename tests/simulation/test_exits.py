@@ -13,7 +13,7 @@ import rota
 from rota import TaskStatus
 from rota.engine.guard import name_of
 from rota.engine.observe.telemetry import HookFailed, LeaseLost
-from worlds import MINUTE, World, raising
+from worlds import MINUTE, World, on_any_store, raising
 
 
 class Weird(BaseException):
@@ -103,6 +103,7 @@ async def run(world: World) -> dict[str, rota.Task]:
     return done
 
 
+@on_any_store
 @pytest.mark.parametrize("limit", [None, MINUTE], ids=["no timeout", "timeout"])
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "thread"])
 async def test_no_exception_of_a_handler_gets_past_the_executor(
@@ -140,6 +141,7 @@ def outputs() -> Iterator[Any]:
     yield from (Trap(a=1), Shy(), {"a": Shy()}, {Shy(): 1}, Shy, (n for n in range(3)), "x" * 10_000_000)
 
 
+@on_any_store
 @pytest.mark.parametrize("limit", [None, MINUTE], ids=["no timeout", "timeout"])
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "thread"])
 async def test_no_result_of_a_handler_gets_past_the_executor(
@@ -302,6 +304,7 @@ def called_from_thread(problem: BaseException) -> Any:
 PLACES = [direct, in_thread, in_group, gathered, in_own_task, in_other_thread, called_from_thread]
 
 
+@on_any_store
 @pytest.mark.parametrize("limit", [None, MINUTE], ids=["no timeout", "timeout"])
 @pytest.mark.parametrize("place", PLACES)
 async def test_an_exception_that_cannot_be_looked_at_fails_its_task(
@@ -352,6 +355,7 @@ async def test_one_pass_contains_what_a_handler_starts_too(world: World) -> None
     worker.tasks.close()
 
 
+@on_any_store
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 async def test_no_exception_of_a_hook_ends_the_worker(world: World, is_async: bool) -> None:
     hooks = [raising(problem, is_async=is_async) for problem in (*problems(), *hostile())]

@@ -53,6 +53,7 @@ def once(fault: Fault, call: int) -> Plan:
     return lambda number: fault if number == call else None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", Fault)
 def test_one_fault_at_every_call(fault: Fault, tmp_path: Path) -> None:
     """Exhaustively, on the reference store: the fault strikes at the first call, at the second, and so on."""

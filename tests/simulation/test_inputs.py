@@ -17,8 +17,9 @@ import pytest
 import rota
 import rota.sync
 from rota.domain.errors import Corrupt, Unavailable
+from rota.stores.memory.store import MemoryStore
 from simulation.test_queue import check_sentence
-from worlds import HOUR, MINUTE, SECOND, START, World
+from worlds import HOUR, MINUTE, SECOND, START, World, on_any_store
 
 DAY = timedelta(days=1)
 ALONE = "\udcff"
@@ -98,6 +99,7 @@ async def test_a_rule_begins_at_start_at(world: World) -> None:
 # Zones
 
 
+@on_any_store
 @pytest.mark.parametrize(
     "timing",
     [
@@ -140,6 +142,7 @@ async def test_a_naive_time_is_on_the_clock_of_the_zone_that_was_given(world: Wo
     assert moved.next_run_at == datetime(2026, 1, 2, 11, tzinfo=UTC)
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("reading", "at"),
     [
@@ -212,6 +215,7 @@ NO_FIT: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@on_any_store
 @pytest.mark.parametrize(("options", "field"), NO_FIT, ids=lambda value: str(value)[:60])
 async def test_what_does_not_fit_is_refused(world: World, options: dict[str, Any], field: str) -> None:
     with pytest.raises(rota.Invalid) as caught:
@@ -245,6 +249,7 @@ async def test_a_rule_and_its_options_do_not_contradict_each_other(world: World)
     assert (await world.schedule("s", rule=ending)).end_at == datetime(2026, 2, 1, tzinfo=UTC)
 
 
+@on_any_store
 @pytest.mark.parametrize(
     "rule",
     [
@@ -304,6 +309,7 @@ WRONG_CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 ]
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("call", "args", "options", "field"), WRONG_CALLS, ids=lambda value: ascii(value)[:50]
 )
@@ -365,7 +371,14 @@ def test_a_closed_queue_says_so() -> None:
             queue.submit("work")
 
 
-def test_closing_ends_the_calls_of_other_threads() -> None:
+def test_closing_ends_the_calls_of_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, wait_of_store = threading.Event(), MemoryStore.wait
+
+    async def told(store: MemoryStore, until: datetime | None) -> None:
+        waits.set()
+        await wait_of_store(store, until)
+
+    monkeypatch.setattr(MemoryStore, "wait", told)
     queue = rota.sync.connect("memory:")
     task = queue.submit("work")
     ends: list[BaseException] = []
@@ -378,9 +391,7 @@ def test_closing_ends_the_calls_of_other_threads() -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    waiters = vars(queue)["_queue"].store._waiters  # the stub has no private parts
-    while not waiters._asleep:
-        time.sleep(0.001)
+    assert waits.wait(10)
     queue.close()
     waiting.join(10)
     assert [type(end) for end in ends] == [Unavailable]

@@ -12,6 +12,7 @@ import pytest
 import rota
 from rota.engine.commands import sweep
 from rota.engine.observe.telemetry import LeaseLost
+from rota.engine.roles.janitor import GRACE, Janitor
 from rota.stores.base import Work
 from worlds import SECOND, World
 
@@ -139,3 +140,25 @@ async def test_a_sweep_that_waited_too_long_for_the_store_returns_nothing(world:
     assert len(in_time.returned) == 1
     dead.tasks.abandon_handlers()
     dead.tasks.close()
+
+
+async def test_a_janitor_that_has_to_wait_for_as_long_as_the_grace_judges_anew(world: World) -> None:
+    world.app.task("work")(asyncio.Event().wait)
+    held_up = world.worker(lease=30, scheduler=False, janitor=False)
+    task = await world.queue.submit("work")
+    await held_up.tasks.run_once()
+    locked = Locked(world)
+    janitor = Janitor(world.store, world.clock, world.signals.append)
+    await world.at(40 * SECOND)
+    await janitor.run_once()  # the lease has run out
+    await asyncio.sleep(GRACE.total_seconds())
+    locked.lock()
+    sweeping = asyncio.create_task(janitor.run_once())
+    await asyncio.sleep((GRACE + SECOND).total_seconds())
+    await locked.release()
+    await sweeping
+    assert (await world.queue.get(task.id)).status == "running", "its holder had to wait, too"
+    await janitor.look_twice()
+    assert (await world.queue.get(task.id)).status == "pending"
+    held_up.tasks.abandon_handlers()
+    held_up.tasks.close()

@@ -12,7 +12,7 @@ import pytest
 
 import rota
 from rota import TaskStatus
-from worlds import HOUR, MINUTE, SECOND, START, World, raising
+from worlds import HOUR, MINUTE, SECOND, START, World, on_any_store, raising
 
 
 class Weird(BaseException):
@@ -73,6 +73,7 @@ CALLS: list[tuple[Callable[..., Any], Any, Any]] = [
 ]
 
 
+@on_any_store
 @pytest.mark.parametrize(("function", "input", "output"), CALLS, ids=range(len(CALLS)))
 async def test_arguments_are_filled_as_promised(
     world: World, function: Callable[..., Any], input: Any, output: Any
@@ -130,6 +131,7 @@ async def test_run_due_tells_a_tenant_nothing_of_another(world: World) -> None:
     assert len(await other.runs("s")) == 1
 
 
+@on_any_store
 @pytest.mark.parametrize("problem", [Weird(), GeneratorExit(), TimeoutError("mine")], ids=repr)
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 async def test_whatever_is_raised_is_stored_with_its_traceback(

@@ -10,7 +10,7 @@ import pytest
 
 import rota
 from rota import TaskStatus
-from worlds import HOUR, MINUTE, START, World
+from worlds import HOUR, MINUTE, START, World, on_any_store
 
 
 async def test_paging_covers_everything_exactly_once(world: World) -> None:
@@ -215,6 +215,7 @@ def check_sentence(problem: rota.Invalid, field: str) -> None:
     assert ";" in text, f"what is accepted? {text}"
 
 
+@on_any_store
 @pytest.mark.parametrize(("options", "field"), WRONG_SUBMITS, ids=lambda value: str(value)[:40])
 async def test_a_wrong_submission_gets_one_clear_sentence(
     world: World, options: dict[str, Any], field: str
@@ -229,6 +230,7 @@ async def test_a_wrong_submission_gets_one_clear_sentence(
     assert await world.store.snapshot() == before
 
 
+@on_any_store
 @pytest.mark.parametrize(("options", "field"), WRONG_SCHEDULES, ids=lambda value: str(value)[:40])
 async def test_a_wrong_schedule_gets_one_clear_sentence(
     world: World, options: dict[str, Any], field: str

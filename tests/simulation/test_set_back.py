@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from rota import RunReason, RunStatus, TaskStatus
 from rota.engine.checks import check_health
 from rota.engine.observe.telemetry import ClockSetBack
 from rota.engine.roles.scheduler import Scheduler
-from worlds import HOUR, MINUTE, SECOND, START, World
+from worlds import EVERY_STORE, HOUR, MINUTE, SECOND, START, STORES, THOROUGH, World
 
 
 def handle(world: World) -> list[str]:
@@ -45,8 +46,17 @@ QUICK: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", QUICK, ids=str)
-@pytest.mark.parametrize("created", ["before", "meanwhile"])
+STEPS = [
+    (store, options, created)
+    for store, options, created in product(EVERY_STORE, QUICK, ["before", "meanwhile"])
+    if THOROUGH
+    or (store in STORES and (store == "memory" or options is QUICK[0]))
+    or (store, options, created) == ("postgres", QUICK[0], "meanwhile")
+]
+"""How a timing is planned is no matter of the store. That a step is seen and the plan is written is."""
+
+
+@pytest.mark.parametrize(("world", "options", "created"), STEPS, indirect=["world"], ids=str)
 async def test_a_running_scheduler_goes_on_after_a_step_back(
     world: World, options: dict[str, Any], created: str
 ) -> None:

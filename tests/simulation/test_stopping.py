@@ -10,6 +10,8 @@ import pytest
 
 import rota
 from rota import TaskStatus
+from rota.engine.executor import StopReason
+from rota.engine.observe.telemetry import Observation, TaskStarted
 from worlds import MINUTE, SECOND, START, World
 
 
@@ -153,3 +155,26 @@ async def test_a_timeout_reaches_a_thread_that_looks() -> None:
         worker.stop()
         await running
     assert (done.status, done.error and done.error.type) == (TaskStatus.FAILED, "TimeoutError")
+
+
+@pytest.mark.parametrize("seconds", [None, 10])
+async def test_a_handler_stopped_before_its_first_step_is_handed_back_at_once(
+    world: World, seconds: float | None
+) -> None:
+    has_begun = False
+
+    @world.app.task("work", timeout=seconds)
+    async def work() -> None:
+        nonlocal has_begun
+        has_begun = True
+
+    def stop_at_once(signal: Observation) -> None:
+        if isinstance(signal, TaskStarted):
+            worker.tasks.accepting = False
+            worker.tasks.stop_handlers(StopReason.RELEASE)
+
+    worker = rota.Worker(world.queue, world.app, observers=[stop_at_once])
+    task = await world.queue.submit("work")
+    await worker.run_once()
+    back = await world.queue.get(task.id)
+    assert (back.status, back.attempt, back.error, has_begun) == (TaskStatus.PENDING, 0, None, False)

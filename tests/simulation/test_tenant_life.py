@@ -13,7 +13,7 @@ import rota
 from rota import RunReason, RunStatus, TenantStatus
 from rota.domain import keys
 from rota.domain.model import ApiKey, Receipt, Template, Tenant
-from rota.domain.submission import Submission
+from rota.domain.task import Submission
 from rota.engine import commands
 from simulation.faults import Fault, FaultyStore
 from worlds import HOUR, MINUTE, START, World

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rota.domain import model
 from rota.domain.model import ChangeType, Failure, Limits, Task
@@ -99,7 +100,7 @@ def test_a_reworded_sentence_changes_no_figure_and_no_name(monkeypatch: pytest.M
             if line.startswith("rota_") and "_created" not in line
         ]
         notices = [notice.name for task in tasks for notice in notices_of(task)]
-        tried = [{**each, "detail": ""} for task in tasks for each in attempts(task)]
+        tried = [replace(each, detail="") for task in tasks for each in attempts(task).items]
         return [figures, notices, tried]
 
     figures, notices, tried = before = seen(None)

@@ -13,11 +13,17 @@ from typing import Any
 import pytest
 
 import rota
-from rota.domain.errors import Invalid, Unavailable
+from rota.domain.errors import Unavailable
 from rota.engine.observe.log import FIELDS, log_signals
-from rota.engine.observe.telemetry import LoopFailed
-from rota.surfaces.cli.process import roles
-from rota.surfaces.cli.process.logs import LEVELS, configure_logs, logging_to, without_secrets
+from rota.engine.observe.telemetry import (
+    ClockJumped,
+    ClockSetBack,
+    HookFailed,
+    LoopBlocked,
+    LoopFailed,
+    Observation,
+)
+from rota.surfaces.cli.process.monitoring import logging_to, without_secrets
 from worlds import MINUTE, SECOND, STORES, World, play
 
 
@@ -82,12 +88,6 @@ def test_the_level_is_warning_unless_given(stream: io.StringIO) -> None:
         logging.getLogger("shop").info("no")
         logging.getLogger("shop").warning("yes")
     assert [each["message"] for each in documents(stream)] == ["yes"]
-
-
-def test_a_level_that_does_not_exist_is_refused(stream: io.StringIO) -> None:
-    with pytest.raises(Invalid, match="log_level: 'loud' is not a level; accepted are debug, info"):
-        configure_logs("loud", stream)
-    assert roles.LEVELS == LEVELS
 
 
 def test_some_loggers_can_be_muted(stream: io.StringIO) -> None:
@@ -155,9 +155,37 @@ def test_an_outage_is_a_sentence_and_a_defect_is_a_traceback(stream: io.StringIO
         for error in (Unavailable("the database is away"), ZeroDivisionError("oops")):
             log_signals(LoopFailed("worker", error, SECOND))
     away, defect = documents(stream)
-    assert away["message"] == "worker: the database is away; trying again in 1.0 s"
+    assert away["message"] == "worker failed: the database is away; trying again in 1.0 s"
     assert "exception" not in away
     assert "ZeroDivisionError" in defect["exception"]
+
+
+TROUBLES: list[tuple[Observation, str, str]] = [
+    (
+        ClockSetBack(3, 2),
+        "warning",
+        "clock was set back: 3 schedules are planned anew, 2 tasks count from now",
+    ),
+    (ClockJumped(-MINUTE), "warning", "clock jumped back by 0:01:00; missed runs follow their policy"),
+    (
+        LoopBlocked(12 * SECOND, ("resize",), "in resize"),
+        "error",
+        "resize has blocked the event loop for 12 s; leases cannot be renewed\nin resize",
+    ),
+    (
+        HookFailed("on_error", ValueError("oops")),
+        "error",
+        "on_error raised ValueError: oops\nValueError: oops",
+    ),
+]
+
+
+@pytest.mark.parametrize(("signal", "level", "message"), TROUBLES, ids=lambda each: type(each).__name__)
+def test_trouble_is_one_sentence(signal: Observation, level: str, message: str, stream: io.StringIO) -> None:
+    with logging_to("info", stream):
+        log_signals(signal)
+    (said,) = documents(stream)
+    assert (said["level"], said["message"].strip()) == (level, message)
 
 
 def test_inputs_and_results_are_not_logged(tmp_path: Path, stream: io.StringIO) -> None:

@@ -29,9 +29,9 @@ from rota.domain.options import (
     names_of,
     options_of,
 )
-from rota.domain.submission import Submission
+from rota.domain.task import Submission
 from rota.surfaces.cli.commands import schedules as cli_schedules
-from rota.surfaces.cli.commands import submit as cli_submit
+from rota.surfaces.cli.commands import tasks as cli_tasks
 from rota.surfaces.http.fields import body_name
 from rota.surfaces.http.tenants import schemas as tenants
 from rota.surfaces.http.v1 import schemas as v1
@@ -74,7 +74,7 @@ BODIES: list[tuple[type, type, dict[str, str]]] = [
 ]
 ELSEWHERE = {"status": "--paused and --draft", "pause_note": "rota schedule pause --note"}
 COMMANDS: list[tuple[click.Command, type, dict[str, str]]] = [
-    (cli_submit.submit, SubmitOptions, {}),
+    (cli_tasks.submit, SubmitOptions, {}),
     (cli_schedules.create, ScheduleOptions, ELSEWHERE),
     (cli_schedules.update, ScheduleOptions, ELSEWHERE),
 ]

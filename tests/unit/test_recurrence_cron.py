@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from rota.domain.recurrence import Cron, between, check, count, latest, next_after
-from rota.domain.recurrence.zones.zone import zone_tzinfo
+from rota.domain.recurrence.zones import zone_tzinfo
 
 MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 WEEKDAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]

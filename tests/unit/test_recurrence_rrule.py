@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from rota.domain.recurrence import RRule, between, check, count, latest, next_after
-from rota.domain.recurrence.zones.zone import zone_tzinfo
+from rota.domain.recurrence.zones import zone_tzinfo
 
 NEW_YORK = "America/New_York"
 

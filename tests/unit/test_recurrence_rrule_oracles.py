@@ -9,7 +9,7 @@ import pytest
 from dateutil.rrule import rrulestr
 
 from rota.domain.recurrence import RRule, between, check, count, latest
-from rota.domain.recurrence.zones.zone import zone_tzinfo
+from rota.domain.recurrence.zones import zone_tzinfo
 
 WEEKDAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
 SPANS = {"YEARLY": 4000, "MONTHLY": 1000, "WEEKLY": 900, "DAILY": 500}

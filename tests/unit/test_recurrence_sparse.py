@@ -10,7 +10,7 @@ import pytest
 
 from rota.domain.recurrence import RRule, between, count, latest, next_after
 from rota.domain.recurrence.rrule.steps import Course, _hits
-from rota.domain.recurrence.zones.zone import zone, zone_tzinfo
+from rota.domain.recurrence.zones import zone, zone_tzinfo
 
 START = date(1996, 2, 5)  # a Monday
 UNTIL = date(2800, 1, 1)

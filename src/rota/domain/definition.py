@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from . import recurrence
 from .errors import Invalid, Refused
 from .limits import (
-    check_choice,
     check_duration,
     check_input,
     check_key,
@@ -42,24 +41,7 @@ from .options import ScheduleOptions, TaskOptions, check_option, options_of
 from .recurrence import Cron, Interval, Once, RRule, Timing, begun_after
 from .schedule import jittered, planned
 
-__all__ = [
-    "FIELDS",
-    "PAST_GRACE",
-    "SCHEDULE_FIELDS",
-    "as_facts",
-    "check_choice",
-    "check_fields",
-    "check_target",
-    "check_timing",
-    "check_when",
-    "create",
-    "delete",
-    "edit",
-    "pause",
-    "restore",
-    "resume",
-    "timing_field",
-]
+__all__ = ["FIELDS", "SCHEDULE_FIELDS", "as_facts", "create", "delete", "edit", "pause", "restore", "resume"]
 
 PAST_GRACE = timedelta(seconds=5)
 SHORTEST = timedelta(seconds=1)

@@ -228,24 +228,33 @@ class LogLine(Value, frozen=True, kw_only=True):
     message: str
 
 
-class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
-    """One piece of work. `None` in max_retries, retry_policy, timeout: as the handler was registered.
-    `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace` is the W3C
-    traceparent of whoever submitted it.
+class Runnable(Record, frozen=True, kw_only=True):
+    """What a task and a template have in common: what to run, and how. `None` in max_retries, retry_policy, timeout: as
+    the handler was registered."""
+
+    kind: str
+    queue: str = "default"
+    priority: int = 128
+    max_retries: int | None = None
+    max_reschedules: int | None = None
+    retry_policy: RetryPolicy | None = None
+    timeout: timedelta | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+
+
+class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
+    """One piece of work. `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace`
+    is the W3C traceparent of whoever submitted it.
 
     A workflow has more: the `workflow_version` of the code that it began with (None: it has not begun), how often it
     was begun anew (`rewinds`), what it waits for while it is parked, and how many signals and children it has. A child
     knows its parent and the parent's step."""
 
-    kind: str
     is_workflow: bool = False
-    queue: str = "default"
-    priority: int = 128
     input: Any = None
     output: Any = None
     error: Failure | None = None
-    metadata: dict[str, Any] = {}
-    tags: tuple[str, ...] = ()
     status: TaskStatus = TaskStatus.PENDING
     created_at: datetime
     available_at: datetime
@@ -256,11 +265,7 @@ class Task(Record, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     updated_at: datetime
     attempt: int = 0
     retries: int = 0
-    max_retries: int | None = None
-    retry_policy: RetryPolicy | None = None
     reschedules: int = 0
-    max_reschedules: int | None = None
-    timeout: timedelta | None = None
     lease_id: str | None = None
     lease_expires_at: datetime | None = None
     worker_id: str | None = None
@@ -511,24 +516,15 @@ class Signal(Record, frozen=True, kw_only=True, tag_field="record", tag="signal.
     received_at: datetime | None = None
 
 
-class Template(Record, frozen=True, kw_only=True, tag_field="record", tag="template.1"):
+class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="template.1"):
     """A stored task definition: what to run, kept apart from when."""
 
     alias: str
-    kind: str
     runtime: Runtime = Runtime.PYTHON
     command: str = ""
     parameters: dict[str, Any] = {}
-    queue: str = "default"
-    priority: int = 128
-    max_retries: int | None = None
-    max_reschedules: int | None = None
-    retry_policy: RetryPolicy | None = None
-    timeout: timedelta | None = None
     ttl: timedelta | None = None
     enabled: bool = True
-    tags: tuple[str, ...] = ()
-    metadata: dict[str, Any] = {}
     created_at: datetime
     updated_at: datetime
 

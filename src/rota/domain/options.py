@@ -344,10 +344,10 @@ class ScheduleFilters(TypedDict, total=False):
 class LimitOptions(TypedDict, total=False):
     """What a tenant may use; `pending_tasks` may be None: no limit."""
 
-    schedules: int
-    pending_tasks: int | None
-    minimum_interval: Duration
-    input_bytes: int
+    schedules: Annotated[int, _number("Schedules that are not completed.", 0, 10_000_000)]
+    pending_tasks: Annotated[int | None, _number("Pending tasks.", 0, 1_000_000_000, clearable=True)]
+    minimum_interval: Annotated[Duration, _duration("Between two runs.", least=timedelta(seconds=1))]
+    input_bytes: Annotated[int, _number("The size of an input.", 1, 64 * 1024 * 1024)]
 
 
 @cache
@@ -363,6 +363,7 @@ def names_of(shape: type) -> frozenset[str]:
     return frozenset(get_type_hints(shape))
 
 
+@cache
 def value_type(shape: type, name: str) -> Any:
     """What a value of this option is, None aside: `Duration`, or a single type. Of a choice, the enum."""
     hint = get_type_hints(shape)[name]

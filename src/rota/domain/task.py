@@ -11,6 +11,7 @@
 
 Fencing: whoever renews or settles a running task names the lease that it holds; any other is refused.
 Expiry touches pending tasks only. A retry or a reschedule keeps `expires_at` unless it asks to move it.
+It begins as a `Submission`, of which `check_submission` says what is accepted, and `admit` makes it a task.
 """
 
 from __future__ import annotations
@@ -22,10 +23,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from .errors import Refused
-from .limits import check_input, check_metadata, storable
-from .model import LIVE, Change, ChangeType, Failure, Limits, LogLine, RetryPolicy, Task, TaskStatus
-from .submission import Submission, check_submission
+from .errors import Invalid, Refused
+from .limits import check_input, check_kind, check_metadata, storable
+from .model import (
+    LIVE,
+    Change,
+    ChangeType,
+    Failure,
+    Limits,
+    LogLine,
+    RetryPolicy,
+    Task,
+    TaskRequest,
+    TaskStatus,
+)
+from .options import SubmitOptions, options_of
 
 __all__ = [
     "Cancelled",
@@ -105,6 +117,53 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 Outcome = Completed | Failed | Rescheduled | Released | Cancelled
+
+
+class Submission(TaskRequest, frozen=True, kw_only=True):
+    """What someone asks for. `ttl` counts from submission; at most one of `ttl` and `expires_at` is given."""
+
+    schedule_at: datetime | None = None
+    expires_at: datetime | None = None
+    idempotency_key: str | None = None
+    schedule_id: str | None = None
+    run_id: str | None = None
+    scheduled_at: datetime | None = None
+    is_workflow: bool = False
+    parent_id: str | None = None
+    parent_step: str | None = None
+    trace: str | None = None
+
+
+class Checked(Submission, frozen=True, kw_only=True):
+    """A submission of which all but its input is in stored form: what `check_submission` gives. `input`, `trace`,
+    `is_workflow` and the parent may be replaced in it, nothing else: the rest is not looked at again."""
+
+
+_CHECKS = tuple(
+    (name, option.check) for name, option in options_of(SubmitOptions).items() if name != "metadata"
+)
+_DEFAULTS = {name: getattr(Submission(kind="any"), name) for name, _ in _CHECKS}
+
+
+def check_submission(asked: Submission) -> Checked:
+    """The submission with all but its input in stored form; the input waits for the limits of its tenant."""
+    if isinstance(asked, Checked):
+        return asked
+    if asked.ttl is not None and asked.expires_at is not None:
+        raise Invalid("ttl", "expires_at is given, too", "give one of ttl, ttl_seconds and expires_at")
+    given = {
+        name: check(name, value)
+        for name, check in _CHECKS
+        if not _is_default(name, value := getattr(asked, name))
+    }
+    given |= {"kind": check_kind(asked.kind), "metadata": check_metadata(asked.metadata)}
+    return Checked(**{name: getattr(asked, name) for name in asked.__struct_fields__} | given)
+
+
+def _is_default(name: str, value: object) -> bool:
+    """What was not asked for is in its stored form already; and most submissions ask for next to nothing."""
+    default = _DEFAULTS[name]
+    return value is default or (type(value) is type(default) and value == default)
 
 
 def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits, actor: str) -> Task:

@@ -13,7 +13,7 @@ from .errors import Invalid, Refused
 from .limits import check_choice, check_input, check_key, check_kind, shown
 from .model import Limits, Runtime, Template
 from .options import Option, TaskOptions, TemplateOptions, check_option, names_of, options_of
-from .submission import Submission
+from .task import Submission
 
 __all__ = ["alias_key", "as_facts", "check_runs", "create", "edit", "overlaid", "submission"]
 

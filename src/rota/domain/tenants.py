@@ -8,22 +8,21 @@ no submission, trigger, replay, edit, resume or restore, and what its schedules 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from functools import partial
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from .errors import Invalid, Refused
-from .limits import check_duration, check_key, check_number, shown
+from .limits import check_key, shown
 from .model import Limits, Tenant, TenantStatus
+from .options import LimitOptions, check_option, options_of
 
 __all__ = [
     "EVERY_TENANT",
     "as_facts",
-    "check_limits",
     "check_name",
     "check_tenant",
     "limit_reached",
@@ -35,11 +34,9 @@ __all__ = [
 ]
 
 EVERY_TENANT = "*"
-MOST_SCHEDULES = 10_000_000
-MOST_PENDING = 1_000_000_000
-MOST_INPUT = 64 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _NAME_RULE = "accepted are 1 to 63 letters, digits and _ . -, beginning with a letter, a digit or _"
+_LIMITS = options_of(LimitOptions)
 _ADVICE = {
     "schedules": "delete some, or raise the limit",
     "pending tasks": "wait until some have run, or raise the limit",
@@ -66,7 +63,7 @@ def check_limits(changes: Mapping[str, Any]) -> dict[str, Any]:
     for name in changes:
         if name not in _LIMITS:
             raise Invalid(name, "there is no such limit", f"accepted are {', '.join(_LIMITS)}")
-    return {name: _LIMITS[name](value) for name, value in changes.items()}
+    return {name: check_option(name, _LIMITS[name], value) for name, value in changes.items()}
 
 
 def make(name: str, changes: Mapping[str, Any], now: datetime) -> Tenant:
@@ -116,15 +113,3 @@ def as_facts(tenant: Tenant) -> dict[str, Any]:
 
 def _with_status(tenant: Tenant, status: TenantStatus) -> Tenant:
     return tenant if tenant.status is status else replace(tenant, status=status)
-
-
-def _pending(value: object) -> int | None:
-    return None if value is None else check_number("pending_tasks", value, 0, MOST_PENDING)
-
-
-_LIMITS: dict[str, Callable[[object], Any]] = {
-    "schedules": partial(check_number, "schedules", least=0, most=MOST_SCHEDULES),
-    "pending_tasks": _pending,
-    "minimum_interval": partial(check_duration, "minimum_interval", least=timedelta(seconds=1)),
-    "input_bytes": partial(check_number, "input_bytes", least=1, most=MOST_INPUT),
-}

@@ -26,8 +26,7 @@ from msgspec.structs import replace
 from .errors import Invalid, Refused
 from .ids import derived_id
 from .model import Failure, Limits, LogLine, Signal, Step, StepKind, StepStatus, Task, TaskStatus
-from .submission import Submission
-from .task import admit, logged
+from .task import Submission, admit, logged
 
 __all__ = [
     "MOST_BYTES",

@@ -1,7 +1,7 @@
 """Runs one handler and turns however it ends into an `Outcome`. No exception of a handler gets past here.
 
 An async handler is awaited on the event loop; a sync one runs in a thread, which cannot be killed: after a
-timeout its result is ignored, but it occupies its slot (`is_stuck`) until the thread ends, and so long its worker
+timeout its result is ignored, but it occupies its slot (`still_runs`) until the thread ends. Until then its worker
 starts no other attempt at the task.
 """
 
@@ -199,6 +199,8 @@ class Execution:
         assert self._running is not None, "it was started"
         try:
             return self._running.result()
+        except asyncio.CancelledError:  # before its first step
+            return Completed(None) if self.stopping is StopReason.CANCEL else Released()
         except BaseException as error:  # a GeneratorExit from something awaited passes all but the outermost
             return self._failed(error)
 
@@ -208,14 +210,14 @@ class Execution:
             self._running.cancel()
 
     @property
-    def is_stuck(self) -> bool:
+    def still_runs(self) -> bool:
         """Its outcome is known, but its thread still runs, or it did not let itself be cancelled."""
         if self._running is None or not self._running.done():
             return False
         return self._in_thread or (self._calling is not None and not self._calling.done())
 
-    def when_unstuck(self, tell: Callable[[], None]) -> None:
-        """Of a thread, whoever owns the threads tells."""
+    def call_when_ended(self, tell: Callable[[], None]) -> None:
+        """For coroutines. The end of a thread is told by the pool of threads (`on_freed`)."""
         if self._calling is not None and not self._calling.done():
             self._calling.add_done_callback(lambda _: tell())
 

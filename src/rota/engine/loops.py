@@ -15,7 +15,7 @@ it during a round leads to another.
 **No failure ends the loop.** An exception of a round is given to `on_error` with the time until the next
 try, which grows (0.1 s to 15 s or what the caller allows, with jitter) until a round succeeds; neither hints
 nor `wake` cut it short. `stop` does, and so does another loop of the same node that has failed too and now
-succeeds (`Return`). If `store.wait` fails, rounds go on: by their delays, and at least as often as the wait
+succeeds (`Recovery`). If `store.wait` fails, rounds go on: by their delays, and at least as often as the wait
 is tried again (same backoff). Only `stop`, which lets a round finish, and cancellation, which does not, end
 the loop; and an `on_error` that raises.
 """
@@ -31,7 +31,7 @@ from typing import Any, Protocol
 
 from . import clock
 
-__all__ = ["Backoff", "Hints", "Loop", "MergedHints", "NoHints", "OnError", "Return", "keep_running"]
+__all__ = ["Backoff", "Hints", "Loop", "MergedHints", "NoHints", "OnError", "Recovery", "keep_running"]
 
 OnError = Callable[[BaseException, timedelta], None]
 
@@ -92,9 +92,9 @@ class Backoff:
         return delay
 
 
-class Return:
-    """What the loops of a node tell each other: the store is back. Those that rest after a failure try again, each a
-    little later than the other."""
+class Recovery:
+    """Tells the loops of a node that the store is back. Those that rest after a failure try again, each a little later
+    than the other."""
 
     WITHIN = timedelta(seconds=0.25)
 
@@ -123,11 +123,11 @@ async def keep_running(
     on_error: OnError,
     wake: asyncio.Event | None = None,
     random: Random | None = None,
-    returned: Return | None = None,
+    recovery: Recovery | None = None,
     longest_rest: Callable[[], timedelta] = lambda: Backoff.LONGEST,
 ) -> None:
     """Run `role` in rounds until `stop` is set."""
-    returned = returned or Return()
+    recovery = recovery or Recovery()
     has_failed = False
     random = random or Random()  # a backoff needs no secrecy, only that nodes differ
     backoff = Backoff(random)
@@ -141,12 +141,12 @@ async def keep_running(
                 has_failed = True
                 delay = backoff.next(longest_rest())
                 on_error(error, delay)
-                await pauses.rest(delay, returned, random)
+                await pauses.rest(delay, recovery, random)
             else:
                 backoff.reset()
                 if has_failed:
                     has_failed = False
-                    returned.tell()
+                    recovery.tell()
                 await pauses.pause(delay)
     finally:
         await pauses.close()
@@ -178,17 +178,17 @@ class _Pauses:
         elif await clock.wait_for_any(*self._waiters.values(), at_most=delay):
             await self._listen_anew()
 
-    async def rest(self, delay: timedelta, returned: Return, random: Random) -> None:
+    async def rest(self, delay: timedelta, recovery: Recovery, random: Random) -> None:
         """Until `delay` has passed, or the store is back, or it is time to stop."""
-        with returned.heard() as back:
-            waiting = asyncio.create_task(back.wait(), name="rota-return")
+        with recovery.heard() as back:
+            waiting = asyncio.create_task(back.wait(), name="rota-recovery")
             try:
                 await clock.wait_for_any(self._waiters["stop"], waiting, at_most=delay)
             finally:
                 waiting.cancel()
                 await asyncio.gather(waiting, return_exceptions=True)
         if back.is_set():
-            within = min(delay, Return.WITHIN) * random.random()
+            within = min(delay, Recovery.WITHIN) * random.random()
             await clock.wait_for_any(self._waiters["stop"], at_most=within)
 
     async def close(self) -> None:

@@ -19,11 +19,10 @@ from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop
-from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Return, keep_running
+from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_signals
 from .observe.telemetry import LoopFailed, Observer, fan_out
-from .roles.forgetter import Forgetter
-from .roles.janitor import GRACE, Janitor
+from .roles.janitor import GRACE, Forgetter, Janitor
 from .roles.leases import LEASE, QueueLike
 from .roles.scheduler import Scheduler
 from .roles.watch import EVERY as BEAT
@@ -75,7 +74,7 @@ class Node:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._tick_now = asyncio.Event()
-        self._returned = Return()
+        self._recovery = Recovery()
 
     def stop(self) -> None:
         """Ask for a graceful end; `run()` returns when it has come."""
@@ -156,7 +155,7 @@ class Node:
             stop=stop,
             wake=wake,
             on_error=failed,
-            returned=self._returned,
+            recovery=self._recovery,
             longest_rest=self._longest_rest,
         )
 
@@ -233,7 +232,7 @@ class Worker(Node):
         if self.janitor is not None:
             self.janitor.expect_leases(self._lease)
         if self.scheduler is not None:
-            self.scheduler.beside = self.tasks.claim_beside
+            self.scheduler.claim_with_tick = self.tasks.claim_with_tick
 
     def task(self, kind: str, **options: Any) -> Callable[[F], F]:
         """As `App.task`."""
@@ -279,7 +278,8 @@ class Worker(Node):
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
             with guarded_loop(), _signals(self._signalled, enabled=handle_signals):
                 await self._take_role()
-                await self._declare_schedules()
+                if self.app.schedules:
+                    await self.queue.declare_schedules(self.app)
                 async with self._kept():
                     await self._run()
                     await self._drain()
@@ -297,7 +297,6 @@ class Worker(Node):
     def _roles(self) -> Iterator[tuple[str, Loop, Hints, asyncio.Event | None]]:
         yield from super()._roles()
         yield "worker", self.tasks, self.queue.store, self.tasks.wake
-        yield "worker's second loop", self.tasks.second, NoHints(), self.tasks.second.wake
 
     @asynccontextmanager
     async def _kept(self) -> AsyncIterator[None]:
@@ -333,11 +332,6 @@ class Worker(Node):
             await BlockWatch(
                 lambda: self.tasks.kinds_running, self.observe, max(self._lease / 3, 2 * BEAT)
             ).run()
-
-    async def _declare_schedules(self) -> None:
-        declare = getattr(self.queue, "declare_schedules", None)
-        if declare is not None and self.app.schedules:
-            await declare(self.app)
 
     async def _drain(self) -> None:
         """Let handlers end by themselves, then ask what still runs to stop, then hand back what does not. For that, the

@@ -262,7 +262,7 @@ def why(tenant: str, key: str, at: datetime) -> Work[Why]:
 
     async def work(tx: Tx) -> Why:
         schedule = await _any_schedule(tx, tenant, key)
-        instant = at if at.tzinfo else recurrence.instant(schedule.timing, at)
+        instant = at if at.tzinfo else recurrence.on_clock(at, schedule.timezone)
         check_near(schedule, instant, tx.now)
         instant = meant(schedule, instant)
         row = await _row_at(tx, schedule, instant)

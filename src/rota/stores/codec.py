@@ -1,18 +1,15 @@
 """Records as stores keep them: one JSON text per record, and beside it the few columns that indexes need.
 
-The text says what it is in its first field (`"record": "task.1"`), so that a later release can change a
-shape and still read what this one wrote. Unknown fields are ignored, missing ones have their defaults. What
-cannot be read is `Corrupt`, with the type and the id; what cannot be written as JSON is `Invalid`, before
-anything is stored.
+The text says what it is in its first field (`"record": "task.1"`), so that a later release can change a shape and still
+read what this one wrote. Unknown fields are ignored, missing ones have their defaults. A text that cannot be read is
+`Corrupt`, with the type and the id. A record that cannot be written as JSON is `Invalid`, before anything is stored.
 
-A `Table` knows for one record type its name, its columns and the prepared encoder and decoder. All stores
-share it: SQL stores have its columns as real columns, the memory store asks it which values are *fixed*,
-that is, may never change once a record is stored (they identify it, and indexes on them are written once).
+A `Table` has the name, the columns, the encoder and the decoder of one record type. All stores share it: SQL stores
+have its columns as real columns, and the memory store asks it which columns are *fixed*. Those never change once a
+record is stored.
 
-Many records at once, of which one may be damaged: by a hand in the database, a broken disk, a newer release.
-
-`readable` decodes them in one go. Only if that fails does it look at each: what cannot be read is left out, said once
-in the log, and made up for by asking for more, so that damaged records in front never hide the good ones behind them.
+`readable` decodes many records at once, of which some may be damaged. It logs a damaged record once, leaves it out, and
+asks for more, so that damaged records in front never hide the good ones behind them.
 """
 
 from __future__ import annotations
@@ -87,8 +84,7 @@ def micros(at: datetime) -> int:
 
 
 class Column(NamedTuple):
-    """A value of a record that an index needs. `is_time`: a datetime, which each dialect writes its own
-    way."""
+    """A value of a record that an index needs. `is_time`: a datetime, which each dialect writes in its own way."""
 
     name: str
     get: Callable[[Any], Any]
@@ -101,12 +97,12 @@ def _column(name: str, *, fixed: bool = False, time: bool = False) -> Column:
 
 
 def _columns(names: str) -> tuple[Column, ...]:
-    """From words: `name`, `name!` for one that is fixed, `name@` for a time."""
+    """From words: `name`, `name!` for a fixed column, `name@` for a time."""
     return tuple(_column(word.rstrip("!@"), fixed="!" in word, time="@" in word) for word in names.split())
 
 
 def _getter(columns: Sequence[Column]) -> Callable[[Any], tuple[Any, ...]]:
-    """All columns of a record at once; in one call, where they are nothing but attributes."""
+    """All columns of a record at once; in one call, if all are plain attributes."""
     if len(columns) > 1 and all(isinstance(column.get, attrgetter) for column in columns):
         return attrgetter(*(column.name for column in columns))
     getters = [column.get for column in columns]
@@ -234,34 +230,32 @@ TABLES: dict[type[Record], Table[Any]] = {
 log = logging.getLogger("rota")
 
 _REMEMBERED = 10_000
-_said: set[str] = set()
+_logged: set[str] = set()
 
 
 async def readable(
     query: Query, limit: int, fetch: Callable[[int], Awaitable[Sequence[str]]], left_out: list[Corrupt]
 ) -> list[Any]:
-    """What the query finds, of the bodies that `fetch` gives for a limit. What cannot be read goes to `left_out`."""
+    """The records of the query, from the bodies that `fetch` gives for a limit. Damaged ones go to `left_out`."""
     table = TABLES[RECORD_OF[type(query)]]
     bodies = await fetch(limit)
     try:
         return [table.decode(body) for body in bodies]
     except Corrupt:
-        if isinstance(
-            query, ScheduleByKey
-        ):  # asked for by its name: to leave it out would be to say it is not there
+        if isinstance(query, ScheduleByKey):  # without it, the answer would be that there is no such schedule
             raise
     asked = limit
     while True:
-        records, problems = _sorted_out(table, bodies)
+        records, problems = _decoded(table, bodies)
         if len(records) >= limit or len(bodies) < asked:
-            _say(problems)
+            _log_once(problems)
             left_out += problems
             return records[:limit]
         asked *= 2
         bodies = await fetch(asked)
 
 
-def _sorted_out(table: Table[Any], bodies: Sequence[str]) -> tuple[list[Any], list[Corrupt]]:
+def _decoded(table: Table[Any], bodies: Sequence[str]) -> tuple[list[Any], list[Corrupt]]:
     records: list[Any] = []
     problems: list[Corrupt] = []
     for body in bodies:
@@ -272,9 +266,9 @@ def _sorted_out(table: Table[Any], bodies: Sequence[str]) -> tuple[list[Any], li
     return records, problems
 
 
-def _say(problems: Sequence[Corrupt]) -> None:
-    """Once per record and process: a worker meets it each time that it looks for work."""
+def _log_once(problems: Sequence[Corrupt]) -> None:
+    """Log each once per process: a worker meets it each time that it looks for work."""
     for problem in problems:
-        if str(problem) not in _said and len(_said) < _REMEMBERED:
-            _said.add(str(problem))
+        if str(problem) not in _logged and len(_logged) < _REMEMBERED:
+            _logged.add(str(problem))
             log.error("%s; it is left out until it is mended or removed (see `rota doctor`)", problem)

@@ -1,12 +1,11 @@
-"""Migrations: numbered, forward-only, checked.
+"""The SQL files of a store: its statements and its migrations.
 
-A migration is a file `<dialect>/migrations/0001_core.sql`. A released one is never edited: the table
-`rota_migration` remembers the checksum of each that was applied. `pending` compares what a database has
-with what this version knows and says what is left to do, or refuses: a database that knows more was written
-by a newer version, and one that knows something else was changed by hand. Applying is the store's part,
-under its write lock, so any number of processes may try at once.
+Every statement in `<dialect>/statements.sql` has a name (`-- name: put_task`). The file is loaded once.
 
-The SQL files: every statement has a name (`-- name: put_task`), and is loaded once.
+A migration is a file `<dialect>/migrations/0001_core.sql`. A released one is never edited: the database remembers the
+checksum of each that was applied. `pending` compares the database with what this version knows and says what is left to
+apply. It refuses a database that a newer version has written, or that was changed by hand. The store applies
+migrations under its write lock, so any number of processes may try at once.
 """
 
 from __future__ import annotations

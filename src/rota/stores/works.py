@@ -1,21 +1,28 @@
-"""Runs works on the stores that never suspend inside one: memory, SQLite, buckets.
+"""Running works, on the stores that never suspend inside one: memory, SQLite, buckets.
 
 `run_work` does what the contract says about conflicts. Each try has a fresh transaction, runs the work straight
 through, and gives its writes to `flush`. Nothing of a failed try remains.
+
+`Groups` is group commit: works that arrive while one group is being committed form the next group. Many callers share
+one commit and one fsync. The queue of works lives on the event loop. `commit` is a plain function of the store: it runs
+in the store's one writer thread, and leaves in each job its value or its error.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..domain.errors import Conflict
-from .base import Work
+from .base import CommitOptions, Work
+from .threads import Threads
 
-__all__ = ["ATTEMPTS", "drive", "run_work"]
+__all__ = ["ATTEMPTS", "Groups", "Job", "drive", "run_work"]
 
 ATTEMPTS = 5
 """How often a work is run before its conflict reaches the caller."""
+_LARGEST = 256
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -47,3 +54,84 @@ def run_work(work: Work[T], begin: Callable[[], X], flush: Callable[[X], None]) 
     value = drive(work, tx)
     flush(tx)
     return value
+
+
+class Job(Generic[T]):
+    """A work that was given to `transact`. The commit sets `value` or `error`, and whether the work wrote anything."""
+
+    def __init__(self, work: Work[T], options: CommitOptions, future: asyncio.Future[T]) -> None:
+        self.work = work
+        self.options = options
+        self.future = future
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.wrote = False
+
+    def settle(self) -> None:
+        """Answer the caller, if it still waits."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.value)  # type: ignore[arg-type]  # a job without an error has its value
+
+
+class Groups:
+    """Gathers jobs into groups and has them committed one group at a time."""
+
+    def __init__(
+        self, thread: Threads, commit: Callable[[list[Job[Any]]], None], changed: Callable[[], None]
+    ) -> None:
+        self._thread = thread
+        self._commit = commit
+        self._changed = changed
+        self._waiting: list[Job[Any]] = []
+        self._committing: list[Job[Any]] = []
+        self._busy = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(self, work: Work[T], options: CommitOptions) -> T:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        job = Job(work, options, answer)
+        self._waiting.append(job)
+        if not self._busy:
+            self._busy = True
+            self._idle.clear()
+            loop.call_soon(self._next_group, loop)  # later in this turn: others may join
+        return await answer
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anyone still waits for what the thread does now. The thread itself may ask."""
+        jobs = self._committing
+        return self._thread.is_awaited and not (jobs and all(job.future.done() for job in jobs))
+
+    async def finish(self) -> None:
+        """Wait until every job is answered."""
+        await self._idle.wait()
+
+    def _next_group(self, loop: asyncio.AbstractEventLoop) -> None:
+        jobs = [job for job in self._waiting[:_LARGEST] if not job.future.done()]
+        del self._waiting[:_LARGEST]
+        if not jobs and not self._waiting:
+            self._busy = False
+            self._idle.set()
+            return
+        self._committing = jobs
+        committed = self._thread.call(self._commit, jobs)
+        committed.add_done_callback(lambda done: self._settle(loop, jobs, done))
+
+    def _settle(
+        self, loop: asyncio.AbstractEventLoop, jobs: list[Job[Any]], done: asyncio.Future[None]
+    ) -> None:
+        self._committing = []
+        failure = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if any(job.wrote and job.error is None for job in jobs):
+            self._changed()
+        for job in jobs:
+            job.error = failure or job.error
+            job.settle()
+        self._next_group(loop)

@@ -1,4 +1,4 @@
-"""Where the HTTP API listens. Light: nothing of the server is imported to find out that a port is taken."""
+"""The address on which the HTTP API listens. This module is light: it tells that a port is taken without the server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Whether what serves HTTP is there: the extra `rota[server]`."""
+    """Whether the extra `rota[server]` is installed, which serves HTTP."""
     from importlib.util import find_spec
 
     return all(find_spec(name) is not None for name in ("fastapi", "uvicorn", "prometheus_client"))
@@ -80,7 +80,7 @@ def _explained(problem: OSError, place: Place) -> Invalid:
 
 
 def url_of(listening: socket.socket) -> str:
-    """What to type into a browser on this machine."""
+    """The address to type into a browser on this machine."""
     host, port = listening.getsockname()[:2]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"

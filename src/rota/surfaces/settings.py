@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ..domain.errors import Invalid
 from . import durations
 
-__all__ = ["FIELDS", "Setting", "SettingField", "Settings", "load"]
+__all__ = ["FIELDS", "Setting", "SettingField", "Settings", "load", "parsed_size"]
 
 FILE = "rota.toml"
 DEFAULT = "default"
@@ -72,11 +72,15 @@ def _port(field: str, value: Any) -> int:
     return int(text)
 
 
+def parsed_size(text: str) -> int | None:
+    """`200000`, `512KB`, `2MB`: bytes, in powers of 1024. None: it is not a size."""
+    found = _SIZE.fullmatch(text.strip().upper())
+    return None if found is None else int(found[1]) * {"K": 1024, "M": 1024 * 1024}.get(found[2][:1], 1)
+
+
 def _size(field: str, value: Any) -> int:
-    """`200000`, `512KB`, `2MB`: bytes, in powers of 1024."""
-    found = _SIZE.fullmatch(str(value).strip().upper())
-    number = 0 if found is None else int(found[1]) * {"K": 1024, "M": 1024 * 1024}.get(found[2][:1], 1)
-    if not 1024 <= number <= 1024**3:
+    number = parsed_size(str(value))
+    if number is None or not 1024 <= number <= 1024**3:
         raise Invalid(field, f"{value!r:.60} is not accepted", "give a size from 1KB to 1024MB, such as 2MB")
     return number
 

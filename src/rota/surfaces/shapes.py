@@ -1,10 +1,11 @@
-"""Records as plain JSON values: every field is there, times are ISO texts in UTC, durations are in
-seconds."""
+"""Records as JSON: every field is there, times are ISO texts in UTC, durations are in seconds.
+
+The functions give plain values, for the command line. An `Answer` is the declared shape of what the HTTP API sends."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -24,7 +25,41 @@ from ..domain.options import Duration, ScheduleOptions, options_of, value_type
 from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ..engine.queries import Occurrence
 
-__all__ = ["api_key", "change", "event", "fields_of", "occurrence", "run", "schedule", "task", "tenant"]
+__all__ = [
+    "Answer",
+    "Time",
+    "api_key",
+    "change",
+    "event",
+    "fields_of",
+    "occurrence",
+    "run",
+    "schedule",
+    "shaped",
+    "task",
+    "tenant",
+]
+
+S = TypeVar("S", bound=msgspec.Struct)
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An answer in camelCase."""
+
+
+def shaped(shape: type[S], record: object, **given: Any) -> S:
+    """The record in a declared shape. A field has the value that is given, or that of the record's field of the same
+    name; `…_seconds` is a duration of the record."""
+    for name in shape.__struct_fields__:
+        if name in given:
+            continue
+        if name.endswith("_seconds"):
+            duration = getattr(record, name.removesuffix("_seconds"))
+            given[name] = None if duration is None else duration.total_seconds()
+        else:
+            given[name] = getattr(record, name)
+    return shape(**given)
 
 
 def task(record: Task) -> dict[str, Any]:
@@ -69,7 +104,7 @@ def tenant(record: Tenant) -> dict[str, Any]:
 
 
 def api_key(record: ApiKey) -> dict[str, Any]:
-    """What is known of a key. What would let one in is not stored."""
+    """A key, without its digest. The secret itself is not stored."""
     return fields_of(record, leave_out=("digest", "version"))
 
 

@@ -12,7 +12,7 @@ from served import Served, serving
 from v1_world import Api, Clock, document_app
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     shop = Shop(tmp_path_factory.mktemp, document_app)
     yield shop

@@ -53,6 +53,7 @@ def test_every_field(still: Api) -> None:
         ({"command": "https://example.com", "task_type": "http"}, "task_type", "come later"),
         ({"command": "echo", "task_type": "rust"}, "task_type", "accepted is python"),
         ({"command": "os.system", "task_type": "python"}, "command", "backup_database, broken"),
+        ({"command": "monthly_report", "task_type": "python"}, "command", "endless, health_check"),
         ({"command": "a b", "task_type": "python"}, "command", ""),
         ({"task_type": "python"}, "command", "missing"),
         ({"command": "backup_database"}, "task_type", "missing"),

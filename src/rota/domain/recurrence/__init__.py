@@ -9,20 +9,19 @@ pure: the zone data of the `tzdata` package is read, the clock never is.
     advice      what the owner of a schedule should be told: warnings, dst_note, local
     rule        the field-by-field RecurrenceRule, which becomes a timing
 
-Inside, a timing becomes a `Ticks` (`ticks`): cron lines (`cron`) and calendar rules (`rrule`) name wall-clock
-readings as sets of days (`days`, `months`) and times (`times`); `walk` follows a zone's clock (`zones`)
-through them; `rrule.steps` does the rules that advance in elapsed time.
+Inside, a timing becomes a `Ticks` (`ticks`). Cron lines (`cron`) and calendar rules (`rrule`) name wall-clock readings
+as sets of days (`days`) and times (`pattern`). `walk` follows a zone's clock (`zones`) through them. `rrule.steps` does
+the rules that advance in elapsed time.
 """
 
 from __future__ import annotations
 
-from .advice import dst_note, instant, local, warnings
-from .compiled import on_clock
-from .occurrences import begun_after, between, check, count, latest, next_after
+from .advice import dst_note, local, warnings
+from .occurrences import begun_after, between, check, count, latest, next_after, on_clock
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
-from .timing import Cron, Interval, Once, RRule, Timing, parse_duration
+from .timing import Cron, Interval, Once, RRule, Timing
 from .words import describe
-from .zones.data import close_zones, tzdata_version, zone_names
+from .zones import close_zones, tzdata_version, zone_names
 
 __all__ = [
     "Cron",
@@ -41,12 +40,10 @@ __all__ = [
     "count",
     "describe",
     "dst_note",
-    "instant",
     "latest",
     "local",
     "next_after",
     "on_clock",
-    "parse_duration",
     "tzdata_version",
     "warnings",
     "zone_names",

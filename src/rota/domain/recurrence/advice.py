@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from .compiled import EPOCH, Compiled, compiled, seconds
-from .cron.parse import CronLine, parse_cron
-from .occurrences import count, next_after
+from .cron import CronLine, parse_cron
+from .occurrences import Compiled, compiled, count, next_after, seconds
 from .ticks import DAY, Ticks
 from .timing import Cron, RRule, Timing
-from .zones.zone import zone, zone_tzinfo
+from .zones import zone_tzinfo
 
-__all__ = ["dst_note", "instant", "local", "warnings"]
+__all__ = ["dst_note", "local", "warnings"]
 
 _YEAR: Final = 366 * DAY
 _MANY: Final = 1_000
@@ -26,22 +25,15 @@ def warnings(timing: Timing, now: datetime) -> tuple[str, ...]:
         line = parse_cron(timing.expression)
         found += _day_fields(line)
         if line.repeats and line.fields[-4] not in ("*", "*/1"):
-            found += _rhythm(ready, line.pattern, seconds(now))
+            found += _clock_changes(ready, line.pattern, seconds(now))
     if ready.readings is not None:
-        found += _moved(ready, ready.readings, seconds(now))
+        found += _clock_changes(ready, ready.readings, seconds(now))
     return tuple(found + _number(timing, now))
 
 
 def local(timing: Timing, at: datetime) -> datetime:
     """`at` on the wall clock of the timing's zone: UTC for once and interval."""
     return at.astimezone(zone_tzinfo(timing.timezone if isinstance(timing, Cron | RRule) else "UTC"))
-
-
-def instant(timing: Timing, reading: datetime) -> datetime:
-    """When the clock of the timing's zone shows this naive `reading`: the first time of two; for a reading that does
-    not exist, the first instant after the gap."""
-    clock = zone(timing.timezone if isinstance(timing, Cron | RRule) else "UTC")
-    return EPOCH + timedelta(seconds=clock.resolve(seconds(reading.replace(tzinfo=UTC))))
 
 
 def dst_note(timing: Timing, at: datetime) -> str | None:
@@ -74,49 +66,27 @@ def _day_fields(line: CronLine) -> list[str]:
     ]
 
 
-def _moved(ready: Compiled, readings: Ticks, now: int) -> list[str]:
-    """Times of the coming year that do not exist, or exist twice."""
+def _clock_changes(ready: Compiled, named: Ticks, now: int) -> list[str]:
+    """Times of the coming year that do not exist, or that come twice, and what becomes of them. A timing without
+    `readings` keeps its rhythm."""
+    keeps_rhythm = ready.readings is None
     found: list[tuple[int, str]] = []
     for then, skipped, after in ready.zone.gaps(now + 1, now + _YEAR):
-        reading = readings.first(skipped, after - 1)
-        if reading is not None and ready.ticks.first(then, then) is not None:
+        reading = named.first(skipped, after - 1)
+        if reading is not None and (keeps_rhythm or ready.ticks.first(then, then) is not None):
             moved = _clock(after) if after // DAY == reading // DAY else f"{_day(after)} {_clock(after)}"
-            found.append(
-                (
-                    then,
-                    f"On {_day(reading)} the time {_clock(reading)} does not exist in {ready.zone.name}, "
-                    f"where clocks go forward; it runs at {moved} instead.",
-                )
-            )
+            outcome = "it does not run for it" if keeps_rhythm else f"it runs at {moved} instead"
+            problem = f"{_shown(reading)} does not exist in {ready.zone.name}"
+            found.append((then, f"{problem}, where clocks go forward; {outcome}."))
     for then, first, new in ready.zone.repeats(now + 1, now + _YEAR):
-        reading = readings.first(first, new - 1)
+        reading = named.first(first, new - 1)
         if reading is None:
             continue
         once = ready.zone.resolve(reading)
-        if ready.ticks.first(once, once) is not None:
-            found.append(
-                (
-                    then,
-                    f"On {_day(reading)} the time {_clock(reading)} comes twice in {ready.zone.name}, "
-                    f"where clocks go back; it runs once, the first time ({_clock(once)} UTC).",
-                )
-            )
-    return [sentence for _, sentence in sorted(found)]
-
-
-def _rhythm(ready: Compiled, pattern: Ticks, now: int) -> list[str]:
-    """The same for cron lines that keep their rhythm but do not run in every hour."""
-    found: list[tuple[int, str]] = []
-    for then, skipped, after in ready.zone.gaps(now + 1, now + _YEAR):
-        reading = pattern.first(skipped, after - 1)
-        if reading is not None:
-            when = f"On {_day(reading)} the time {_clock(reading)} does not exist in {ready.zone.name}"
-            found.append((then, f"{when}, where clocks go forward; it does not run for it."))
-    for then, first, new in ready.zone.repeats(now + 1, now + _YEAR):
-        reading = pattern.first(first, new - 1)
-        if reading is not None:
-            when = f"On {_day(reading)} the time {_clock(reading)} comes twice in {ready.zone.name}"
-            found.append((then, f"{when}, where clocks go back; it runs both times."))
+        if keeps_rhythm or ready.ticks.first(once, once) is not None:
+            outcome = "both times" if keeps_rhythm else f"once, the first time ({_clock(once)} UTC)"
+            problem = f"{_shown(reading)} comes twice in {ready.zone.name}"
+            found.append((then, f"{problem}, where clocks go back; it runs {outcome}."))
     return [sentence for _, sentence in sorted(found)]
 
 
@@ -127,6 +97,10 @@ def _number(timing: Timing, now: datetime) -> list[str]:
     day = timedelta(days=1)
     times = count(timing, first - timedelta(seconds=1), first + day - timedelta(seconds=1))
     return [f"It runs {times:,} times a day."] if times > _MANY else []
+
+
+def _shown(reading: int) -> str:
+    return f"On {_day(reading)} the time {_clock(reading)}"
 
 
 def _day(reading: int) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from .compiled import compiled, on_clock
+from .occurrences import compiled, on_clock
 from .timing import Once, RRule, Timing
 
 __all__ = ["DayOfWeek", "Frequency", "MonthOfYear", "RecurrenceRule"]

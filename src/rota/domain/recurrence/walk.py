@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from .ticks import DAY, EARLIEST, LATEST, YEAR, Ticks
-from .zones.zone import Zone
+from .zones import Zone
 
-__all__ = ["Elapsed", "Nominal", "Readings"]
+__all__ = ["Elapsed", "Nominal"]
 
 
 class Nominal:

@@ -16,22 +16,13 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from .compiled import compiled
-from .cron.parse import CronLine, parse_cron
+from .cron import CronLine, parse_cron
+from .occurrences import compiled
 from .rrule.text import DateText, RuleText, parse_rule_text
 from .timing import Cron, Interval, Once, RRule, Timing
-from .zones.zone import zone_tzinfo
+from .zones import zone_tzinfo
 
-__all__ = [
-    "MONTHS",
-    "WEEKDAYS",
-    "describe",
-    "describe_rule",
-    "duration",
-    "every",
-    "listed",
-    "ordinal",
-]
+__all__ = ["describe"]
 
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = (

@@ -5,8 +5,6 @@ the work needs are made before it runs, so that running it again, after a confli
 does the same thing and not another.
 """
 
-from .keys import create_key, new_secret, revoke_key
-from .receipts import once
 from .schedules import (
     Declared,
     create_schedule,
@@ -20,7 +18,7 @@ from .schedules import (
     resume_schedule,
     trigger_schedule,
 )
-from .set_back import bring_back_leases, bring_back_tasks, lies_anything_ahead, replan_schedules
+from .shared import once
 from .tasks import (
     Claim,
     Claimed,
@@ -38,8 +36,25 @@ from .tasks import (
     submit_tasks,
 )
 from .templates import create_template, delete_template, edit_template, execute_template
-from .tenants import create_tenant, resume_tenant, set_limits, suspend_tenant
-from .tick import Tick, fire_due, is_anything_due, refresh_zones
+from .tenants import (
+    create_key,
+    create_tenant,
+    new_secret,
+    resume_tenant,
+    revoke_key,
+    set_limits,
+    suspend_tenant,
+)
+from .tick import (
+    Tick,
+    bring_back_leases,
+    bring_back_tasks,
+    fire_due,
+    is_anything_due,
+    lies_anything_ahead,
+    refresh_zones,
+    replan_schedules,
+)
 from .upkeep import Retention, Sweep, forget_old, sweep
 from .workflows import (
     Parting,

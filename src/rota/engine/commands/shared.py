@@ -1,4 +1,6 @@
-"""What several commands need: whose limits apply, the audit, and how a task's end reaches its run and its schedule."""
+"""What several commands need: whose limits apply, the audit, receipts of requests that are done once, and how a task's
+end reaches its run and its schedule.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,13 @@ from typing import Any, TypeVar
 
 from ...domain import definition, keys, run, template, tenants, workflow
 from ...domain import task as life
-from ...domain.errors import NotFound
+from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
 from ...domain.model import (
     ApiKey,
     Event,
     Limits,
+    Receipt,
     Run,
     RunStatus,
     Schedule,
@@ -24,7 +27,7 @@ from ...domain.model import (
     Template,
     Tenant,
 )
-from ...stores.base import Tx
+from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias
 
 __all__ = [
@@ -36,6 +39,7 @@ __all__ = [
     "find_task",
     "find_template",
     "limits_of",
+    "once",
     "room_for_tasks",
 ]
 
@@ -107,6 +111,7 @@ async def find_template(tx: Tx, tenant: str, id: str) -> Template:
     return found[0]
 
 
+T = TypeVar("T")
 _Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey)
 _FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Schedule: ("schedule", definition.as_facts),
@@ -147,6 +152,30 @@ def audit(
             after=None if after is None else facts(after),
         )
     )
+
+
+def once(
+    receipt_id: str, tenant: str, fingerprint: str, work: Work[T], answer: Callable[[T], tuple[int, Any]]
+) -> Work[tuple[int, Any]]:
+    """Do the work and keep its answer (a status and JSON, made by `answer`, which is pure); or, if this was done
+    before, only give the answer again. `receipt_id` follows from tenant and key, `fingerprint` from the request: the
+    same key for another request is refused. What is refused leaves no receipt."""
+
+    async def wrapped(tx: Tx) -> tuple[int, Any]:
+        known = await tx.get(Receipt, receipt_id)
+        if known is not None:
+            if known.tenant != tenant or known.fingerprint != fingerprint:
+                raise Refused("idempotency_reused", receipt=receipt_id)
+            return known.status, known.answer
+        status, body = answer(await work(tx))
+        tx.put(
+            Receipt(
+                id=receipt_id, tenant=tenant, at=tx.now, fingerprint=fingerprint, status=status, answer=body
+            )
+        )
+        return status, body
+
+    return wrapped
 
 
 class RelatedRuns:

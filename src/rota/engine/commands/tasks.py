@@ -187,19 +187,12 @@ def _renewed(task: Task | None, renewal: Renewal, now: datetime) -> Task | Refus
 
 
 def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
-    """Write down how tasks ended; for each, the task as it is now, or why the answer came too late.
-
-    The first try takes the worker's own copies: if one has changed meanwhile its version is stale, and the second
-    try reads them all. (So does the first if a task is there twice: lost, and claimed again by the same worker.)"""
-    trusted = len({result.task.id for result in results}) == len(results)
+    """Write down how tasks ended; for each, the task as it is now, or why the answer came too late."""
 
     async def work(tx: Tx) -> list[Task | Refused]:
-        nonlocal trusted
-        stored = {} if trusted else await tx.get_many(Task, [result.task.id for result in results])
-        held = [result.task if trusted else stored.get(result.task.id) for result in results]
-        trusted = False
-        answers = [_settled(task, result, tx.now) for task, result in zip(held, results, strict=True)]
-        settled = [each for each in answers if isinstance(each, Task) and each is not stored.get(each.id)]
+        stored = await tx.get_many(Task, [result.task.id for result in results])
+        answers = [_settled(stored.get(result.task.id), result, tx.now) for result in results]
+        settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
         related = await RelatedRuns.of(tx, settled)
         by_id = {task.id: task for task in related.put(tx, settled, "worker")}
         return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]

@@ -1,4 +1,10 @@
-"""The tick: what time does to schedules."""
+"""The tick: what time does to schedules. And what is done when time goes back.
+
+A clock that was set back leaves records that lie in the future. Schedules are planned anew from now, and tasks become
+ready when they would have. Times that had their run keep it: its id is derived from the time. Rows of times that were
+skipped and are now to come again are removed. Each of these works takes one page and says where the next begins (None:
+that was the last).
+"""
 
 from __future__ import annotations
 
@@ -10,16 +16,46 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain import definition, recurrence, run, schedule, task
-from ...domain.model import Run, Schedule, ScheduleStatus, Task, Template, Tenant, TenantStatus
+from ...domain.model import (
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    Template,
+    Tenant,
+    TenantStatus,
+    is_from_the_future,
+)
 from ...domain.schedule import Decision
 from ...stores.base import Tx, Work
-from ...stores.queries import DueSchedules, LiveTasks, OutdatedZones
+from ...stores.queries import (
+    Cursor,
+    DueSchedules,
+    LiveTasks,
+    LostLeases,
+    OutdatedZones,
+    RunList,
+    ScheduleList,
+    UpcomingTasks,
+)
 from .schedules import template_of, templates_of
 from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, RelatedRuns, audit, room_for_tasks
 
-__all__ = ["Tick", "fire_due", "is_anything_due", "refresh_zones"]
+__all__ = [
+    "Tick",
+    "bring_back_leases",
+    "bring_back_tasks",
+    "fire_due",
+    "is_anything_due",
+    "lies_anything_ahead",
+    "refresh_zones",
+    "replan_schedules",
+]
 
 ROWS_PER_TICK = 1_000
+ROWS_OF_ONE = 1_000
+LEASES = 10_000
 SCHEDULER = "scheduler"
 
 
@@ -38,21 +74,15 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
 def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
     """Decide about the schedules that are due, at most `limit` of them and until there are `ROWS_PER_TICK` rows to
-    write, and write it all in one commit.
-
-    The first try takes it that no time has had its run before: if one has, because a clock went back, its id is taken,
-    and the second try looks for them."""
-    is_first = True
+    write, and write it all in one commit."""
 
     async def work(tx: Tx) -> Tick:
-        nonlocal is_first
         due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
         if not due:
             return await _upcoming(tx, limit)
         firing = await _Firing.read(tx, due, jumped)
-        trusting, is_first = is_first, False
         is_more_due = len(due) == limit or len(firing.decisions) < len(due)
-        return await firing.write(tx, trusting, is_more_due)
+        return await firing.write(tx, is_more_due)
 
     return work
 
@@ -106,7 +136,7 @@ class _Firing:
             rows += len(decisions[-1].fires) + len(decisions[-1].skips)
         return cls(due, decisions, await templates_of(tx, due), tenants)
 
-    async def write(self, tx: Tx, trusting: bool, is_more_due: bool) -> Tick:
+    async def write(self, tx: Tx, is_more_due: bool) -> Tick:
         cancelled = [
             task.cancel(victim, tx.now, SCHEDULER, "replaced by the next run")
             for decision in self.decisions
@@ -114,16 +144,15 @@ class _Firing:
             if not victim.cancel_requested
         ]
         related = await RelatedRuns.of(tx, cancelled)
-        ids = [] if trusting else [id for decision in self.decisions for id in _run_ids(decision)]
+        ids = [id for decision in self.decisions for id in _run_ids(decision)]
         known = await tx.get_many(Run, ids) if ids else {}
         related.put(tx, cancelled, SCHEDULER)
         tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
             had[row.schedule_id].add(row.scheduled_at)
-        for before, decision in zip(
-            self.due, self.decisions, strict=False
-        ):  # of the rest nothing was decided
+        decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
+        for before, decision in decided:
             self._put(tx, before, decision, had.get(before.id, set()), tick)
         return tick
 
@@ -215,3 +244,87 @@ def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
         return len(outdated), moved
 
     return work
+
+
+def lies_anything_ahead(limit: int) -> Work[bool]:
+    """A quick look, at those that are next: after a step back they are likely to be among what it left behind."""
+
+    async def work(tx: Tx) -> bool:
+        found: list[Schedule | Task] = [*await tx.find(DueSchedules(at=None), limit)]
+        found += await tx.find(UpcomingTasks(after=tx.now), limit)
+        found += await tx.find(LostLeases(at=None), limit)
+        return any(is_from_the_future(record.updated_at, tx.now) for record in found)
+
+    return work
+
+
+def replan_schedules(after: Cursor | None, limit: int) -> Work[tuple[Cursor | None, list[Schedule]]]:
+    """(where the next page begins, the schedules that were planned anew)"""
+
+    async def work(tx: Tx) -> tuple[Cursor | None, list[Schedule]]:
+        page = await tx.find(ScheduleList(tenant=None, status=ScheduleStatus.ACTIVE, after=after), limit)
+        ahead = [found for found in page if is_from_the_future(found.updated_at, tx.now)]
+        rows = [await _skipped_too_soon(tx, found) for found in ahead]
+        planned = [
+            _replan(tx, old, too_soon, spanning)
+            for old, (too_soon, spanning) in zip(ahead, rows, strict=True)
+        ]
+        if any(each is None for each in planned):
+            following = after  # some had more rows than one work takes
+        else:
+            following = Cursor(at=page[-1].created_at, id=page[-1].id) if len(page) == limit else None
+        return following, [each for each in planned if each is not None]
+
+    return work
+
+
+async def _skipped_too_soon(tx: Tx, of: Schedule) -> tuple[list[Run], list[Run]]:
+    """(rows of times after now that were skipped; the row of a stretch that reaches beyond now, if there is one)"""
+    skipped = RunStatus.SKIPPED
+    too_soon = await tx.find(RunList(schedule_id=of.id, status=skipped, since=tx.now), ROWS_OF_ONE)
+    last = await tx.find(RunList(schedule_id=of.id, status=skipped, until=tx.now), 1)
+    return (
+        [row for row in too_soon if row.scheduled_at > tx.now],
+        [row for row in last if row.until is not None and row.until > tx.now],
+    )
+
+
+def _replan(tx: Tx, old: Schedule, too_soon: list[Run], spanning: list[Run]) -> Schedule | None:
+    for row in too_soon:
+        tx.delete(row)
+    if len(too_soon) == ROWS_OF_ONE:
+        return None
+    for row in spanning:
+        tx.put(run.cut_short(row, old, tx.now))
+    new = tx.put(schedule.replanned(old, tx.now))
+    audit(tx, "replanned", SCHEDULER, old, new, "the clock was set back: planned anew from now")
+    return new
+
+
+def bring_back_tasks(after: datetime | None, limit: int) -> Work[tuple[datetime | None, list[Task]]]:
+    """(where the next page begins, the tasks that became ready sooner)"""
+
+    async def work(tx: Tx) -> tuple[datetime | None, list[Task]]:
+        begin = tx.now if after is None else after
+        page = await tx.find(UpcomingTasks(after=begin), limit)
+        moved = _bring_back(tx, page)
+        if len(page) < limit:
+            return None, moved
+        return (begin if moved else page[-1].available_at), moved
+
+    return work
+
+
+def bring_back_leases() -> Work[list[Task]]:
+    """A worker that died while the clock was ahead is not waited for any longer than usual."""
+
+    async def work(tx: Tx) -> list[Task]:
+        return _bring_back(tx, await tx.find(LostLeases(at=None), LEASES))
+
+    return work
+
+
+def _bring_back(tx: Tx, found: list[Task]) -> list[Task]:
+    ahead = [each for each in found if is_from_the_future(each.updated_at, tx.now)]
+    changed = [(each, task.brought_back(each, tx.now)) for each in ahead]
+    return [tx.put(new) for old, new in changed if new is not old]

@@ -6,25 +6,18 @@ for each series.
 **Bounded labels.** A metric has a series for every combination of its labels, for as long as the process lives, and
 users choose the names. So each label shows the first `most` names as they are, and the rest as `other`. A name is
 judged once, when it is first seen: a counter that moved to `other` later would seem to have been reset.
-
-**Plain numbers.** Series are counted on the thread of the event loop, without a lock: the lock of prometheus-client
-costs more than the counting. They become families of prometheus-client when someone collects them, from any thread.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from ...domain.model import ChangeType, RunStatus, Task, TaskStatus
 from ...domain.run import follows, is_by_hand
@@ -45,18 +38,15 @@ __all__ = [
     "BRIEF",
     "LONG",
     "OTHER",
-    "Count",
-    "Counts",
     "Instruments",
     "Names",
+    "Series",
     "SignalCounts",
-    "Spread",
-    "Spreads",
 ]
 
 OTHER = "other"
 
-S = TypeVar("S", "Count", "Spread")
+M = TypeVar("M", Counter, Histogram)
 
 
 class Names:
@@ -75,85 +65,29 @@ class Names:
         return name
 
 
-class Count:
-    """A number that only grows."""
+class Series(Collector, Generic[M]):
+    """A metric of prometheus-client whose labels are bounded. Called with the values of its labels, it gives the series
+    that they belong to. When each series began is left out: that would be one series more for each."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    def add(self, number: int = 1) -> None:
-        self.value += number
-
-
-class Spread:
-    """How many values fell between which bounds, and their sum."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-
-class _Family(Collector, Generic[S]):
-    """A metric. Called with the values of its labels it gives the series to add to."""
-
-    def __init__(self, name: str, about: str, labels: Mapping[str, Names], new: Callable[[], S]) -> None:
-        self._name = name
-        self._about = about
+    def __init__(self, metric: M, labels: Mapping[str, Names]) -> None:
+        self._metric: M = metric
         self._labels = dict(labels)
-        self._new: Callable[[], S] = new
-        self._asked: dict[tuple[str, ...], S] = {}  # by the values as given, where they are shown as given
-        self._series: dict[tuple[str, ...], S] = {}
-        if not labels:
-            self()
+        self._known: dict[tuple[str, ...], M] = {}
 
-    def __call__(self, *values: str) -> S:
-        return self._asked.get(values) or self._shown(values)
+    def __call__(self, *values: str) -> M:
+        return self._known.get(values) or self._found(values)
 
-    def _shown(self, values: tuple[str, ...]) -> S:
+    def _found(self, values: tuple[str, ...]) -> M:
         shown = tuple(names.shown(value) for names, value in zip(self._labels.values(), values, strict=True))
-        series = self._series.get(shown)
-        if series is None:
-            series = self._series[shown] = self._new()
+        series: M = self._metric.labels(*shown) if shown else self._metric
         if shown == values:
-            self._asked[values] = series
+            self._known[values] = series
         return series
 
-
-class Counts(_Family[Count]):
-    """A counter. Its name comes out with `_total` behind it."""
-
-    def __init__(self, name: str, about: str, labels: Mapping[str, Names]) -> None:
-        super().__init__(name, about, labels, Count)
-
     def collect(self) -> Iterator[Metric]:
-        family = CounterMetricFamily(self._name, self._about, labels=list(self._labels))
-        for values, series in list(self._series.items()):
-            family.add_metric(values, series.value)
-        yield family
-
-
-class Spreads(_Family[Spread]):
-    """A histogram."""
-
-    def __init__(self, name: str, about: str, labels: Mapping[str, Names], bounds: tuple[float, ...]) -> None:
-        super().__init__(name, about, labels, lambda: Spread(bounds))
-        self._ends = [*map(floatToGoString, bounds), "+Inf"]
-
-    def collect(self) -> Iterator[Metric]:
-        family = HistogramMetricFamily(self._name, self._about, labels=list(self._labels))
-        for values, series in list(self._series.items()):
-            counted = accumulate(list(series.counts))
-            family.add_metric(values, list(zip(self._ends, counted, strict=True)), series.total)
-        yield family
+        for family in self._metric.collect():
+            family.samples = [each for each in family.samples if not each.name.endswith("_created")]
+            yield family
 
 
 BRIEF = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -173,15 +107,18 @@ class Instruments(msgspec.Struct, frozen=True, kw_only=True):
     queue: Names
     task_type: Names
 
-    def counter(self, name: str, about: str, **labels: Names | None) -> Counts:
-        counts = Counts(name, about, self._bounded(labels))
-        self.registry.register(counts)
-        return counts
+    def counter(self, name: str, about: str, **labels: Names | None) -> Series[Counter]:
+        series = Series(Counter(name, about, tuple(labels), registry=None), self._bounded(labels))
+        self.registry.register(series)
+        return series
 
-    def histogram(self, name: str, about: str, bounds: tuple[float, ...], **labels: Names | None) -> Spreads:
-        spreads = Spreads(name, about, self._bounded(labels), bounds)
-        self.registry.register(spreads)
-        return spreads
+    def histogram(
+        self, name: str, about: str, bounds: tuple[float, ...], **labels: Names | None
+    ) -> Series[Histogram]:
+        metric = Histogram(name, about, tuple(labels), registry=None, buckets=bounds)
+        series = Series(metric, self._bounded(labels))
+        self.registry.register(series)
+        return series
 
     def _bounded(self, labels: dict[str, Names | None]) -> dict[str, Names]:
         return {label: Names(self.most) if names is None else names for label, names in labels.items()}
@@ -198,12 +135,12 @@ class SignalCounts:
             TaskStarted: self._task_started,
             TaskMoved: self._task_moved,
             TimesHandled: self._times_handled,
-            LeaseLost: lambda signal: self._leases_lost(signal.task.kind, "worker").add(),
-            ResultLost: lambda signal: self._results_lost(signal.task.kind).add(),
-            LoopFailed: lambda signal: self._loop_failures(signal.role).add(),
-            HookFailed: lambda signal: self._hook_failures(signal.hook).add(),
-            LoopBlocked: lambda signal: self._loop_blocked().add(),
-            ClockJumped: lambda signal: self._clock_jumps().add(),
+            LeaseLost: lambda signal: self._leases_lost(signal.task.kind, "worker").inc(),
+            ResultLost: lambda signal: self._results_lost(signal.task.kind).inc(),
+            LoopFailed: lambda signal: self._loop_failures(signal.role).inc(),
+            HookFailed: lambda signal: self._hook_failures(signal.hook).inc(),
+            LoopBlocked: lambda signal: self._loop_blocked().inc(),
+            ClockJumped: lambda signal: self._clock_jumps().inc(),
         }
 
     def __call__(self, signal: Observation) -> None:
@@ -268,16 +205,16 @@ class SignalCounts:
 
     def _task_started(self, signal: TaskStarted) -> None:
         task = signal.task
-        self._claims(task.queue).add()
+        self._claims(task.queue).inc()
         if task.started_at is not None:
-            self._wait(task.queue).add(_seconds(task.available_at, task.started_at))
+            self._wait(task.queue).observe(_seconds(task.available_at, task.started_at))
         if task.attempt == 1:
             self._first_seen(task)
 
     def _first_seen(self, task: Task) -> None:
         """Once for each task. Who triggers a run by hand may be a command, whose counts nobody would see."""
         if task.expires_at is not None:
-            self._ttl(task.kind).add(_seconds(task.created_at, task.expires_at))
+            self._ttl(task.kind).observe(_seconds(task.created_at, task.expires_at))
         if is_by_hand(task):
             self._run_of(task, RunStatus.RUNNING)
 
@@ -288,7 +225,7 @@ class SignalCounts:
         elif task.status is TaskStatus.EXPIRED:
             self._task_expired(task)
         else:
-            self._ended(task.queue, task.kind, task.status.value).add()
+            self._ended(task.queue, task.kind, task.status.value).inc()
             self._attempt_ended(task)
         if task.run_id is not None and task.status in _ENDS:
             self._run_of(task, follows(task))
@@ -296,18 +233,18 @@ class SignalCounts:
     def _returned(self, task: Task) -> None:
         """Its last change says why; an error may be that of an earlier attempt."""
         if task.last_change in (ChangeType.RETRIED, ChangeType.LEASE_LOST):
-            self._retries(task.kind).add()
+            self._retries(task.kind).inc()
         self._attempt_ended(task)
 
     def _attempt_ended(self, task: Task) -> None:
         if task.last_change is ChangeType.LEASE_LOST:
-            self._leases_lost(task.kind, "janitor").add()  # how long it really took nobody knows
+            self._leases_lost(task.kind, "janitor").inc()  # how long it really took nobody knows
         elif task.started_at is not None:
-            self._duration(task.kind).add(_seconds(task.started_at, task.updated_at))
+            self._duration(task.kind).observe(_seconds(task.started_at, task.updated_at))
 
     def _task_expired(self, task: Task) -> None:
-        self._ended(task.queue, task.kind, task.status.value).add()
-        self._expired(task.kind).add()
+        self._ended(task.queue, task.kind, task.status.value).inc()
+        self._expired(task.kind).inc()
         if task.attempt == 0:
             self._first_seen(task)
 
@@ -316,7 +253,7 @@ class SignalCounts:
         self._run(run.tenant, run.status, run.target_type, run.count)
         if task is None or run.started_at is None:
             return
-        self._latency(run.tenant).add(_seconds(run.scheduled_at, run.started_at))
+        self._latency(run.tenant).observe(_seconds(run.scheduled_at, run.started_at))
 
     def _run_of(self, task: Task, status: RunStatus) -> None:
         self._run(task.tenant, status, "workflow" if task.is_workflow else "task")
@@ -324,7 +261,7 @@ class SignalCounts:
     def _run(self, tenant: str, status: RunStatus, target_type: str, count: int = 1) -> None:
         """A template starts a task; a task no longer knows of the template."""
         started = "workflow" if target_type == "workflow" else "task"
-        self._runs(tenant, status.value, started).add(count)
+        self._runs(tenant, status.value, started).inc(count)
 
 
 def _seconds(since: datetime, until: datetime) -> float:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 from ...domain.errors import Unavailable
 from ...domain.model import Run, RunStatus, Schedule, Task, TaskStatus
-from ..guard import name_of, text_of, traceback_of
+from ..guard import traceback_of
 from .telemetry import (
     ClockJumped,
     ClockSetBack,
@@ -27,6 +26,7 @@ from .telemetry import (
     TaskStarted,
     TimesHandled,
     ZonesRefreshed,
+    trouble_of,
 )
 
 __all__ = ["FIELDS", "ids_of_task", "log_signals"]
@@ -48,9 +48,7 @@ FIELDS = (
 
 
 def log_signals(signal: Observation) -> None:
-    say = _SAY.get(type(signal))
-    if say is not None:
-        say(signal)
+    _TELL.get(type(signal), _log_trouble)(signal)
 
 
 def ids_of_task(task: Task) -> dict[str, Any]:
@@ -124,57 +122,35 @@ def _zones_refreshed(signal: ZonesRefreshed) -> None:
     log.info("new zone data: schedule %s is next due at %s", schedule.key, schedule.next_run_at, extra=about)
 
 
-def _lease_lost(signal: LeaseLost) -> None:
-    task = signal.task
-    words = "lost the lease of %s %s; its result is not recorded"
-    log.error(words, task.kind, task.id, extra=ids_of_task(task))
+def _log_trouble(signal: Observation) -> None:
+    trouble = trouble_of(signal)
+    if trouble is None:
+        return
+    level = logging.WARNING if isinstance(signal, (ClockJumped, ClockSetBack)) else logging.ERROR
+    about = ids_of_task(signal.task) if isinstance(signal, (LeaseLost, ResultLost)) else None
+    where, error = _where(signal)
+    log.log(level, "%s %s%s", *trouble, where, exc_info=error, extra=about)
 
 
-def _result_lost(signal: ResultLost) -> None:
-    task, error = signal.task, signal.error
-    words = "the result of %s %s cannot be stored: %s"
-    log.error(words, task.kind, task.id, error, exc_info=error, extra=ids_of_task(task))
+def _where(signal: Observation) -> tuple[str, BaseException | None]:
+    """Where in the code it happened: lines to add, or the error to log. A store that is away is an event, not a defect:
+    the sentence says it all, and an outage has many of them."""
+    match signal:
+        case LoopBlocked():
+            return f"\n{signal.stack}", None
+        case HookFailed():
+            return f"\n{traceback_of(signal.error)}", None
+        case ResultLost():
+            return "", signal.error
+        case LoopFailed() if not isinstance(signal.error, Unavailable):
+            return "", signal.error
+    return "", None
 
 
-def _clock_set_back(signal: ClockSetBack) -> None:
-    counts = signal.schedules, signal.tasks
-    log.warning("the clock was set back; schedules planned anew: %d, tasks that count from now: %d", *counts)
-
-
-def _clock_jumped(signal: ClockJumped) -> None:
-    way = "forward" if signal.by > timedelta(0) else "back"
-    log.warning("the clock jumped %s by %s; missed runs follow their policy", way, abs(signal.by))
-
-
-def _loop_blocked(signal: LoopBlocked) -> None:
-    names = ", ".join(signal.kinds) or "a handler"
-    words = "%s has blocked the event loop for %.0f s; leases cannot be renewed\n%s"
-    log.error(words, names, signal.blocked_for.total_seconds(), signal.stack)
-
-
-def _loop_failed(signal: LoopFailed) -> None:
-    """A store that is away is an event, not a defect: the sentence says it all, and an outage has many of them."""
-    error, again_in = signal.error, signal.again_in.total_seconds()
-    trace = None if isinstance(error, Unavailable) else error
-    log.error("%s: %s; trying again in %.1f s", signal.role, error, again_in, exc_info=trace)
-
-
-def _hook_failed(signal: HookFailed) -> None:
-    what = f"{name_of(signal.error)}: {text_of(signal.error)}"
-    log.error("the hook %s raised %s\n%s", signal.hook, what, traceback_of(signal.error))
-
-
-_SAY: dict[type[Observation], Callable[[Any], None]] = {
+_TELL: dict[type[Observation], Callable[[Any], None]] = {
     TaskStarted: _task_started,
     TaskMoved: _task_moved,
     TimesHandled: _times_handled,
     ScheduleStopped: _schedule_stopped,
     ZonesRefreshed: _zones_refreshed,
-    LeaseLost: _lease_lost,
-    ResultLost: _result_lost,
-    ClockJumped: _clock_jumped,
-    ClockSetBack: _clock_set_back,
-    LoopBlocked: _loop_blocked,
-    LoopFailed: _loop_failed,
-    HookFailed: _hook_failed,
 }

@@ -95,7 +95,7 @@ def readable(is_readable: bool) -> GaugeMetricFamily:
 
 
 def families(reading: Reading | None, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
-    """As Prometheus has them. What could not be read is left out: an old number would pass for a new one."""
+    """The reading as gauges. Gauges that could not be read are left out: an old number would pass for a new one."""
     yield readable(reading is not None)
     overdue = GaugeMetricFamily(
         "rota_schedules_overdue", "Active schedules that should have fired more than 60 s ago."
@@ -192,8 +192,8 @@ class Metrics:
         """A request was answered. `route` is a template (`/api/tenants/{tenant}/schedules`) and never a path; None: no
         route matched."""
         route, method = route or OTHER, method if method in METHODS else OTHER
-        self._http_requests(route, method, str(status)).add()
-        self._http_seconds(route, method).add(seconds)
+        self._http_requests(route, method, str(status)).inc()
+        self._http_seconds(route, method).observe(seconds)
 
     async def render(self, store: Store | None = None, now: datetime | None = None) -> bytes:
         """What to answer a scraper, as `CONTENT_TYPE`. With a store: what it holds, too, as of `now` (None: the store's
@@ -203,7 +203,7 @@ class Metrics:
         return await asyncio.to_thread(generate_latest, self.registry)
 
     async def _look(self, store: Store, now: datetime | None) -> None:
-        """However many ask at once, the store is asked once; and no more often if it fails."""
+        """Ask the store, once for all who ask at the same time, and no more often if it fails."""
         async with self._looking:
             if self._read_at is not None and self._clock.monotonic() - self._read_at < self._fresh:
                 return
@@ -226,7 +226,7 @@ class Metrics:
             "rota_store_errors", "Calls that the store did not answer.", operation=None, code=None
         )
         lag = make.histogram("rota_loop_lag_seconds", "How late the event loop was.", BRIEF)
-        self.loop_lag = LoopLag(lag().add, self._clock)
+        self.loop_lag = LoopLag(lag().observe, self._clock)
 
     def _of_http(self, make: Instruments) -> None:
         routes = Names(make.most)
@@ -239,24 +239,24 @@ class Metrics:
 
     def store_answered(self, operation: str, seconds: float) -> None:
         """For an `ObservedStore` that is made before the metrics are."""
-        self._store_seconds(operation).add(seconds)
+        self._store_seconds(operation).observe(seconds)
 
     def store_failed(self, operation: str, code: str) -> None:
         """As `store_answered`. A store that was there at the last look is looked at again."""
-        self._store_errors(operation, code).add()
+        self._store_errors(operation, code).inc()
         if code == Unavailable.code and self._reading is not None:
             self._read_at = None
 
 
 def store_away() -> bytes:
-    """What to answer a scraper that nobody can tell apart from others while the store does not answer."""
+    """The metrics for a scraper while the store does not answer: its key cannot be looked up, so it gets no others."""
     registry = CollectorRegistry()
     registry.register(_Gauges(lambda: iter([readable(False)])))
     return generate_latest(registry)
 
 
 class _Gauges(Collector):
-    """What the last look at the store showed."""
+    """The gauges of the last look at the store."""
 
     def __init__(self, collected: Callable[[], Iterator[Metric]]) -> None:
         self._collected = collected

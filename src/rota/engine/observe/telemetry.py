@@ -1,6 +1,7 @@
 """What the engine reports, and who listens. Logic has no log lines: it hands a signal to an `Observer`.
 
-`logged.py` has the observer that everyone has; a terminal and metrics are others. An observer must be quick and must
+`log.py` has the observer that everyone has; a terminal and metrics are others. What went wrong is put into words once,
+by `trouble_of`, for all of them. An observer must be quick and must
 not raise; `fan_out` keeps one that does from harming the engine or the other observers. `running_task` is the task
 whose handler runs here: for whoever reports on a handler's behalf.
 """
@@ -11,11 +12,12 @@ import logging
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from datetime import timedelta
+from typing import NamedTuple
 
 import msgspec
 
 from ...domain.model import Run, Schedule, Task
-from ..guard import traceback_of
+from ..guard import name_of, text_of, traceback_of
 
 __all__ = [
     "ClockJumped",
@@ -31,9 +33,11 @@ __all__ = [
     "TaskMoved",
     "TaskStarted",
     "TimesHandled",
+    "Trouble",
     "ZonesRefreshed",
     "fan_out",
     "running_task",
+    "trouble_of",
 ]
 
 log = logging.getLogger("rota")
@@ -124,6 +128,37 @@ class HookFailed(Observation, frozen=True):
 
     hook: str
     error: BaseException
+
+
+class Trouble(NamedTuple):
+    """What went wrong: subject and words are one sentence."""
+
+    subject: str
+    words: str
+
+
+def trouble_of(signal: Observation) -> Trouble | None:
+    """A signal that something went wrong, in words. None: nothing did."""
+    match signal:
+        case LeaseLost(task):
+            return Trouble(task.kind, f"lost the lease of {task.id}; what it did is not recorded")
+        case ResultLost(task, error):
+            return Trouble(task.kind, f"cannot store the result of {task.id}: {error}")
+        case ClockSetBack(schedules, tasks):
+            planned = f"{schedules} schedules are planned anew, {tasks} tasks count from now"
+            return Trouble("clock", f"was set back: {planned}")
+        case ClockJumped(by):
+            way = "forward" if by > timedelta(0) else "back"
+            return Trouble("clock", f"jumped {way} by {abs(by)}; missed runs follow their policy")
+        case LoopBlocked(blocked_for, kinds):
+            seconds = f"{blocked_for.total_seconds():.0f} s"
+            blocking = ", ".join(kinds) or "a handler"
+            return Trouble(blocking, f"has blocked the event loop for {seconds}; leases cannot be renewed")
+        case LoopFailed(role, error, again_in):
+            return Trouble(role, f"failed: {error}; trying again in {again_in.total_seconds():.1f} s")
+        case HookFailed(hook, error):
+            return Trouble(hook, f"raised {name_of(error)}: {text_of(error)}")
+    return None
 
 
 Observer = Callable[[Observation], None]

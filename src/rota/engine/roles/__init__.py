@@ -1,6 +1,6 @@
 """The roles of a node: each is `run_once() -> delay`, and `engine/loops.py` owns the loop that calls it.
 
 Begin with `scheduler` (fires what is due) and `worker` (claims, runs, settles). `leases` keeps what a worker holds,
-`janitor` takes back what dead workers held, `forgetter` applies retention, `watch` notices clocks that jump and
-loops that are blocked. `engine/node.py` puts them together.
+`janitor` takes back what dead workers held and applies retention, `watch` notices clocks that jump and loops that are
+blocked. `engine/node.py` puts them together.
 """

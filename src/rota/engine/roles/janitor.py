@@ -1,4 +1,9 @@
-"""The janitor: returns tasks of dead workers, and marks expiries."""
+"""Two roles that keep order. The janitor returns tasks of dead workers and marks expiries. The forgetter removes
+records that have been kept long enough, and lets the store put itself in order.
+
+They are apart because the forgetter may have much to do, and an archive that cannot be read must hold up no task of a
+dead worker. For the same reason each kind of record is forgotten by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,19 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
 
-from ...domain.errors import Unavailable
+from msgspec.structs import replace
+
+from ...domain.errors import StoreError, Unavailable
 from ...stores.base import CommitOptions, Store, Tx
 from ...stores.queries import LostLeases
 from ..clock import SteadyClock, sleep
-from ..commands import sweep
+from ..commands import Retention, forget_old, sweep
 from ..commands.upkeep import END_OF_TIME
 from ..loops import Backoff
 from ..observe.telemetry import Observer, TaskMoved
 from .leases import LEASE
 
-__all__ = ["Janitor"]
+__all__ = ["Forgetter", "Janitor"]
 
 BATCH = 500
 LOOK_AGAIN = timedelta(seconds=10)
@@ -27,6 +34,8 @@ LOCKED_AT_MOST = timedelta(seconds=1)
 GRACE = timedelta(seconds=2)
 """How long the holder of a lease that ran out has, from a look on that found the store free."""
 NOW = timedelta(0)
+FORGET_EVERY = timedelta(minutes=10)
+NOTHING = Retention(tasks=None, runs=None, events=None, schedules=None)
 
 
 class Janitor:
@@ -127,3 +136,32 @@ class Janitor:
 async def _probe(tx: Tx) -> None:
     """A small read: it fails while the store is away."""
     await tx.find(LostLeases(at=None), 1)
+
+
+class Forgetter:
+    """Forgets, batch after batch, then rests."""
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        self._store = store
+        self._parts = (
+            replace(NOTHING, tasks=retention.tasks),
+            replace(NOTHING, runs=retention.runs),
+            replace(NOTHING, events=retention.events),
+            replace(NOTHING, schedules=retention.schedules),
+        )
+
+    async def run_once(self) -> timedelta:
+        """One batch of each kind. At once again if anything went."""
+        gone = 0
+        problem: StoreError | None = None
+        for part in self._parts:
+            try:
+                gone += await self._store.transact(forget_old(part, BATCH))
+            except StoreError as error:
+                problem = problem or error
+        if gone:
+            return NOW
+        await self._store.tidy()
+        if problem is not None:
+            raise problem
+        return FORGET_EVERY

@@ -1,8 +1,8 @@
-"""Keeping leases: what a worker runs stays its own for as long as it says so in time.
+"""Keeps the leases of a worker: a task stays the worker's own while its lease is renewed in time.
 
-A role of its own, with a transaction of its own: it waits for no result and no claim, so that a store that is slow
-with one of those, or a row that someone else holds, costs no lease. A third of the lease is the rhythm. What handlers
-report (progress, logs) goes along, and is otherwise written a second after the first report.
+Renewing is a role of its own, with a transaction of its own. It waits for no result and no claim: a store that is slow
+with one of those, or a row that someone else holds, costs no lease. Leases are renewed after a third of their length.
+Progress and logs of handlers are written with a renewal, or a second after the first report.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from ...domain.errors import Refused, Unavailable
 from ...stores.base import CommitOptions, Store
+from ..app import App
 from ..clock import SteadyClock
 from ..commands import Renewal, renew_leases
 from ..executor import Execution, Reports, StopReason
@@ -28,8 +29,8 @@ LEASE = timedelta(seconds=30)
 REPORT_EVERY = timedelta(seconds=1)
 NOTHING: Reports = (None, None, ())
 INSTANT = 1e-6
-_RENEWING = CommitOptions(own_transaction=True, fail_if_locked=True)
 """Seconds; a shorter delay would be none, and so a round without end."""
+_RENEWING = CommitOptions(own_transaction=True, fail_if_locked=True)
 
 
 class QueueLike(Protocol):
@@ -45,6 +46,8 @@ class QueueLike(Protocol):
     def tenant(self) -> str: ...
 
     def for_tenant(self, tenant: str) -> QueueLike: ...
+
+    async def declare_schedules(self, app: App) -> None: ...
 
 
 class Leases:
@@ -169,7 +172,7 @@ class Leases:
 
 
 def pieces(batch: Sequence[T]) -> Iterator[Sequence[T]]:
-    """A batch in parts that are as many as each is long: so three tries lead to the one that is in the way."""
+    """A batch in about as many parts as each part has members: three tries lead to the one that is in the way."""
     size = isqrt(len(batch) - 1) + 1 if len(batch) > 3 else 1
     for start in range(0, len(batch), size):
         yield batch[start : start + size]

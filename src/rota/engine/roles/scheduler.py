@@ -37,7 +37,7 @@ NOW = timedelta(0)
 class Scheduler:
     """`jumped` is set by whoever saw the clock jump; the next tick then fires at most one time per schedule.
 
-    `beside` is called along with a tick that will fire something: a worker in the same process claims in it.
+    `claim_with_tick` is called along with a tick that will fire something: a worker in the same process claims in it.
 
     `early` is how much too late a timer may ring: epoll counts whole milliseconds, rounded up. The scheduler sleeps
     that much less, and lets the rest pass turn by turn. It never fires before its time."""
@@ -52,7 +52,7 @@ class Scheduler:
         early: timedelta = NOW,
     ) -> None:
         self.jumped = False
-        self.beside: Callable[[], Awaitable[None]] | None = None
+        self.claim_with_tick: Callable[[], Awaitable[None]] | None = None
         self._look_for_jumps = look_for_jumps
         self._store = store
         self._observe = observe
@@ -73,7 +73,7 @@ class Scheduler:
         self._look_for_jumps()  # a hint may come before the next look of whoever watches the clock
         if self.jumped:
             await self._bring_back()
-        tick = await self._tick_beside()
+        tick = await self._tick_and_claim()
         await self._compare(tick.at)
         if not tick.is_locked:
             self._locked.reset()
@@ -93,14 +93,14 @@ class Scheduler:
         while self._next_at is not None and NOW < self._next_at - await self._store.now() <= self._early:
             await sleep(NOW)
 
-    async def _tick_beside(self) -> Tick:
+    async def _tick_and_claim(self) -> Tick:
         """With a claim in the same commit if this is the moment; but not batch after batch, where each would only wait
         for the other."""
-        if self.beside is None or self._next_at is None or self._is_behind:
+        if self.claim_with_tick is None or self._next_at is None or self._is_behind:
             return await self._tick_now()
         if await self._store.now() < self._next_at:
             return await self._tick_now()
-        tick, _ = await asyncio.gather(self._tick_now(), self.beside(), return_exceptions=True)
+        tick, _ = await asyncio.gather(self._tick_now(), self.claim_with_tick(), return_exceptions=True)
         if isinstance(tick, BaseException):
             raise tick
         return tick

@@ -17,7 +17,7 @@ from ...domain.ids import derived_id
 from ...domain.limits import check_duration, check_input, check_number, check_retry_policy, shown
 from ...domain.model import Limits, RetryPolicy, StepKind, Task
 from ...domain.options import SubmitOptions, names_of
-from ...domain.submission import Submission, check_submission
+from ...domain.task import Submission, check_submission
 from ...domain.workflow import Wait
 from ..app import App
 from ..executor import Context

@@ -40,7 +40,7 @@ __all__ = ["WorkflowExecution"]
 T = TypeVar("T")
 
 HAND_BACK = timedelta(seconds=5)
-"""How long a worker whose code does not fit leaves a run to others."""
+"""How long a worker whose code is too old or too new leaves a run to others; if it meets it again, longer."""
 LOOK_AGAIN = timedelta(seconds=60)
 """After which time a run whose code has changed is tried again: the code may have been put back."""
 LOOK_EVERY = timedelta(seconds=1)
@@ -106,7 +106,8 @@ class _Runner:
         task = self._execution.task
         unfit = workflow.misfit(task, self._handler.version, self._handler.accepts)
         if unfit is not None:
-            return Released(failure=_problem("WorkflowVersion", unfit), delay=HAND_BACK)
+            failure = _problem("WorkflowVersion", unfit)
+            return Released(failure=failure, delay=LOOK_AGAIN if failure == task.error else HAND_BACK)
         ends = workflow.deadline(task)
         if ends is not None:
             self._late_at = self._loop.time() + (ends - task.updated_at).total_seconds()

@@ -1,11 +1,12 @@
 """Committing a group of works as one entry of the log. This runs in the store's writer thread.
 
-1. Catch up, unless the state was current a moment ago and no other node is writing. (Then the append finds out.)
+1. Read the log if the state is not fresh, or other nodes write, and there is probably something to read (`ReadOdds`).
+   A read that was wrongly left out costs a lost append, and nothing else.
 2. Run the works on a trial, undo the trial, and encode the changes as entry N+1.
 3. If there are no changes, the answers count if the state was current. So catch up, and if an entry came, go to 2.
    (Works that `may_be_stale` accept a fresh state: a loop that finds nothing to do makes no request.)
 4. If another thread has read on meanwhile, or the node slept, go to 2: the draft belongs to an old position.
-5. Append. If another node has written N+1, pause (`contention`), catch up, and go to 2.
+5. Append. If another node has written N+1, pause (`Contention`), catch up, and go to 2.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from typing import Any, NamedTuple
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record
-from ..group_commit import Job
 from ..memory.state import Row
-from ..works import run_work
+from ..works import Job, run_work
 from .archive.lookups import NeedsArchive
-from .archive.segment import Segment
-from .entry import EntryHeader, encode
+from .archive.segments import Segment
+from .formats import EntryHeader, encode
 from .log import Log, LogPosition
 from .replica import BucketTx, MoveToArchive, Replica, Trial
 from .service.clock import Moment, Stopwatch
@@ -98,7 +98,7 @@ class Committer:
         losses = 0
         has_looked = not self._log.is_fresh(self._log.current_at)
         if has_looked:
-            self._log.look_before_commit(always=True)
+            self._log.look_before_commit()
         while True:
             draft, current_at = self.draft(jobs)
             if draft.is_empty:
@@ -110,7 +110,7 @@ class Committer:
                 continue
             if not has_looked and self._contention.give_way():
                 has_looked = True
-                self._log.look_before_commit(always=self._contention.is_busy)
+                self._log.look_before_commit()
             if not self._log.is_trusted(draft.position):
                 self._log.catch_up()
                 continue
@@ -133,8 +133,8 @@ class Committer:
             return True
         if all(isinstance(job.error, NeedsArchive) for job in jobs):
             return True  # the work is run again
-        content = all(job.options.may_be_stale and job.error is None for job in jobs)
-        return content and self._log.is_fresh(current_at)
+        may_be_stale = all(job.options.may_be_stale and job.error is None for job in jobs)
+        return may_be_stale and self._log.is_fresh(current_at)
 
     def draft(self, jobs: list[Job[Any]]) -> tuple[_Draft, Moment | None]:
         """Run the works on the replica. Returns also when the replica was last seen to be current."""

@@ -1,13 +1,12 @@
 """The log: `log/{number}.json`. An entry is written only where nothing is, so each number has one writer. The writer of
 entry N decides what happens after N-1, and all other nodes read it.
 
-**Reading.** `catch_up` reads the next entries until there is none: first one by one, then several at once, twice as
-many each time. A node lists the log only when it starts or is far behind, because a list costs as much as a dozen
-reads: 20 entries cost 34 % less when they are read ahead than with a list.
+**Reading.** `catch_up` reads the next entries one by one until there is none. A node that starts or is more than a few
+entries behind lists the log and reads the rest in parallel. (A list costs as much as a dozen reads.)
 
-**Missing entries.** The log ends where an entry is absent, unless a later entry is there. Then the absent one is read
-once more: it may have been written after the first read. If it is still absent, somebody has removed it. Rota never
-removes an entry there, so this is `Corrupt` until the entry is back, and nothing is written at its number.
+**Missing entries.** The log ends where an entry is absent, unless a list has shown a later one. Then the absent one is
+read once more: it may have been written after the list passed it. If it is still absent, somebody has removed it. Rota
+never removes an entry there, so this is `Corrupt` until the entry is back, and nothing is written at its number.
 
 **Writing.** `append` says whether entry N is ours. The object at N decides, not the service's answer. After an answer
 that is no clear success, N is read. If it has our commit id, we won; if it has another, we lost. If nothing is there,
@@ -30,31 +29,34 @@ node is now.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
 from ...domain.errors import Corrupt, Unavailable
 from ..base import no_store
-from .contention import Contention
-from .entry import READS, TYPES, LogEntry, decode, entry_key, rows_in
-from .read_odds import ReadOdds
+from .formats import (
+    TYPES,
+    LogEntry,
+    Restored,
+    decode,
+    entry_key,
+    newest,
+    number_of,
+    numbered,
+    read_object,
+    restore,
+    rows_in,
+)
 from .replica import Replica
 from .service.bucket import Bucket, Denied, Taken
 from .service.clock import Moment, Stopwatch
 from .service.proof import check_create, is_begun
-from .snapshot import Restored, newest, number_of, numbered, restore
-from .tuning import Tuning
+from .tuning import Contention, ReadOdds, RetryPauses, Tuning
 
-__all__ = [
-    "Log",
-    "LogPosition",
-    "LogReader",
-    "RetryPauses",
-]
+__all__ = ["Log", "LogPosition", "LogReader"]
 
 
 class LogPosition(NamedTuple):
@@ -76,14 +78,7 @@ class LogReader:
 
     def read(self, number: int) -> LogEntry | None:
         key = entry_key(number)
-        for _ in range(READS - 1):
-            body = self._bucket.get(key)
-            try:
-                return None if body is None else self._decode(key, body)
-            except Corrupt:
-                continue
-        body = self._bucket.get(key)
-        return None if body is None else self._decode(key, body)
+        return read_object(self._bucket, key, lambda body: self._decode(key, body))
 
     def _decode(self, key: str, body: bytes) -> LogEntry:
         entry = decode(f"{self._bucket.name}/{key}", body)
@@ -91,42 +86,24 @@ class LogReader:
             raise Corrupt(f"{self._bucket.name}/{key} says that it is entry {entry.number}", key=key)
         return entry
 
-    def behind(self, position: LogPosition, at_once: int) -> Iterator[LogEntry]:
-        """The next entries behind a position, at most `at_once`, up to the first that is absent."""
-        if at_once > 1:
-            yield from self._ahead(position, at_once)
-            return
+    def next(self, position: LogPosition) -> LogEntry | None:
+        """The entry behind a position."""
         number = position.number + 1
-        entry = self._again(position, *self._hole) if number == self._hole[0] else self.read(number)
-        if entry is not None:
-            yield entry
-
-    def _ahead(self, position: LogPosition, at_once: int) -> Iterator[LogEntry]:
-        numbers = range(position.number + 1, position.number + 1 + at_once)
-        with ThreadPoolExecutor(at_once, thread_name_prefix="rota-log") as readers:
-            answers = {number: readers.submit(self.read, number) for number in numbers}
-        for number, answer in answers.items():
-            entry = answer.result()
-            later = [other for other in numbers if other > number and _is_there(answers[other])]
-            if entry is None and later:
-                entry = self._again(position, number, entry_key(later[-1]))
-            if entry is None:
-                return
-            yield entry
+        return self._read_missing(position, *self._hole) if number == self._hole[0] else self.read(number)
 
     def check_hole(self, position: LogPosition) -> None:
         """Called before an entry is written behind a position."""
         if position.number + 1 == self._hole[0]:
-            self._again(position, *self._hole)
+            self._read_missing(position, *self._hole)
 
     def check_complete(self, position: LogPosition, number: int, keys: list[str]) -> None:
         """`number` follows the entries that were listed without a gap. If later ones were listed, it must be there
         now. (It may have been written after the list passed it.)"""
         later = [key for key in keys if key > entry_key(number) and numbered([key])]
         if later:
-            self._again(position, number, later[-1])
+            self._read_missing(position, number, later[-1])
 
-    def _again(self, position: LogPosition, number: int, later: str) -> LogEntry | None:
+    def _read_missing(self, position: LogPosition, number: int, later: str) -> LogEntry | None:
         """Read an entry that was absent although a later one was there. None means that the position is no longer
         trusted, so the entry may rightly have been removed."""
         entry = self.read(number)
@@ -140,42 +117,9 @@ class LogReader:
         return entry
 
 
-def _is_there(answer: Future[LogEntry | None]) -> bool:
-    """An entry that cannot be read is there, too. Its error is raised when the entries before it are applied."""
-    problem = answer.exception()
-    return isinstance(problem, Corrupt) if problem is not None else answer.result() is not None
-
-
 _ONE_BY_ONE = 8
 _PARALLEL = 16
-_FAR = 256
 _LOADS = 3
-_POLL, _COMMIT = "poll", "commit"
-
-
-class RetryPauses:
-    """Growing pauses with jitter, until `give_up_after` has passed."""
-
-    def __init__(
-        self, tuning: Tuning, watch: Stopwatch, sleep: Callable[[float], object], first: float = 0.0
-    ) -> None:
-        self._tuning = tuning
-        self._watch = watch
-        self._sleep = sleep
-        self._began = watch.moment()
-        self._ceiling = max(first, tuning.shortest_pause.total_seconds())
-        self._slept = 0.0
-
-    @property
-    def exhausted(self) -> bool:
-        give_up_after = self._tuning.give_up_after
-        return self._slept > give_up_after.total_seconds() or self._watch.since(self._began) > give_up_after
-
-    def take(self) -> None:
-        pause = self._ceiling * random.uniform(0.5, 1.5)
-        self._ceiling = min(2 * self._ceiling, self._tuning.longest_pause.total_seconds())
-        self._slept += pause
-        self._sleep(pause)
 
 
 class Log:
@@ -214,7 +158,7 @@ class Log:
         self.bytes_since_snapshot = 0
         self.snapshot_bytes = 0
         self.contention = Contention(watch, sleep)
-        self.odds = ReadOdds()
+        self._odds = ReadOdds()
 
     @property
     def name(self) -> str:
@@ -234,69 +178,40 @@ class Log:
 
     def catch_up(self) -> bool:
         """Read all new entries; whether there were any."""
-        return self._read_on(lambda read: True)
+        return self._read_on(None)
 
-    def look(self) -> bool:
-        """For a poll. As `catch_up`, but a read that is probably in vain is left to the next poll."""
-        return self._read_on(
-            lambda read: not read or not self._is_current() or self.odds.is_worth_now_and_then(_POLL, read),
-            _POLL,
-        )
-
-    def look_before_commit(self, *, always: bool) -> bool:
+    def look_before_commit(self) -> bool:
         """As `catch_up`, but a read that is probably in vain is left out: the commit finds the entry."""
-        return self._read_on(lambda read: (always and not read) or self.odds.is_worth(_COMMIT, read), _COMMIT)
+        return self._read_on(self._odds)
 
-    def _read_on(self, is_worth: Callable[[int], bool], occasion: str = "") -> bool:
+    def _read_on(self, odds: ReadOdds | None) -> bool:
         before = self._replica.number
         for _ in range(_LOADS):
-            if self._follow(is_worth, occasion):
+            if self._follow(odds):
                 return self._replica.number != before
             self._load()
         raise Unavailable(f"{self._bucket.name} cannot be read within {self._tuning.window}")
 
-    def _follow(self, is_worth: Callable[[int], bool], occasion: str) -> bool:
+    def _follow(self, odds: ReadOdds | None) -> bool:
         """Read to the end of the log. False means that the position is no longer trusted."""
-        read, unlisted, at_once = 0, 0, 1
+        read = 0
         while self.is_trusted(position := self.position()):
-            if not is_worth(read):
+            if odds is not None and not odds.is_worth(read):
                 return True
             asked = self._watch.moment()
-            found = self._read_some(position, at_once)
-            if found is None:
-                break
-            if occasion:
-                self._learn_odds(occasion, read, found, at_once)
-            if found < at_once:
-                self._confirm(position.number + found, asked)
-                return True
-            read, unlisted = read + found, unlisted + found
-            at_once = 1 if read < _ONE_BY_ONE else min(2 * at_once, _PARALLEL)
-            if unlisted >= _FAR:
-                self._read_many()
-                unlisted, at_once = 0, 1
-        return False
-
-    def _read_some(self, position: LogPosition, at_once: int) -> int | None:
-        """How many of the next entries there were. Fewer than `at_once` mean that the log ends there. None means that
-        the reads took so long that the position is no longer trusted."""
-        found = 0
-        for entry in self._entries.behind(position, at_once):
+            entry = self._entries.next(position)
             if not self.is_trusted(position):
-                return None
+                break
+            if odds is not None:
+                odds.saw(read, entry is not None)
+            if entry is None:
+                self._confirm(position.number, asked)
+                return True
             self._apply(entry)
-            found += 1
-        return found if self.is_trusted(position) else None
-
-    def _learn_odds(self, occasion: str, read: int, found: int, at_once: int) -> None:
-        for more in range(found):
-            self.odds.saw(occasion, read + more, True)
-        if found < at_once:
-            self.odds.saw(occasion, read + found, False)
-
-    def _is_current(self) -> bool:
-        at = self._current_at
-        return at is not None and self._watch.since(at) < self._tuning.fresh_for / 2
+            read += 1
+            if read % _ONE_BY_ONE == 0:
+                self._read_many()
+        return False
 
     def append(self, position: LogPosition, commit: str, body: bytes) -> bool:
         """Whether the entry behind `position` is ours; then the replica is to apply it. The entry was made from this
@@ -306,9 +221,9 @@ class Log:
         asked = self._watch.moment()
         pauses = self.pauses()
         while True:
-            ours, problem = self._try(position, commit, body)
+            ours, problem = self._send(position, commit, body)
             if ours is not None:
-                self.odds.answer(_COMMIT, not ours)
+                self._odds.wrote(ours)
                 break
             if isinstance(problem, Denied):
                 raise problem
@@ -337,7 +252,7 @@ class Log:
                 key=entry_key(number),
             )
 
-    def _try(self, position: LogPosition, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
+    def _send(self, position: LogPosition, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
         """True if the entry is ours, False if another node's, None if it is not there or unknown."""
         try:
             asked = self._watch.moment()
@@ -354,8 +269,10 @@ class Log:
             entry = self._entries.read(position.number + 1)
         except Unavailable:
             return None
-        if entry is None or entry.commit == commit:
-            return None if entry is None else True
+        if entry is None:
+            return None
+        if entry.commit == commit:
+            return True
         if self.is_trusted(position):
             self._apply(entry)
         return False
@@ -402,9 +319,7 @@ class Log:
         numbers = [first + 1 + n for n, key in enumerate(keys) if key == entry_key(first + 1 + n)]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="rota-log") as readers:
             for entry in readers.map(self._entries.read, numbers):
-                if entry is None or not self.is_trusted(
-                    position
-                ):  # removed meanwhile: the next load finds the snapshot
+                if entry is None or not self.is_trusted(position):  # removed meanwhile: a snapshot is ahead
                     break
                 self._apply(entry)
         self._entries.check_complete(position, first + len(numbers) + 1, keys)

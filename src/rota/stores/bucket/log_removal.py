@@ -14,12 +14,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from ..codec import micros
-from .archive.segment import SEGMENTS, made_at
-from .entry import entry_key
+from .archive.segments import SEGMENTS, made_at
+from .formats import SNAPSHOTS, entry_key, number_of, numbered, snapshot_keys
 from .log import Log
 from .replica import Replica
 from .service.bucket import Bucket
-from .snapshot import SNAPSHOTS, number_of, numbered, snapshot_keys
 from .tuning import Tuning
 
 __all__ = ["LogRemoval"]

@@ -26,9 +26,9 @@ from ..memory.finders import count, tally, walk
 from ..memory.state import Changes, Row, State
 from ..queries import Query
 from .archive.archive import Archive, Hidden, Source, archived_order, merged
-from .archive.lookups import LookupResults, together
-from .archive.segment import Segment, made_at
-from .entry import TYPES
+from .archive.lookups import LookupResults, answer_all
+from .archive.segments import Segment, made_at
+from .formats import TYPES
 
 __all__ = ["BucketTx", "MoveToArchive", "Replica", "Trial"]
 
@@ -138,7 +138,7 @@ class BucketTx(BufferedTx):
     async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
         self.reading()
         asks = (partial(self._replica.get, type, wanted, self.results) for wanted in set(ids))
-        return {record.id: record for record in together(self.results, asks) if record is not None}
+        return {record.id: record for record in answer_all(self.results, asks) if record is not None}
 
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
@@ -189,7 +189,7 @@ class Trial:
         changes = self._replica.live.prepare(tx.puts, tx.deletes)
         if tx.moved is not None:
             self._move(*tx.moved)
-        self._do(changes)
+        self._apply_changes(changes)
 
     def net(self) -> tuple[list[Row], list[Record]]:
         """All puts and deletes of the group, each record once."""
@@ -218,10 +218,10 @@ class Trial:
             if self._replica.live.row(of_type, id) is None
         ]
         asks = (partial(self._replica.row, of_type, id, tx.results) for of_type, id in away)
-        for row in together(tx.results, asks):
+        for row in answer_all(tx.results, asks):
             if row is not None:
                 of_type, id = type(row.record), row.record.id
-                self._do(Changes([row], []))
+                self._apply_changes(Changes([row], []))
                 self._before[of_type, id] = self._replica.hidden[of_type, id] = row
 
     def _move(self, segment: Segment, rows: list[Row]) -> None:
@@ -234,7 +234,7 @@ class Trial:
         for row in rows:
             self.leave.setdefault(TABLES[type(row.record)].name, []).append(row.record.id)
 
-    def _do(self, changes: Changes) -> None:
+    def _apply_changes(self, changes: Changes) -> None:
         live = self._replica.live
         for record in (*changes.deletes, *(row.record for row in changes.puts)):
             self._before.setdefault((type(record), record.id), live.row(type(record), record.id))

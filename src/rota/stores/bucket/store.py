@@ -28,24 +28,20 @@ from ...domain.errors import Unavailable
 from ...domain.model import Record
 from ..base import PLAIN_COMMIT, RECORD_TYPES, Clock, CommitOptions, Proof, Store, Work
 from ..codec import TABLES
-from ..group_commit import Groups
 from ..memory.state import State
 from ..threads import Threads
 from ..waiting import Waiters
-from ..works import drive
-from .archive.reads import ArchiveReads
-from .archive.segment_cache import SegmentCache
-from .commit import Committed, Committer
-from .entry import TYPES
+from ..works import Groups, drive
+from .archive.lookups import ArchiveReads, SegmentCache
+from .commit import Committer
+from .formats import TYPES
 from .log import Log
-from .polling import LogPoller
 from .replica import BucketTx, Replica
 from .service.address import BucketAddress
-from .service.bucket import Bucket
+from .service.bucket import Bucket, Requests
 from .service.clock import Moment, ServiceClock, Stopwatch
-from .service.proof import prove, prove_rights
-from .service.requests import Requests
-from .tuning import Tuning
+from .service.proof import prove
+from .tuning import LogPoller, Tuning
 from .upkeep import Upkeep
 
 __all__ = ["BucketStore", "OpenBucket"]
@@ -122,12 +118,9 @@ class BucketStore(Store):
 
     async def prove_upkeep(self) -> list[Proof]:
         """Whether upkeep is done, and whether this node has the rights for it."""
-        opened = self.opened
-        rights = partial(prove_rights, self._bucket, opened.time.now(), views=self._tuning.views)
-        return [
-            await asyncio.get_running_loop().run_in_executor(None, rights),
-            opened.upkeep.log_length(),
-        ]
+        upkeep = self.opened.upkeep
+        rights = await asyncio.get_running_loop().run_in_executor(None, upkeep.rights)
+        return [rights, upkeep.log_length()]
 
     async def tidy(self) -> None:
         """Repair the views. The janitor calls this now and then."""
@@ -151,9 +144,7 @@ class OpenBucket:
         self.time = ServiceClock(clock, bucket.date)
         self.replica = Replica()
         self.segment_cache = SegmentCache(bucket, tuning.archive_in_memory)
-        self.archive_reads = ArchiveReads(
-            self.replica, self.segment_cache, lambda: self._run(self._catch_up), bucket.name
-        )
+        self.archive_reads = ArchiveReads(self.segment_cache, self._is_segment_missed, bucket.name)
         node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
         self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
         self._writer = Threads(1, "rota-writer")
@@ -167,7 +158,7 @@ class OpenBucket:
             now=self.time.now,
             refresh=self.time.refresh,
             new_id=lambda: str(uuid_utils.uuid7()),
-            committed=self._committed,
+            committed=lambda commit: self.upkeep.committed(commit),
         )
         self.groups = Groups(self._writer, self.committer.commit, self._changed)
         self.waiters = Waiters(self.time)
@@ -250,6 +241,10 @@ class OpenBucket:
     async def _run(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._reader, function)
 
+    async def _is_segment_missed(self, key: str) -> bool:
+        await self._run(self._catch_up)
+        return key in self.replica.archive.segments
+
     def _catch_up(self) -> bool:
         self.time.refresh()
         return self.log.catch_up()
@@ -265,13 +260,10 @@ class OpenBucket:
         current_at = self.log.current_at
         if current_at is None or self._watch.since(current_at) >= interval / 2:
             self.time.refresh()
-            self.log.look()
+            self.log.catch_up()
         seen, self._seen = self._seen, self.replica.number
         return seen != self._seen
 
     def _changed(self) -> None:
         self._seen = self.replica.number
         self.waiters.changed()
-
-    def _committed(self, commit: Committed) -> None:
-        self.upkeep.committed(commit)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -25,17 +26,18 @@ from ..memory.finders import walk
 from ..memory.state import Row
 from ..queries import FinishedTasks, OldEvents, OldRuns, Query
 from .archive.archive import first_rows, pack_segment
-from .archive.segment import Segment, segment_key, summarize
-from .archive.segment_cache import SegmentCache
+from .archive.lookups import SegmentCache
+from .archive.segments import Segment, segment_key, summarize
 from .commit import Committed
+from .formats import SNAPSHOTS, Snapshot, SnapshotSegment, encode_snapshot, entry_key
 from .log import Log
 from .log_removal import LogRemoval
 from .replica import MoveToArchive, Replica
 from .service.bucket import Bucket
 from .service.clock import Stopwatch
-from .snapshot import Snapshot, SnapshotSegment, encode_snapshot
+from .service.proof import prove_rights
 from .tuning import Tuning
-from .view_writer import ViewWriter
+from .views import ViewWriter
 
 __all__ = [
     "Upkeep",
@@ -50,9 +52,9 @@ class UpkeepPart(StrEnum):
     """The parts of upkeep, each with the consequence of its failure."""
 
     VIEWS = "views are missing or old"
-    ARCHIVE = "what has ended stays in memory, and in each snapshot"
+    ARCHIVE = "records that have ended stay in memory, and in each snapshot"
     SNAPSHOT = "the log grows, and nodes take longer to start"
-    REMOVAL = "what nobody needs any more stays in the bucket"
+    REMOVAL = "objects that nobody needs any more stay in the bucket"
 
 
 class UpkeepFailures:
@@ -109,13 +111,13 @@ class Upkeep:
         self.log_removal = LogRemoval(bucket, replica, log, tuning, now, refresh)
         self._transact = transact
         self._node = node
-        self._keeper = ThreadPoolExecutor(1, thread_name_prefix="rota-keeper")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rota-upkeep")
         self._commits: deque[Committed] = deque()
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._awake = asyncio.Event()
         self._closing = False
-        self._was_cut = False
+        self._has_rest = False
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -138,7 +140,7 @@ class Upkeep:
         self._awake.set()
         if self._task is not None:
             await self._task
-        self._keeper.shutdown()
+        self._thread.shutdown()
 
     async def tidy(self) -> None:
         """Compare the views with the records."""
@@ -158,6 +160,14 @@ class Upkeep:
                 f", where there should be one after about {self._tuning.snapshot_every:,}: no node writes any"
             )
         return Proof("log length", not is_late, found)
+
+    def rights(self) -> Proof:
+        """Whether this node may write and remove in all folders of upkeep. Other nodes ignore the objects written here,
+        and remove them if they stay behind."""
+        unique = uuid.uuid4().hex
+        written = [f"{SNAPSHOTS}proof-{unique}", segment_key(self._now())]
+        written += [f"{home}~proof-{unique}.json" for home in self._views.folders if home != "tenants/"]
+        return prove_rights(self._bucket, written, removed=entry_key(0))
 
     async def _keep(self) -> None:
         while not self._closing:
@@ -182,9 +192,9 @@ class Upkeep:
         if any(self._is_snapshot_due(commit.number) for commit in commits):
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_UPKEEP.total_seconds() if self._closing else None):
-                    await self._move_on()
+                    await self._archive_and_snapshot()
 
-    async def _move_on(self) -> None:
+    async def _archive_and_snapshot(self) -> None:
         """Archive, write a snapshot, and remove the log before it."""
         await self._archive_all()
         if await self._try(UpkeepPart.SNAPSHOT, self._snapshot):
@@ -202,7 +212,7 @@ class Upkeep:
         return is_done
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._keeper, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     # Archive
 
@@ -238,10 +248,10 @@ class Upkeep:
                 for query in (FinishedTasks(before=before), OldRuns(before=before), OldEvents(before=before))
                 for row in self._ended(query)
             ]
-        if not ended or not (self._was_cut or self._is_enough(ended)):
+        if not ended or not (self._has_rest or self._is_enough(ended)):
             return None
         rows = first_rows(ended, self._tuning.archive_bytes)
-        self._was_cut = len(rows) < len(ended)  # then the rest follows, however few they are
+        self._has_rest = len(rows) < len(ended)  # then the rest follows, however few they are
         key = segment_key(self._now())
         self._bucket.put(key, pack_segment(rows))
         return summarize(key, (row.record for row in rows)), rows
@@ -259,7 +269,7 @@ class Upkeep:
     # Snapshots
 
     def _is_snapshot_due(self, number: int) -> bool:
-        """Every `snapshot_every` entries, unless they are small beside the snapshot that would be written."""
+        """Every `snapshot_every` entries, unless they are small compared with the snapshot that would be written."""
         if number % min(_TRIES_EVERY, self._tuning.snapshot_every):
             return False
         return self._calls_for_snapshot(number - self._log.snapshot, self._log.bytes_since_snapshot)

@@ -1,8 +1,8 @@
-"""The queries of `base.py`, answered from a `State`: for each a walk over an index, in its order, with its
+"""The queries of `stores/queries.py`, answered from a `State`. Each is a walk over an index, in its order, with its
 filter.
 
-This is the reference: other stores must give the same answers. `find` and `count` cut the walk at their
-limit, `tally` runs to its end, so they agree.
+This is the reference: other stores must give the same answers. `find` and `count` cut the walk at their limit, and
+`tally` runs to its end, so they agree.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ R = TypeVar("R", bound=Record)
 
 
 def walk(state: State, query: Query) -> Iterator[Record]:
-    """Every record that the query finds, in its order (as the indexes see them: not to be handed out)."""
+    """The records that the query finds, in its order. They are as the indexes see them, and are not handed out."""
     return _WALKS[type(query)](state, query)
 
 
 def count(state: State, query: Query, at_most: int | None) -> int:
-    """How many the walk would find; or `at_most`, if there are more."""
+    """How many records the walk finds; `at_most`, if there are more."""
     if isinstance(query, OpenSchedules):
         number = len(state.index["open_key"].groups.get((query.tenant,), ()))
         return number if at_most is None else min(number, at_most)
@@ -86,13 +86,13 @@ def count(state: State, query: Query, at_most: int | None) -> int:
 
 
 def tally(found: Iterable[Record], query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
-    """How many of what the query found have which values in these columns."""
+    """The number of found records by their values in these columns."""
     getters = [column.get for column in tallied(query, by)]
     return dict(Counter(tuple(str(get(record) or "") for get in getters) for record in found))
 
 
 def _until(entries: Iterator[IndexEntry], at: datetime | None) -> Iterator[IndexEntry]:
-    """The leading entries whose time is <= `at` (None: all)."""
+    """The leading entries whose time is <= `at`, or all for None."""
     return entries if at is None else takewhile(lambda entry: entry[0] <= at, entries)
 
 

@@ -1,8 +1,7 @@
 """Sorted indexes in memory: which records are in each, in which group, in which order.
 
-An index is a function `record -> (group, sort) | None`. Records are found group by group; within a group
-the entries are sorted tuples that end with the record's id. The names and meanings match the queries of
-`base.py`.
+An index is a function `record -> (group, sort) | None`. Records are found group by group. Within a group the entries
+are sorted tuples that end with the record's id. Names and meanings are those of `stores/queries.py`.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ def _last(chunk: list[IndexEntry]) -> IndexEntry:
 
 
 class SortedEntries:
-    """Entries in order, in chunks of bounded size, so that adding and removing stay cheap with a million of
-    them."""
+    """Entries in order, in chunks of bounded size, so that to add and to remove stay cheap with a million entries."""
 
     def __init__(self) -> None:
         self._chunks: list[list[IndexEntry]] = []
@@ -100,7 +98,7 @@ class Index:
         self.groups: dict[IndexEntry, SortedEntries] = {}
 
     def move(self, old: Record | None, new: Record | None) -> None:
-        """A record changed from `old` (None: it was not there) to `new` (None: it is gone)."""
+        """A record changed from `old` to `new`. None means that it was not there before, or is gone now."""
         before = None if old is None else self._key_of(old)
         after = None if new is None else self._key_of(new)
         if before == after:

@@ -1,12 +1,11 @@
-"""The whole state in memory: records, versions and indexes, with no notion of transactions or time.
+"""The whole state in memory: records, versions and indexes. It knows nothing of transactions or time.
 
-`prepare` checks a set of writes against the versions, the fixed columns and the living keys, and encodes
-them; it changes nothing. `apply` puts what was prepared in place and cannot fail. The memory store does one
-after the other; a store that replicates a log of changes may prepare, write the log, then apply, here and
-on every node.
+`prepare` checks a set of writes against the versions, the fixed columns and the living keys, and encodes them. It
+changes nothing. `apply` puts prepared writes in place, and cannot fail. The memory store calls one after the other. The
+bucket store prepares, writes its log, and then applies, on every node.
 
-What is kept of a record is its JSON. The record object beside it serves the indexes alone, which look only at
-values that cannot be mutated; every answer is decoded anew, so nobody shares a dict with the store.
+A record is kept as JSON, together with the record object. The object is only for the indexes, which look at values that
+cannot be mutated. Every answer is decoded anew, so nobody shares a dict with the store.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ __all__ = ["Changes", "Row", "State", "Writes"]
 
 R = TypeVar("R", bound=Record)
 Writes = Mapping[type[Record], Mapping[str, Record]]
-"""What a transaction gathered: records by type and id."""
+"""The writes of a transaction: records by type and id."""
 
 
 class Row(NamedTuple):
-    """A record as it is kept: the text is what it is, the record is for the indexes."""
+    """A record as it is kept: its JSON, and the object for the indexes."""
 
     record: Record
     body: bytes
@@ -59,7 +58,7 @@ class State:
         return None if row is None else cast("R", TABLES[type].decode(row.body))
 
     def peek(self, type: type[R], id: str) -> R:
-        """The record as the indexes see it: for filters, never handed out."""
+        """The record as the indexes see it. It is for filters, and is never handed out."""
         return cast("R", self._rows[type][id].record)
 
     def with_key(self, tenant: str, key: str) -> Iterator[IndexEntry]:
@@ -77,7 +76,7 @@ class State:
         return [cast("R", decode(row.body)) for _, row in sorted(self._rows[type].items())]
 
     def prepare(self, puts: Writes, deletes: Writes) -> Changes:
-        """The writes, checked and encoded; Conflict if they do not fit what is here."""
+        """The writes, checked and encoded; Conflict if they do not fit the state."""
         gone = [record for of_type in deletes.values() for record in of_type.values()]
         rows = [
             Row(record, TABLES[of_type].encode(record))
@@ -111,7 +110,7 @@ class State:
         return list(self._rows[type].values())
 
     def reverse_of(self, changes: Changes) -> Changes:
-        """What would take back `changes`, asked before they are applied."""
+        """The changes that undo `changes`. Called before these are applied."""
         touched = [*changes.deletes, *(row.record for row in changes.puts)]
         found = [self.row(type(record), record.id) for record in touched]
         inserted = [row.record for row in changes.puts if self.row(type(row.record), row.record.id) is None]
@@ -128,7 +127,7 @@ class State:
             raise Conflict(f"{_name(record)} exists already", id=record.id)
 
     def _check_stored(self, record: Record, version: int) -> None:
-        """The record is here, at this version, and was always of the same tenant, creation time, …"""
+        """Check that the record is here, at this version, with the same tenant, creation time, …"""
         row = self._rows[type(record)].get(record.id)
         if row is None:
             raise Conflict(f"{_name(record)} does not exist any more", id=record.id)
@@ -139,8 +138,8 @@ class State:
             raise Conflict(f"{_name(record)} differs in what cannot change", id=record.id)
 
     def _check_keys(self, deletes: list[Record], puts: list[Record]) -> None:
-        """A key belongs to one living schedule, an alias to one template; looked at in the order: deletes,
-        replacements, inserts."""
+        """A key belongs to one living schedule, and an alias to one template. Deletes are checked first, then
+        replacements, then inserts."""
         named = [record for record in puts if isinstance(record, Schedule | Template)]
         gone = [record for record in deletes if isinstance(record, Schedule | Template)]
         if not named:
@@ -148,7 +147,7 @@ class State:
         keys = _Keys(self)
         for record in gone:
             keys.release(record)
-        for record in sorted(named, key=_place_in_order):
+        for record in sorted(named, key=_order_of_check):
             keys.release(record)
             keys.take(record)
 
@@ -157,7 +156,7 @@ Named = Schedule | Template
 
 
 class _Keys:
-    """Who holds which living key or alias while a set of writes is checked."""
+    """The holders of living keys and aliases while a set of writes is checked."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -184,14 +183,14 @@ class _Keys:
 
 
 def _unique_name(record: Named) -> IndexEntry | None:
-    """What no other record may have at the same time."""
+    """The name that no other record may have at the same time."""
     if isinstance(record, Template):
         return Template, record.tenant, alias_key(record.alias)
     return None if record.deleted_at is not None else (Schedule, record.tenant, record.key)
 
 
-def _place_in_order(record: Named) -> int:
-    """Deleted ones first, then the other replacements, then what is new."""
+def _order_of_check(record: Named) -> int:
+    """Deleted records come first, then other replacements, then new records."""
     if record.version == 1:
         return 2
     return 0 if _unique_name(record) is None else 1

@@ -1,9 +1,9 @@
-"""The reference store: everything in memory, works one after the other, nothing kept when the process ends.
+"""The reference store. Everything is in memory, and gone when the process ends. Works run one after the other.
 
-A work is driven straight through in the event loop, so works never overlap; `transact` lets others run once
-before each, so that a loop of transactions does not hold up the rest of the program. What is put is encoded
-at once and what is read is decoded anew: a dict that the caller changes later changes nothing here, and
-answers are exactly what a store on disk would give.
+A work runs in the event loop without a pause, so works never overlap. `transact` lets other tasks run once before each
+work, so that a loop of transactions does not hold up the rest of the program. Records are encoded when they are put,
+and decoded anew when they are read. So a dict that the caller changes later changes nothing here, and the answers are
+exactly those of a store on disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class MemoryTx(BufferedTx):
-    """Reads from a state, writes gathered."""
+    """Reads from a state, and gathers the writes."""
 
     def __init__(self, state: State, now: datetime, *, writable: bool = True) -> None:
         super().__init__(now, writable=writable)
@@ -61,7 +61,7 @@ class MemoryTx(BufferedTx):
 
 
 class MemoryStore(Store):
-    """A store for tests, demonstrations and programs that need nothing kept."""
+    """A store for tests, demonstrations, and programs that keep nothing."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -78,7 +78,7 @@ class MemoryStore(Store):
 
     async def close(self) -> None:
         self._is_open = False
-        await asyncio.sleep(0)  # what was handed in is done first
+        await asyncio.sleep(0)  # works that were handed in are done first
         self._waiters.close()
 
     async def migrate(self) -> Sequence[str]:

@@ -32,10 +32,6 @@ class DatabaseClock:
         self._checked_wall: datetime | None = None
         self._last: datetime | None = None
 
-    @property
-    def is_set(self) -> bool:
-        return self._origin is not None
-
     def now(self) -> datetime:
         assert self._origin is not None, "check_if_due comes first"
         now = self._origin + timedelta(seconds=_loop_time())

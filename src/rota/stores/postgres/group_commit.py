@@ -21,8 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...domain.errors import Conflict, StoreError
 from ..base import CommitOptions, Work
-from ..group_commit import Job
-from ..works import ATTEMPTS
+from ..works import ATTEMPTS, Job
 from .errors import Blocked
 from .tx import SharedTransaction
 

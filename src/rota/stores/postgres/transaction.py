@@ -30,7 +30,7 @@ Records = dict[type[Record], dict[str, Record]]
 
 
 class SecondStatement(BaseException):
-    """A read that was expected to be one statement sends another one, so it needs a snapshot. No work catches it."""
+    """A read outside a transaction sends a second statement, so it needs a snapshot. No work catches it."""
 
 
 class DatabaseTransaction:

@@ -3,7 +3,7 @@
 Most queries are one statement. Some are not: ready and upcoming tasks look into each lane (queue, kind,
 priority) by itself, since an index over all of them would have to walk what is delayed or less urgent; a
 listing of expired tasks is made of those that are marked and those that only read so, and open tasks of those
-that wait and those that run. Names of the statements in `sql/sqlite.sql` follow those of the queries.
+that wait and those that run. Names of the statements in `statements.sql` follow those of the queries.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ and never wait for the disk.
 
 `wait` sees commits of this process at once, and those of others by looking at the WAL index in shared
 memory, which costs no statement; where that is impossible, by a slow `pragma data_version`.
-
-Committing a group of works in one SQLite transaction. Runs in the writer thread.
 """
 
 from __future__ import annotations
@@ -25,11 +23,10 @@ import apsw
 from ...domain.errors import Invalid, StoreError, Unavailable
 from ...domain.model import Record
 from ..base import PLAIN_COMMIT, Clock, CommitOptions, Store, Work
-from ..group_commit import Groups, Job
 from ..secrets import without_secrets
 from ..sql_files import load
 from ..waiting import Waiters
-from ..works import drive, run_work
+from ..works import Groups, Job, drive, run_work
 from .file import DataVersion, FileThread, Header, SqliteFile
 from .schema import check, migrate, plan
 from .tx import SqliteTx, everything, flush
@@ -39,14 +36,17 @@ __all__ = [
     "commit",
 ]
 
-_COMMIT_SQL = load("sqlite")
+T = TypeVar("T")
+
+_SQL = load("sqlite")
+SLOW_POLL_INTERVAL = timedelta(seconds=2)
 
 
 def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[Any]]) -> None:
-    """Answer every job. If the group fails as a whole, its works are run again one by one: only what fails
-    by itself fails."""
+    """Run these works in one transaction, and answer every job. If the group fails as a whole, its works are run again
+    one by one: only what fails by itself fails. Called in the writer thread."""
     try:
-        db.execute(_COMMIT_SQL["begin_write"])
+        db.execute(_SQL["begin_write"])
     except apsw.Error as error:
         return _fail(jobs, file, error)
     try:
@@ -54,7 +54,7 @@ def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[A
         if (gone := file.gone()) is not None:
             _roll_back(db)
             return _answer(jobs, gone)
-        db.execute(_COMMIT_SQL["commit"])
+        db.execute(_SQL["commit"])
         return None
     except apsw.Error as error:
         _roll_back(db)
@@ -96,13 +96,7 @@ def _answer(jobs: list[Job[Any]], problem: StoreError) -> None:
 
 def _roll_back(db: apsw.Connection) -> None:
     if db.in_transaction:
-        db.execute(_COMMIT_SQL["rollback"])
-
-
-T = TypeVar("T")
-
-_SQL = load("sqlite")
-_SLOW_POLL_INTERVAL = timedelta(seconds=2)
+        db.execute(_SQL["rollback"])
 
 
 class SqliteStore(Store):
@@ -250,7 +244,7 @@ class _OpenFile:
             interval = poll_interval
         except OSError:
             self._data_version = DataVersion(self._file)
-            look, interval = self._data_version.read, _SLOW_POLL_INTERVAL
+            look, interval = self._data_version.read, SLOW_POLL_INTERVAL
         self.waiters = Waiters(self.clock, lambda: (look(), self._file.whereabouts()), interval)
 
     async def close(self) -> None:

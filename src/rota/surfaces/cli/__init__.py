@@ -1,7 +1,8 @@
 """The command line. `main` is the entry point; imports that cost time are made where they are used.
 
-Begin with `root`, the tree of commands, and `command`, which all of them share. Those that answer and end are in
-`commands`, those that keep running in `process`. `session` is one call: its settings, its store, its output."""
+Begin with `root`, the tree of commands, and `command`, which all of them share. Commands that answer and end are in
+`commands`, those that keep running in `process`. `session` is one call: its settings, its store, its output. `options`
+reads what is typed; `render` draws answers; `words` describes schedules."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What all commands share: help with examples, global options before or after the subcommand, lazy
-loading, and errors as one sentence with an exit code (0 fine, 1 refused, 2 wrong usage).
+"""What all commands share: help with examples, global options before or after the subcommand, lazy loading, and errors.
 
-Whatever goes wrong: one sentence on stderr and an exit code. Never a traceback, unless ROTA_DEBUG is
-set.
+An error is one sentence on stderr and an exit code (0 fine, 1 refused, 2 wrong usage). It is never a traceback, unless
+ROTA_DEBUG is set.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ REFUSED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # the last two as a s
 
 
 def explained(problem: BaseException) -> int:
-    """Say what happened; the exit code."""
+    """Say what happened, and return the exit code."""
     from ...domain.errors import Invalid, Refused, StoreError
 
     match problem:
@@ -63,15 +62,14 @@ def explained(problem: BaseException) -> int:
 
 
 def flushed(code: int) -> int:
-    """Write out what is left of the output; the exit code, which is another one if that fails."""
+    """Write out what is left of the output. Returns the exit code, which is another one if that fails."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
         except OSError as problem:
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), stream.fileno()
-            )  # what is left would fail again at exit
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())  # what is left would fail again at exit
             code = BROKEN_PIPE if isinstance(problem, BrokenPipeError) else _unwritten(problem)
     return code
 
@@ -94,7 +92,7 @@ def _coloured() -> bool | None:
 
 
 def _sentence(problem: click.UsageError) -> str:
-    """In our own style; where click only says that something is amiss, it is said where to look."""
+    """Click's message in our style. If it only says that something is wrong, where to look is added."""
     text = problem.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
     if isinstance(problem, click.BadParameter) and not isinstance(problem, click.MissingParameter):
@@ -228,7 +226,7 @@ class Group(click.Group):
 
 
 class Root(Group):
-    """The whole program: whatever goes wrong below becomes one sentence and an exit code here."""
+    """The whole program. An error of any command becomes one sentence and an exit code here."""
 
     def main(  # type: ignore[override]  # click's is overloaded, to say that it may never return
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
@@ -251,7 +249,6 @@ class Root(Group):
             return super().invoke(ctx)
 
     def _guarded(self, args: Sequence[str] | None, prog_name: str, extra: dict[str, Any]) -> int:
-
         try:
             code = super().main(args, prog_name, standalone_mode=False, **extra)
             return code if isinstance(code, int) else 0
@@ -261,7 +258,7 @@ class Root(Group):
 
 @contextmanager
 def _as_exit_code() -> Iterator[None]:
-    """Whoever read our output has had enough. Click would end with 1, as if something had failed."""
+    """The reader of our output has gone (`| head`). Click would end with 1, as if something had failed."""
     try:
         yield
     except BrokenPipeError:
@@ -274,7 +271,7 @@ def command(*, examples: Sequence[str], **options: Any) -> Callable[[Callable[..
 
 
 def help_if_alone(ctx: click.Context) -> None:
-    """What a group does when no command was named."""
+    """Print the help of a group if no command of it was named."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), color=ctx.color)
 

@@ -1,46 +1,259 @@
-"""The options that a command takes from a declared shape of `domain.options`: their names, types and help."""
+"""The options of commands: what is typed becomes a value, and a shape of `domain.options` becomes options."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...domain.model import RetryPolicy
-from ...domain.options import Duration, Option, options_of, value_type
-from .parse import DURATION, JSON, RETRY_POLICY
+from ...domain.errors import Invalid
+from ..durations import parsed
+from ..settings import parsed_size
 
-__all__ = ["clearable", "shape_options"]
+if TYPE_CHECKING:
+    from ...domain.model import RetryPolicy
+    from ...domain.options import Option
+
+__all__ = [
+    "DURATION",
+    "JSON",
+    "JSON_TEXT",
+    "LOG_LEVELS",
+    "NONE",
+    "NUMBER_OR_NONE",
+    "RETRY_POLICY",
+    "SIZE",
+    "TIME",
+    "WALL_TIME",
+    "clearable",
+    "json_lines",
+    "shape_options",
+    "together",
+]
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_TIMES = "write it as 2026-01-28T09:00:00Z, 2026-01-28T09:00+01:00, or 2026-01-28T09:00 for local time"
+
+
+class DurationType(click.ParamType[timedelta]):
+    """`30s 5m 1h 7d 2w`, also `1h30m`."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return parsed("", value)
+        except Invalid as problem:
+            self.fail(str(problem).removeprefix(": "), param, ctx)
+
+
+class TimeType(click.ParamType[datetime]):
+    """An ISO 8601 time. A naive one is the local time of the process, or is left naive (`keep_naive`)."""
+
+    name = "time"
+
+    def __init__(self, *, keep_naive: bool = False) -> None:
+        self._keep_naive = keep_naive
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        from ...engine.clock import aware
+
+        if isinstance(value, datetime):
+            return value
+        try:
+            at = datetime.fromisoformat(value.strip())
+            return at if self._keep_naive and at.tzinfo is None else aware(at)
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{value!r:.60} is not a time; {_TIMES}", param, ctx)
+
+
+class JsonText(click.ParamType[Any]):
+    """JSON, `@file`, or `-` for stdin. It gives the text, not parsed: that may be one value or a line for each."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not isinstance(value, str):
+            self.fail(f"{value!r:.60} is not JSON", param, ctx)
+        try:
+            if value == "-":
+                return sys.stdin.buffer.read().decode("utf-8")
+            if value.startswith("@"):
+                return Path(value[1:]).read_text("utf-8")
+        except OSError as problem:
+            self.fail(f"{value[1:]} cannot be read: {problem.strerror}", param, ctx)
+        except UnicodeDecodeError:
+            self.fail("it is not UTF-8 text", param, ctx)
+        return value
+
+
+class Json(JsonText):
+    """One JSON value."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = super().convert(value, param, ctx)
+        try:
+            return one_value(text)
+        except ValueError as problem:
+            self.fail(f"{_excerpt(text)} is not JSON: {problem}", param, ctx)
+
+
+class RetryPolicyText(click.ParamType["RetryPolicy"]):
+    """`initial=5s,multiplier=3,maximum=1h,jitter=0.1`: what is left out has its default."""
+
+    name = "policy"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> RetryPolicy:
+        from ...domain.model import RetryPolicy
+        from ...domain.options import Duration, RetryPolicyOptions, options_of, value_type
+
+        if isinstance(value, RetryPolicy):
+            return value
+        given: dict[str, Any] = {}
+        for part in value.split(","):
+            name, _, text = (each.strip() for each in part.partition("="))
+            if name not in options_of(RetryPolicyOptions):
+                accepted = ", ".join(options_of(RetryPolicyOptions))
+                self.fail(
+                    f"{part!r:.60} is not a part of it; accepted are {accepted}, as in initial=5s", param, ctx
+                )
+            try:
+                is_duration = value_type(RetryPolicyOptions, name) == Duration
+                given[name] = DURATION.convert(text, param, ctx) if is_duration else float(text)
+            except ValueError:
+                self.fail(f"{part!r:.60} is not a number", param, ctx)
+        return RetryPolicy(**given)
+
+
+class SizeType(click.ParamType[int]):
+    """`200000`, `512KB`, `1MB`: bytes, in powers of 1024."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        size = parsed_size(value)
+        if size is None:
+            self.fail(f"{value!r:.60} is not a size; write bytes, or 512KB, or 1MB", param, ctx)
+        return size
+
+
+class NumberOrNone(click.ParamType[Any]):
+    """A whole number, or `none` (kept as that word) for no limit."""
+
+    name = "number|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == NONE or isinstance(value, int):
+            return value
+        if not value.strip().isascii() or not value.strip().isdigit():
+            self.fail(f"{value!r:.60} is not a whole number; write one, or none", param, ctx)
+        return int(value)
+
+
+NONE = "none"
+DURATION = DurationType()
+SIZE = SizeType()
+RETRY_POLICY = RetryPolicyText()
+NUMBER_OR_NONE = NumberOrNone()
+TIME = TimeType()
+WALL_TIME = TimeType(keep_naive=True)
+JSON_TEXT = JsonText()
+JSON = Json()
+
+
+def one_value(text: str) -> Any:
+    import json
+
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def json_lines(text: str, *, by_line: bool = False) -> list[Any]:
+    """The value, or one for each line. A text that is one JSON value is one, however many lines it has."""
+    if not by_line:
+        try:
+            return [one_value(text)]
+        except ValueError as problem:
+            lines = [line for line in text.splitlines() if line.strip()]
+            if len(lines) < 2:
+                raise click.BadParameter(
+                    f"{_excerpt(text)} is not JSON: {problem}", param_hint="--input"
+                ) from None
+    return [_line(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _line(number: int, line: str) -> Any:
+    try:
+        return one_value(line)
+    except ValueError as problem:
+        raise click.BadParameter(f"line {number} is not JSON: {problem}", param_hint="--input") from None
+
+
+def _excerpt(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
 
 _FLAGS = {"tags": "--tag", "idempotency_key": "--key", "schedule_at": "--at", "task_type": "--task-type"}
 """Shorter to type than the name."""
 _METAVARS = {"cron": "LINE", "rrule": "RULE", "timezone": "ZONE", "task_type": "TYPE"}
 
 
-def shape_options(
-    shape: type, *, times: click.ParamType[datetime], leave_out: Collection[str] = ()
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: the command takes every option of the shape, under its name."""
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator. The help shows them in this order."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name, option in reversed(options_of(shape).items()):
-            if name not in leave_out:
-                function = _click_option(name, option, value_type(shape, name), times)(function)
+        for option in reversed(options):
+            function = option(function)
         return function
 
     return decorate
 
 
+def shape_options(
+    shape: type, *, times: click.ParamType[datetime], leave_out: Collection[str] = ()
+) -> Decorator:
+    """Every option of the shape, under its name."""
+    from ...domain.options import options_of, value_type
+
+    options = options_of(shape).items()
+    return together(
+        *(
+            _click_option(name, option, value_type(shape, name), times)
+            for name, option in options
+            if name not in leave_out
+        )
+    )
+
+
 def clearable(shape: type, *, leave_out: Collection[str] = ()) -> list[str]:
-    """What can be taken away again, as it is typed."""
+    """The options of the shape that can be taken away again, as they are typed."""
+    from ...domain.options import options_of
+
     options = options_of(shape).items()
     return [_typed(name) for name, option in options if option.clearable and name not in leave_out]
 
 
 def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[datetime]) -> Any:
+    from ...domain.model import RetryPolicy
+    from ...domain.options import Duration
+
     flag = _FLAGS.get(name, f"--{_typed(name)}")
     settings: dict[str, Any] = {"help": option.help}
     if kind is bool:

@@ -1,27 +1,27 @@
-"""The tree of commands. Only names and one line each: what does the work is imported when it is called."""
+"""The tree of commands, and its completion. Only names and one line each: a command is imported when it is called."""
 
 from __future__ import annotations
 
 import click
 
 from ... import __version__
-from .command import Entry, Group, Root, help_if_alone
+from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = ["cli", "keys", "schedule", "scheduler", "tenant"]
+__all__ = ["cli", "completion", "keys", "schedule", "scheduler", "tenant"]
 
 _RUN = {
     "up": Entry(
-        "process.roles:up",
+        "process.commands:up",
         "Scheduler, worker, janitor and HTTP API in one process. --demo shows how it feels.",
     ),
-    "worker": Entry("process.roles:worker", "Run the tasks of an app."),
-    "serve": Entry("process.roles:serve", "Serve the HTTP API."),
+    "worker": Entry("process.commands:worker", "Run the tasks of an app."),
+    "serve": Entry("process.commands:serve", "Serve the HTTP API."),
     "scheduler": Entry("root:scheduler", "Fire schedules."),
-    "monitor": Entry("process.roles:monitor", "Return lost tasks, mark expiries, forget what is old."),
-    "tick": Entry("process.roles:tick", "One pass of everything, for those who bring their own cron."),
+    "monitor": Entry("process.commands:monitor", "Return lost tasks, mark expiries, forget what is old."),
+    "tick": Entry("process.commands:tick", "One pass of everything, for those who bring their own cron."),
 }
 _TASKS = {
-    "submit": Entry("commands.submit:submit", "Submit a task, or one for each line of a file."),
+    "submit": Entry("commands.tasks:submit", "Submit a task, or one for each line of a file."),
     "status": Entry("commands.tasks:status", "Everything about one task."),
     "list": Entry("commands.tasks:list_tasks", "The newest tasks."),
     "history": Entry("commands.tasks:history", "What happened to a task, one line per version."),
@@ -33,7 +33,9 @@ _TASKS = {
 }
 _SCHEDULES = {
     "schedule": Entry("root:schedule", "Create, look at and change schedules."),
-    "preview": Entry("commands.preview:preview", "When would this expression fire? Needs no store."),
+    "preview": Entry(
+        "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
+    ),
 }
 _ACCESS = {
     "keys": Entry("root:keys", "Create, list and revoke the keys of the HTTP API."),
@@ -43,7 +45,7 @@ _STORE = {
     "migrate": Entry("commands.store:migrate", "Bring the store's schema up to date."),
     "doctor": Entry("commands.store:doctor", "Look for trouble, and say what to do about it."),
     "config": Entry("commands.store:config", "What is set, and where it came from."),
-    "completion": Entry("completion:completion", "Completion for bash, zsh or fish."),
+    "completion": Entry("root:completion", "Completion for bash, zsh or fish."),
 }
 
 
@@ -71,7 +73,26 @@ def cli(ctx: click.Context) -> None:
     help_if_alone(ctx)
 
 
-_SHAPE = {
+_INSTALL = {
+    "bash": 'eval "$(rota completion bash)"      # in ~/.bashrc',
+    "zsh": 'eval "$(rota completion zsh)"       # in ~/.zshrc',
+    "fish": "rota completion fish | source       # in ~/.config/fish/config.fish",
+}
+
+
+@command(examples=list(_INSTALL.values()))
+@click.argument("shell", type=click.Choice(list(_INSTALL)))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell: commands, options, and the names of schedules."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    maker = found(cli, {}, "rota", "_ROTA_COMPLETE")
+    click.echo(maker.source_template % maker.source_vars())
+
+
+_CHANGE = {
     "create": Entry("commands.schedules:create", "Create a schedule."),
     "update": Entry("commands.schedules:update", "Change what is named, nothing else."),
     "pause": Entry("commands.schedules:pause", "Stop firing until it is resumed."),
@@ -90,14 +111,14 @@ _LOOK = {
     "runs": Entry("commands.schedule_views:runs", "The ledger: every expected time, and what became of it."),
     "preview": Entry("commands.schedule_views:preview", "The next times of a schedule."),
     "why": Entry("commands.schedule_views:why", "Why did it run, or not, at that time?"),
-    "history": Entry("commands.schedule_history:history", "Who changed what, and when."),
+    "history": Entry("commands.schedule_views:history", "Who changed what, and when."),
 }
 
 
 @click.group(
     cls=Group,
-    sections={"Look": _LOOK, "Change": _SHAPE},
-    hidden_names={"run": "process.roles:run_scheduler"},
+    sections={"Look": _LOOK, "Change": _CHANGE},
+    hidden_names={"run": "process.commands:run_scheduler"},
     examples=[
         "rota schedule create nightly --task-type backup --cron '0 3 * * *' --timezone Europe/London",
         "rota schedule show nightly",
@@ -112,7 +133,7 @@ def schedule(ctx: click.Context) -> None:
 
 @click.group(
     cls=Group,
-    sections={"Run": {"run": Entry("process.roles:run_scheduler", "Fire schedules until stopped.")}},
+    sections={"Run": {"run": Entry("process.commands:run_scheduler", "Fire schedules until stopped.")}},
     examples=["rota scheduler run"],
 )
 @click.pass_context
@@ -125,9 +146,9 @@ def scheduler(ctx: click.Context) -> None:
     cls=Group,
     sections={
         "Keys": {
-            "create": Entry("commands.keys:create", "Make a key. It is shown once."),
-            "list": Entry("commands.keys:list_keys", "All keys, and which were revoked."),
-            "revoke": Entry("commands.keys:revoke", "End a key."),
+            "create": Entry("commands.access:create_key", "Make a key. It is shown once."),
+            "list": Entry("commands.access:list_keys", "All keys, and which were revoked."),
+            "revoke": Entry("commands.access:revoke_key", "End a key."),
         }
     },
     examples=[
@@ -146,13 +167,13 @@ def keys(ctx: click.Context) -> None:
     cls=Group,
     sections={
         "Look": {
-            "list": Entry("commands.tenants:list_tenants", "Every tenant, what it has and what it may have.")
+            "list": Entry("commands.access:list_tenants", "Every tenant, what it has and what it may have.")
         },
         "Change": {
-            "create": Entry("commands.tenants:create", "Create a tenant."),
-            "limits": Entry("commands.tenants:limits", "Show the limits of a tenant, or change them."),
-            "suspend": Entry("commands.tenants:suspend", "Let nothing new begin there."),
-            "resume": Entry("commands.tenants:resume", "End a suspension."),
+            "create": Entry("commands.access:create_tenant", "Create a tenant."),
+            "limits": Entry("commands.access:limits", "Show the limits of a tenant, or change them."),
+            "suspend": Entry("commands.access:suspend_tenant", "Let nothing new begin there."),
+            "resume": Entry("commands.access:resume_tenant", "End a suspension."),
         },
     },
     examples=[

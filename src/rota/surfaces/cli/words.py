@@ -30,7 +30,7 @@ def sentence(schedule: Schedule) -> str:
 def timing_words(timing: recurrence.Timing) -> str:
     if isinstance(timing, recurrence.Interval):
         timing = replace(timing, anchor=None)  # where it counts from is rarely the question
-    zone = getattr(timing, "timezone", "UTC")
+    zone = timing.timezone if isinstance(timing, (recurrence.Cron, recurrence.RRule)) else "UTC"
     where = "" if zone == "UTC" else f", in {zone}"
     return f"{recurrence.describe(timing)}{where}"
 

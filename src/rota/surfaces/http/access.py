@@ -1,4 +1,4 @@
-"""Who asks, and what they may do.
+"""Access: who asks, and what they may do.
 
 With keys in the store, every request carries one, as `Authorization: Bearer …` or `X-API-Key`. Without any, only this
 machine is answered: the peer's address, the Host and the Origin must all be loopback, so that no page in a browser
@@ -63,7 +63,7 @@ class Limiter:
 T = TypeVar("T")
 ALL_TENANTS = "*"
 FRESH = timedelta(seconds=2)
-"""How long what was read of a key is believed: a revoked one stops working everywhere after this."""
+"""A key that was read is believed for so long: a revoked one stops working everywhere after this."""
 
 REMEMBERED = 10_000
 GUESSES = (5.0, 50.0)

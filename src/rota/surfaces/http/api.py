@@ -12,14 +12,13 @@ from ... import __version__
 from ...engine.app import App
 from ...engine.clock import SteadyClock
 from ...stores.base import Store
-from . import description, operations, problems
+from . import openapi, operations, problems
 from .access import Identify
 from .events import live
-from .server.head import Head
-from .server.middleware import MOST_BODY, Guard, RequestRecorder
+from .server.middleware import MOST_BODY, Guard, Head, RequestRecorder
 from .service import Replayed, Service, replayed
 from .tenants import executions, fast_routes, keys, schedules
-from .v1 import router as v1
+from .v1 import jobs, tasks
 
 if TYPE_CHECKING:
     from ...engine.observe.metrics import Metrics
@@ -77,10 +76,10 @@ def create_app(
     async def again(request: Request, error: Replayed) -> Response:
         return replayed(error)
 
-    for part in (schedules, executions, keys, live, operations, v1):
+    for part in (schedules, executions, keys, live, operations, tasks, jobs):
         api.include_router(part.router)
     fast_routes.install(api)
-    description.install(api)
+    openapi.install(api)
     api.add_middleware(Guard, most_body=most_body)
     api.add_middleware(Head)
     api.add_middleware(RequestRecorder, service=service)

@@ -1,12 +1,18 @@
-"""The types that bodies are made of. Strict: a number is a number, and a text with digits is not one."""
+"""The fields of requests and answers: their types and their names.
+
+The types are strict: a number is a number, and a text with digits is not one. The tenants' API speaks camelCase,
+`/api/v1` snake_case; inside, all is snake_case."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any
 
+from fastapi import Request
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -17,14 +23,24 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from ...domain.errors import Invalid
 from ...domain.limits import NAME_PATTERN, check_time
 from ...domain.model import RetryPolicy
-from ...domain.options import Duration, Option, RetryPolicyOptions, names_of, options_of, value_type
+from ...domain.options import (
+    Duration,
+    Option,
+    RetryPolicyOptions,
+    ScheduleOptions,
+    SubmitOptions,
+    TaskOptions,
+    names_of,
+    options_of,
+    value_type,
+)
 
 __all__ = [
+    "SLASH",
     "Body",
     "Flag",
     "Json",
@@ -37,22 +53,33 @@ __all__ = [
     "Text",
     "Time",
     "Whole",
+    "as_given",
     "body_fields",
     "body_name",
+    "camel",
+    "camel_keys",
     "given_options",
+    "in_words_of",
     "said_once",
 ]
 
 
-def _camel(name: str) -> str:
-    return to_camel(name)
+@lru_cache(maxsize=4096)
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+def camel_keys(shape: dict[str, Any]) -> dict[str, Any]:
+    """The shape with its own keys in camelCase. What users put into it (inputs, metadata) is theirs."""
+    return {camel(name): value for name, value in shape.items()}
 
 
 class Body(BaseModel):
     """A body that is accepted in camelCase and in snake_case, and shown in camelCase. Unknown fields are refused."""
 
     model_config = ConfigDict(
-        alias_generator=_camel, populate_by_name=True, extra="forbid", validate_by_name=True
+        alias_generator=camel, populate_by_name=True, extra="forbid", validate_by_name=True
     )
 
     @model_validator(mode="before")
@@ -65,8 +92,8 @@ def said_once(given: Any) -> Any:
     """Refuse a field that is given in camelCase and in snake_case."""
     if isinstance(given, dict):
         for name in given:
-            if "_" in name and _camel(name) != name and _camel(name) in given:
-                raise ValueError(f"{_camel(name)}: it is given twice, in two spellings; give it once")
+            if "_" in name and camel(name) != name and camel(name) in given:
+                raise ValueError(f"{camel(name)}: it is given twice, in two spellings; give it once")
     return given
 
 
@@ -113,7 +140,7 @@ def body_fields(shape: type, policy: type[BaseModel], *, leave_out: tuple[str, .
 
 
 def body_name(shape: type, name: str) -> str:
-    """What a body calls the option: a duration says that it is in seconds."""
+    """The name of an option in bodies and answers. A duration says that it is in seconds."""
     return f"{name}_seconds" if value_type(shape, name) == Duration else name
 
 
@@ -173,3 +200,63 @@ class RetryPolicyBody(Body):
     """How long a task waits before it is tried again."""
 
     __annotations__ = body_fields(RetryPolicyOptions, Body)
+
+
+SLASH = "\ue000"
+"""Stands for a slash inside a name while the path is taken apart; no name can have it."""
+
+_NAMES = names_of(ScheduleOptions) | names_of(SubmitOptions)
+_SECONDS = {
+    name: f"{name}_seconds"
+    for name in options_of(ScheduleOptions)
+    if value_type(ScheduleOptions, name) == Duration
+}
+_OF_TARGET = (names_of(TaskOptions) | {"input", "template_id"}) - {"metadata"}
+_PLACES = {
+    **_SECONDS,
+    **{name: f"target.{_SECONDS.get(name, name)}" for name in _OF_TARGET},
+    "schedule_id": "name",
+    "key": "name",
+    "run_at": "schedule_type.run_at",
+    "cron": "schedule_type.cron",
+    "interval": "schedule_type.every_seconds",
+    "rrule": "schedule_type.rule",
+    "timezone": "schedule_type.timezone",
+    "task_type": "target.task_kind",
+}
+"""By the domain's name of a field: its place in the body of a schedule, in the tenants' API."""
+
+_WORDS = sorted({"schedule_id", "template_id", "next_cursor"} | {name for name in _NAMES if "_" in name})
+_FIELD = re.compile(rf"(?<!['\"\w])({'|'.join(_WORDS)})(?!['\"\w])")
+"""Fields as the domain's sentences name them beside the one that they are about."""
+
+_PLACES_V1 = {
+    "timeout": "timeout_seconds",
+    "cron": "cron_expression",
+    "interval": "interval_seconds",
+    "kind": "command",
+}
+
+
+def as_given(field: str, request: Request) -> str:
+    """A field of the domain under the name that it has in this request."""
+    if "/api/v1/" in request.url.path:
+        return _PLACES_V1.get(field, field)
+    if request.method in ("PUT", "PATCH") or request.url.path.endswith(("/schedules", "/preview")):
+        field = _PLACES.get(field, field)
+    elif field in ("schedule_id", "task_id", "key_id"):
+        field = "id"  # the one in the path
+    else:
+        field = _SECONDS.get(field, field)
+    return ".".join(camel(part) for part in field.split("."))
+
+
+def in_words_of(sentence: str, request: Request, details: Mapping[str, object]) -> str:
+    """A sentence of the domain with the names that its fields have in this request. What is quoted stays, and so do
+    `details`: names that users gave."""
+    if "/api/v1/" in request.url.path:
+        return sentence
+    theirs = details.values()
+    return _FIELD.sub(
+        lambda found: found[0] if found[0] in theirs else camel(_SECONDS.get(found[0], found[0])), sentence
+    )

@@ -1,4 +1,4 @@
-"""`/health` and `/metrics`: for those who run it."""
+"""`/health` and `/metrics`, for operators."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from fastapi import APIRouter, Request, Response
 
 from ... import __version__
 from ...domain.errors import StoreError, Unavailable
+from ..shapes import Answer
 from .access import ALL_TENANTS
-from .documents import Answer, documented
+from .openapi import documented
 from .problems import Problem
 from .reading import check_query
 from .service import answer, of
@@ -22,34 +23,36 @@ router = APIRouter(tags=["operations"])  # whoever checks health may add paramet
 READY_WITHIN = 2.0
 
 
-class HealthAnswer(Answer):
+class HealthAnswer(Answer, frozen=True, kw_only=True):
+    """The state of this server."""
+
     status: Literal["live", "ready"]
     version: str
 
 
-@router.get("/health", **documented(200, answers_with=HealthAnswer))
-@router.get("/health/ready", **documented(200, answers_with=HealthAnswer))
+@router.get("/health", **documented(200, HealthAnswer))
+@router.get("/health/ready", **documented(200, HealthAnswer))
 async def ready(request: Request) -> Response:
-    """Whether it can work: the store answers."""
+    """Ready: the store answers."""
     try:
         async with asyncio.timeout(READY_WITHIN):
             await (await of(request).opened()).now()
     except (TimeoutError, StoreError):  # which store, and what is wrong with it, is for the log
         sentence = f"the store did not answer within {READY_WITHIN:g} s"
         raise Problem(503, "unavailable", sentence, headers={"Retry-After": "1"}) from None
-    return answer({"status": "ready", "version": __version__})
+    return answer(HealthAnswer(status="ready", version=__version__))
 
 
-@router.get("/health/live", **documented(200, answers_with=HealthAnswer))
+@router.get("/health/live", **documented(200, HealthAnswer))
 async def live() -> Response:
-    """Whether it runs at all."""
-    return answer({"status": "live", "version": __version__})
+    """Live: the process answers."""
+    return answer(HealthAnswer(status="live", version=__version__))
 
 
 @router.get("/metrics", **documented(200))
 async def metrics(request: Request) -> Response:
-    """For Prometheus. They are about all tenants, so they need a key to all of them (`--tenant '*'`). While the store
-    does not answer, and no key can be looked up in it, they say that and nothing else, to anyone."""
+    """Metrics for Prometheus. They are about all tenants, so they need a key to all of them (`--tenant '*'`). While the
+    store does not answer, no key can be looked up in it: then the metrics say only that, to anyone."""
     check_query(request, ())
     service = of(request)
     if service.metrics is None:

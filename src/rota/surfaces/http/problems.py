@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from msgspec import UNSET, UnsetType
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from ...domain.errors import Refused, RotaError, Unavailable
-from .naming import as_given, in_words_of
-from .wording import wrong_value
+from ...domain.limits import NAME_RULE, shown
+from ..shapes import Answer
+from .fields import as_given, in_words_of
 
-__all__ = ["CONTENT_TYPE", "Problem", "Unreadable", "install", "respond"]
+__all__ = ["CONTENT_TYPE", "Problem", "ProblemDocument", "Unreadable", "install", "respond"]
 
 log = logging.getLogger("rota.http")
 
@@ -52,6 +55,28 @@ _TITLES = {
 }
 
 
+class WrongField(Answer, frozen=True, kw_only=True):
+    """One of several things that are wrong with a request."""
+
+    field: str
+    detail: str
+
+
+class ProblemDocument(Answer, frozen=True, kw_only=True):
+    """RFC 9457. `code` never changes between releases; `field` is what is wrong, if it is one field; `errors` is all
+    that is wrong with a body; `currentVersion` is what the one that was given should have been."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    instance: str
+    field: str | UnsetType = UNSET
+    errors: list[WrongField] | UnsetType = UNSET
+    current_version: int | UnsetType = UNSET
+
+
 class Problem(Exception):
     """Why a request is not answered as asked."""
 
@@ -80,17 +105,15 @@ class Unreadable(HTTPException):
 
 
 def respond(problem: Problem, path: str) -> Response:
-    body = {
-        "type": f"urn:rota:problem:{problem.code}",
-        "title": _TITLES.get(problem.status, "Refused"),
-        "status": problem.status,
-        "code": problem.code,
-        "detail": str(problem),
-        "instance": path,
-        **problem.members,
-    }
-    content = msgspec.json.encode(body)
-    return Response(content, problem.status, problem.headers, media_type=CONTENT_TYPE)
+    document = ProblemDocument(
+        type=f"urn:rota:problem:{problem.code}",
+        status=problem.status,
+        code=problem.code,
+        detail=str(problem),
+        instance=path,
+        **{"title": _TITLES.get(problem.status, "Refused"), **problem.members},
+    )
+    return Response(msgspec.json.encode(document), problem.status, problem.headers, media_type=CONTENT_TYPE)
 
 
 def install(api: FastAPI) -> None:
@@ -134,12 +157,12 @@ def _from_error(error: RotaError, request: Request) -> Problem:
         taken = f"{error.details['key']!r} is already in use"
         sentence = f"name: {taken}; choose another, or delete the schedule that has it"
     if error.code == "stale_version":
-        members["currentVersion"] = error.details["found"]
+        members["current_version"] = error.details["found"]
     return Problem(_STATUS.get(error.code, 409), error.code, sentence, **members)
 
 
 def _from_store(error: RotaError, request: Request) -> Problem:
-    """Where the store is, and what ails it, is for the log: whoever asks may have no good key."""
+    """The log says where the store is and what is wrong with it. The answer does not: the caller may have no key."""
     log.warning("%s %s: %s", request.method, request.url.path, error)
     if isinstance(error, Unavailable):
         sentence = "the store does not answer; nothing is known to be lost, repeat the request"
@@ -165,7 +188,7 @@ def _from_http(error: HTTPException, request: Request) -> Problem:
 
 
 def _methods(request: Request, known: str | None) -> list[str]:
-    """Of all routes at this address: each of them knows only its own."""
+    """The methods of all routes at this address. Each route knows only its own."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     found = {known} if known else set()
     for template, methods in request.app.openapi()["paths"].items():
@@ -186,24 +209,24 @@ def _from_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
     why another is missing."""
     listed = [_one(error) for error in sorted(errors, key=lambda each: each["type"] != "extra_forbidden")]
     first = listed[0]
-    return Problem(422, "invalid", first["detail"], field=first["field"], errors=listed)
+    return Problem(422, "invalid", first.detail, field=first.field, errors=listed)
 
 
-def _one(error: Mapping[str, Any]) -> dict[str, str]:
+def _one(error: Mapping[str, Any]) -> WrongField:
     source, *parts = error["loc"]
     place = [str(part) for part in parts]
     if source == "header":
         place = [part.title() for part in place]
     elif source == "body":
         place = _without_variants(place, error["type"])
-    words = wrong_value(error, place[-1:])
+    words = _wrong_value(error, place[-1:])
     named = re.match(r"([A-Za-z_]+): ", words) if error["type"] == "value_error" else None
     if named is not None:  # said of an object, about one field of it
         place, words = [*place, named[1]], words[named.end() :]
     elif error["type"].startswith("union_tag"):
         place.append("type")
     field = ".".join(place) or "body"
-    return {"field": field, "detail": f"{field}: {words}"}
+    return WrongField(field=field, detail=f"{field}: {words}")
 
 
 def _without_variants(place: list[str], kind: str) -> list[str]:
@@ -214,3 +237,71 @@ def _without_variants(place: list[str], kind: str) -> list[str]:
     if place and place[0] in _ONE_OF_SEVERAL:
         place = place[:1] + place[2:]
     return [part for part in place if part != "[key]"]
+
+
+_VARIANTS = {
+    "scheduleType": "once, recurring, cron, interval and rrule",
+    "target": "task, workflow and template",
+}
+"""The accepted values of `type`, for fields that have one of several shapes."""
+
+_KINDS = {
+    "string": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a finite number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "an object",
+    "model": "an object",
+    "date": "a time",
+    "datetime": "a time",
+}
+Words = Callable[[Any, Mapping[str, Any]], str]
+_WORDS: Mapping[str, Words] = {
+    "missing": lambda given, about: "it is missing",
+    "extra_forbidden": lambda given, about: "there is no such field",
+    "string_too_short": lambda given, about: f"it is too short; the least is {about['min_length']} character",
+    "string_too_long": lambda given, about: (
+        f"{len(given):,} characters are too many; the most is {about['max_length']:,}"
+    ),
+    "string_pattern_mismatch": lambda given, about: f"{_json(given)} is not a valid name; {NAME_RULE}",
+    "string_unicode": lambda given, about: "it holds a character that UTF-8 cannot carry; give valid text",
+    "greater_than_equal": lambda given, about: f"{_json(given)} is too small; the least is {about['ge']:g}",
+    "less_than_equal": lambda given, about: f"{_json(given)} is too large; the most is {about['le']:,}",
+    "literal_error": lambda given, about: f"{_json(given)} is not known; {_choices(about['expected'])}",
+    "enum": lambda given, about: f"{_json(given)} is not known; {_choices(about['expected'])}",
+    "too_long": lambda given, about: f"there are too many; the most is {about['max_length']}",
+    "none_required": lambda given, about: f"{_json(given)} is not accepted; leave it out",
+    "value_error": lambda given, about: str(about["error"]),
+}
+
+
+def _wrong_value(error: Mapping[str, Any], place: list[str]) -> str:
+    """What is wrong with a value, in plain words: what was given, and what is accepted. `error` is one of pydantic's,
+    `place` the field that it is about."""
+    kind: str = error["type"]
+    given: Any = error.get("input")
+    about: Mapping[str, Any] = error.get("ctx", {})
+    if kind.startswith("union_tag"):
+        problem = f"{_json(given.get('type'))} is not known" if "type" in given else "it is missing"
+        return f"{problem}; accepted are {_VARIANTS[place[-1]]}"
+    words = _WORDS.get(kind)
+    if words is not None:
+        return words(given, about)
+    wanted = _KINDS.get(kind.partition("_")[0], "another value")
+    return f"{_json(given)} is not accepted; give {wanted}"
+
+
+def _choices(expected: str) -> str:
+    """Pydantic's `'a', 'b' or 'c'` in our words."""
+    return f"accepted are {expected.replace(chr(39), '').replace(' or ', ' and ')}"
+
+
+def _json(value: object) -> str:
+    """The value as it was written, cut short."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return shown(value)
+    return text if len(text) <= 60 else text[:59] + "…"

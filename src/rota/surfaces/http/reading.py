@@ -1,4 +1,4 @@
-"""How requests are read: what is said twice, or what nobody asks for, is refused instead of being passed over."""
+"""Strict reading of requests: a name that is given twice, or that nobody asks for, is refused and not passed over."""
 
 from __future__ import annotations
 

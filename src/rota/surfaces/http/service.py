@@ -1,4 +1,4 @@
-"""What every route needs: the store's queue in the caller's name, and how an answer leaves."""
+"""The service behind every route: the store's queue in the caller's name, and how an answer is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...domain.limits import check_key
 from ...domain.model import Role
 from ...engine.app import App
 from ...engine.clock import SteadyClock, SystemClock
-from ...engine.commands import receipts
+from ...engine.commands import once
 from ...stores.base import Store, Tx, Work
 from ..python.client import Queue
 from ..stores import open_store
@@ -78,13 +78,13 @@ class Service:
         return Queue(store, actor="http", clock=self.clock)
 
     async def close(self) -> None:
-        """What was opened here is closed here; a store that was given stays open."""
+        """Close the store, unless it was given: then it stays open."""
         if self.queue is not None and (self._given is None or isinstance(self._given, str)):
             await self.queue.close()
         self.queue = None
 
     async def opened(self) -> Queue:
-        """For a request: whatever keeps the store from being opened, it does not answer."""
+        """The queue for a request. A store that cannot be opened counts as one that does not answer."""
         try:
             return await self.open()
         except RotaError as error:
@@ -97,7 +97,7 @@ class Service:
         return self._access
 
     def check_known(self, field: str, kind: str, *, is_workflow: bool) -> None:
-        """What is to run is not registered here as something else; in strict mode it is registered as what it is."""
+        """Refuse a kind that is registered here as something else; in strict mode, one that is not registered, too."""
         handler = None if self.app is None else self.app.handlers.get(kind)
         may_be = handler is None or handler.is_workflow == is_workflow
         if self.app is None or (may_be and not self._is_strict):
@@ -144,10 +144,8 @@ class Acting(Queue):
         """Give the answer that a request with this Idempotency-Key had before, if there was one."""
         if key is None:
             return
-        path = request.url.path
-        digest = sha256(b"\n".join([request.method.encode(), path.encode(), await request.body()]))
-        receipt_id = derived_id("receipt", self.tenant, path, key)
-        self._receipt = (receipt_id, digest.hexdigest(), answer)
+        body = await request.body()
+        self._receipt = (*receipt_of(self.tenant, key, request.method, request.url.path, body), answer)
 
     async def _commit(self, work: Work[T]) -> T:
         if self._receipt is None:
@@ -157,9 +155,10 @@ class Acting(Queue):
 
         def noted(result: T) -> tuple[int, Any]:
             done.append(result)
-            return answer(result)
+            status, body = answer(result)
+            return status, msgspec.to_builtins(body)
 
-        kept = receipts.once(receipt_id, self.tenant, fingerprint, work, noted)
+        kept = once(receipt_id, self.tenant, fingerprint, work, noted)
 
         async def anew(tx: Tx) -> tuple[int, Any]:
             done.clear()
@@ -169,6 +168,12 @@ class Acting(Queue):
         if not done:
             raise Replayed(status, body)
         return done[0]
+
+
+def receipt_of(tenant: str, key: str, method: str, path: str, body: bytes) -> tuple[str, str]:
+    """The id of the receipt that a request leaves, and the fingerprint that another request with its key lacks."""
+    digest = sha256(b"\n".join([method.encode(), path.encode(), body]))
+    return derived_id("receipt", tenant, path, key), digest.hexdigest()
 
 
 def of(request: Request) -> Service:
@@ -181,7 +186,7 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 def place_of(request: Request, id: str) -> dict[str, str]:
-    """Where what was made under this address is to be found: a header, so in ASCII."""
+    """The header that says where a new record is: below the address of the request, in ASCII."""
     return {"Location": f"{quote(request.url.path.rstrip('/'), safe=_SAFE)}/{id}"}
 
 
@@ -221,7 +226,7 @@ OnceKey = Annotated[
 
 
 def wanted_version(if_match: str | None, version: int | None) -> int | None:
-    """From `If-Match: "3"` or a `version` in the body."""
+    """The version that the caller knows, from `If-Match: "3"` or a `version` in the body."""
     if if_match is None or if_match.strip() == "*":
         return version
     text = if_match.strip().removeprefix("W/").strip('"')

@@ -1,5 +1,5 @@
 """The Python API: `connect()` and `Queue`.
 
 Begin with `client`. The calls of a queue are grouped by what they are about: tasks, schedules, templates, tenants;
-`options` turns what callers write into what the domain takes. Programs import these names from `rota`.
+`arguments` turns what callers write into what the domain takes. Programs import these names from `rota`.
 """

@@ -14,7 +14,7 @@ from ...domain.model import Run
 from ...domain.tenants import check_tenant
 from ...engine.clock import NewId, SteadyClock, SystemClock, new_id, sleep
 from ...stores.base import Store, Work
-from . import given
+from . import arguments
 
 __all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
 
@@ -86,7 +86,7 @@ class Calls:
 def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:
     page: Page[Any] = Page(found)
     if len(found) == limit:
-        page.next_cursor = given.cursor_text(at(found[-1]), found[-1].id)
+        page.next_cursor = arguments.cursor_text(at(found[-1]), found[-1].id)
     return page
 
 

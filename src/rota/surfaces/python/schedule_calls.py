@@ -8,9 +8,8 @@ from typing import Any, Unpack
 from msgspec import UNSET
 
 from ...domain import recurrence
-from ...domain.definition import check_choice
 from ...domain.errors import Invalid, Refused
-from ...domain.limits import check_key, check_number
+from ...domain.limits import check_choice, check_key, check_number
 from ...domain.model import Event, Run, RunStatus, Schedule, Task
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
@@ -22,9 +21,9 @@ from ...engine.observe.telemetry import Observer
 from ...engine.queries import Occurrence
 from ...engine.roles.scheduler import Scheduler
 from ...stores.queries import Cursor, ScheduleList
-from . import given
+from . import arguments
+from .arguments import check_registered
 from .calls import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
-from .given import check_registered
 
 __all__ = ["ScheduleCalls"]
 
@@ -40,9 +39,9 @@ class ScheduleCalls(Calls):
         if schedule_id is not None and id is not None:
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
-        timing, target, fields = given.new_schedule(options, await self.now())
+        timing, target, fields = arguments.new_schedule(options, await self.now())
         work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
-        with given.in_words_of(options):
+        with arguments.in_words_of(options):
             return await self._commit(work)
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
@@ -52,7 +51,7 @@ class ScheduleCalls(Calls):
         self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[ScheduleFilters]
     ) -> Page[Schedule]:
         """The newest schedules that match; give a page's `next_cursor` as `cursor` to go on."""
-        query = await self._schedule_list(filters, given.parsed_cursor(cursor))
+        query = await self._schedule_list(filters, arguments.parsed_cursor(cursor))
         found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
         return page_of(found, limit, lambda schedule: schedule.created_at)
 
@@ -66,11 +65,11 @@ class ScheduleCalls(Calls):
         work = commands.edit_schedule(
             self.tenant,
             check_key(schedule_id),
-            lambda old, now: given.schedule_changes(old, changes, now),
+            lambda old, now: arguments.schedule_changes(old, changes, now),
             self.actor,
             version,
         )
-        with given.in_words_of(changes):
+        with arguments.in_words_of(changes):
             return await self._commit(work)
 
     async def pause_schedule(self, schedule_id: str, note: str | None = None) -> Schedule:
@@ -124,9 +123,9 @@ class ScheduleCalls(Calls):
         """The ledger: every expected time and what became of it, latest first."""
         filters: dict[str, Any] = {
             "status": None if status is None else check_choice("status", status, RunStatus),
-            "since": None if since is None else given.given_time("since", since),
-            "until": None if until is None else given.given_time("until", until),
-            "after": given.parsed_cursor(cursor),
+            "since": None if since is None else arguments.given_time("since", since),
+            "until": None if until is None else arguments.given_time("until", until),
+            "after": arguments.parsed_cursor(cursor),
         }
         work = queries.schedule_runs(self.tenant, check_key(schedule_id), check_limit(limit), **filters)
         return page_of(await self.store.read(work), limit, lambda run: run.scheduled_at)
@@ -142,8 +141,8 @@ class ScheduleCalls(Calls):
         """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it."""
         count = check_number("n", n, 1, MOST)
         now = await self.now()
-        with given.in_words_of(options):
-            unsaved = given.unsaved_schedule(options, now)
+        with arguments.in_words_of(options):
+            unsaved = arguments.unsaved_schedule(options, now)
         return (
             unsaved.timing,
             queries.next_times(unsaved, now, count),
@@ -177,7 +176,7 @@ class ScheduleCalls(Calls):
                 raise
 
     def _declared(self, key: str, options: ScheduleOptions, now: datetime, app: App) -> commands.Declared:
-        timing, target, fields = given.new_schedule(options, now)
+        timing, target, fields = arguments.new_schedule(options, now)
         check_registered(target, app)
         wanted: dict[str, Any] = {name: value for name, value in options.items() if name != "status"}
         return commands.Declared(
@@ -186,12 +185,12 @@ class ScheduleCalls(Calls):
             timing=timing,
             target=target,
             fields=fields,
-            changes=lambda old, now: given.schedule_changes(old, wanted, old.created_at),
-            in_words=lambda: given.in_words_of(options),
+            changes=lambda old, now: arguments.schedule_changes(old, wanted, old.created_at),
+            in_words=lambda: arguments.in_words_of(options),
         )
 
     async def _schedule_list(self, filters: ScheduleFilters, after: Cursor | None = None) -> ScheduleList:
-        chosen = given.filters(ScheduleFilters, filters)
+        chosen = arguments.filters(ScheduleFilters, filters)
         if "template_id" in chosen:
             named = queries.template_named(self.tenant, chosen["template_id"])
             chosen["template_id"] = await self.store.read(named)

@@ -17,7 +17,7 @@ from ...domain.task import Submission
 from ...engine import commands, queries
 from ...engine.clock import SystemClock, sleep
 from ...engine.observe import tracing
-from . import given
+from . import arguments
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
 __all__ = ["TaskCalls", "task_id_of"]
@@ -37,7 +37,7 @@ class TaskCalls(Calls):
 
         On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
         transaction commits that is open on it."""
-        return await self._submit(given.submission(kind, input, options), connection)
+        return await self._submit(arguments.submission(kind, input, options), connection)
 
     async def submit_many(
         self, tasks: Iterable[tuple[str, Any]], **options: Unpack[SubmitManyOptions]
@@ -45,7 +45,7 @@ class TaskCalls(Calls):
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
         if options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
-        asked = given.submissions(_pairs(tasks), options)
+        asked = arguments.submissions(_pairs(tasks), options)
         return await self._submit_all(asked, None) if asked else []
 
     async def get(self, task_id: str) -> Task:
@@ -56,7 +56,7 @@ class TaskCalls(Calls):
     ) -> Page[Task]:
         """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
         wanted = _wanted(filters)
-        wanted["after"] = given.parsed_cursor(cursor)
+        wanted["after"] = arguments.parsed_cursor(cursor)
         found = await self.store.read(queries.task_page(self.tenant, check_limit(limit), **wanted))
         return page_of(found, limit, lambda task: task.created_at)
 
@@ -169,7 +169,7 @@ class TaskCalls(Calls):
 
 def _wanted(filters: TaskFilters) -> dict[str, Any]:
     """The filters, checked, by the names that the stores know them by."""
-    wanted = given.filters(TaskFilters, filters)
+    wanted = arguments.filters(TaskFilters, filters)
     if "workflow" in wanted:
         wanted["is_workflow"] = wanted.pop("workflow")
     return wanted

@@ -13,7 +13,7 @@ from ...domain.tenants import check_tenant
 from ...engine import commands
 from ...engine import queries as queries
 from ...engine.queries import TenantUse
-from . import given
+from . import arguments
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
 __all__ = ["TenantCalls"]
@@ -80,6 +80,6 @@ class TenantCalls(Calls):
         """The audit, oldest first: who did what to which schedule, template, tenant or key, before and after."""
         if subject_id is not None:
             check_key(subject_id, "subject_id")
-        after = given.parsed_cursor(cursor)
+        after = arguments.parsed_cursor(cursor)
         work = queries.event_page(self.tenant, check_limit(limit), subject_id, after)
         return page_of(await self.store.read(work), limit, lambda event: event.at)

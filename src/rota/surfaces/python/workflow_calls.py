@@ -13,7 +13,7 @@ from ...domain.limits import check_input, check_text, shown
 from ...domain.model import Limits, Signal, Step, Task
 from ...domain.options import SubmitOptions
 from ...engine import commands, queries
-from . import given
+from . import arguments
 from .task_calls import TaskCalls, task_id_of
 
 __all__ = ["WorkflowCalls"]
@@ -35,7 +35,7 @@ class WorkflowCalls(TaskCalls):
     ) -> Task:
         """Start a workflow, which runs as a task of its own. Options as in `submit`. `signals` (payloads by name) are
         there when it begins; with an `idempotency_key` they reach the run that is there already."""
-        asked = replace(given.submission(kind, input, options), is_workflow=True)
+        asked = replace(arguments.submission(kind, input, options), is_workflow=True)
         if not signals:
             return await self._submit(asked, connection)
         sent = [self._signal("", name, payload, None) for name, payload in _pairs(signals)]

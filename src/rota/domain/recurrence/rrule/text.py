@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-__all__ = ["FREQUENCIES", "WEEKDAYS", "DateText", "RuleText", "parse_rule_text"]
+__all__ = ["DateText", "RuleText", "parse_rule_text"]
 
 FREQUENCIES: Final = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
 WEEKDAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")

@@ -32,10 +32,9 @@ from ...queries import (
     TaskList,
     begins_behind,
 )
-from ..entry import lines
-from .lookups import LookupResults, Matching, RowOf, SegmentLookup, Walk, together
-from .segment import Fingerprints, Segment, Span, fingerprint
-from .segment_index import SegmentIndex
+from ..formats import lines
+from .lookups import LookupResults, Matching, RowOf, SegmentLookup, Walk, answer_all
+from .segments import Fingerprints, Segment, SegmentIndex, Span, fingerprint
 
 __all__ = ["Archive", "Hidden", "Order", "Source", "archived_order", "first_rows", "merged", "pack_segment"]
 
@@ -90,8 +89,8 @@ class ArchivedSegment:
         self.labels: dict[str, str] = {}
         """The labels of obsolete tasks that were looked up so far, by id."""
 
-    def may_have(self, name: str, id: str, print: bytes) -> bool:
-        return name in self.ids and (name, id) not in self.obsolete and self.ids[name].has(print)
+    def may_have(self, name: str, id: str, wanted: bytes) -> bool:
+        return name in self.ids and (name, id) not in self.obsolete and self.ids[name].has(wanted)
 
     def may_answer(self, name: str, query: Query, group: bytes | None) -> bool:
         return (
@@ -133,7 +132,7 @@ class Archive:
         self._index.add(held.segment for held in new)
 
     def row(self, type: type[Record], id: str, results: LookupResults) -> Row | None:
-        for held in reversed(self._with(TABLES[type].name, id)):
+        for held in reversed(self._segments_with(TABLES[type].name, id)):
             row: Row | None = results.get((held.key, RowOf(type, id)))
             if row is not None:
                 return row
@@ -142,7 +141,7 @@ class Archive:
     def mark_obsolete(self, type: type[Record], id: str) -> None:
         """The record was written again or deleted, so its copy here is obsolete."""
         name = TABLES[type].name
-        for held in self._with(name, id):
+        for held in self._segments_with(name, id):
             held.obsolete.add((name, id))
             if len(held.obsolete) >= held.size:
                 del self.segments[held.key]
@@ -150,13 +149,13 @@ class Archive:
                 self.dropped.add(held.key)
 
     def sources(self, query: Query, limit: int, hidden: Hidden, results: LookupResults) -> list[Source]:
-        """One for each segment that may have an answer, in the order in which a walk reaches them."""
+        """A source for each segment that may have an answer, in the order in which a walk reaches them."""
         order = archived_order(query)
         if order is None:
             return []
         name = _name(query)
         bounds = {
-            held.key: span.last if order.descending else span.first for held, span in self._asked(query)
+            held.key: span.last if order.descending else span.first for held, span in self._candidates(query)
         }
         keys = sorted(bounds, key=lambda key: bounds[key], reverse=order.descending)
         asked = [(key, Walk(query, _rows_for(limit, self.segments[key]))) for key in keys]
@@ -174,7 +173,7 @@ class Archive:
         return [Source(bounds[key], partial(open, at)) for at, key in enumerate(keys)]
 
     def count(self, query: Query, hidden: Hidden, results: LookupResults, enough: int | None) -> int:
-        """How many records a query finds here; beyond `enough` it does not matter."""
+        """How many records a query finds here. It stops counting at `enough`."""
         if isinstance(query, TaskList) and query == TaskList(
             tenant=query.tenant, at=query.at, status=query.status
         ):
@@ -183,9 +182,9 @@ class Archive:
             return 0
         number = 0
         name = _name(query)
-        segments = [held for held, _ in self._asked(query)]
+        segments = [held for held, _ in self._candidates(query)]
         asked: list[SegmentLookup] = [(held.key, Matching(query)) for held in segments]
-        back = self._back(name, hidden)
+        back = self._hidden_by_segment(name, hidden)
         for at, held in enumerate(segments):
             if enough is not None and number >= enough:
                 break
@@ -204,7 +203,7 @@ class Archive:
             return sum(number for label, number in labels.items() if label.rpartition("/")[0] == query.tenant)
 
         counted = [held for held in self.segments.values() if number_of(held.segment.counts)]
-        lost = together(results, (partial(self._label_obsolete, held, results) for held in counted))
+        lost = answer_all(results, (partial(self._label_obsolete, held, results) for held in counted))
         back = Counter(_label(row) for row in hidden.values() if isinstance(row.record, Task))
         return (
             sum(number_of(held.segment.counts) for held in counted)
@@ -215,27 +214,27 @@ class Archive:
     def _label_obsolete(self, held: ArchivedSegment, results: LookupResults) -> Counter[str]:
         """The labels of a segment's obsolete tasks. A node looks up each task once."""
         unknown = [id for id in held.obsolete_of("task") if id not in held.labels]
-        rows = together(results, (partial(results.get, (held.key, RowOf(Task, id))) for id in unknown))
+        rows = answer_all(results, (partial(results.get, (held.key, RowOf(Task, id))) for id in unknown))
         held.labels.update(
             (id, "" if row is None else _label(row)) for id, row in zip(unknown, rows, strict=True)
         )
         return Counter(held.labels.values())
 
-    def _with(self, name: str, id: str) -> list[ArchivedSegment]:
-        """The segments that may have a record; for one that is not archived hardly ever any."""
-        print = fingerprint(id)
-        found = [self.segments[key] for key in self._index.of(print)]
-        return [held for held in found if held.may_have(name, id, print)]
+    def _segments_with(self, name: str, id: str) -> list[ArchivedSegment]:
+        """The segments that may have a record. For a record that is not archived there is hardly ever one."""
+        wanted = fingerprint(id)
+        found = [self.segments[key] for key in self._index.of(wanted)]
+        return [held for held in found if held.may_have(name, id, wanted)]
 
-    def _back(self, name: str, hidden: Hidden) -> dict[str, list[str]]:
-        """Which ids are hidden, by segment."""
+    def _hidden_by_segment(self, name: str, hidden: Hidden) -> dict[str, list[str]]:
+        """The hidden ids, by segment."""
         back: dict[str, list[str]] = {}
         for id in (id for of_type, id in hidden if TABLES[of_type].name == name):
-            for held in self._with(name, id):
+            for held in self._segments_with(name, id):
                 back.setdefault(held.key, []).append(id)
         return back
 
-    def _asked(self, query: Query) -> Iterator[tuple[ArchivedSegment, Span]]:
+    def _candidates(self, query: Query) -> Iterator[tuple[ArchivedSegment, Span]]:
         """The segments that may have an answer, and over which times in the query's order."""
         order = archived_order(query)
         name = _name(query)
@@ -282,10 +281,7 @@ def first_rows(rows: list[Row], most_bytes: int) -> list[Row]:
 
 
 def pack_segment(rows: list[Row]) -> bytes:
-    by_name: dict[str, list[bytes]] = {}
-    for row in rows:
-        by_name.setdefault(TABLES[type(row.record)].name, []).append(row.body)
-    return gzip.compress(lines(by_name), compresslevel=6, mtime=0)
+    return gzip.compress(lines(rows), compresslevel=6, mtime=0)
 
 
 def _group(query: Query) -> str | None:
@@ -317,7 +313,7 @@ def _misses(span: Span, query: Query) -> bool:
 
 
 def merged(sources: list[Source], order: Order) -> Iterator[Row]:
-    """All that the sources have, in order; a source is opened when its bound is reached."""
+    """The rows of all sources, in order. A source is opened when its bound is reached."""
     choose: Callable[..., Any] = max if order.descending else min
     live = [source for source in sources if source.bound is None]
     bounded = [source for source in sources if source.bound is not None]

@@ -23,8 +23,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from obstore import exceptions as obs
 
 from ....domain.errors import Invalid
-from .bucket import first_line
-from .requests import FolderRequests, MemoryRequests, Requests, ServiceRequests
+from .bucket import FolderRequests, MemoryRequests, Requests, ServiceRequests, first_line
 
 __all__ = [
     "MAKERS",
@@ -38,7 +37,7 @@ _VARIABLES = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-"""By scheme: what names an endpoint where the address names none, the first that is set."""
+"""By scheme: the variables for an endpoint, if the address has none. The first that is set counts."""
 
 
 def _client(timeout: timedelta, endpoint: str | None) -> Any:
@@ -99,7 +98,7 @@ def _gs(bucket: str, prefix: str | None, options: Mapping[str, str], timeout: ti
 
 
 def _google() -> Any:
-    """Never obstore's own way, which asks an address that exists only inside Google and waits for it."""
+    """Google's credentials. obstore itself would ask an address that exists only inside Google, and wait for it."""
     try:
         from obstore.auth.google import GoogleCredentialProvider
     except ImportError:
@@ -126,7 +125,7 @@ def _az(bucket: str, prefix: str | None, options: Mapping[str, str], timeout: ti
 
 
 def has_endpoint(scheme: str, options: Mapping[str, str]) -> bool:
-    """Whether it is another service than the scheme's own."""
+    """Whether an endpoint is given, so that the service is not the scheme's own."""
     return "endpoint" in options or any(os.environ.get(name) for name in _VARIABLES.get(scheme, ()))
 
 
@@ -160,7 +159,7 @@ def _wrong(source: str, problem: str) -> Invalid:
 
 
 MAKERS: Mapping[str, Callable[..., Any]] = {"s3": _s3, "gs": _gs, "az": _az}
-"""By scheme, each: `(bucket, prefix, options, timeout, retry) -> client`. Nothing is sent yet."""
+"""By scheme: `(bucket, prefix, options, timeout, retry) -> client`. No request is made yet."""
 
 
 _OPTIONS: dict[str, tuple[str, ...]] = {
@@ -189,13 +188,13 @@ _NAMES = {
         "3 to 63 small letters, digits and single hyphens, with a letter or digit at both ends; $root, $web, $logs",
     ),
 }
-"""What each provider's own service may have: Amazon's not only by today's rule but by that of old buckets, too."""
+"""The names that each provider allows. Amazon's old buckets have names that its rule of today forbids."""
 
 _NAMES_ELSEWHERE = (
     re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._$-]{1,255}"),
     "1 to 255 letters, digits, dots, hyphens and underscores",
 )
-"""Services have their own rules. The client library takes '.' and '..' for another place, and it falls over most other
+"""Other services have their own rules. The client library takes '.' and '..' for another place, and fails on most other
 characters."""
 
 _BARE_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
@@ -208,12 +207,12 @@ _SHORTEST, _LONGEST = timedelta(seconds=0.1), timedelta(hours=1)
 
 
 class BucketAddress(NamedTuple):
-    """An address in which nothing is wrong."""
+    """An address that was checked."""
 
     scheme: str
     bucket: str
     path: str
-    """Decoded: the prefix, the folder, or the name of a bucket in memory."""
+    """The prefix, the folder, or the name of a bucket in memory; decoded."""
     options: dict[str, str]
 
     @classmethod
@@ -235,12 +234,12 @@ class BucketAddress(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The place as people know it: without options, and written in one way only."""
+        """The address without options, always written in the same way."""
         prefix = re.sub(r"[%#? ]", lambda odd: f"%{ord(odd[0]):02X}", self.path)
         return f"{self.scheme}://{self.bucket}" + (f"/{prefix}" if prefix else "")
 
     def requests(self) -> Requests:
-        """Nothing is sent yet."""
+        """The requests of this bucket. None is made yet."""
         if self.scheme == "memory-bucket":
             return MemoryRequests(self.path)
         if self.scheme == "file":
@@ -264,7 +263,7 @@ class BucketAddress(NamedTuple):
 def _split(address: str) -> SplitResult:
     if _CONTROL.search(address):
         raise Invalid("store", "the address has a control character", "leave it out")
-    if "#" in address:  # all behind it would be lost, options too
+    if "#" in address:  # everything behind it would be lost, options too
         raise Invalid("store", "the address has a '#'", "write %23 where it belongs to a name")
     try:
         return urlsplit(address)
@@ -309,7 +308,7 @@ def _timeout(options: Mapping[str, str]) -> timedelta:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not _SHORTEST.total_seconds() <= seconds <= _LONGEST.total_seconds():  # so it is if it is no number
+    if not _SHORTEST.total_seconds() <= seconds <= _LONGEST.total_seconds():  # 0 if it is no number
         raise Invalid("store", f"timeout is {text!r:.40}", "accepted is a number of seconds from 0.1 to 3600")
     return timedelta(seconds=seconds)
 
@@ -332,7 +331,7 @@ def _bucket(parts: SplitResult, options: Mapping[str, str]) -> str:
 
 
 def _prefix(scheme: str, path: str) -> str:
-    """One slash at the end is a habit of many."""
+    """The prefix without a slash at its end, which many people write."""
     prefix = path.removeprefix("/").removesuffix("/")
     if any(part in ("", ".", "..") for part in prefix.split("/")) and prefix:
         raise Invalid(

@@ -29,8 +29,8 @@ class Moment(NamedTuple):
 
 
 class Stopwatch:
-    """Time that passed here, by whichever clock saw more of it: one stands still in a suspended machine, the
-    other can be set."""
+    """Measures the time that passed here, by two clocks: the steady one stands still in a suspended machine, the other
+    one can be set. The longer time counts."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,7 +44,8 @@ class Stopwatch:
 
 
 class ServiceClock:
-    """`ask` is the service's time in whole seconds; None: there is no such clock, ours is the one."""
+    """The time of the service. `ask` returns it in whole seconds, or None if the service has no clock; then the node's
+    own clock counts."""
 
     def __init__(self, clock: Clock, ask: Callable[[], datetime | None]) -> None:
         self._clock = clock
@@ -59,7 +60,7 @@ class ServiceClock:
         return self._clock.now() + self.offset
 
     def refresh(self) -> None:
-        """Ask, if the last answer is old. A service that does not answer leaves things as they are."""
+        """Ask the service if its last answer is old. If it does not answer, nothing changes."""
         if self._asked is not None and self._watch.since(self._asked) < _EVERY:
             return
         with self._lock:
@@ -75,7 +76,7 @@ class ServiceClock:
                 self._learn(said - after.wall, said + _SECOND - before.wall, age)
 
     def _learn(self, low: timedelta, high: timedelta, age: timedelta | None) -> None:
-        """The offset lies in this range; what was known before still counts, less sharply as it ages."""
+        """The offset lies in this range. The range that was known before still counts, and grows with its age."""
         if age is not None:
             slack = age * _DRIFT
             known_low, known_high = max(low, self._low - slack), min(high, self._high + slack)

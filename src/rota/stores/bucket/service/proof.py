@@ -8,17 +8,12 @@ read. The log does not use it, but a service that ignores that condition may ign
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime
 
 from ....domain.errors import Invalid, StoreError, Unavailable
 from ...base import Proof
-from ..archive.segment import segment_key
-from ..entry import entry_key
-from ..snapshot import SNAPSHOTS
-from ..views import view_folders
 from .bucket import Bucket, Denied, Taken
 
 __all__ = ["check_create", "is_begun", "prove", "prove_rights"]
@@ -26,20 +21,20 @@ __all__ = ["check_create", "is_begun", "prove", "prove_rights"]
 _WRITERS = 4
 _ROUNDS = 3
 _TRIES = 3
-_STAYS = "proof/create"
+_CREATED = "proof/create"
 
 
 def is_begun(bucket: Bucket) -> bool:
     """Whether a store was opened here to write, though the log has no entry yet."""
-    return bucket.get(_STAYS) is not None
+    return bucket.get(_CREATED) is not None
 
 
 def check_create(bucket: Bucket) -> None:
     """Check at every start that an existing object is not created again. A small object stays in the bucket for it, so
     one request tells; in a new bucket it takes two."""
     try:
-        _create(bucket, _STAYS)
-        _create(bucket, _STAYS)
+        _create(bucket, _CREATED)
+        _create(bucket, _CREATED)
     except (Taken, Denied):  # a node that may only read does no harm
         return
     raise Invalid(
@@ -54,50 +49,42 @@ def _create(bucket: Bucket, key: str) -> None:
     proof."""
     for _ in range(_TRIES - 1):
         try:
-            return bucket.create(key, b"whoever creates this again is to be refused")
+            return bucket.create(key, b"to create this object again must be refused")
         except Denied:
             raise
         except Unavailable:
             continue
-    return bucket.create(key, b"whoever creates this again is to be refused")
+    return bucket.create(key, b"to create this object again must be refused")
 
 
 def prove(bucket: Bucket) -> list[Proof]:
-    """Every behaviour, with what was found."""
+    """Try every behaviour."""
     prefix = f"proof/{uuid.uuid4().hex}/"
     try:
         return [
-            _tried("create race", lambda: _create_race(bucket, prefix)),
-            _tried("compare-and-set race", lambda: _replace_race(bucket, prefix)),
-            _tried("read after write", lambda: _read_after_write(bucket, prefix)),
-            _tried("list order", lambda: _list_order(bucket, prefix)),
+            _try("create race", lambda: _create_race(bucket, prefix)),
+            _try("compare-and-set race", lambda: _replace_race(bucket, prefix)),
+            _try("read after write", lambda: _read_after_write(bucket, prefix)),
+            _try("list order", lambda: _list_order(bucket, prefix)),
         ]
     finally:
         with suppress(StoreError):  # the findings matter more than left-over objects
             bucket.delete(bucket.list(prefix))
 
 
-def prove_rights(bucket: Bucket, now: datetime, *, views: str) -> Proof:
-    """Whether this node has the rights that upkeep needs: to write and to remove in all its folders. Other nodes ignore
-    the objects written here, and remove them if they stay behind."""
-    unique = uuid.uuid4().hex
-    tried = [f"{SNAPSHOTS}proof-{unique}", segment_key(now)]
-    if views != "off":
-        tried += [
-            f"{home}~proof-{unique}.json"
-            for home in view_folders(tasks=views == "tasks")
-            if home != "tenants/"
-        ]
-    problems = [problem for key in tried if (problem := _come_and_go(bucket, key))]
+def prove_rights(bucket: Bucket, written: Iterable[str], removed: str) -> Proof:
+    """Whether this node has the rights that upkeep needs: each key of `written` is written and removed, and `removed`,
+    where nothing is, is removed."""
+    problems = [problem for key in written if (problem := _write_and_remove(bucket, key))]
     try:
-        bucket.delete([entry_key(0)])  # there is none
+        bucket.delete([removed])
     except StoreError as error:
         problems.append(str(error))
     found = "; ".join(problems) or "everything can be written and removed"
     return Proof("housekeeping", not problems, found)
 
 
-def _come_and_go(bucket: Bucket, key: str) -> str | None:
+def _write_and_remove(bucket: Bucket, key: str) -> str | None:
     try:
         bucket.put(key, b"")
         bucket.delete([key])
@@ -106,8 +93,8 @@ def _come_and_go(bucket: Bucket, key: str) -> str | None:
     return None
 
 
-def _tried(behaviour: str, proof: Callable[[], str | None]) -> Proof:
-    """`proof` returns what is wrong, or None."""
+def _try(behaviour: str, proof: Callable[[], str | None]) -> Proof:
+    """`proof` returns the problem, or None."""
     try:
         wrong = proof()
     except NotImplementedError:  # a folder has no replacements
@@ -139,7 +126,7 @@ def _create_race(bucket: Bucket, prefix: str) -> str | None:
         if len(winners) != 1:
             return f"of {_WRITERS} who created one key at once, {len(winners)} were told that they had"
         if bucket.get(key) != winners[0]:
-            return "the object is not the one of the writer who was told that he had created it"
+            return "the object is not the one of the writer who was told that it had created it"
     return None
 
 

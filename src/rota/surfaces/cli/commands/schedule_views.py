@@ -1,30 +1,43 @@
-"""Commands that look at schedules: list, show, runs, preview, why."""
+"""Commands that look at schedules: list, show, runs, preview, why, history. And `rota preview`, for one that does not
+exist yet: it needs no store."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import NODEFAULT, Struct, to_builtins
+from msgspec.structs import fields
 
+from ....domain import recurrence
+from ....domain.model import Schedule, TaskTarget
+from ....domain.recurrence import Cron, Interval, RRule, Timing
+from ...durations import coarse, parsed, relative, short
+from .. import words
 from ..command import command
-from ..parse import TIME, WALL_TIME
+from ..options import TIME, WALL_TIME
 from ..render import Cell, seconds, styled
 from ..session import Session, with_session
 from .schedules import schedule_argument
 
 if TYPE_CHECKING:
-    from ....domain.model import Run, Schedule
+    from ....domain.model import Event, Run
     from ....engine.queries import Occurrence
     from ...python.client import Page, Queue
 
-__all__ = ["list_schedules", "occurrence_table", "preview", "runs", "show", "why"]
+__all__ = ["history", "list_schedules", "preview", "preview_expression", "runs", "show", "why"]
 
 STRIP = 30
 SHORT_STRIP = 10
 NEXT = 5
 OVERDUE = timedelta(seconds=2)
+MOST_TIMES = 10_000
+_NOT_TOLD = ("version", "updated_at", "updated_by", "due_at", "zone_data", "record", "deleted_at")
+"""Fields that a history leaves out: they change with every edit, or say nothing to people."""
 
 
 @command(
@@ -48,10 +61,9 @@ def list_schedules(session: Session, **filters: Any) -> None:
 
     async def ask(queue: Queue) -> tuple[Page[Schedule], list[list[Run]], datetime]:
         page = await queue.list_schedules(**filters)
-        last = [
-            await queue.runs(each.key, limit=SHORT_STRIP) if each.deleted_at is None else [] for each in page
-        ]
-        return page, last if not session.as_json else [], await queue.now()
+        drawn = [] if session.as_json else page
+        last = [[] if each.deleted_at else await queue.runs(each.key, limit=SHORT_STRIP) for each in drawn]
+        return page, last, await queue.now()
 
     page, last, now = session.run(ask)
     if session.as_json:
@@ -64,13 +76,10 @@ def list_schedules(session: Session, **filters: Any) -> None:
             "no schedules match; `rota schedule create --help` shows how to make one"
         )
     rows = [_row(session, schedule, runs, now) for schedule, runs in zip(page, last, strict=True)]
-    session.screen.table(("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows)
-    return None
+    return session.screen.table(("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows)
 
 
 def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetime) -> list[Cell | str]:
-    from .. import words
-
     status = "deleted" if schedule.deleted_at is not None else str(schedule.status)
     return [
         Cell(schedule.key, "bold"),
@@ -83,8 +92,6 @@ def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetim
 
 
 def _when(session: Session, at: datetime | None, now: datetime) -> Cell:
-    from ...durations import relative, short
-
     if at is None:
         return Cell("-")
     if not session.screen.is_terminal:
@@ -110,13 +117,11 @@ def show(session: Session, schedule_id: str) -> None:
         return session.screen.json(_document(schedule, upcoming, last))
     _head(session, schedule, now)
     _next_times(session, schedule, upcoming, now)
-    _last_runs(session, last, now)
-    return None
+    return _last_runs(session, last, now)
 
 
 def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run]) -> dict[str, Any]:
     from ... import shapes
-    from .. import words
 
     return {
         **shapes.schedule(schedule),
@@ -128,10 +133,6 @@ def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence
 
 
 def _head(session: Session, schedule: Schedule, now: datetime) -> None:
-    import json
-
-    from .. import words
-
     screen = session.screen
     status = screen.status(schedule.status)
     screen.say(f"{click.style(schedule.key, bold=True)}  {styled(status)}  {words.sentence(schedule)}")
@@ -142,20 +143,18 @@ def _head(session: Session, schedule: Schedule, now: datetime) -> None:
     if schedule.target.input is not None:
         rows.append(("input", json.dumps(schedule.target.input, ensure_ascii=False, default=str)))
     if schedule.last_run_at is not None:
-        rows.append(("last_run_at", f"{seconds(schedule.last_run_at)} ({_ago(schedule.last_run_at, now)})"))
+        rows.append(
+            ("last_run_at", f"{seconds(schedule.last_run_at)} ({relative(schedule.last_run_at, now)})")
+        )
     if schedule.next_run_at is not None:
-        rows.append(("next_run_at", f"{seconds(schedule.next_run_at)} ({_ago(schedule.next_run_at, now)})"))
+        rows.append(
+            ("next_run_at", f"{seconds(schedule.next_run_at)} ({relative(schedule.next_run_at, now)})")
+        )
     rows.append(("run_count", str(schedule.run_count)))
     screen.fields(rows)
     screen.say()
     for line in words.policies(schedule):
         screen.say(line)
-
-
-def _ago(at: datetime, now: datetime) -> str:
-    from ...durations import relative
-
-    return relative(at, now)
 
 
 def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurrence], now: datetime) -> None:
@@ -166,10 +165,10 @@ def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurre
         return
     if not schedule.enabled:
         screen.say("If it were resumed now, it would fire at:")
-    occurrence_table(session, schedule.timezone, upcoming, now)
+    _occurrence_table(session, schedule.timezone, upcoming, now)
 
 
-def occurrence_table(session: Session, zone: str, upcoming: Sequence[Occurrence], now: datetime) -> None:
+def _occurrence_table(session: Session, zone: str, upcoming: Sequence[Occurrence], now: datetime) -> None:
     """Times in the schedule's zone and in the viewer's, if the clocks there have another name."""
     here = [each.at.astimezone() for each in upcoming]
     differs = any(there.local.tzname() != at.tzname() for there, at in zip(upcoming, here, strict=True))
@@ -179,7 +178,7 @@ def occurrence_table(session: Session, zone: str, upcoming: Sequence[Occurrence]
     for number, (each, at) in enumerate(zip(upcoming, here, strict=True), 1):
         row: list[Cell | str] = [Cell(str(number), "bright_black"), Cell(_wall(each.local), "bold")]
         row += [_wall(at)] if differs else []
-        row += [Cell(_ago(each.at, now).removeprefix("in "), "cyan")]
+        row += [Cell(relative(each.at, now).removeprefix("in "), "cyan")]
         row += [Cell(each.dst or "", "yellow")] if notes else []
         rows.append(row)
     session.screen.table(headings, rows)
@@ -195,7 +194,7 @@ def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
     if not last:
         screen.say("It has not run yet.")
         return
-    oldest = _ago(last[-1].scheduled_at, now)
+    oldest = relative(last[-1].scheduled_at, now)
     screen.say(
         f"Last {len(last)} expected times, the oldest {oldest}:" if len(last) > 1 else "Its one run so far:"
     )
@@ -239,13 +238,10 @@ def runs(session: Session, schedule_id: str, **filters: Any) -> None:
     if not page:
         return session.screen.remark("no runs match")
     rows = [_run_row(session, run, now) for run in page]
-    session.screen.table(("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL"), rows)
-    return None
+    return session.screen.table(("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL"), rows)
 
 
 def _run_row(session: Session, run: Run, now: datetime) -> list[Cell | str]:
-    from ...durations import coarse
-
     ago = coarse(run.scheduled_at, now).removesuffix(" ago")
     status = session.screen.status(run.status)
     task = run.target_id or "-"
@@ -254,8 +250,6 @@ def _run_row(session: Session, run: Run, now: datetime) -> list[Cell | str]:
 
 
 def _run_detail(run: Run) -> str:
-    from ...durations import short
-
     if run.count > 1:
         return f"{run.reason}, {run.count:,} times until {seconds(run.until)}"
     if run.error or run.reason:
@@ -283,7 +277,7 @@ def preview(session: Session, schedule_id: str, count: int) -> None:
         return session.screen.json([shape(each) for each in upcoming])
     if not upcoming:
         return session.screen.say("There is no further time.")
-    return occurrence_table(session, schedule.timezone, upcoming, now)
+    return _occurrence_table(session, schedule.timezone, upcoming, now)
 
 
 @command(
@@ -314,3 +308,153 @@ def why(session: Session, schedule_id: str, at: datetime) -> None:
         }
         return session.screen.json(document)
     return session.screen.say(str(answer))
+
+
+@command(examples=["rota schedule history daily-report"])
+@schedule_argument
+@with_session
+def history(session: Session, schedule_id: str) -> None:
+    """Who changed what, and when, oldest first. Also of a schedule that is deleted."""
+
+    async def ask(queue: Queue) -> tuple[list[Event], datetime]:
+        return await queue.schedule_history(schedule_id), await queue.now()
+
+    events, now = session.run(ask)
+    if session.as_json:
+        from ...shapes import event as shape
+
+        return session.screen.json([shape(event) for event in events])
+    rows = [_event_row(session, event, now) for event in events]
+    return session.screen.table(("AT", "WHO", "WHAT", "CHANGE"), rows)
+
+
+def _event_row(session: Session, event: Event, now: datetime) -> list[Cell | str]:
+    at = relative(event.at, now) if session.screen.is_terminal else seconds(event.at)
+    return [at, event.actor, Cell(event.action, "bold"), _difference(event)]
+
+
+def _difference(event: Event) -> str:
+    """What is not the same before and after."""
+    if not event.before:
+        return event.detail
+    before, after = _flat(event.before), _flat(event.after or {})
+    names = [
+        name for name in {**before, **after} if before.get(name) != after.get(name) and name not in _NOT_TOLD
+    ]
+    parts = [f"{name}: {_brief(before.get(name))} → {_brief(after.get(name))}" for name in names]
+    return "; ".join([*([event.detail] if event.detail else []), *parts])
+
+
+def _flat(version: dict[str, Any]) -> dict[str, Any]:
+    """Field by field, those of the target and the timing too. What is not stored has its default."""
+    target = version.get("target") or {}
+    usual = _defaults(TaskTarget) if target.get("type") == "task" else {}
+    flat = _defaults(Schedule) | {name: version[name] for name in version if name not in ("target", "timing")}
+    for part, values in (("target", usual | target), ("timing", version.get("timing") or {})):
+        flat |= {f"{part}.{name}": value for name, value in values.items()}
+    return flat
+
+
+def _defaults(record: type[Struct]) -> dict[str, Any]:
+    return {each.name: to_builtins(each.default) for each in fields(record) if each.default is not NODEFAULT}
+
+
+def _brief(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return "-" if value is None else text if len(text) <= 80 else f"{text[:79]}…"
+
+
+@command(
+    name="preview",
+    examples=[
+        'rota preview "0 9 * * 1-5" --timezone Europe/London -n 10',
+        'rota preview "*/10 * * * * *"          # six fields: seconds first',
+        'rota preview "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0"',
+        "rota preview 90m --start-at 2026-03-01T00:00:00Z",
+        'rota preview "30 2 * * *" --timezone America/New_York --from 2026-03-07',
+    ],
+)
+@click.argument("expression")
+@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="The clock it is read on.")
+@click.option(
+    "-n", "count", type=click.IntRange(1, MOST_TIMES), default=5, show_default=True, help="How many times."
+)
+@click.option(
+    "--from", "after", type=TIME, help="Look from this time on instead of now (without a zone: local)."
+)
+@click.option("--start-at", type=TIME, help="No time before this one counts.")
+@click.option("--end-at", type=TIME, help="No time after this one counts.")
+@with_session
+def preview_expression(
+    session: Session,
+    expression: str,
+    timezone: str,
+    count: int,
+    after: datetime | None,
+    start_at: datetime | None,
+    end_at: datetime | None,
+) -> None:
+    """When would this fire? Times, words, and warnings: if it never fires, if both day fields are given,
+    if daylight saving skips or doubles a time, if it fires more than 1,000 times a day.
+
+    EXPRESSION is a cron line, an RFC 5545 rule (FREQ=…) or a duration (5m)."""
+    from ....engine.clock import SystemClock
+    from ....engine.queries import occurrences
+
+    now = after or SystemClock().now()
+    timing = _timing(expression, timezone, start_at or now)
+    never = _never(timing)
+    if never is not None:
+        return _say_times(session, timezone, "", [], (f"It never fires: {never}",), now)
+    just_before = now - timedelta(microseconds=1)
+    if isinstance(timing, RRule) and start_at is None:
+        timing = recurrence.begun_after(timing, just_before)
+    found = occurrences(timing, just_before, count, start_at, end_at)
+    warnings = recurrence.warnings(timing, now)
+    if not found:
+        warnings = (*warnings, "It does not fire within these bounds.")
+    return _say_times(session, timezone, words.timing_words(timing), found, warnings, now)
+
+
+def _timing(expression: str, zone: str, start: datetime) -> Timing:
+    text = expression.strip()
+    if re.match(r"(?i)(RRULE:|FREQ=|DTSTART|RDATE|EXDATE)", text):
+        return RRule(text, start.replace(microsecond=0), zone)
+    if re.fullmatch(r"([0-9]+(ms|[smhdw])\s*)+", text):
+        return Interval(parsed("expression", text), start.replace(microsecond=0))
+    return Cron(text, zone)
+
+
+def _never(timing: Timing) -> str | None:
+    """Why it can never fire; None if it can. What is not even an expression is refused."""
+    try:
+        recurrence.check(timing)
+    except ValueError as problem:
+        sentence = str(problem)
+        if "never" in sentence:
+            return sentence.partition(": ")[2] or sentence
+        raise click.UsageError(sentence) from None
+    return None
+
+
+def _say_times(
+    session: Session,
+    zone: str,
+    sentence: str,
+    found: list[Occurrence],
+    warnings: tuple[str, ...],
+    now: datetime,
+) -> None:
+    from ... import shapes
+
+    screen = session.screen
+    if session.as_json:
+        times: list[dict[str, Any]] = [shapes.occurrence(each) for each in found]
+        return screen.json({"words": sentence, "timezone": zone, "times": times, "warnings": list(warnings)})
+    if sentence:
+        screen.say(click.style(sentence, bold=True))
+    if found:
+        _occurrence_table(session, zone, found, now)
+    for warning in warnings:
+        screen.say(f"{click.style('warning:', fg='yellow', bold=True)} {warning}")
+    return None

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....domain.options import ScheduleOptions
+from .. import words
 from ..command import command
-from ..completion import schedule_ids
-from ..options import clearable, shape_options
-from ..parse import JSON, WALL_TIME
+from ..options import JSON, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -27,8 +26,20 @@ _ELSEWHERE = ("status", "pause_note")
 """What `--paused` and `--draft`, and `rota schedule pause`, say."""
 CLEARABLE = clearable(ScheduleOptions, leave_out=_ELSEWHERE)
 
-schedule_argument = click.argument("schedule_id", shell_complete=schedule_ids)
 
+def _schedule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the schedules that begin so. Completion never fails: at worst it knows nothing."""
+    flags = {name: value for name, value in ctx.params.items() if name in ("store", "tenant", "profile")}
+    try:
+        found = Session({**(ctx.find_object(dict) or {}), **flags}).run(
+            lambda queue: queue.list_schedules(limit=1000)
+        )
+    except Exception:
+        return []
+    return [schedule.key for schedule in found if schedule.key.startswith(incomplete)]
+
+
+schedule_argument = click.argument("schedule_id", shell_complete=_schedule_ids)
 _definition = shape_options(ScheduleOptions, times=WALL_TIME, leave_out=_ELSEWHERE)
 _input = click.option(
     "-i", "--input", type=JSON, metavar="JSON", help="The task's input: JSON, @file, or - for stdin."
@@ -149,8 +160,7 @@ def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
     if session.as_json:
         return session.screen.json({"id": schedule_id, "deleted": True, "hard": hard})
     again = "" if hard else f"; `rota schedule restore {schedule_id}` brings it back"
-    session.screen.say(f"deleted {schedule_id}{again}")
-    return None
+    return session.screen.say(f"deleted {schedule_id}{again}")
 
 
 @command(examples=["rota schedule restore daily-report"])
@@ -177,7 +187,6 @@ def _changed(
     schedule, now = session.run(work, creates=creates)
     from ....domain import recurrence
     from ...shapes import schedule as shape
-    from .. import words
 
     if session.as_json:
         session.screen.json(shape(schedule))

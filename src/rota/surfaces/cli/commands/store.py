@@ -1,22 +1,46 @@
-"""Commands about the store and the settings: migrate, doctor, config."""
+"""Commands about the store and the settings: migrate, config, and doctor with what it looks at."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import click
 
+from ....domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailable
+from ....domain.model import Schedule, Task
+from ....engine.checks import Health, broken_records, check_health, remove_receipt, write_receipt
+from ....engine.clock import SystemClock, new_id
+from ....stores.base import CommitOptions, Store
+from ...durations import short
+from ...stores import make_store, without_secrets
 from ..command import command
 from ..render import Cell
 from ..session import Session, with_session
 
-if TYPE_CHECKING:
-    from ....stores.base import Store
-    from .doctor import Finding
+__all__ = ["Finding", "config", "doctor", "examine", "migrate"]
 
-__all__ = ["config", "doctor", "migrate"]
+SKEW = timedelta(seconds=1)
+
+_HELD = "look who is connected: someone else holds it up, it seems (a long transaction, a lock, a migration)"
+_MISSING = "`rota migrate` makes one; or is the address wrong? `rota config` says where it comes from"
+_UPKEEP = (
+    "nodes need the rights to write and delete under snapshot/, archive/ and schedules/ (and tasks/, tenants/), and to"
+    " delete under log/; what the service refuses them, they say in their own logs"
+)
+_REPAIR = (
+    "nothing is changed by rota here, since only you know which copy is right. 1. Stop all nodes. 2. Keep a copy of"
+    " the object {key}. 3. If the bucket keeps versions, restore the one that can be read. 4. If a newer rota wrote"
+    " it, upgrade. 5. If it is a snapshot and an older one is there, delete it: nodes start from the older one and the"
+    " log, and nothing is lost. 6. If it is an entry of the log and nothing else helps, delete it, every later entry"
+    " and every later snapshot: the store is then as it was before them, and what they held is lost. 7. If it is a"
+    " segment of the archive and nothing else helps, put an empty one there (`echo '{{}}' | gzip`): what was in it had"
+    " ended long ago, and is lost; nothing else is, but counts of tasks go on including it, since they are kept beside"
+    " the segment. 8. Run `rota doctor --deep`"
+)
 
 
 @command(
@@ -35,16 +59,14 @@ def migrate(session: Session, plan: bool) -> None:
         return session.screen.json({"store": store.url, "applied": list(applied)})
     schema = f"the schema {store.schema}" if store.schema else "the schema"
     done = f"applied {', '.join(applied)}, {schema} is now" if applied else f"nothing to do, {schema} is"
-    session.screen.say(f"{store.url}: {done} current")
-    return None
+    return session.screen.say(f"{store.url}: {done} current")
 
 
 def _show_plan(session: Session, store: Store) -> None:
     sql = asyncio.run(_planned(store))
     if session.as_json:
         return session.screen.json({"store": store.url, "plan": sql})
-    session.screen.say(sql or f"-- {store.url}: nothing to do, the schema is current")
-    return None
+    return session.screen.say(sql or f"-- {store.url}: nothing to do, the schema is current")
 
 
 async def _planned(store: Store) -> str:
@@ -59,44 +81,7 @@ async def _migrated(store: Store) -> Sequence[str]:
     return applied
 
 
-@command(examples=["rota doctor", "rota doctor --deep", "rota doctor --json | jq '.[] | select(.ok | not)'"])
-@click.option("--deep", is_flag=True, help="Read every record, too.")
-@click.option(
-    "--repair", is_flag=True, help="Say what can be done about what cannot be read. Changes nothing."
-)
-@with_session
-def doctor(session: Session, deep: bool, repair: bool) -> None:
-    """Look for trouble: is the store reachable, writable and current, do the clocks agree, is anything
-    overdue, lost or stuck? Each with what to do about it. Exit code 1 if something is wrong."""
-    from .doctor import examine
-
-    settings = session.settings()
-    store = _store(session)
-    findings = asyncio.run(examine(store, settings["tenant"], deep=deep, repair=repair))
-    if session.as_json:
-        session.screen.json([finding._asdict() for finding in findings])
-    else:
-        for finding in findings:
-            _say(session, finding)
-    if not all(finding.ok for finding in findings):
-        raise click.exceptions.Exit(1)
-
-
-def _say(session: Session, finding: Finding) -> None:
-    sign, colour = ("✓", "green") if finding.ok else ("✗", "red")
-    if not session.screen.is_terminal:
-        sign = "ok  " if finding.ok else "FAIL"
-    session.screen.say(
-        f"{click.style(sign, fg=colour)} {click.style(finding.check.ljust(10), bold=True)} {finding.found}"
-    )
-    if finding.advice:
-        session.screen.say(f"  {' ' * 10} {click.style('→ ' + finding.advice, fg='yellow')}")
-
-
 def _store(session: Session) -> Store:
-    from ....engine.clock import SystemClock
-    from ...stores import make_store
-
     return make_store(session.settings()["store"], SystemClock())
 
 
@@ -123,8 +108,7 @@ def config(session: Session) -> None:
     session.screen.table(("SETTING", "VALUE", "FROM", "WHAT"), rows)
     where = f"file: {settings.file}" if settings.file else "file: no rota.toml here"
     profile = f", profile {settings.profile.value}" if settings.profile.value else ""
-    session.screen.say(where + profile)
-    return None
+    return session.screen.say(where + profile)
 
 
 def _text(value: Any) -> str:
@@ -133,13 +117,251 @@ def _text(value: Any) -> str:
 
 def _shown(value: Any) -> Any:
     """Without secrets; durations as they are written."""
-    from datetime import timedelta
-
-    from ...durations import short
-    from ...stores import without_secrets
-
     if isinstance(value, timedelta):
         return short(value)
     if isinstance(value, tuple):
         return list(value)
     return without_secrets(value) if isinstance(value, str) else value
+
+
+@command(examples=["rota doctor", "rota doctor --deep", "rota doctor --json | jq '.[] | select(.ok | not)'"])
+@click.option("--deep", is_flag=True, help="Read every record, too.")
+@click.option(
+    "--repair", is_flag=True, help="Say what can be done about what cannot be read. Changes nothing."
+)
+@with_session
+def doctor(session: Session, deep: bool, repair: bool) -> None:
+    """Look for trouble: is the store reachable, writable and current, do the clocks agree, is anything
+    overdue, lost or stuck? Each with what to do about it. Exit code 1 if something is wrong."""
+    settings = session.settings()
+    store = _store(session)
+    findings = asyncio.run(examine(store, settings["tenant"], deep=deep, repair=repair))
+    if session.as_json:
+        session.screen.json([finding._asdict() for finding in findings])
+    else:
+        for finding in findings:
+            _say_finding(session, finding)
+    if not all(finding.ok for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+def _say_finding(session: Session, finding: Finding) -> None:
+    sign, colour = ("✓", "green") if finding.ok else ("✗", "red")
+    if not session.screen.is_terminal:
+        sign = "ok  " if finding.ok else "FAIL"
+    session.screen.say(
+        f"{click.style(sign, fg=colour)} {click.style(finding.check.ljust(10), bold=True)} {finding.found}"
+    )
+    if finding.advice:
+        session.screen.say(f"  {' ' * 10} {click.style('→ ' + finding.advice, fg='yellow')}")
+
+
+class Finding(NamedTuple):
+    """One answer: what was looked at, whether it is well, what was found, what to do."""
+
+    check: str
+    ok: bool
+    found: str
+    advice: str = ""
+
+
+async def examine(store: Store, tenant: str, *, deep: bool = False, repair: bool = False) -> list[Finding]:
+    """`repair`: also say, step by step, what can be done about what cannot be read."""
+    reachable = await _open(store, repair=repair)
+    if not all(finding.ok for finding in reachable):
+        return reachable
+    try:
+        return [
+            *reachable,
+            *await _conditions(store),
+            *await _upkeep(store),
+            await _writable(store),
+            await _clock(store),
+            *await _state(store, tenant, deep=deep, repair=repair),
+        ]
+    finally:
+        await store.close()
+
+
+async def _open(store: Store, *, repair: bool) -> list[Finding]:
+    try:
+        await store.open(migrate=False)
+    except RotaError as problem:
+        if isinstance(problem, Corrupt) and "key" in problem.details:
+            return [Finding("store", True, store.url), _unreadable(problem, repair=repair)]
+        if "missing" in problem.details:
+            return [Finding("store", False, str(problem), _MISSING), *await _conditions_of_a_service(store)]
+        if "rota migrate" in str(problem):
+            return [
+                Finding("store", True, store.url),
+                Finding("schema", False, str(problem), "run `rota migrate`"),
+            ]
+        if problem.code in ("newer_schema", "other_schema"):
+            advice = "use the version of rota that wrote it"
+            return [Finding("store", True, store.url), Finding("schema", False, str(problem), advice)]
+        if isinstance(problem, Invalid):  # a careless service: what else is missing?
+            return [Finding("store", False, str(problem)), *await _conditions(store)]
+        advice = "check the address (`rota config` says where it comes from) and the rights to it"
+        return [Finding("store", False, str(problem), _HELD if _is_held(problem) else advice)]
+    return [Finding("store", True, f"{store.url} answers"), Finding("schema", True, "current")]
+
+
+async def _conditions_of_a_service(store: Store) -> list[Finding]:
+    """Before there is a store: what a service does can be proved already. To prove a folder, it would have to be
+    made."""
+    return [] if store.url.startswith("file:") else await _conditions(store)
+
+
+async def _conditions(store: Store) -> list[Finding]:
+    """What a bucket must do, proved on the live one."""
+    advice = "this service cannot carry a queue: use one with conditional writes"
+    return [
+        Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else advice)
+        for proof in await store.prove()
+    ]
+
+
+async def _upkeep(store: Store) -> list[Finding]:
+    """What a bucket needs for its housekeeping, which fails quietly beside the work."""
+    return [
+        Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else _UPKEEP)
+        for proof in await store.prove_upkeep()
+    ]
+
+
+async def _writable(store: Store) -> Finding:
+    try:
+        receipt = await store.transact(write_receipt(new_id()), CommitOptions(fail_if_locked=True))
+        await store.transact(remove_receipt(receipt), CommitOptions(fail_if_locked=True))
+    except RotaError as problem:
+        advice = "check the rights to it and the room on its disk"
+        return Finding("writable", False, str(problem), _HELD if _is_held(problem) else advice)
+    return Finding("writable", True, "a write and its removal were committed")
+
+
+async def _clock(store: Store) -> Finding:
+    clock = SystemClock()
+    before = clock.now()
+    theirs = await store.now()
+    after = clock.now()
+    skew = theirs - (before + (after - before) / 2)
+    if abs(skew) > SKEW + (after - before):
+        ahead = "ahead of" if skew > timedelta(0) else "behind"
+        found = f"the store's clock is {short(skew)} {ahead} this machine's"
+        return Finding("clock", False, found, "set both by NTP; Rota follows the store's")
+    return Finding("clock", True, f"within {short(SKEW)} of this machine's")
+
+
+async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list[Finding]:
+    findings: list[Finding] = []
+    try:
+        health = await store.read(check_health(tenant))
+        findings += [_overdue(health), _leases(health), _expiries(health), _waiting(health), _states(health)]
+        if health.ahead:
+            findings.append(_from_the_future(health.ahead, await store.now()))
+        if health.unreadable:
+            findings.append(_left_out(health.unreadable))
+        if deep:
+            findings.append(_broken(broken_records(await store.snapshot())))
+    except Corrupt as problem:
+        findings.append(_unreadable(problem, repair=repair))
+    except StoreError as problem:
+        advice = f"check the rights to it, or {_HELD}"
+        findings.append(Finding("records", False, str(problem), _HELD if _is_held(problem) else advice))
+    return findings
+
+
+def _is_held(problem: RotaError) -> bool:
+    return isinstance(problem, Unavailable) and problem.is_busy
+
+
+def _unreadable(problem: Corrupt, *, repair: bool) -> Finding:
+    advice = "something else wrote there, or a newer rota did; restore that record from a backup"
+    key = problem.details.get("key")
+    if key is not None:
+        advice = _REPAIR.format(key=key) if repair else "`rota doctor --repair` says what can be done"
+    return Finding("records", False, str(problem), advice)
+
+
+def _left_out(problems: Sequence[str]) -> Finding:
+    found = f"{len(problems):,} left out everywhere, since they cannot be read: {_names(problems, '; ')}"
+    advice = (
+        "something else wrote there, or a newer rota did; restore what is named from a backup, or remove it"
+    )
+    return Finding("records", False, found, advice)
+
+
+def _overdue(health: Health) -> Finding:
+    if not health.overdue:
+        active = health.schedules.get("active", 0)
+        return Finding("schedules", True, f"{active:,} active, none overdue")
+    names = _names([schedule.key for schedule in health.overdue])
+    found = f"{_count(health.overdue)} overdue by more than a minute: {names}"
+    return Finding(
+        "schedules", False, found, "no scheduler seems to run: start `rota up` or `rota scheduler run`"
+    )
+
+
+def _leases(health: Health) -> Finding:
+    if not health.lost:
+        return Finding("leases", True, f"{_tasks(health, 'running')}, no lease lost")
+    workers = _names(sorted({task.worker_id or "?" for task in health.lost}))
+    found = f"{_count(health.lost)} lost with their workers: {workers}"
+    return Finding("leases", False, found, "no janitor seems to run: start `rota up` or `rota monitor`")
+
+
+def _expiries(health: Health) -> Finding:
+    if not health.unswept:
+        return Finding("expiries", True, "none left unmarked")
+    found = f"{_count(health.unswept)} expired and not marked so"
+    return Finding("expiries", False, found, "no janitor seems to run: start `rota up` or `rota monitor`")
+
+
+def _waiting(health: Health) -> Finding:
+    if not health.waiting:
+        return Finding("waiting", True, f"{_tasks(health, 'pending')}, none ready for long")
+    kinds = Counter(f"{task.kind} (queue {task.queue})" for task in health.waiting)
+    names = _names([f"{number:,} {kind}" for kind, number in kinds.most_common()])
+    found = f"{_count(health.waiting)} ready for more than 10 minutes: {names}"
+    return Finding(
+        "waiting", False, found, "start a worker that has handlers for them: `rota worker module:app`"
+    )
+
+
+def _from_the_future(ahead: Sequence[Schedule | Task], now: datetime) -> Finding:
+    names = [_dated(record, now) for record in ahead]
+    found = f"{_count(ahead)} from the future, written by a clock that was ahead: {_names(names)}"
+    advice = "a scheduler plans them anew, from now, when it sees the clock go back and when it starts: start `rota up`"
+    return Finding("future", False, found, advice)
+
+
+def _dated(record: Schedule | Task, now: datetime) -> str:
+    name = f"schedule {record.key}" if isinstance(record, Schedule) else f"task {record.id}"
+    return f"{name} ({short(max(record.created_at, record.updated_at) - now)} ahead)"
+
+
+def _states(health: Health) -> Finding:
+    unknown = health.unknown_tasks + health.unknown_schedules
+    if not unknown:
+        return Finding("states", True, "no task or schedule in an unknown state")
+    found = f"{health.unknown_tasks} tasks and {health.unknown_schedules} schedules are in an unknown state"
+    return Finding("states", False, found, "upgrade rota, or look at them with `rota doctor --deep`")
+
+
+def _broken(problems: Sequence[str]) -> Finding:
+    if not problems:
+        return Finding("records", True, "all of them read well and fit together")
+    return Finding("records", False, f"{len(problems)} do not fit: {_names(problems, '; ')}", "see each")
+
+
+def _tasks(health: Health, status: str) -> str:
+    number = health.tasks.get(status, 0)
+    return f"{number:,} task{'' if number == 1 else 's'} {status}"
+
+
+def _count(found: Sequence[object]) -> str:
+    return f"{len(found):,}" if len(found) < 1000 else "1,000 or more"
+
+
+def _names(names: Sequence[str], joined: str = ", ") -> str:
+    return joined.join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")

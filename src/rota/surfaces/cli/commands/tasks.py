@@ -1,4 +1,4 @@
-"""Commands about tasks that exist: status, list, history, cancel, replay, archive, wait."""
+"""Commands about tasks: submit, status, list, history, cancel, replay, archive, wait."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....domain.options import SubmitOptions
+from ...durations import coarse, relative, short
 from ..command import command
-from ..parse import DURATION
+from ..options import DURATION, JSON_TEXT, TIME, json_lines, shape_options, together
 from ..render import Cell, seconds, styled
 from ..session import Session, with_session
 
@@ -18,23 +20,120 @@ if TYPE_CHECKING:
     from ....domain.model import Change, Task
     from ...python.client import Page, Queue
 
-__all__ = ["archive", "cancel", "history", "list_tasks", "replay", "status", "task_filters", "wait"]
+__all__ = [
+    "archive",
+    "cancel",
+    "history",
+    "list_tasks",
+    "replay",
+    "status",
+    "submit",
+    "task_filters",
+    "wait",
+]
 
 STATUSES = ("pending", "running", "completed", "failed", "cancelled", "expired", "archived")
+BATCH = 500
+
+task_filters = together(
+    click.option("--status", type=click.Choice(STATUSES), help="Only tasks in this state."),
+    click.option("-t", "--type", "kind", metavar="TYPE", help="Only tasks of this kind."),
+    click.option("--queue", metavar="NAME", help="Only tasks of this queue."),
+    click.option("--schedule", metavar="ID", help="Only tasks that this schedule started."),
+    click.option("--tag", metavar="NAME", help="Only tasks with this tag."),
+)
+"""The filters that `list`, `cancel --all` and `tail` share."""
 
 
-def task_filters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The filters that `list`, `cancel --all` and `tail` share."""
-    options = (
-        click.option("--status", type=click.Choice(STATUSES), help="Only tasks in this state."),
-        click.option("-t", "--type", "kind", metavar="TYPE", help="Only tasks of this kind."),
-        click.option("--queue", metavar="NAME", help="Only tasks of this queue."),
-        click.option("--schedule", metavar="ID", help="Only tasks that this schedule started."),
-        click.option("--tag", metavar="NAME", help="Only tasks with this tag."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+@command(
+    examples=[
+        'rota submit -t send_reminder -i \'{"user_id":"123"}\' --in 1h',
+        "rota submit -t send_reminder -i '{}' --at 2026-01-28T09:00:00Z --expires-at 2026-01-28T17:00:00Z",
+        "rota submit -t process_event -i @event.json --ttl 5m --queue events --priority 200",
+        "cat users.jsonl | rota submit -t send_reminder -i -      # a task for each line",
+    ]
+)
+@click.option(
+    "-t", "--type", "--task-type", "task_type", required=True, metavar="TYPE", help="The kind of task."
+)
+@click.option(
+    "-i",
+    "--input",
+    "text",
+    type=JSON_TEXT,
+    metavar="JSON",
+    help="Its input: JSON, @file, or - for stdin; JSON lines: a task each.",
+)
+@click.option("--lines", is_flag=True, help="Take every line of the input as a task of its own.")
+@click.option("--in", "--delay", "delay", type=DURATION, help="Run it after this long: 30s 5m 1h 7d 2w.")
+@shape_options(SubmitOptions, times=TIME)
+@with_session
+def submit(session: Session, task_type: str, text: str | None, lines: bool, **given: Any) -> None:
+    """Submit a task, to run now or later.
+
+    It is stored when this returns. Its id is printed.
+
+    An input of several JSON lines gives a task for each, in batches of 500; if a line is wrong, nothing is
+    submitted."""
+    inputs = [None] if text is None else json_lines(text, by_line=lines)
+    if given["schedule_at"] is not None and given["delay"] is not None:
+        raise click.UsageError("--at and --in were both given; give one of them")
+    if given["ttl"] is not None and given["expires_at"] is not None:
+        raise click.UsageError("--ttl and --expires-at were both given; give one of them")
+
+    async def submit(queue: Queue) -> None:
+        options = await _submit_options(queue, given)
+        if len(inputs) == 1 and not lines:
+            _show_submitted(session, await queue.submit(task_type, inputs[0], **options))
+        else:
+            await _submit_each(session, queue, task_type, inputs, options)
+
+    session.run(submit, creates=True)
+
+
+async def _submit_options(queue: Queue, given: dict[str, Any]) -> dict[str, Any]:
+    """The options of `Queue.submit`. `--in` counts on the clock of the store."""
+    options = {**given, "tags": given["tags"] or None}
+    delay = options.pop("delay")
+    if delay is not None:
+        try:
+            options["schedule_at"] = await queue.now() + delay
+        except OverflowError:
+            raise click.UsageError("--in: that is too far away") from None
+    return options
+
+
+async def _submit_each(
+    session: Session, queue: Queue, task_type: str, inputs: list[Any], options: dict[str, Any]
+) -> None:
+    from ...shapes import task as shape
+
+    with session.screen.progress("submitting", len(inputs)) as bar:
+        for start in range(0, len(inputs), BATCH):
+            batch = [(task_type, each) for each in inputs[start : start + BATCH]]
+            tasks = await queue.submit_many(batch, **options)
+            bar.advance(len(tasks))
+            if session.as_json:
+                for task in tasks:
+                    session.screen.json_line(shape(task))
+    if not session.as_json:
+        session.screen.say(f"submitted {len(inputs):,} tasks of type {task_type}")
+
+
+def _show_submitted(session: Session, task: Task) -> None:
+    from ...shapes import task as shape
+
+    screen = session.screen
+    if session.as_json:
+        return screen.json(shape(task))
+    screen.say(task.id)
+    if not screen.is_terminal:
+        return None
+    is_later = task.available_at > task.created_at
+    due = f", due {relative(task.available_at, task.created_at)}" if is_later else ""
+    until = f", expires {seconds(task.expires_at)}" if task.expires_at else ""
+    about = f"{task.kind} is {task.status} in queue {task.queue}{due}{until}"
+    return screen.remark(click.style(about, dim=True))
 
 
 @command(examples=["rota status 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota status $ID --json | jq .output"])
@@ -97,8 +196,6 @@ def _about_status(task: Task) -> str:
 
 
 def _times(task: Task, now: datetime) -> Iterator[tuple[str, str]]:
-    from ...durations import relative, short
-
     for name in ("created_at", "available_at", "started_at", "completed_at", "expires_at", "expired_at"):
         at = getattr(task, name)
         if at is None or (name == "available_at" and at == task.created_at):
@@ -148,8 +245,7 @@ def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **
         from ...shapes import task as shape
 
         return screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
-    _show_page(session, page, now)
-    return None
+    return _show_page(session, page, now)
 
 
 def _show_page(session: Session, page: Page[Task], now: datetime) -> None:
@@ -167,8 +263,6 @@ def _show_page(session: Session, page: Page[Task], now: datetime) -> None:
 
 
 def _row(session: Session, task: Task, now: datetime) -> list[Cell | str]:
-    from ...durations import coarse
-
     created = coarse(task.created_at, now) if session.screen.is_terminal else seconds(task.created_at)
     status = session.screen.status(task.status)
     detail = Cell(_detail(session, task, now), "bright_black")
@@ -177,7 +271,6 @@ def _row(session: Session, task: Task, now: datetime) -> list[Cell | str]:
 
 def _detail(session: Session, task: Task, now: datetime) -> str:
     """The one thing to know about it: when it is due, why it failed, how long it took."""
-    from ...durations import relative, short
 
     def when(at: datetime) -> str:
         return relative(at, now) if session.screen.is_terminal else seconds(at)
@@ -219,8 +312,6 @@ def history(session: Session, task_id: str) -> None:
 
 
 def _history_line(session: Session, line: Change, now: datetime) -> str:
-    from ...durations import relative
-
     detail = f" ({line.detail})" if line.detail else ""
     status = click.style(line.status, fg=session.screen.status(line.status).style or None)
     text = f"Version {line.number}: {status}{detail}"
@@ -278,8 +369,7 @@ def cancel(
     number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
     if session.as_json:
         return session.screen.json({"cancelled": number})
-    session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
-    return None
+    return session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
 
 
 @command(examples=["rota replay 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])

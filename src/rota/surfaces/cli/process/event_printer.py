@@ -1,5 +1,5 @@
-"""A running node prints a line for each thing that happens: coloured in a terminal, plain in a pipe, JSON for programs.
-The printer is an observer of `engine/observe/telemetry.py`."""
+"""What happens in a running node, a line each: coloured in a terminal, plain in a pipe, JSON for programs. The printer
+is an observer of `engine/observe/telemetry.py`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,8 @@ import click
 
 from ....domain.model import ChangeType, Run, RunReason, RunStatus, Schedule, Task, TaskStatus
 from ....engine.clock import SteadyClock
-from ....engine.guard import name_of, text_of
 from ....engine.observe.telemetry import (
-    ClockJumped,
-    ClockSetBack,
-    HookFailed,
     LeaseLost,
-    LoopBlocked,
-    LoopFailed,
     Observation,
     ResultLost,
     ScheduleStopped,
@@ -28,6 +22,7 @@ from ....engine.observe.telemetry import (
     TaskStarted,
     TimesHandled,
     ZonesRefreshed,
+    trouble_of,
 )
 from ...durations import relative, short
 from ...shapes import text as iso
@@ -55,7 +50,7 @@ class EventLine(NamedTuple):
 
 
 class EventPrinter:
-    """It is called with every signal. `totals` counts the lines so far. When nobody reads the output any more
+    """An observer that prints every signal. `totals` counts the lines so far. When nobody reads the output any more
     (`| head`), it `is_unread`, and calls `on_unread`."""
 
     def __init__(self, session: Session, clock: SteadyClock) -> None:
@@ -167,34 +162,12 @@ def _moved(task: Task) -> EventLine | None:
 
 
 def _trouble(signal: Observation) -> EventLine | None:
-    match signal:
-        case LeaseLost(task):
-            return _alarm(
-                task.kind, f"lost the lease of {task.id}; what it did is not recorded", _about(task)
-            )
-        case ResultLost(task, error):
-            return _alarm(task.kind, f"the result of {task.id} cannot be stored: {error}", _about(task))
-        case ClockSetBack(schedules, tasks):
-            moved = f"{schedules} schedules are planned anew, {tasks} tasks count from now"
-            return _alarm("clock", f"it was set back: {moved}")
-        case ClockJumped(by):
-            return _alarm("clock", f"it jumped by {short(by)}; missed runs follow their policy")
-        case LoopBlocked(blocked_for, kinds, _):
-            who = ", ".join(kinds) or "a handler"
-            return _alarm(
-                who, f"has blocked the event loop for {short(blocked_for)}; leases cannot be renewed"
-            )
-        case LoopFailed(role, error, again_in):
-            return _alarm(role, f"{error}; trying again in {short(again_in)}")
-        case HookFailed(hook, error):
-            return _alarm(hook, f"this hook raised {name_of(error)}: {text_of(error)}")
-    return None
-
-
-def _alarm(subject: str, words: str, about: dict[str, Any] | None = None) -> EventLine:
-    return EventLine(
-        "trouble", "!", "red", subject, click.style(words, fg="red"), {"detail": words, **(about or {})}
-    )
+    trouble = trouble_of(signal)
+    if trouble is None:
+        return None
+    about = _about(signal.task) if isinstance(signal, (LeaseLost, ResultLost)) else {}
+    words = click.style(trouble.words, fg="red")
+    return EventLine("trouble", "!", "red", trouble.subject, words, {"detail": trouble.words, **about})
 
 
 def _about(task: Task) -> dict[str, Any]:

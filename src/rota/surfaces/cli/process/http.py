@@ -21,24 +21,24 @@ from ...listening import PortTaken, find, is_installed, listen, url_of
 from ...python.client import Queue
 from ...settings import Settings
 from ..session import Session
-from .metrics import BufferedMetrics
+from .monitoring import BufferedMetrics
 
 if TYPE_CHECKING:
     from ....engine.observe.metrics import Metrics
     from ...http.server.serving import Server
 
-__all__ = ["ApiServer", "Http", "api_server_of"]
+__all__ = ["ApiServer", "HttpOptions", "api_server_of"]
 
 T = TypeVar("T")
-TURN = timedelta(milliseconds=0.5)
+SWITCH_INTERVAL = timedelta(milliseconds=0.5)
 EXTRA = "pip install 'rota[server]'"
 MAKE_KEY = "rota keys create --tenant default --role admin --name me"
 
 
 @dataclass(frozen=True)
-class Http:
-    """How the API is served. `is_all`: the process does nothing else, and ends if it cannot serve. `app` knows the
-    handlers."""
+class HttpOptions:
+    """How the API is served. `is_all`: the process does nothing else, and ends if it cannot serve. `app` has the
+    handlers; `strict` refuses kinds that it does not have."""
 
     settings: Settings
     is_all: bool = False
@@ -47,9 +47,11 @@ class Http:
 
 
 @asynccontextmanager
-async def api_server_of(session: Session, http: Http | None, queue: Queue) -> AsyncIterator[ApiServer | None]:
-    """A server that accepts connections already. None: none is wanted, or there can be none, and the user was told."""
-    api_server = None if http is None else await _open(session, http, queue)
+async def api_server_of(
+    session: Session, options: HttpOptions | None, queue: Queue
+) -> AsyncIterator[ApiServer | None]:
+    """A server that already accepts connections. None: none is wanted, or none is possible and the user was told."""
+    api_server = None if options is None else await _open(session, options, queue)
     try:
         yield api_server
     finally:
@@ -57,21 +59,21 @@ async def api_server_of(session: Session, http: Http | None, queue: Queue) -> As
             api_server.close()
 
 
-async def _open(session: Session, http: Http, queue: Queue) -> ApiServer | None:
+async def _open(session: Session, options: HttpOptions, queue: Queue) -> ApiServer | None:
     if not is_installed():
-        if http.is_all:
+        if options.is_all:
             raise Invalid("serve", "the HTTP API needs FastAPI and uvicorn", f"install them with: {EXTRA}")
         session.screen.remark(f"http: not served, since it is not installed; install it with: {EXTRA}")
         return None
-    place = find(http.settings["host"], http.settings["port"])
+    place = find(options.settings["host"], options.settings["port"])
     if not place.is_local:
         from ...http.server.serving import check_reach
 
         await check_reach(place, queue.store, queue.clock)
     try:
-        return ApiServer(http, listen(place))
+        return ApiServer(options, listen(place))
     except PortTaken:
-        if http.is_all or not http.settings.is_default("port"):
+        if options.is_all or not options.settings.is_default("port"):
             raise
         session.screen.remark(f"http: not served, since {place} is taken; choose another with --port")
         return None
@@ -80,10 +82,10 @@ async def _open(session: Session, http: Http, queue: Queue) -> ApiServer | None:
 class ApiServer:
     """The API on a listening socket."""
 
-    def __init__(self, http: Http, listening: socket.socket) -> None:
+    def __init__(self, options: HttpOptions, listening: socket.socket) -> None:
         self.url = url_of(listening)
-        self.is_all = http.is_all
-        self._http = http
+        self.is_all = options.is_all
+        self._options = options
         self._listening = listening
 
     async def greet(self, session: Session, queue: Queue) -> None:
@@ -128,17 +130,17 @@ class ApiServer:
         from ...http.server.serving import PATIENCE, prepared
 
         metrics = buffered.metrics or Metrics(clock=queue.clock)
-        settings = self._http.settings
+        settings = self._options.settings
         api = create_app(
             buffered.store,
-            app=self._http.app,
-            strict=self._http.strict,
+            app=self._options.app,
+            strict=self._options.strict,
             clock=queue.clock,
             metrics=metrics,
             rate=settings["rate_limit"],
             most_body=settings["max_body"],
         )
-        api.openapi()  # whoever asks first would have to wait for it, and with them the whole loop
+        api.openapi()  # made now: the first request for it would hold up the whole loop
         patience = min(PATIENCE, settings["shutdown_timeout"])
         return prepared(api, until=until, patience=patience), metrics
 
@@ -152,8 +154,8 @@ async def _about_keys(queue: Queue) -> str:
 
 
 async def _in_thread(function: Callable[[], T]) -> T:
-    """As `asyncio.to_thread`, but nobody has to wait for it at the end; and the loop has its turn more often than a
-    thread that computes usually grants it, since there may be something due."""
+    """As `asyncio.to_thread`, but the end of the process need not wait for it. Threads are switched more often
+    meanwhile, since something may be due on the event loop."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -168,7 +170,7 @@ async def _in_thread(function: Callable[[], T]) -> T:
     def work() -> None:
         result, failure = None, None
         usual = sys.getswitchinterval()
-        sys.setswitchinterval(TURN.total_seconds())
+        sys.setswitchinterval(SWITCH_INTERVAL.total_seconds())
         try:
             result = function()
         except BaseException as error:

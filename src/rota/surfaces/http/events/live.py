@@ -22,8 +22,8 @@ from ....domain.model import ApiKey, Role, Run, Schedule, Task
 from ....engine.changes import LIMIT, OVERLAP, Notice, cursor, time_of_cursor
 from ....engine.clock import SteadyClock, sleep, wait_for_any
 from ....engine.queries import task_query
-from ..documents import documented
-from ..naming import camel_keys
+from ..fields import camel_keys
+from ..openapi import streaming
 from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, Viewer, of
@@ -72,20 +72,20 @@ def data_of(notice: Notice) -> dict[str, Any]:
     """The record as the API answers it, with the name of its schedule and the change itself."""
     match notice.record:
         case Task() as task:
-            shape = answers.execution(task)
+            shape: dict[str, Any] = msgspec.to_builtins(answers.execution(task))
         case Run() as run:
-            shape = answers.run(run)
+            shape = msgspec.to_builtins(answers.run(run))
         case Schedule() as schedule:
-            shape = answers.schedule(schedule)
+            shape = msgspec.to_builtins(answers.schedule(schedule))
         case ApiKey() as key:
-            shape = answers.api_key(key)
+            shape = msgspec.to_builtins(answers.api_key(key))
         case _:
             facts = notice.event and (notice.event.after or notice.event.before)
             shape = {"id": notice.id, **camel_keys(facts or {})}
     if notice.type in ("task", "run"):
         shape["scheduleName"] = notice.schedule and notice.schedule.key
     if notice.line is not None:
-        shape["change"] = answers.history([notice.line])[0]
+        shape["change"] = answers.change(notice.line)
     elif notice.event is not None:
         shape["change"] = answers.event(notice.event)
     return shape
@@ -181,7 +181,7 @@ def _position(at: datetime) -> bytes:
 
 
 def broadcasts_of(api: FastAPI) -> Broadcasts:
-    """Who listens to this application."""
+    """The broadcasts of this application."""
     if not hasattr(api.state, "broadcasts"):
         api.state.broadcasts = Broadcasts(api.state.rota.clock, EventWords())
     broadcasts: Broadcasts = api.state.broadcasts
@@ -197,11 +197,6 @@ async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
 
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["live"], lifespan=_lifespan)
-_documented = documented(200)
-_documented["responses"][200] |= {
-    "description": "A stream of events that does not end.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}}},
-}
 
 LastId = Annotated[str | None, Header(alias="Last-Event-ID", description="Go on behind this event.")]
 Types = Annotated[
@@ -210,7 +205,7 @@ Types = Annotated[
 ]
 
 
-@router.get("/events", **_documented)
+@router.get("/events", **streaming("A stream of events that does not end."))
 async def events(
     request: Request,
     queue: Viewer,
@@ -245,7 +240,7 @@ async def events(
 
 
 def _chosen(types: str | None, queue: Acting) -> tuple[frozenset[str], Role]:
-    """What is to be told, and the role that this takes."""
+    """The types of events to tell, and the role that they need."""
     is_admin = queue.caller.role is Role.ADMIN
     if types is None:
         return frozenset(FOR_VIEWERS + FOR_ADMINS if is_admin else FOR_VIEWERS), queue.caller.role
@@ -263,7 +258,7 @@ def _chosen(types: str | None, queue: Acting) -> tuple[frozenset[str], Role]:
 
 
 async def _behind(queue: Acting, given: str | None) -> tuple[datetime | None, bool]:
-    """Where to go on, and whether that is too long ago (or not yet)."""
+    """The time to go on from, and whether it is too long ago, or not yet."""
     if not given:
         return None, False
     behind = time_of_cursor(given)
@@ -292,7 +287,7 @@ async def _wants(
 
 
 async def _is_allowed(request: Request, tenant: str, role: Role) -> bool:
-    """Whether they still may. What cannot be found out now is found out the next time."""
+    """Whether the caller still may listen. If the store does not answer now, the next check will tell."""
     try:
         await (await of(request).access()).allow(request, tenant, role)
     except NotFound:

@@ -1,7 +1,8 @@
 """The guard refuses addresses, headers and bodies that are too large, and bodies that are not JSON, before any route
-sees them. The recorder counts each answer in the metrics, and writes it to the log at level `info`.
+sees them. `Head` answers HEAD wherever GET is answered. The recorder counts each answer in the metrics, and writes it
+to the log at level `info`.
 
-Both are plain ASGI, so that they cost little and hold for every route.
+All are plain ASGI, so that they cost little and hold for every route.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from urllib.parse import unquote
 
 from starlette.exceptions import HTTPException
 
-from ..naming import SLASH
+from ..fields import SLASH
 from ..problems import Problem, respond
 from ..service import Service
 
 __all__ = [
     "MOST_BODY",
     "Guard",
+    "Head",
     "RequestRecorder",
 ]
+
+log = logging.getLogger("rota.http")
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -109,7 +113,29 @@ class Guard:
         return Problem(413, "body_too_large", sentence, headers={"Connection": "close"})
 
 
-log = logging.getLogger("rota.http")
+class Head:
+    """Answers HEAD as GET, without the body. The application that it wraps is asked to GET, and is told that the client
+    has gone as soon as the headers are there: a stream of events would never end."""
+
+    def __init__(self, app: Asgi) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            return await self._app(scope, receive, send)
+        asgi = {**scope.get("asgi", {}), "spec_version": "2.3"}  # which says that `receive` tells of it
+        asked = {**scope, "method": "GET", "asgi": asgi}
+
+        async def gone() -> Message:
+            return {"type": "http.disconnect"}
+
+        async def without_body(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                scope["route"] = asked.get("route")  # for the metrics
+                await send(message)
+                await send({"type": "http.response.body", "body": b""})
+
+        return await self._app(asked, gone, without_body)
 
 
 class RequestRecorder:

@@ -23,6 +23,9 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from ..problems import Problem, respond
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 else:
     Base = object
 
-__all__ = ["ConnectionLimits", "protocol"]
+__all__ = ["BoundedH11", "ConnectionLimits", "protocol"]
 
 BATCH = 64 * 1024
 FRAMING = 8
@@ -68,8 +71,6 @@ def protocol(limits: ConnectionLimits) -> Callable[..., asyncio.Protocol]:
     except ModuleNotFoundError as missing:
         if missing.name != "httptools":
             raise
-        from .protocol_h11 import BoundedH11
-
         return partial(BoundedH11, limits=limits)
     return partial(BoundedHttptools, limits=limits)
 
@@ -296,6 +297,24 @@ class BoundedProtocol(Base, metaclass=ABCMeta):
         if running is not None:
             running.disconnected = True
             running.message_event.set()
+
+
+class BoundedH11(BoundedProtocol, H11Protocol):  # type: ignore[misc]  # Base is httptools to mypy
+    """One connection on h11, which is slower, and bounds an unfinished head by itself."""
+
+    def _is_in_head(self) -> bool:
+        return self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+
+    def _is_in_body(self) -> bool:
+        state = self.conn.their_state
+        broke_off = state is h11.ERROR and self.cycle is not None and self.cycle.more_body
+        return state is h11.SEND_BODY or broke_off
+
+    def _running(self) -> Any:
+        return None if self.cycle is None or self.cycle.response_complete else self.cycle
+
+    def _forget_last(self) -> None:
+        """No request waits: h11 reads one only when the one before it is answered."""
 
 
 def _written(problem: Problem, scope: Any) -> bytes:

@@ -62,7 +62,7 @@ async def serve(
 def prepared(
     api: Asgi, *, until: asyncio.Event, limits: ConnectionLimits | None = None, patience: timedelta = PATIENCE
 ) -> Server:
-    """What serves, with everything imported that it needs: `await prepared(…).serve([socket])`."""
+    """A server that has imported all that it needs: `await prepared(…).serve([socket])`."""
     limits = limits or fitting_limits()
     config = uvicorn.Config(
         Streams(api, until),

@@ -1,11 +1,16 @@
-"""Records as the tenants' API answers them, field by field, in camelCase."""
+"""The answers of the tenants' API. Each is declared once: msgspec makes its JSON and its schema for OpenAPI from that.
+
+A field whose name a record has, too, is copied from there (`shaped`). The functions below say the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from ....domain import recurrence
 from ....domain.model import (
@@ -13,11 +18,16 @@ from ....domain.model import (
     Change,
     ChangeType,
     Event,
-    Failure,
-    LogLine,
+    MissedRunPolicy,
+    OverlapPolicy,
     RetryPolicy,
+    Role,
     Run,
+    RunReason,
+    RunStatus,
+    RunTrigger,
     Schedule,
+    ScheduleStatus,
     Target,
     Task,
     TaskStatus,
@@ -29,86 +39,350 @@ from ....domain.options import TaskOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ....domain.why import Why
 from ....engine.queries import Occurrence
-from ...shapes import fields_of, text
-from ..fields import body_name
-from ..naming import camel, camel_keys
+from ...shapes import Answer, Time, fields_of, shaped
+from ..fields import body_name, camel, camel_keys
 
 __all__ = [
     "api_key",
     "attempts",
+    "change",
     "event",
     "execution",
     "history",
-    "log_lines",
+    "logs",
+    "new_key",
     "occurrences",
     "run",
     "schedule",
     "why",
 ]
 
+
+class OnceAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="once"):
+    """At one time."""
+
+    run_at: Time
+    description: str
+
+
+class RecurringAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="recurring"):
+    """By a cron line."""
+
+    cron: str
+    timezone: str
+    description: str
+    end_at: Time | UnsetType = UNSET
+
+
+class IntervalAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="interval"):
+    """At a fixed distance, in absolute time."""
+
+    every_seconds: float
+    description: str
+    end_at: Time | UnsetType = UNSET
+
+
+class RuleAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="rrule"):
+    """By an RFC 5545 rule."""
+
+    rule: str
+    timezone: str
+    description: str
+    end_at: Time | UnsetType = UNSET
+
+
+class ScheduleAnswer(Answer, frozen=True, kw_only=True):
+    """When to run what."""
+
+    id: str
+    name: str
+    description: str | None
+    schedule_type: OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer
+    target: dict[str, Any]
+    enabled: bool
+    status: ScheduleStatus
+    next_run_at: Time | None
+    next_run_at_local: str | None
+    last_run_at: Time | None
+    last_task_id: str | None
+    run_count: int
+    max_runs: int | None
+    start_at: Time | None
+    end_at: Time | None
+    missed_run_policy: MissedRunPolicy
+    overlap_policy: OverlapPolicy
+    misfire_grace_seconds: float | None
+    catch_up_window_seconds: float
+    jitter_seconds: float
+    pause_on_failure: bool
+    pause_note: str | None
+    completed_reason: str | None
+    metadata: dict[str, Any]
+    tenant: str
+    version: int
+    created_by: str | None
+    updated_by: str | None
+    created_at: Time
+    updated_at: Time
+    deleted_at: Time | None
+
+
+class SchedulesAnswer(Answer, frozen=True, kw_only=True):
+    """A page of schedules."""
+
+    items: list[ScheduleAnswer]
+    next_cursor: str | None
+
+
+class RunAnswer(Answer, frozen=True, kw_only=True):
+    """One expected time of a schedule, and what became of it. Misses that follow each other are one: `until` is the
+    last of them, `count` how many they are."""
+
+    id: str
+    schedule_id: str
+    scheduled_at: Time
+    until: Time | None
+    count: int
+    trigger: RunTrigger
+    status: RunStatus
+    reason: RunReason | None
+    target_type: Literal["task", "workflow", "template"]
+    target_id: str | None
+    started_at: Time | None
+    completed_at: Time | None
+    error: str | None
+    created_at: Time
+
+
+class RunsAnswer(Answer, frozen=True, kw_only=True):
+    """A page of runs."""
+
+    items: list[RunAnswer]
+    next_cursor: str | None
+
+
+class FailureAnswer(Answer, frozen=True, kw_only=True):
+    """What went wrong in a handler."""
+
+    type: str
+    message: str
+    traceback: str | None
+
+
+class RetryPolicyAnswer(Answer, frozen=True, kw_only=True):
+    """How long a task waits before it is tried again."""
+
+    initial_seconds: float
+    multiplier: float
+    maximum_seconds: float
+    jitter: float
+
+
+class ExecutionAnswer(Answer, frozen=True, kw_only=True):
+    """A task, or a workflow, which is a task of its own type."""
+
+    id: str
+    kind: str
+    type: Literal["task", "workflow"]
+    status: TaskStatus
+    tenant: str
+    version: int
+    queue: str
+    priority: int
+    input: Any
+    output: Any
+    error: FailureAnswer | None
+    metadata: dict[str, Any]
+    tags: tuple[str, ...]
+    created_at: Time
+    available_at: Time
+    expires_at: Time | None
+    expired_at: Time | None
+    started_at: Time | None
+    completed_at: Time | None
+    updated_at: Time
+    attempt: int
+    retries: int
+    max_retries: int | None
+    retry_policy: RetryPolicyAnswer | None
+    reschedules: int
+    max_reschedules: int | None
+    timeout_seconds: float | None
+    lease_expires_at: Time | None
+    worker_id: str | None
+    cancel_requested: bool
+    cancelled_by: str | None
+    cancel_reason: str | None
+    schedule_id: str | None
+    run_id: str | None
+    scheduled_at: Time | None
+    idempotency_key: str | None
+    progress: Any
+
+
+class ExecutionsAnswer(Answer, frozen=True, kw_only=True):
+    """A page of executions."""
+
+    items: list[ExecutionAnswer]
+    next_cursor: str | None
+
+
+class AttemptAnswer(Answer, frozen=True, kw_only=True):
+    """One time that a worker took the task, and how that ended. What is running has no end yet."""
+
+    attempt: int | None
+    started_at: Time
+    worker: str
+    ended_at: Time | None
+    status: str
+    detail: str
+
+
+class AttemptsAnswer(Answer, frozen=True, kw_only=True):
+    """All attempts, oldest first."""
+
+    items: list[AttemptAnswer]
+
+
+class LogLineAnswer(Answer, frozen=True, kw_only=True):
+    """One line that a handler logged."""
+
+    at: Time
+    attempt: int
+    message: str
+
+
+class LogsAnswer(Answer, frozen=True, kw_only=True):
+    """All lines, oldest first."""
+
+    items: list[LogLineAnswer]
+
+
+class ChangeAnswer(Answer, frozen=True, kw_only=True):
+    """One line of a task's history."""
+
+    number: int
+    at: Time
+    status: TaskStatus
+    actor: str
+    detail: str
+
+
+class HistoryAnswer(Answer, frozen=True, kw_only=True):
+    """All changes of a task, oldest first."""
+
+    items: list[ChangeAnswer]
+
+
+class EventAnswer(Answer, frozen=True, kw_only=True):
+    """What a person or a program did."""
+
+    id: str
+    at: Time
+    actor: str
+    action: str
+    subject_type: str
+    subject_id: str
+    detail: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class ChangesAnswer(Answer, frozen=True, kw_only=True):
+    """All changes of a schedule, oldest first."""
+
+    items: list[EventAnswer]
+
+
+class OccurrenceAnswer(Answer, frozen=True, kw_only=True):
+    """A time at which a schedule will fire, in UTC and on the clock of its zone."""
+
+    at: Time
+    local: str
+    dst: str | None
+
+
+class PreviewAnswer(Answer, frozen=True, kw_only=True):
+    """The next times of a timing."""
+
+    description: str
+    timezone: str
+    times: list[OccurrenceAnswer]
+    warnings: list[str]
+
+
+class WhyAnswer(Answer, frozen=True, kw_only=True):
+    """What became of an expected time. `run` is the row of the ledger that the explanation rests on, if any."""
+
+    status: str
+    explanation: str
+    run: RunAnswer | None
+
+
+class BulkAnswer(Answer, frozen=True, kw_only=True):
+    """How many schedules were changed, and how many refused the change."""
+
+    changed: int
+    left: int
+
+
+class KeyAnswer(Answer, frozen=True, kw_only=True):
+    """An API key, without what it takes to use it."""
+
+    id: str
+    name: str
+    role: Role
+    tenant: str
+    created_at: Time
+    created_by: str
+    revoked_at: Time | None
+    revoked_by: str | None
+
+
+class NewKeyAnswer(KeyAnswer, frozen=True, kw_only=True):
+    """An API key that was just made. `key` is shown this once, and is null if the request is repeated."""
+
+    key: str | None
+
+
+class KeysAnswer(Answer, frozen=True, kw_only=True):
+    """A page of API keys."""
+
+    items: list[KeyAnswer]
+    next_cursor: str | None
+
+
 in_words = lru_cache(maxsize=10_000)(recurrence.describe)
 """To find the words takes longer than all the rest of an answer, and timings are asked for again and again."""
 
 
-def schedule(record: Schedule) -> dict[str, Any]:
-    at, grace = record.next_run_at, record.misfire_grace
-    return {
-        "id": record.id,
-        "name": record.key,
-        "description": record.description or None,
-        "scheduleType": _schedule_type(record),
-        "target": target(record.target),
-        "enabled": record.enabled,
-        "status": str(record.status),
-        "nextRunAt": at and text(at),
-        "nextRunAtLocal": at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
-        "lastRunAt": record.last_run_at and text(record.last_run_at),
-        "lastTaskId": record.last_task_id,
-        "runCount": record.run_count,
-        "maxRuns": record.max_runs,
-        "startAt": record.start_at and text(record.start_at),
-        "endAt": record.end_at and text(record.end_at),
-        "missedRunPolicy": str(record.missed_run_policy),
-        "overlapPolicy": str(record.overlap_policy),
-        "misfireGraceSeconds": None if grace is None else grace.total_seconds(),
-        "catchUpWindowSeconds": record.catch_up_window.total_seconds(),
-        "jitterSeconds": record.jitter.total_seconds(),
-        "pauseOnFailure": record.pause_on_failure,
-        "pauseNote": record.pause_note,
-        "completedReason": record.completed_reason,
-        "metadata": record.metadata,
-        "tenant": record.tenant,
-        "version": record.version,
-        "createdBy": record.created_by,
-        "updatedBy": record.updated_by,
-        "createdAt": text(record.created_at),
-        "updatedAt": text(record.updated_at),
-        "deletedAt": record.deleted_at and text(record.deleted_at),
-    }
+def schedule(record: Schedule) -> ScheduleAnswer:
+    at = record.next_run_at
+    return shaped(
+        ScheduleAnswer,
+        record,
+        description=record.description or None,
+        schedule_type=_schedule_type(record),
+        target=target(record.target),
+        next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
+    )
 
 
-def _schedule_type(record: Schedule) -> dict[str, Any]:
-    shape = timing(record.timing)
-    if record.end_at is not None and shape["type"] != "once":
-        shape["endAt"] = text(record.end_at)
-    return shape
-
-
-def timing(of: Timing) -> dict[str, Any]:
-    words = in_words(of)
-    match of:
+def _schedule_type(record: Schedule) -> OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer:
+    words, end_at = in_words(record.timing), record.end_at or UNSET
+    match record.timing:
         case Once(run_at):
-            return {"type": "once", "runAt": text(run_at), "description": words}
+            return OnceAnswer(run_at=run_at, description=words)
         case Cron(expression, zone):
-            return {"type": "recurring", "cron": expression, "timezone": zone, "description": words}
+            return RecurringAnswer(cron=expression, timezone=zone, description=words, end_at=end_at)
         case Interval(every):
-            return {"type": "interval", "everySeconds": every.total_seconds(), "description": words}
+            return IntervalAnswer(every_seconds=every.total_seconds(), description=words, end_at=end_at)
         case RRule(rule, _, zone):
-            return {"type": "rrule", "rule": rule, "timezone": zone, "description": words}
+            return RuleAnswer(rule=rule, timezone=zone, description=words, end_at=end_at)
 
 
 def target(of: Target) -> dict[str, Any]:
-    """As it was given: what was left out and has its default stays out."""
+    """A target as it was given: options that have their default are left out."""
     match of:
         case WorkflowTarget():
             shape: dict[str, Any] = {"type": "workflow", "workflowKind": of.kind}
@@ -134,149 +408,78 @@ def _option_value(value: Any) -> Any:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def execution(record: Task) -> dict[str, Any]:
-    """A task, or a workflow, which is a task of its own type."""
-    return {
-        "id": record.id,
-        "kind": record.kind,
-        "type": "workflow" if record.is_workflow else "task",
-        "status": str(record.status),
-        "tenant": record.tenant,
-        "version": record.version,
-        "queue": record.queue,
-        "priority": record.priority,
-        "input": record.input,
-        "output": record.output,
-        "error": record.error and _failure(record.error),
-        "metadata": record.metadata,
-        "tags": record.tags,
-        "createdAt": text(record.created_at),
-        "availableAt": text(record.available_at),
-        "expiresAt": record.expires_at and text(record.expires_at),
-        "expiredAt": record.expired_at and text(record.expired_at),
-        "startedAt": record.started_at and text(record.started_at),
-        "completedAt": record.completed_at and text(record.completed_at),
-        "updatedAt": text(record.updated_at),
-        "attempt": record.attempt,
-        "retries": record.retries,
-        "maxRetries": record.max_retries,
-        "retryPolicy": record.retry_policy and _option_value(record.retry_policy),
-        "reschedules": record.reschedules,
-        "maxReschedules": record.max_reschedules,
-        "timeoutSeconds": record.timeout and record.timeout.total_seconds(),
-        "leaseExpiresAt": record.lease_expires_at and text(record.lease_expires_at),
-        "workerId": record.worker_id,
-        "cancelRequested": record.cancel_requested,
-        "cancelledBy": record.cancelled_by,
-        "cancelReason": record.cancel_reason,
-        "scheduleId": record.schedule_id,
-        "runId": record.run_id,
-        "scheduledAt": record.scheduled_at and text(record.scheduled_at),
-        "idempotencyKey": record.idempotency_key,
-        "progress": record.progress,
-    }
+def execution(record: Task) -> ExecutionAnswer:
+    policy, failure = record.retry_policy, record.error
+    return shaped(
+        ExecutionAnswer,
+        record,
+        type="workflow" if record.is_workflow else "task",
+        error=None if failure is None else shaped(FailureAnswer, failure),
+        retry_policy=None if policy is None else shaped(RetryPolicyAnswer, policy),
+    )
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
-    return {"type": failure.type, "message": failure.message, "traceback": failure.traceback}
+def run(record: Run) -> RunAnswer:
+    return shaped(RunAnswer, record)
 
 
-def run(record: Run) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "scheduleId": record.schedule_id,
-        "scheduledAt": text(record.scheduled_at),
-        "until": record.until and text(record.until),
-        "count": record.count,
-        "trigger": str(record.trigger),
-        "status": str(record.status),
-        "reason": record.reason and str(record.reason),
-        "targetType": record.target_type,
-        "targetId": record.target_id,
-        "startedAt": record.started_at and text(record.started_at),
-        "completedAt": record.completed_at and text(record.completed_at),
-        "error": record.error,
-        "createdAt": text(record.created_at),
-    }
-
-
-def occurrences(of: Timing, found: Iterable[Occurrence], warnings: Iterable[str]) -> dict[str, Any]:
-    return {
-        "description": in_words(of),
-        "timezone": getattr(of, "timezone", "UTC"),
-        "times": [
-            {
-                "at": text(each.at),
-                "local": each.local.replace(tzinfo=None).isoformat(),
-                "dst": each.dst,
-            }
-            for each in found
-        ],
-        "warnings": list(warnings),
-    }
-
-
-def why(answer: Why) -> dict[str, Any]:
-    return {
-        "status": answer.status,
-        "explanation": str(answer),
-        "run": None if answer.run is None else run(answer.run),
-    }
-
-
-def history(changes: Iterable[Change]) -> list[dict[str, Any]]:
-    return [
-        {
-            "number": change.number,
-            "at": text(change.at),
-            "status": str(change.status),
-            "actor": change.actor,
-            "detail": change.detail,
-        }
-        for change in changes
+def occurrences(of: Timing, found: Iterable[Occurrence], warnings: Iterable[str]) -> PreviewAnswer:
+    times = [
+        OccurrenceAnswer(at=each.at, local=each.local.replace(tzinfo=None).isoformat(), dst=each.dst)
+        for each in found
     ]
+    zone = getattr(of, "timezone", "UTC")
+    return PreviewAnswer(description=in_words(of), timezone=zone, times=times, warnings=list(warnings))
 
 
-def event(record: Event) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "at": text(record.at),
-        "actor": record.actor,
-        "action": record.action,
-        "subjectType": record.subject_type,
-        "subjectId": record.subject_id,
-        "detail": record.detail,
-        "before": record.before,
-        "after": record.after,
-    }
+def why(found: Why) -> WhyAnswer:
+    return WhyAnswer(
+        status=found.status,
+        explanation=str(found),
+        run=None if found.run is None else run(found.run),
+    )
 
 
-def log_lines(lines: Iterable[LogLine]) -> list[dict[str, Any]]:
-    return [{"at": text(line.at), "attempt": line.attempt, "message": line.message} for line in lines]
+def change(record: Change) -> ChangeAnswer:
+    return shaped(ChangeAnswer, record)
 
 
-def attempts(record: Task) -> list[dict[str, Any]]:
-    """From the history: each time that a worker took the task, and how that ended. What is running has no end yet."""
-    found: list[dict[str, Any]] = []
+def history(changes: Iterable[Change]) -> HistoryAnswer:
+    return HistoryAnswer(items=[change(each) for each in changes])
+
+
+def event(record: Event) -> EventAnswer:
+    return shaped(EventAnswer, record)
+
+
+def logs(record: Task) -> LogsAnswer:
+    return LogsAnswer(items=[shaped(LogLineAnswer, line) for line in record.logs])
+
+
+def attempts(record: Task) -> AttemptsAnswer:
+    """The attempts that the history tells of."""
+    found: list[AttemptAnswer] = []
     for change in record.history:
         if change.type is ChangeType.CLAIMED:
-            found.append({"attempt": change.attempt, "startedAt": text(change.at), "worker": change.actor})
-            found[-1] |= {"endedAt": None, "status": "running", "detail": ""}
-        elif found and found[-1]["endedAt"] is None and change.status is not TaskStatus.RUNNING:
+            found.append(
+                AttemptAnswer(
+                    attempt=change.attempt,
+                    started_at=change.at,
+                    worker=change.actor,
+                    ended_at=None,
+                    status="running",
+                    detail="",
+                )
+            )
+        elif found and found[-1].ended_at is None and change.status is not TaskStatus.RUNNING:
             ended = "retrying" if change.status is TaskStatus.PENDING else str(change.status)
-            found[-1] |= {"endedAt": text(change.at), "status": ended, "detail": change.detail}
-    return found
+            found[-1] = replace(found[-1], ended_at=change.at, status=ended, detail=change.detail)
+    return AttemptsAnswer(items=found)
 
 
-def api_key(record: ApiKey) -> dict[str, Any]:
-    """Without what it takes to use it."""
-    return {
-        "id": record.id,
-        "name": record.name,
-        "role": str(record.role),
-        "tenant": record.tenant,
-        "createdAt": text(record.created_at),
-        "createdBy": record.created_by,
-        "revokedAt": record.revoked_at and text(record.revoked_at),
-        "revokedBy": record.revoked_by,
-    }
+def api_key(record: ApiKey) -> KeyAnswer:
+    return shaped(KeyAnswer, record)
+
+
+def new_key(record: ApiKey, key: str | None) -> NewKeyAnswer:
+    return shaped(NewKeyAnswer, record, key=key)

@@ -9,8 +9,8 @@ from fastapi import Path, Query, Request, Response
 from ....domain.errors import Invalid, NotFound
 from ....domain.model import Task
 from ....domain.options import SubmitOptions
-from ..documents import documented
 from ..fields import given_options
+from ..openapi import documented
 from ..reading import Router
 from ..service import Acting, OnceKey, Operator, Viewer, answer, of, place_of
 from . import answers, schemas
@@ -26,7 +26,7 @@ _TASKS: dict[str, Any] = {"tags": ["task executions"]}
 _WORKFLOWS: dict[str, Any] = {"tags": ["workflow executions"]}
 
 
-@router.post("/task-executions", **documented(201, answers_with="execution", **_TASKS))
+@router.post("/task-executions", **documented(201, answers.ExecutionAnswer, **_TASKS))
 async def create(
     request: Request, queue: Operator, body: schemas.ExecutionBody, once: OnceKey = None
 ) -> Response:
@@ -35,7 +35,7 @@ async def create(
     return _created(request, await queue.submit(body.kind, body.input, **_options(body, once)))
 
 
-@router.get("/task-executions", **documented(200, answers_with="executions", **_TASKS))
+@router.get("/task-executions", **documented(200, answers.ExecutionsAnswer, **_TASKS))
 async def list_tasks(
     queue: Viewer,
     status: StatusFilter | None = None,
@@ -53,13 +53,13 @@ async def list_tasks(
     return _page(await queue.list(workflow=False, limit=limit, cursor=cursor, **filters))
 
 
-@router.get("/task-executions/{id}", **documented(200, answers_with="execution", **_TASKS))
+@router.get("/task-executions/{id}", **documented(200, answers.ExecutionAnswer, **_TASKS))
 async def get(queue: Viewer, id: Id) -> Response:
     """One task."""
     return answer(answers.execution(await queue.get(id)))
 
 
-@router.post("/task-executions/{id}/cancel", **documented(200, answers_with="execution", **_TASKS))
+@router.post("/task-executions/{id}/cancel", **documented(200, answers.ExecutionAnswer, **_TASKS))
 async def cancel(
     request: Request, queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
 ) -> Response:
@@ -68,32 +68,32 @@ async def cancel(
     return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
 
 
-@router.post("/task-executions/{id}/replay", **documented(200, answers_with="execution", **_TASKS))
+@router.post("/task-executions/{id}/replay", **documented(200, answers.ExecutionAnswer, **_TASKS))
 async def replay(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
     """Run a failed or cancelled task again, with fresh retries."""
     await queue.once(request, once, _answered)
     return answer(answers.execution(await queue.replay(id)))
 
 
-@router.get("/task-executions/{id}/attempts", **documented(200, answers_with="attempts", **_TASKS))
+@router.get("/task-executions/{id}/attempts", **documented(200, answers.AttemptsAnswer, **_TASKS))
 async def attempts(queue: Viewer, id: Id) -> Response:
     """Each time that a worker took it, and how that ended."""
-    return answer({"items": answers.attempts(await queue.get(id))})
+    return answer(answers.attempts(await queue.get(id)))
 
 
-@router.get("/task-executions/{id}/logs", **documented(200, answers_with="logs", **_TASKS))
+@router.get("/task-executions/{id}/logs", **documented(200, answers.LogsAnswer, **_TASKS))
 async def logs(queue: Viewer, id: Id) -> Response:
     """What its handler logged."""
-    return answer({"items": answers.log_lines((await queue.get(id)).logs)})
+    return answer(answers.logs(await queue.get(id)))
 
 
-@router.get("/task-executions/{id}/history", **documented(200, answers_with="history", **_TASKS))
+@router.get("/task-executions/{id}/history", **documented(200, answers.HistoryAnswer, **_TASKS))
 async def history(queue: Viewer, id: Id) -> Response:
     """What happened to it, oldest first."""
-    return answer({"items": answers.history(await queue.history(id))})
+    return answer(answers.history(await queue.history(id)))
 
 
-@router.post("/workflow-executions", **documented(201, answers_with="execution", **_WORKFLOWS))
+@router.post("/workflow-executions", **documented(201, answers.ExecutionAnswer, **_WORKFLOWS))
 async def start(
     request: Request, queue: Operator, body: schemas.WorkflowBody, once: OnceKey = None
 ) -> Response:
@@ -103,7 +103,7 @@ async def start(
     return _created(request, await queue.start_workflow(body.kind, body.input, **_options(body)))
 
 
-@router.get("/workflow-executions", **documented(200, answers_with="executions", **_WORKFLOWS))
+@router.get("/workflow-executions", **documented(200, answers.ExecutionsAnswer, **_WORKFLOWS))
 async def list_workflows(
     queue: Viewer,
     status: StatusFilter | None = None,
@@ -115,13 +115,13 @@ async def list_workflows(
     return _page(await queue.list(workflow=True, limit=limit, cursor=cursor, status=status, kind=kind))
 
 
-@router.get("/workflow-executions/{id}", **documented(200, answers_with="execution", **_WORKFLOWS))
+@router.get("/workflow-executions/{id}", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
 async def get_workflow(queue: Viewer, id: Id) -> Response:
     """One workflow."""
     return answer(answers.execution(await _workflow(queue, id)))
 
 
-@router.post("/workflow-executions/{id}/cancel", **documented(200, answers_with="execution", **_WORKFLOWS))
+@router.post("/workflow-executions/{id}/cancel", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
 async def cancel_workflow(
     request: Request, queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
 ) -> Response:
@@ -131,7 +131,7 @@ async def cancel_workflow(
     return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
 
 
-@router.post("/workflow-executions/{id}/replay", **documented(200, answers_with="execution", **_WORKFLOWS))
+@router.post("/workflow-executions/{id}/replay", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
 async def replay_workflow(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
     """Run a failed or cancelled workflow again, with fresh retries."""
     await _workflow(queue, id)
@@ -139,22 +139,22 @@ async def replay_workflow(request: Request, queue: Operator, id: Id, once: OnceK
     return answer(answers.execution(await queue.replay(id)))
 
 
-@router.get("/workflow-executions/{id}/attempts", **documented(200, answers_with="attempts", **_WORKFLOWS))
+@router.get("/workflow-executions/{id}/attempts", **documented(200, answers.AttemptsAnswer, **_WORKFLOWS))
 async def workflow_attempts(queue: Viewer, id: Id) -> Response:
     """Each time that a worker took it, and how that ended."""
-    return answer({"items": answers.attempts(await _workflow(queue, id))})
+    return answer(answers.attempts(await _workflow(queue, id)))
 
 
-@router.get("/workflow-executions/{id}/logs", **documented(200, answers_with="logs", **_WORKFLOWS))
+@router.get("/workflow-executions/{id}/logs", **documented(200, answers.LogsAnswer, **_WORKFLOWS))
 async def workflow_logs(queue: Viewer, id: Id) -> Response:
     """What it logged."""
-    return answer({"items": answers.log_lines((await _workflow(queue, id)).logs)})
+    return answer(answers.logs(await _workflow(queue, id)))
 
 
-@router.get("/workflow-executions/{id}/history", **documented(200, answers_with="history", **_WORKFLOWS))
+@router.get("/workflow-executions/{id}/history", **documented(200, answers.HistoryAnswer, **_WORKFLOWS))
 async def workflow_history(queue: Viewer, id: Id) -> Response:
     """What happened to it, oldest first."""
-    return answer({"items": answers.history((await _workflow(queue, id)).history)})
+    return answer(answers.history((await _workflow(queue, id)).history))
 
 
 async def _workflow(queue: Acting, id: str) -> Task:
@@ -183,4 +183,8 @@ def _created(request: Request, task: Task) -> Response:
 
 
 def _page(page: Any) -> Response:
-    return answer({"items": [answers.execution(each) for each in page], "nextCursor": page.next_cursor})
+    return answer(
+        answers.ExecutionsAnswer(
+            items=[answers.execution(each) for each in page], next_cursor=page.next_cursor
+        )
+    )

@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 
 from ....domain.errors import Invalid
 from ....domain.model import Role
-from ..documents import documented
+from ..openapi import documented
 from ..reading import Router
 from ..service import Admin, OnceKey, answer, of
 from . import answers, schemas
@@ -21,24 +21,26 @@ router = Router(prefix="/api/tenants/{tenant}", tags=["keys"])
 Id = Annotated[str, Path(description="The id of the key.", min_length=1, max_length=255)]
 
 
-@router.post("/keys", **documented(201, answers_with="new key"))
+@router.post("/keys", **documented(201, answers.NewKeyAnswer))
 async def create(request: Request, queue: Admin, body: schemas.KeyBody, once: OnceKey = None) -> Response:
     """Create a key of this tenant. `key` is shown this once, and is null if the request is repeated: what is stored
     cannot be turned back into it."""
-    await queue.once(request, once, lambda made: (201, {**answers.api_key(made), "key": None}))
+    await queue.once(request, once, lambda made: (201, answers.new_key(made, None)))
     made, shown = await queue.create_key(body.name, Role(body.role))
     (await of(request).access()).forget(made.id)
-    return answer({**answers.api_key(made), "key": shown}, 201, {"Cache-Control": "no-store"})
+    return answer(answers.new_key(made, shown), 201, {"Cache-Control": "no-store"})
 
 
-@router.get("/keys", **documented(200, answers_with="keys"))
+@router.get("/keys", **documented(200, answers.KeysAnswer))
 async def list_all(queue: Admin, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """The newest keys of this tenant, a page at a time; revoked ones, too."""
     page = await queue.list_keys(limit=limit, cursor=cursor)
-    return answer({"items": [answers.api_key(each) for each in page], "nextCursor": page.next_cursor})
+    return answer(
+        answers.KeysAnswer(items=[answers.api_key(each) for each in page], next_cursor=page.next_cursor)
+    )
 
 
-@router.delete("/keys/{id}", **documented(200, answers_with="key"))
+@router.delete("/keys/{id}", **documented(200, answers.KeyAnswer))
 async def revoke(request: Request, queue: Admin, id: Id) -> Response:
     """Revoke a key. It stops working here at once, and elsewhere within two seconds."""
     if queue.caller.key_id == id:

@@ -20,9 +20,8 @@ from ....domain.limits import check_metadata
 from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
 from ...python.client import Queue
-from ..documents import documented
-from ..fields import Body, Time, given_options
-from ..naming import SLASH
+from ..fields import SLASH, Body, Time, given_options
+from ..openapi import documented
 from ..reading import Router
 from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
 from . import answers, schemas
@@ -80,7 +79,7 @@ IfMatch = Annotated[str | None, Header(description="Only if it is still at the v
 StatusFilter = Literal["draft", "active", "paused", "inactive", "completed"]
 
 
-@router.post("/schedules", **documented(201, answers_with="schedule"))
+@router.post("/schedules", **documented(201, answers.ScheduleAnswer))
 async def create(
     request: Request, queue: Admin, body: schemas.ScheduleBody, once: OnceKey = None
 ) -> Response:
@@ -91,7 +90,7 @@ async def create(
     return _one(created, 201, place_of(request, created.id))
 
 
-@router.get("/schedules", **documented(200, answers_with="schedules"))
+@router.get("/schedules", **documented(200, answers.SchedulesAnswer))
 async def list_all(
     queue: Viewer,
     status: StatusFilter | None = None,
@@ -105,10 +104,12 @@ async def list_all(
     """The newest schedules that match, a page at a time."""
     filters: ScheduleFilters = {"status": status, "kind": target, "tag": tag, "text": q, "deleted": deleted}
     page = await queue.list_schedules(limit=limit, cursor=cursor, **filters)
-    return answer({"items": [answers.schedule(each) for each in page], "nextCursor": page.next_cursor})
+    return answer(
+        answers.SchedulesAnswer(items=[answers.schedule(each) for each in page], next_cursor=page.next_cursor)
+    )
 
 
-@router.post("/preview", **documented(200, answers_with="preview"))
+@router.post("/preview", **documented(200, answers.PreviewAnswer))
 @router.post("/schedules/preview", include_in_schema=False)
 async def preview_unsaved(queue: Viewer, body: schemas.PreviewBody) -> Response:
     """The next times of a timing that is not saved."""
@@ -117,7 +118,7 @@ async def preview_unsaved(queue: Viewer, body: schemas.PreviewBody) -> Response:
     return answer(answers.occurrences(timing, found, warnings))
 
 
-@router.post("/bulk/schedules/{action}", **documented(200, answers_with="bulk"))
+@router.post("/bulk/schedules/{action}", **documented(200, answers.BulkAnswer))
 async def bulk(
     queue: Admin, action: Literal["pause", "resume", "delete"], body: schemas.BulkBody
 ) -> Response:
@@ -126,16 +127,16 @@ async def bulk(
     if not body.all and all(value is None for value in filters.values()):
         raise Invalid("status", "no filter was given", "give status, target, tag or q, or all: true")
     changed, left = await change_schedules(queue, action, body.note, **filters)
-    return answer({"changed": changed, "left": left})
+    return answer(answers.BulkAnswer(changed=changed, left=left))
 
 
-@router.get("/schedules/{id}", **documented(200, answers_with="schedule"))
+@router.get("/schedules/{id}", **documented(200, answers.ScheduleAnswer))
 async def get(queue: Viewer, id: Id) -> Response:
     """One schedule."""
     return _one(await queue.get_schedule(id))
 
 
-@router.put("/schedules/{id}", **documented(200, answers_with="schedule"))
+@router.put("/schedules/{id}", **documented(200, answers.ScheduleAnswer))
 async def replace(
     request: Request, queue: Admin, id: Id, body: schemas.SchedulePut, if_match: IfMatch = None
 ) -> Response:
@@ -148,7 +149,7 @@ async def replace(
     return _one(await queue.update_schedule(id, version=version, **options))
 
 
-@router.patch("/schedules/{id}", **documented(200, answers_with="schedule"))
+@router.patch("/schedules/{id}", **documented(200, answers.ScheduleAnswer))
 async def change(
     request: Request, queue: Admin, id: Id, body: schemas.SchedulePatch, if_match: IfMatch = None
 ) -> Response:
@@ -170,14 +171,14 @@ async def delete(
     return Response(status_code=204)
 
 
-@router.post("/schedules/{id}/restore", **documented(200, answers_with="schedule"))
+@router.post("/schedules/{id}/restore", **documented(200, answers.ScheduleAnswer))
 async def restore(request: Request, queue: Admin, id: Id, once: OnceKey = None) -> Response:
     """Undo a delete."""
     await queue.once(request, once, _answered)
     return _one(await queue.restore_schedule(id))
 
 
-@router.post("/schedules/{id}/pause", **documented(200, answers_with="schedule"))
+@router.post("/schedules/{id}/pause", **documented(200, answers.ScheduleAnswer))
 async def pause(
     request: Request, queue: Operator, id: Id, body: schemas.PauseBody | None = None, once: OnceKey = None
 ) -> Response:
@@ -186,14 +187,14 @@ async def pause(
     return _one(await queue.pause_schedule(id, None if body is None else body.note))
 
 
-@router.post("/schedules/{id}/resume", **documented(200, answers_with="schedule"))
+@router.post("/schedules/{id}/resume", **documented(200, answers.ScheduleAnswer))
 async def resume(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
     """Fire again, from the first time after now."""
     await queue.once(request, once, _answered)
     return _one(await queue.resume_schedule(id))
 
 
-@router.post("/schedules/{id}/trigger", **documented(201, answers_with="execution"))
+@router.post("/schedules/{id}/trigger", **documented(201, answers.ExecutionAnswer))
 async def trigger(
     request: Request, queue: Operator, id: Id, body: schemas.TriggerBody | None = None, once: OnceKey = None
 ) -> Response:
@@ -204,7 +205,7 @@ async def trigger(
     return answer(answers.execution(task), 201)
 
 
-@router.get("/schedules/{id}/runs", **documented(200, answers_with="runs"))
+@router.get("/schedules/{id}/runs", **documented(200, answers.RunsAnswer))
 async def runs(
     queue: Viewer,
     id: Id,
@@ -216,10 +217,12 @@ async def runs(
 ) -> Response:
     """The ledger: every expected time and what became of it, latest first."""
     page = await queue.runs(id, status=status, since=since, until=until, limit=limit, cursor=cursor)
-    return answer({"items": [answers.run(each) for each in page], "nextCursor": page.next_cursor})
+    return answer(
+        answers.RunsAnswer(items=[answers.run(each) for each in page], next_cursor=page.next_cursor)
+    )
 
 
-@router.get("/schedules/{id}/preview", **documented(200, answers_with="preview"))
+@router.get("/schedules/{id}/preview", **documented(200, answers.PreviewAnswer))
 async def preview(queue: Viewer, id: Id, n: Annotated[int, Query(ge=1, le=1000)] = 5) -> Response:
     """The next times."""
     schedule = await queue.get_schedule(id)
@@ -228,16 +231,18 @@ async def preview(queue: Viewer, id: Id, n: Annotated[int, Query(ge=1, le=1000)]
     return answer(answers.occurrences(schedule.timing, found, warnings))
 
 
-@router.get("/schedules/{id}/why", **documented(200, answers_with="why"))
+@router.get("/schedules/{id}/why", **documented(200, answers.WhyAnswer))
 async def why(queue: Viewer, id: Id, at: Annotated[Time, Query()]) -> Response:
     """What became of an expected time, and why, in words."""
     return answer(answers.why(await queue.why(id, at)))
 
 
-@router.get("/schedules/{id}/history", **documented(200, answers_with="changes"))
+@router.get("/schedules/{id}/history", **documented(200, answers.ChangesAnswer))
 async def history(queue: Viewer, id: Id) -> Response:
     """Who changed what, and when, oldest first."""
-    return answer({"items": [answers.event(each) for each in await queue.schedule_history(id)]})
+    return answer(
+        answers.ChangesAnswer(items=[answers.event(each) for each in await queue.schedule_history(id)])
+    )
 
 
 def _answered(schedule: Schedule) -> tuple[int, Any]:
@@ -280,7 +285,7 @@ def _check_known(request: Request, body: Given) -> None:
 
 
 def _status(body: Given, old: Schedule | None) -> str | None:
-    """From `status` or `enabled`. If both are given, as in what was read, the one that was changed counts."""
+    """The status that `status` or `enabled` asks for. An answer that is sent back has both: the changed one counts."""
     if body.enabled is None or body.status is None:
         return body.status if body.enabled is None else _switched(body.enabled)
     if body.enabled == (body.status == "active"):

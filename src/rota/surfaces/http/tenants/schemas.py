@@ -38,7 +38,7 @@ __all__ = [
 
 Version = Annotated[Whole, Field(ge=1)]
 ReadOnly = Annotated[Any, Field(json_schema_extra={"readOnly": True})]
-"""What an answer carries, so that it can be sent back as it came; ignored."""
+"""A field of answers. A body may have it, so that an answer can be sent back as it came; it is ignored."""
 
 
 class Once(Body):
@@ -115,7 +115,7 @@ TargetBody = Annotated[WorkflowTargetBody | TaskTargetBody | TemplateTargetBody,
 
 
 class _ScheduleOptions(Body):
-    """What is said of a schedule beside its timing and its target, which have bodies of their own."""
+    """The options of a schedule. Its timing and its target have bodies of their own."""
 
     __annotations__ = body_fields(
         ScheduleOptions,
@@ -172,7 +172,7 @@ class ScheduleBody(_Policies):
 
 
 class _Answered(Body):
-    """What an answer carries beside; accepted, so that it can be sent back as it came, and ignored."""
+    """The fields that only answers have. They are accepted and ignored, so that an answer can be sent back."""
 
     id: ReadOnly = None
     tenant: ReadOnly = None

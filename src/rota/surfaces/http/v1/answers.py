@@ -1,199 +1,197 @@
-"""Records as `/api/v1` answers them, field by field, in snake_case, and their OpenAPI schemas. A test holds the two
-together."""
+"""The answers of `/api/v1`, in snake_case. Each is declared once: msgspec makes its JSON and its schema for OpenAPI
+from that."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, JsonValue, RootModel
+import msgspec
+from msgspec import UNSET, UnsetType
 
-from ....domain.model import Failure, Schedule, Task, TaskStatus, Template, TemplateTarget
-from ....domain.options import TemplateOptions, options_of
+from ....domain.model import Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
-from ...shapes import fields_of, text
-from ..fields import body_name
+from ...shapes import Time, shaped
+from ..tenants.answers import FailureAnswer
 
-__all__ = ["job", "page", "schedule", "started", "template", "template_id_of"]
+__all__ = ["job", "jobs", "schedule", "started", "template", "template_id_of", "templates"]
 
 _ENDED_WITH_ARTIFACT = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
 
-class TemplateAnswer(BaseModel):
+class SnakeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer in snake_case."""
+
+
+class TemplateRetryPolicyAnswer(SnakeAnswer, frozen=True, kw_only=True):
+    """How long a task waits before it is tried again."""
+
+    initial_seconds: float
+    multiplier: float
+    maximum_seconds: float
+    jitter: float
+
+
+class TemplateAnswer(SnakeAnswer, frozen=True, kw_only=True):
     """A stored task."""
 
     id: str
     command: str
-    task_type: Literal["python", "shell", "http"]
+    task_type: Runtime
     name: str
-    parameters: dict[str, JsonValue]
+    parameters: dict[str, Any]
     queue: str
     priority: int
     max_retries: int | None
     max_reschedules: int | None
-    retry_policy: dict[str, float] | None
+    retry_policy: TemplateRetryPolicyAnswer | None
     timeout_seconds: float | None
     ttl_seconds: float | None
     enabled: bool
-    tags: list[str]
-    metadata: dict[str, JsonValue]
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
     version: int
-    created_at: datetime
-    updated_at: datetime
+    created_at: Time
+    updated_at: Time
 
 
-class TaskScheduleAnswer(BaseModel):
-    """Of the fields that say when, only the one of its type is there."""
+class TaskScheduleAnswer(SnakeAnswer, frozen=True, kw_only=True):
+    """A schedule of a stored task. It has the field of its type that says when; `timezone` is left out if it is UTC."""
 
     id: str
-    task_id: str
+    task_id: str | None
     schedule_type: Literal["once", "interval", "cron", "rrule"]
-    run_at: datetime | None = None
-    interval_seconds: float | None = None
-    cron_expression: str | None = None
-    rrule: str | None = None
-    timezone: str | None = None
+    run_at: Time | UnsetType = UNSET
+    interval_seconds: int | float | UnsetType = UNSET
+    cron_expression: str | UnsetType = UNSET
+    rrule: str | UnsetType = UNSET
+    timezone: str | UnsetType = UNSET
     enabled: bool
-    next_run_at: datetime | None
-    last_run_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
+    next_run_at: Time | None
+    last_run_at: Time | None
+    created_at: Time
+    updated_at: Time
 
 
-class TaskSchedulesAnswer(RootModel[list[TaskScheduleAnswer]]):
-    """A list."""
-
-
-class StartedAnswer(BaseModel):
+class StartedAnswer(SnakeAnswer, frozen=True, kw_only=True):
     """What `$execute` started."""
 
     job_id: str
     status: str
 
 
-class TaskSnapshot(BaseModel):
+class TaskSnapshot(SnakeAnswer, frozen=True, kw_only=True):
     """What was run."""
 
     id: str | None
     command: str
     task_type: Literal["python"]
-    parameters: JsonValue
+    parameters: Any
 
 
-class JobFailureAnswer(BaseModel):
-    type: str
-    message: str
-    traceback: str | None
-
-
-class ArtifactAnswer(BaseModel):
+class ArtifactAnswer(SnakeAnswer, frozen=True, kw_only=True):
     """What came of it: a result, or an error with its traceback."""
 
     task: TaskSnapshot
-    result: JsonValue
-    error: JobFailureAnswer | None
+    result: Any
+    error: FailureAnswer | None
 
 
-class JobAnswer(BaseModel):
+class JobAnswer(SnakeAnswer, frozen=True, kw_only=True):
     """One execution. `artifact` is there when it has completed or failed."""
 
     id: str
     status: Literal["pending", "running", "completed", "failed", "canceled", "expired"]
     task_id: str | None
     schedule_id: str | None
-    submitted_at: datetime
-    available_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
+    submitted_at: Time
+    available_at: Time
+    started_at: Time | None
+    finished_at: Time | None
     error: str | None
     artifact: ArtifactAnswer | None
 
 
-class _PageAnswer(BaseModel):
+class _PageAnswer(SnakeAnswer, frozen=True, kw_only=True):
     total: int
     page: int
     size: int
     pages: int
 
 
-class JobsAnswer(_PageAnswer):
+class JobsAnswer(_PageAnswer, frozen=True, kw_only=True):
+    """A page of jobs."""
+
     items: list[JobAnswer]
 
 
-class TemplatesAnswer(_PageAnswer):
+class TemplatesAnswer(_PageAnswer, frozen=True, kw_only=True):
+    """A page of stored tasks."""
+
     items: list[TemplateAnswer]
 
 
-_TEMPLATE_OPTIONS = [
-    body_name(TemplateOptions, name) for name in options_of(TemplateOptions) if name != "command"
-]
+def template(record: Template) -> TemplateAnswer:
+    policy = record.retry_policy
+    return shaped(
+        TemplateAnswer,
+        record,
+        command=record.command or record.kind,
+        task_type=record.runtime,
+        name=record.alias,
+        retry_policy=None if policy is None else shaped(TemplateRetryPolicyAnswer, policy),
+    )
 
 
-def template(record: Template) -> dict[str, Any]:
-    shape = fields_of(record)
-    return {
-        "id": record.id,
-        "command": record.command or record.kind,
-        "task_type": str(record.runtime),
-        "name": record.alias,
-        "parameters": record.parameters,
-        **{name: shape[name] for name in _TEMPLATE_OPTIONS},
-        "version": record.version,
-        "created_at": text(record.created_at),
-        "updated_at": text(record.updated_at),
-    }
-
-
-def schedule(record: Schedule) -> dict[str, Any]:
+def schedule(record: Schedule) -> TaskScheduleAnswer:
     target = record.target
-    return {
-        "id": record.id,
-        "task_id": target.template_id if isinstance(target, TemplateTarget) else None,
+    return TaskScheduleAnswer(
+        id=record.id,
+        task_id=target.template_id if isinstance(target, TemplateTarget) else None,
+        enabled=record.enabled,
+        next_run_at=record.next_run_at,
+        last_run_at=record.last_run_at,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
         **_timing(record.timing),
-        "enabled": record.enabled,
-        "next_run_at": record.next_run_at and text(record.next_run_at),
-        "last_run_at": record.last_run_at and text(record.last_run_at),
-        "created_at": text(record.created_at),
-        "updated_at": text(record.updated_at),
-    }
+    )
 
 
 def _timing(of: Timing) -> dict[str, Any]:
     match of:
         case Once(run_at):
-            return {"schedule_type": "once", "run_at": text(run_at)}
+            return {"schedule_type": "once", "run_at": run_at}
         case Interval(every):
             seconds = every.total_seconds()
             whole = int(seconds) if seconds.is_integer() else seconds
             return {"schedule_type": "interval", "interval_seconds": whole}
         case Cron(expression, zone):
-            return {"schedule_type": "cron", "cron_expression": expression, **_zone(zone)}
+            return {"schedule_type": "cron", "cron_expression": expression, "timezone": _unless_utc(zone)}
         case RRule(rule, _, zone):
-            return {"schedule_type": "rrule", "rrule": rule, **_zone(zone)}
+            return {"schedule_type": "rrule", "rrule": rule, "timezone": _unless_utc(zone)}
 
 
-def _zone(name: str) -> dict[str, str]:
-    return {} if name == "UTC" else {"timezone": name}
+def _unless_utc(zone: str) -> str | UnsetType:
+    return UNSET if zone == "UTC" else zone
 
 
-def started(record: Task) -> dict[str, Any]:
-    return {"job_id": record.id, "status": _status(record)}
+def started(record: Task) -> StartedAnswer:
+    return StartedAnswer(job_id=record.id, status=_status(record))
 
 
-def job(record: Task) -> dict[str, Any]:
+def job(record: Task) -> JobAnswer:
     status = _status(record)
-    return {
-        "id": record.id,
-        "status": status,
-        "task_id": template_id_of(record),
-        "schedule_id": record.schedule_id,
-        "submitted_at": text(record.created_at),
-        "available_at": text(record.available_at),
-        "started_at": record.started_at and text(record.started_at),
-        "finished_at": _finished_at(record),
-        "error": _error(record, status),
-        "artifact": _artifact(record) if status in _ENDED_WITH_ARTIFACT else None,
-    }
+    return shaped(
+        JobAnswer,
+        record,
+        status=status,
+        task_id=template_id_of(record),
+        submitted_at=record.created_at,
+        finished_at=_finished_at(record),
+        error=_error(record, status),
+        artifact=_artifact(record) if status in _ENDED_WITH_ARTIFACT else None,
+    )
 
 
 def template_id_of(record: Task) -> str | None:
@@ -212,36 +210,37 @@ def _status(record: Task) -> str:
     return "canceled" if status is TaskStatus.CANCELLED else str(status)
 
 
-def _finished_at(record: Task) -> str | None:
+def _finished_at(record: Task) -> datetime | None:
     at = record.completed_at or record.expired_at
-    if at is None and record.status is TaskStatus.EXPIRED:
-        at = record.expires_at
-    return None if at is None else text(at)
+    return record.expires_at if at is None and record.status is TaskStatus.EXPIRED else at
 
 
 def _error(record: Task, status: str) -> str | None:
-    """Of one that will be tried again: what went wrong the last time."""
+    """The reason in one line. A task that will be tried again has that of its last attempt."""
     if status == "canceled":
         return record.cancel_reason or None
     return None if status == "completed" or record.error is None else str(record.error)
 
 
-def _artifact(record: Task) -> dict[str, Any]:
-    return {
-        "task": {
-            "id": template_id_of(record),
-            "command": record.kind,
-            "task_type": "python",
-            "parameters": record.input,
-        },
-        "result": record.output,
-        "error": None if record.error is None else _failure(record.error),
-    }
+def _artifact(record: Task) -> ArtifactAnswer:
+    return ArtifactAnswer(
+        task=TaskSnapshot(
+            id=template_id_of(record), command=record.kind, task_type="python", parameters=record.input
+        ),
+        result=record.output,
+        error=None if record.error is None else shaped(FailureAnswer, record.error),
+    )
 
 
-def _failure(of: Failure) -> dict[str, Any]:
-    return {"type": of.type, "message": of.message, "traceback": of.traceback}
+def jobs(found: Sequence[Task], total: int, number: int, size: int) -> JobsAnswer:
+    items = [job(each) for each in found]
+    return JobsAnswer(items=items, total=total, page=number, size=size, pages=_pages(total, size))
 
 
-def page(items: list[dict[str, Any]], total: int, number: int, size: int) -> dict[str, Any]:
-    return {"items": items, "total": total, "page": number, "size": size, "pages": -(-total // size)}
+def templates(found: Sequence[Template], total: int, number: int, size: int) -> TemplatesAnswer:
+    items = [template(each) for each in found]
+    return TemplatesAnswer(items=items, total=total, page=number, size=size, pages=_pages(total, size))
+
+
+def _pages(total: int, size: int) -> int:
+    return -(-total // size)

@@ -25,11 +25,11 @@ from ....domain.model import Task, TaskStatus, Template
 from ....engine.clock import sleep, wait_for_any
 from ....stores.base import Tx, Work
 from ....stores.queries import Cursor, TaskList, TemplateList
-from ..documents import documented
+from ..openapi import documented, streaming
 from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, OwnOperator, OwnViewer, answer
-from . import answers as answers
+from . import answers
 
 __all__ = [
     "EVENT_STREAM",
@@ -85,7 +85,7 @@ def _until(task: Task) -> datetime | None:
 
 
 async def _look(queue: Acting, task: Task) -> Task | None:
-    """How it is now; None: it is gone. While the store does not answer, it is as it was."""
+    """The task as it is now, or None if it is gone. While the store does not answer, it is as it was."""
     try:
         return await queue.get(task.id)
     except NotFound:
@@ -155,7 +155,7 @@ async def _walked(tx: Tx, query: Any, number: int, size: int, place: Any) -> Num
     return NumberedPage(await tx.find(query, size), total)
 
 
-router = Router(tags=["v1 jobs"])
+router = Router(prefix="/api/v1", tags=["v1 jobs"])
 
 Id = Annotated[str, Path(description="The id of the job.", min_length=1, max_length=255)]
 StatusFilter = Annotated[
@@ -163,7 +163,7 @@ StatusFilter = Annotated[
 ]
 
 
-@router.get("/jobs", **documented(200, answers_with=answers.JobsAnswer))
+@router.get("/jobs", **documented(200, answers.JobsAnswer))
 async def list_all(
     queue: OwnViewer, number: Number = 1, size: Size = 20, status: StatusFilter = None
 ) -> Response:
@@ -171,31 +171,25 @@ async def list_all(
     check_reach(number, size)
     wanted = None if status is None else TaskStatus("cancelled" if status == "canceled" else status)
     found = await queue.store.read(job_page(queue.tenant, wanted, number, size))
-    return answer(answers.page([answers.job(each) for each in found.items], found.total, number, size))
+    return answer(answers.jobs(found.items, found.total, number, size))
 
 
-@router.get("/jobs/{id}", **documented(200, answers_with=answers.JobAnswer))
+@router.get("/jobs/{id}", **documented(200, answers.JobAnswer))
 async def get(queue: OwnViewer, id: Id) -> Response:
     """One job."""
     return answer(answers.job(await queue.get(id)))
 
 
-@router.delete("/jobs/{id}", **documented(200, answers_with=answers.JobAnswer))
+@router.delete("/jobs/{id}", **documented(200, answers.JobAnswer))
 async def cancel(queue: OwnOperator, id: Id) -> Response:
     """Cancel it: at once if it is pending; if it is running, its function is asked to stop."""
     return answer(answers.job(await queue.cancel(id)))
 
 
-def _streaming() -> dict[str, Any]:
-    arguments = documented(200)
-    arguments["responses"][200] = {
-        "description": "`status` events, one for every change, each with the job as JSON; then `end`.",
-        "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
-    }
-    return arguments
+_EVENTS = "`status` events, one for every change, each with the job as JSON; then `end`."
 
 
-@router.get("/jobs/{id}/$stream", **_streaming())
+@router.get("/jobs/{id}/$stream", **streaming(_EVENTS))
 async def stream(queue: OwnViewer, id: Id) -> Response:
     """Follow it until it ends."""
     found = await queue.get(id)

@@ -18,8 +18,7 @@ from pydantic import (
 )
 
 from ....domain.options import RetryPolicyOptions, TemplateOptions
-from ..fields import Flag, Json, Kind, Name, Text, Time, Whole, body_fields, said_once
-from ..naming import camel
+from ..fields import Flag, Json, Kind, Name, Text, Time, Whole, body_fields, camel, said_once
 from ..problems import Problem
 from ..tenants.schemas import ReadOnly, Version
 

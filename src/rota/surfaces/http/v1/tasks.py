@@ -1,38 +1,55 @@
-"""`/api/v1/tasks`: stored tasks, and scheduling as an operation on them."""
+"""`/api/v1/tasks`: stored tasks, and scheduling as an operation on them.
+
+What `$schedule` and `$execute` make, they make in the transaction that looks at the task."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Body, Header, Path, Request, Response
+from msgspec import structs
 
+from ....domain import template as rules
 from ....domain.errors import Invalid, NotFound
-from ....domain.model import Role, Schedule, Template, TemplateTarget
+from ....domain.model import (
+    MissedRunPolicy,
+    OverlapPolicy,
+    Role,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    Template,
+    TemplateTarget,
+)
 from ....domain.options import TemplateOptions
-from ..documents import documented
+from ....domain.recurrence import Cron, Interval, Once, Timing
+from ....engine import commands
+from ....engine.commands.shared import find_template
+from ....stores.base import Tx
 from ..fields import given_options
+from ..openapi import documented
 from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, OnceKey, OwnAdmin, OwnOperator, OwnViewer, answer, of, wanted_version
-from . import answers as answers
-from . import schemas as schemas
+from . import answers, schemas
 from .jobs import Number, Size, check_reach, template_page
-from .scheduling import execute_later, schedule_template, timing_of
 
 __all__ = ["router"]
 
-router = Router()
+router = Router(prefix="/api/v1")
 
 Id = Annotated[str, Path(description="The id of the task, or its name.", min_length=1, max_length=255)]
 ScheduleId = Annotated[str, Path(description="The id of the schedule.", min_length=1, max_length=255)]
 IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
 ScheduleBody = Annotated[schemas.ScheduleV1, Body(openapi_examples=schemas.SCHEDULE_EXAMPLES)]
 AT_ONCE = 1000
+LONGEST_NAME = 200
 _TASKS: dict[str, Any] = {"tags": ["v1 tasks"]}
 _SCHEDULES: dict[str, Any] = {"tags": ["v1 schedules"]}
 
 
-@router.post("/tasks", **documented(201, answers_with=answers.TemplateAnswer, **_TASKS))
+@router.post("/tasks", **documented(201, answers.TemplateAnswer, **_TASKS))
 async def create(
     request: Request, queue: OwnAdmin, body: schemas.TemplateBody, once: OnceKey = None
 ) -> Response:
@@ -44,21 +61,21 @@ async def create(
     return _one(made, 201, {"Location": f"{request.url.path}/{made.id}"})
 
 
-@router.get("/tasks", **documented(200, answers_with=answers.TemplatesAnswer, **_TASKS))
+@router.get("/tasks", **documented(200, answers.TemplatesAnswer, **_TASKS))
 async def list_all(queue: OwnViewer, number: Number = 1, size: Size = 20) -> Response:
     """The stored tasks, newest first."""
     check_reach(number, size)
     found = await queue.store.read(template_page(queue.tenant, number, size))
-    return answer(answers.page([answers.template(each) for each in found.items], found.total, number, size))
+    return answer(answers.templates(found.items, found.total, number, size))
 
 
-@router.get("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
+@router.get("/tasks/{id}", **documented(200, answers.TemplateAnswer, **_TASKS))
 async def get(queue: OwnViewer, id: Id) -> Response:
     """One stored task."""
     return _one(await queue.get_template(id))
 
 
-@router.put("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
+@router.put("/tasks/{id}", **documented(200, answers.TemplateAnswer, **_TASKS))
 async def replace(
     request: Request, queue: OwnAdmin, id: Id, body: schemas.TemplatePut, if_match: IfMatch = None
 ) -> Response:
@@ -68,7 +85,7 @@ async def replace(
     return _one(await queue.update_template(id, version=version, replace=True, **_fields(body)))
 
 
-@router.patch("/tasks/{id}", **documented(200, answers_with=answers.TemplateAnswer, **_TASKS))
+@router.patch("/tasks/{id}", **documented(200, answers.TemplateAnswer, **_TASKS))
 async def change(
     request: Request, queue: OwnAdmin, id: Id, body: schemas.TemplatePatch, if_match: IfMatch = None
 ) -> Response:
@@ -85,7 +102,7 @@ async def delete(queue: OwnAdmin, id: Id) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/tasks/{id}/$execute", **documented(202, answers_with=answers.StartedAnswer, **_TASKS))
+@router.post("/tasks/{id}/$execute", **documented(202, answers.StartedAnswer, **_TASKS))
 async def execute(
     request: Request,
     queue: OwnOperator,
@@ -98,26 +115,24 @@ async def execute(
     if body is None or body.schedule_at is None:
         task = await queue.execute_template(id, None if body is None else body.parameters)
     else:
-        task = await execute_later(queue, id, body.parameters, body.schedule_at)
+        task = await _execute_later(queue, id, body.parameters, body.schedule_at)
     return answer(answers.started(task), 202, {"Location": f"{_root(request)}/jobs/{task.id}"})
 
 
-@router.post(
-    "/tasks/{id}/$schedule", **documented(201, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES)
-)
+@router.post("/tasks/{id}/$schedule", **documented(201, answers.TaskScheduleAnswer, **_SCHEDULES))
 async def schedule(
     request: Request, queue: OwnAdmin, id: Id, body: ScheduleBody, once: OnceKey = None
 ) -> Response:
     """Run the task at a time, at an interval, or by a cron line. A run that was missed is made up for once; runs may
     overlap."""
     await queue.once(request, once, lambda made: (201, answers.schedule(made)))
-    made = await schedule_template(queue, id, body)
+    made = await _schedule_template(queue, id, body)
     place = f"{_root(request)}/tasks/{id}/$schedules/{made.id}"
     return answer(answers.schedule(made), 201, {"Location": place})
 
 
 @router.get(
-    "/tasks/{id}/$schedules", **documented(200, answers_with=answers.TaskSchedulesAnswer, **_SCHEDULES)
+    "/tasks/{id}/$schedules", **documented(200, answers.TaskScheduleAnswer, is_list=True, **_SCHEDULES)
 )
 async def schedules(queue: OwnViewer, id: Id) -> Response:
     """All schedules of the task, newest first."""
@@ -134,7 +149,7 @@ async def schedules(queue: OwnViewer, id: Id) -> Response:
 
 @router.get(
     "/tasks/{id}/$schedules/{schedule_id}",
-    **documented(200, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES),
+    **documented(200, answers.TaskScheduleAnswer, **_SCHEDULES),
 )
 async def get_schedule(queue: OwnViewer, id: Id, schedule_id: ScheduleId) -> Response:
     """One schedule of the task."""
@@ -143,7 +158,7 @@ async def get_schedule(queue: OwnViewer, id: Id, schedule_id: ScheduleId) -> Res
 
 @router.patch(
     "/tasks/{id}/$schedules/{schedule_id}",
-    **documented(200, answers_with=answers.TaskScheduleAnswer, **_SCHEDULES),
+    **documented(200, answers.TaskScheduleAnswer, **_SCHEDULES),
 )
 async def change_schedule(
     queue: OwnOperator, id: Id, schedule_id: ScheduleId, body: schemas.TaskSchedulePatch
@@ -151,7 +166,7 @@ async def change_schedule(
     """Enable or disable it; or, as an admin, give it another time. One that has run for the last time is enabled again
     only with a new time."""
     found = await _under(queue, id, schedule_id)
-    timing = await timing_of(queue, found, body)
+    timing = await _timing_of(queue, found, body)
     if timing:
         _check_admin(queue, "another time")
         if body.enabled is not None:
@@ -185,11 +200,14 @@ def _check_admin(queue: Acting, what: str) -> None:
 
 
 def _check_registered(request: Request, body: schemas.TemplateBody | schemas.TemplatePatch) -> None:
-    """Where the functions are known, a task names one of them."""
+    """Where the functions are known, a task names one of them. A workflow is none: it is started as one."""
     app = of(request).app
-    if app is None or not body.command or body.command in app.handlers:
+    if app is None or not body.command:
         return
-    known = ", ".join(sorted(app.handlers)[:100]) or "none"
+    kinds = sorted(each.kind for each in app.handlers.values() if not each.is_workflow)
+    if body.command in kinds:
+        return
+    known = ", ".join(kinds[:100]) or "none"
     problem = f"no function is registered as {body.command!r}"
     raise Invalid("command", problem, f"registered are: {known}")
 
@@ -211,5 +229,101 @@ def _one(template: Template, status: int = 200, headers: dict[str, str] | None =
 
 
 def _root(request: Request) -> str:
-    """Where this API is, also if the application is mounted somewhere."""
+    """The address of this API, also if the application is mounted somewhere."""
     return request.url.path.partition("/tasks/")[0]
+
+
+async def _schedule_template(
+    queue: Acting, template_id: str, body: schemas.OnceV1 | schemas.IntervalV1 | schemas.CronV1
+) -> Schedule:
+    """Its name is made here: what is run, how, and what tells it from others."""
+    id = queue._new_id()
+    timing = _timing(body)
+    status = ScheduleStatus.ACTIVE if body.enabled else ScheduleStatus.PAUSED
+    fields = {
+        "status": status,
+        "missed_run_policy": MissedRunPolicy.EXECUTE_ONCE,
+        "overlap_policy": OverlapPolicy.ALLOW,
+    }
+
+    async def work(tx: Tx) -> Schedule:
+        template = await find_template(tx, queue.tenant, template_id)
+        if isinstance(timing, Once):
+            _check_future(timing.run_at, tx.now)
+        key = f"{template.alias[:LONGEST_NAME].strip()}-{body.schedule_type}-{id[-12:]}"
+        target = TemplateTarget(template_id=template.id)
+        return await commands.create_schedule(id, queue.tenant, key, timing, target, fields, queue.actor)(tx)
+
+    return await queue._commit(work)
+
+
+async def _execute_later(
+    queue: Acting, template_id: str, parameters: dict[str, Any], schedule_at: datetime
+) -> Task:
+    id = queue._new_id()
+
+    async def work(tx: Tx) -> Task:
+        template = await find_template(tx, queue.tenant, template_id)
+        rules.check_runs(template)
+        asked = structs.replace(rules.submission(template, parameters), schedule_at=schedule_at)
+        return (await commands.submit_tasks([(id, asked)], queue.tenant, queue.actor)(tx))[0]
+
+    return await queue._commit(work)
+
+
+async def _timing_of(queue: Acting, old: Schedule, body: schemas.TaskSchedulePatch) -> dict[str, Any]:
+    """The options of `update_schedule` that the body gives for when it runs; none: that stays."""
+    kinds = [kind for kind, field in schemas.FIELD_OF.items() if getattr(body, field) is not None]
+    if not kinds and body.timezone is None:
+        if body.schedule_type not in (None, _kind_of(old.timing)):
+            field = schemas.FIELD_OF[body.schedule_type]
+            raise _wrong(field, f"{field} required for '{body.schedule_type}' schedules")
+        return {}
+    wanted = body.schedule_type or _kind_of(old.timing)
+    for kind in kinds:
+        if kind != wanted:
+            sentence = f"{schemas.FIELD_OF[kind]} is for '{kind}' schedules; this one is of type '{wanted}'"
+            raise _wrong(schemas.FIELD_OF[kind], sentence)
+    if body.timezone is not None and wanted != "cron":
+        raise _wrong("timezone", f"timezone is for 'cron' schedules; this one is of type '{wanted}'")
+    if body.run_at is not None:
+        _check_future(body.run_at, await queue.now())
+    return _options(body)
+
+
+def _kind_of(timing: Timing) -> str:
+    match timing:
+        case Once():
+            return "once"
+        case Interval():
+            return "interval"
+        case Cron():
+            return "cron"
+        case _:
+            return "rrule"
+
+
+def _options(body: schemas.TaskSchedulePatch) -> dict[str, Any]:
+    options: dict[str, Any] = {"run_at": body.run_at, "cron": body.cron_expression, "timezone": body.timezone}
+    if body.interval_seconds is not None:
+        options["interval"] = timedelta(seconds=body.interval_seconds)
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _timing(body: schemas.OnceV1 | schemas.IntervalV1 | schemas.CronV1) -> Timing:
+    match body:
+        case schemas.OnceV1():
+            return Once(body.run_at)
+        case schemas.IntervalV1():
+            return Interval(timedelta(seconds=body.interval_seconds))
+        case schemas.CronV1():
+            return Cron(body.cron_expression, "UTC" if body.timezone is None else body.timezone)
+
+
+def _check_future(run_at: datetime, now: datetime) -> None:
+    if run_at <= now:
+        raise _wrong("run_at", "run_at must be in the future")
+
+
+def _wrong(field: str, sentence: str) -> Problem:
+    return Problem(422, "invalid", sentence, field=field)

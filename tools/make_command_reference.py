@@ -1,20 +1,26 @@
-"""The command reference, from the code: `python -m rota.surfaces.cli.reference > docs/cli.md`."""
+"""The command reference, `docs/cli.md`, from the code.
+
+    python tools/make_command_reference.py
+
+A test fails if the page is not what this would write.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
-from .command import Command, Group, is_global
-from .root import cli
+from rota.surfaces.cli.command import Command, Group, is_global
+from rota.surfaces.cli.root import cli
 
-__all__ = ["commands", "reference"]
+PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 
 _INTRO = """\
 # Command line
 
-*Made from the code by `python -m rota.surfaces.cli.reference > docs/cli.md`.*
+*Made from the code by `make generated`.*
 
 Exit codes: 0 fine, 1 refused (or the store is away), 2 wrong usage. `--json` gives one JSON document, or a
 line for each thing in a stream. Durations: `30s 5m 1h 7d 2w`, also `1h30m`. Times are ISO 8601; one
@@ -90,4 +96,4 @@ def _anchor(path: str, name: str) -> str:
 
 
 if __name__ == "__main__":
-    click.echo(reference(), nl=False)
+    PAGE.write_text(reference(), "utf-8")

@@ -1,9 +1,9 @@
-"""What callers write, turned into what the domain takes: one timing out of five ways to say it, a target, a
-submission. Durations are timedeltas or seconds. Naive datetimes are the local time of the process, or, in a schedule
-for which a timezone is given beside them, on the clock of that zone.
+"""The arguments of calls, turned into what the domain takes: one timing out of five ways to say it, a target, a
+submission.
 
-What a schedule is to run, from the options of `create_schedule` and `update_schedule`. Options for the task go
-with whatever target they fit; what would be ignored is refused.
+Durations are timedeltas or seconds. A naive datetime is the local time of the process; in a schedule with a timezone it
+is on the clock of that zone. Options for the task go with any target that has them; an option that would be ignored is
+refused.
 """
 
 from __future__ import annotations

@@ -1,25 +1,101 @@
-"""A summary of the active schedules, printed when a process starts: how many there are, which fire first, and which
-start a kind without a handler.
+"""What a process prints when it starts: what runs here, where, which schedules fire first, and which start a kind that
+has no handler.
 
-It reads all schedules, a page at a time, and keeps a bounded part."""
+It reads all schedules for that, a page at a time, and keeps a bounded part."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from typing import TYPE_CHECKING
 
+import click
+
+from .... import __version__
 from ....domain.errors import NotFound
 from ....domain.model import Schedule, TemplateTarget
 from ....engine.app import App
+from ...durations import relative
 from ...python.client import Queue
+from .. import words
+from ..session import Session
 
-__all__ = ["SHOWN", "ScheduleSummary", "WithoutHandler", "summarize_schedules"]
+if TYPE_CHECKING:
+    from .http import ApiServer
+    from .running import ProcessOptions
+
+__all__ = ["KINDS", "PAGE", "SHOWN", "ScheduleSummary", "greet"]
 
 SHOWN = 5
 PAGE = 1000
 KINDS = 20
 """The schedules of so many kinds without a handler are named."""
+
+
+async def greet(
+    session: Session, options: ProcessOptions, queue: Queue, api_server: ApiServer | None
+) -> None:
+    summary = ScheduleSummary()
+    if options.scheduler:
+        served = options.settings["queues"]
+        summary = await _summarize(
+            queue, all_tenants=options.serves_every_tenant, app=options.app, queues=served
+        )
+    _warn_of_kinds_without_handler(session, summary)
+    if not session.as_json:
+        _say_what_runs(session, options, queue)
+    if api_server is not None:
+        await api_server.greet(session, queue)
+    if session.as_json:
+        return
+    if options.scheduler:
+        await _say_what_comes(session, queue, summary)
+    for hint in options.hints:
+        session.screen.say(hint)
+    session.screen.say(click.style("Ctrl-C stops it.", dim=True))
+    session.screen.say()
+
+
+def _say_what_runs(session: Session, options: ProcessOptions, queue: Queue) -> None:
+    name = click.style("rota", bold=True, fg="cyan")
+    session.screen.say(f"{name} {__version__}  {options.roles}  on {queue.store.url}")
+    if options.app is not None:
+        kinds = ", ".join(sorted(options.app.handlers)) or "none"
+        queues = ", ".join(options.settings["queues"] or ()) or "all"
+        tenants = "all" if options.serves_every_tenant else queue.tenant
+        concurrency = options.settings["concurrency"]
+        session.screen.say(f"tasks: {kinds}  queues: {queues}  tenants: {tenants}  at once: {concurrency}")
+    elif options.is_engine:
+        session.screen.say("no tasks are run here: give module:app to `rota up` or `rota worker` for that")
+    else:
+        session.screen.say("schedules and tasks run elsewhere, such as in `rota up`; with --engine, here too")
+
+
+def _warn_of_kinds_without_handler(session: Session, summary: ScheduleSummary) -> None:
+    """What such a schedule starts waits for ever, unless a worker somewhere else has the handler."""
+    for kind, lacking in sorted(summary.lacking.items()):
+        unnamed = lacking.count - len(lacking.names)
+        more = f" and {unnamed:,} more" if unnamed else ""
+        session.screen.warn(
+            f"this app has no handler for {kind}, which is what {', '.join(lacking.names)}{more} starts:"
+            " it waits for a worker that has one"
+        )
+    if summary.more_lacking:
+        session.screen.warn(f"nor has it one for what {summary.more_lacking:,} more schedules start")
+
+
+async def _say_what_comes(session: Session, queue: Queue, summary: ScheduleSummary) -> None:
+    now = await queue.now()
+    if not summary.soonest:
+        session.screen.say("schedules: none is active")
+        return
+    width = max(len(schedule.key) for schedule in summary.soonest)
+    session.screen.say(f"schedules: {summary.active:,} active")
+    for schedule in summary.soonest:
+        when = relative(schedule.next_run_at or now, now)
+        name = click.style(schedule.key.ljust(width), bold=True)
+        session.screen.say(f"  {name}  {click.style(when.ljust(7), fg='cyan')}  {words.sentence(schedule)}")
 
 
 @dataclass
@@ -57,7 +133,7 @@ class ScheduleSummary:
             lacking.names.append(schedule.key if is_default else f"{schedule.key} (tenant {schedule.tenant})")
 
 
-async def summarize_schedules(
+async def _summarize(
     queue: Queue, *, all_tenants: bool, app: App | None, queues: Sequence[str] | None
 ) -> ScheduleSummary:
     """Of one tenant or all. `queues` are those served here (None: all); tasks in others are not for this app."""

@@ -1,0 +1,290 @@
+"""Commands that keep running: up, worker, scheduler run, monitor, serve. And tick, which makes one pass."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command import command
+from ..options import DURATION, LOG_LEVELS, SIZE, together
+from ..session import Session, with_session
+
+if TYPE_CHECKING:
+    from ....engine.app import App
+    from .monitoring import MonitoringOptions
+
+__all__ = ["monitor", "run_scheduler", "serve", "tick", "up", "worker"]
+
+_worker_options = together(
+    click.option("--queues", metavar="A,B", help="Only tasks of these queues. [default: all]"),
+    click.option("--concurrency", type=int, metavar="N", help="How many tasks at once. [default: 50]"),
+    click.option("--lease", type=DURATION, help="How long a dead worker keeps its tasks. [default: 30s]"),
+    click.option(
+        "--shutdown-timeout",
+        type=DURATION,
+        help="How long to wait for handlers at the end. [default: 30s]",
+    ),
+    click.option(
+        "--all-tenants",
+        is_flag=True,
+        help="Run the tasks of every tenant, even if one is set. [default: unless --tenant is given]",
+    ),
+)
+_http_options = together(
+    click.option("--host", metavar="HOST", help="The address to serve the HTTP API on. [default: 127.0.0.1]"),
+    click.option(
+        "--port", type=int, help="The port to serve it on; 0 picks one and says which. [default: 8000]"
+    ),
+)
+_log_option = click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS, case_sensitive=False),
+    envvar="ROTA_LOG",
+    help="Log to stderr from this level on; as JSON if that is no terminal. [default: warning]",
+)
+_monitoring_options = together(
+    click.option(
+        "--metrics-port",
+        type=click.IntRange(0, 65535),
+        envvar="ROTA_METRICS_PORT",
+        help="Serve /metrics for Prometheus here; 0 picks a port and says which. [default: nowhere]",
+    ),
+    click.option(
+        "--metrics-host",
+        metavar="HOST",
+        default="127.0.0.1",
+        envvar="ROTA_METRICS_HOST",
+        help="The address to serve them on: anyone who reaches it may read them. [default: 127.0.0.1]",
+    ),
+    _log_option,
+)
+_MONITORING = ("metrics_port", "metrics_host", "log_level")
+
+
+@command(
+    examples=[
+        "rota up --demo",
+        "rota up shop.tasks:app",
+        "rota up shop.tasks:app --queues default,mail --concurrency 20",
+        "rota up shop.tasks:app --port 9000            # the HTTP API is there",
+        "rota up shop.tasks:app --metrics-port 9464 --log-level info",
+        "rota up                          # only schedules and housekeeping, or the app of rota.toml",
+    ]
+)
+@click.argument("app", required=False)
+@click.option("--demo", is_flag=True, help="An example app, in a store of its own unless you name one.")
+@_http_options
+@click.option("--no-http", "http", flag_value=False, default=None, help="Serve no HTTP API.")
+@_worker_options
+@_monitoring_options
+@with_session
+def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
+    """Scheduler, worker, janitor and the HTTP API in one process; prints what happens as it happens.
+
+    APP is module:app, looked up from the current folder. Ctrl-C (or SIGTERM) stops it: handlers may
+    finish, what does not is handed back. A second Ctrl-C hands back at once."""
+    from .http import HttpOptions
+    from .running import ProcessOptions, run
+
+    if demo and app is not None:
+        raise click.UsageError("--demo brings its own app; leave the other one out")
+    settings = session.settings(app=app, **_settings_in(flags))
+    options = ProcessOptions(
+        settings,
+        all_tenants=flags["all_tenants"],
+        scheduler=True,
+        janitor=True,
+        monitoring=_monitoring(flags),
+        http=HttpOptions(settings) if settings["http"] else None,
+    )
+    if demo:
+        from .demo import in_demo_store
+
+        with in_demo_store(options) as shown:
+            run(session, shown)
+    else:
+        run(session, options.with_app(_load_app(settings["app"])))
+
+
+@command(
+    examples=[
+        "rota worker shop.tasks:app",
+        "rota worker shop.tasks:app --queues mail --concurrency 200",
+    ]
+)
+@click.argument("app", required=False)
+@_worker_options
+@_monitoring_options
+@with_session
+def worker(session: Session, app: str | None, **flags: Any) -> None:
+    """Run the tasks of an app, and nothing else: `rota scheduler run` and `rota monitor` are the other
+    roles."""
+    from .running import ProcessOptions, run
+
+    settings = session.settings(app=app, **_settings_in(flags))
+    if settings["app"] is None:
+        raise click.UsageError("no app was given; write rota worker module:app")
+    options = ProcessOptions(settings, all_tenants=flags["all_tenants"], monitoring=_monitoring(flags))
+    run(session, options.with_app(_load_app(settings["app"])))
+
+
+@command(name="run", examples=["rota scheduler run", "rota scheduler run --json >> fired.jsonl"])
+@_monitoring_options
+@with_session
+def run_scheduler(session: Session, **flags: Any) -> None:
+    """Fire schedules until stopped. Any number may run at once: each due time starts one task."""
+    from .running import ProcessOptions, run
+
+    run(session, ProcessOptions(session.settings(), scheduler=True, monitoring=_monitoring(flags)))
+
+
+@command(examples=["rota monitor", "rota monitor --enable-scheduler"])
+@click.option("--enable-scheduler", is_flag=True, help="Fire schedules, too.")
+@_monitoring_options
+@with_session
+def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
+    """The janitor: returns the tasks of dead workers, marks expiries, forgets what has been kept long
+    enough."""
+    from .running import ProcessOptions, run
+
+    settings, monitoring = session.settings(), _monitoring(flags)
+    run(session, ProcessOptions(settings, scheduler=enable_scheduler, janitor=True, monitoring=monitoring))
+
+
+@command(
+    examples=[
+        "rota tick                        # in cron or a lambda: fire what is due, clean up",
+        "rota tick shop.tasks:app         # and run the tasks that are ready",
+    ]
+)
+@click.argument("app", required=False)
+@_worker_options
+@_log_option
+@with_session
+def tick(session: Session, app: str | None, **flags: Any) -> None:
+    """One pass of everything: fire what is due, return lost tasks, mark expiries, and, with an app, run
+    what is ready until nothing is."""
+    from .running import ProcessOptions, run_once
+
+    settings = session.settings(app=app, **_settings_in(flags))
+    options = ProcessOptions(
+        settings,
+        all_tenants=flags["all_tenants"],
+        scheduler=True,
+        janitor=True,
+        monitoring=_monitoring(flags),
+    )
+    run_once(session, options.with_app(_load_app(settings["app"])))
+
+
+@command(
+    examples=[
+        "rota serve",
+        "rota serve shop.tasks:app --engine           # and run its tasks and schedules, in one process",
+        "rota keys create --tenant acme --role operator --name ci && rota serve --host 0.0.0.0 --port 80",
+        "rota serve --rate-limit 50 --max-body 256KB",
+    ]
+)
+@click.argument("app", required=False)
+@_http_options
+@click.option("--rate-limit", type=int, metavar="N", help="Requests a second for each key. [default: 500]")
+@click.option("--max-body", type=SIZE, help="How large the body of a request may be. [default: 2MB]")
+@click.option("--strict", is_flag=True, help="Refuse kinds of tasks that APP does not have.")
+@click.option("--engine", is_flag=True, help="Fire schedules, run tasks and keep house here, too.")
+@_log_option
+@with_session
+def serve(
+    session: Session, app: str | None, strict: bool, engine: bool, log_level: str | None, **flags: Any
+) -> None:
+    """Serve the HTTP API, and nothing else: schedules and tasks run where `rota up` or the other roles do.
+
+    APP is module:app: python templates must then name one of its functions, and with --strict whatever is submitted
+    or scheduled must be one of its kinds. Beyond this machine (--host 0.0.0.0) it is served only if there are API
+    keys."""
+    from .http import HttpOptions
+    from .monitoring import MonitoringOptions
+    from .running import ProcessOptions, run
+
+    settings = session.settings(app=app, **flags)
+    known = _load_app(settings["app"])
+    if strict and known is None:
+        raise click.UsageError("--strict needs an app; write rota serve module:app --strict")
+    options = ProcessOptions(
+        settings,
+        scheduler=engine,
+        janitor=engine,
+        app=known if engine else None,
+        monitoring=MonitoringOptions(log_level=log_level),
+        http=HttpOptions(settings, is_all=True, app=known, strict=strict),
+    )
+    run(session, options)
+
+
+def _settings_in(flags: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in flags.items() if name not in ("all_tenants", *_MONITORING)}
+
+
+def _monitoring(flags: dict[str, Any]) -> MonitoringOptions:
+    from .monitoring import MonitoringOptions
+
+    return MonitoringOptions(**{name: flags[name] for name in _MONITORING if name in flags})
+
+
+def _load_app(name: str | None) -> App | None:
+    """The app at `module:app`; the current folder is on the path. None: no app was named."""
+    from importlib import import_module
+
+    from ....engine.app import App
+
+    if name is None:
+        return None
+    module_name, _, attribute = name.partition(":")
+    if not module_name:
+        raise _bad_app(f"{name!r} names no module; write module:app, such as shop.tasks:app")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as problem:
+        if problem.name is not None and (
+            module_name == problem.name or module_name.startswith(f"{problem.name}.")
+        ):
+            raise _bad_app(f"there is no module {module_name!r} here or on the Python path") from None
+        raise _bad_app(f"{module_name} cannot be imported: {problem}") from None
+    except Exception as problem:
+        where = _where(problem)
+        raise _bad_app(
+            f"{module_name} cannot be imported: {type(problem).__name__}: {problem}{where}"
+        ) from None
+    found = getattr(module, attribute or "app", None)
+    if not isinstance(found, App):
+        raise _bad_app(_no_app(module, module_name, attribute or "app", found))
+    return found
+
+
+def _bad_app(sentence: str) -> click.ClickException:
+    return click.BadParameter(sentence, param_hint="APP")
+
+
+def _no_app(module: Any, module_name: str, attribute: str, found: Any) -> str:
+    from ....engine.app import App
+
+    apps = [name for name, value in vars(module).items() if isinstance(value, App)]
+    what = f"has no {attribute!r}" if found is None else f"has a {attribute!r} that is no rota.App"
+    advice = f"did you mean {module_name}:{apps[0]}?" if apps else "it has no rota.App at all"
+    return f"{module_name} {what}; {advice}"
+
+
+def _where(problem: Exception) -> str:
+    """The user's line that failed."""
+    trace = problem.__traceback__
+    place = ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if "importlib" not in file and not file.startswith("<"):
+            place = f" ({file}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
