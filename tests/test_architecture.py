@@ -29,8 +29,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted(package_file.parent for package_file in SOURCE.rglob("__init__.py"))
 PLAIN_WORDS = """
 __version__ advance api check cli clock conflict connect corrupt day deadlock domain due engine error failed found
-frequency http invalid io line loop memory missed month not of permanent policy postgres python real reason reschedule retry
-retryable rota rule sleep sqlite start status surfaces trigger type until use v1 virtual week year
+frequency http invalid io line loop memory missed month not of permanent policy postgres python real reason reschedule
+retry retryable rota rule sleep sqlite start status surfaces trigger type until use v1 virtual week year
 """.split()  # noqa: SIM905  a list of words reads better as words
 """Words of public names that mean here what they mean everywhere."""
 

@@ -191,7 +191,7 @@ async def test_old_and_new_workers_side_by_side(world: World) -> None:
 async def test_a_run_that_no_worker_accepts_waits_and_says_so(world: World) -> None:
     task = await half_done(world)
     async with deployed(world, original, version=3, accepts=2):
-        await world.at(2 * HOUR)
+        await world.at(70 * MINUTE)
     waiting = await world.queue.get(task.id)
     assert waiting.status is TaskStatus.PENDING
     assert "began with version 1 of its code, and this worker has version 3 and accepts from 2 on" in str(
