@@ -175,20 +175,30 @@ def start_child(task: Task, step: Step, asked: Submission, now: datetime, limits
 
 
 def answer(step: Step, unread: Sequence[Signal], now: datetime) -> tuple[Step, Signal | None]:
-    """A wait, answered if what it waits for is there: (the step, the signal that it took). A signal counts even if the
-    time is up."""
+    """A wait, answered if what it waits for is there: (the step, the signal that it took). It is over since that came:
+    whoever looks late, after an outage, finds the same order."""
     if step.is_over:
         return step, None
     for signal in unread:
-        if step.kind is StepKind.RECEIVE and signal.name == step.name:
-            over = replace(step, status=StepStatus.COMPLETED, output=signal.payload, completed_at=now)
+        if step.kind is StepKind.RECEIVE and signal.name == step.name and not _is_past(step, signal.at):
+            over = replace(
+                step,
+                status=StepStatus.COMPLETED,
+                output=signal.payload,
+                completed_at=max(signal.at, step.created_at),
+            )
             return over, signal
     if step.due_at is None or step.due_at > now or step.kind in (StepKind.STEP, StepKind.UNDO):
         return step, None
+    at = max(step.due_at, step.created_at)
     if step.kind is StepKind.RECEIVE:
         failure = Failure(type="TimeoutError", message=f"no signal {step.name!r} came in time")
-        return replace(step, status=StepStatus.FAILED, error=failure, completed_at=now), None
-    return replace(step, status=StepStatus.COMPLETED, completed_at=now), None
+        return replace(step, status=StepStatus.FAILED, error=failure, completed_at=at), None
+    return replace(step, status=StepStatus.COMPLETED, completed_at=at), None
+
+
+def _is_past(step: Step, at: datetime) -> bool:
+    return step.due_at is not None and at > step.due_at
 
 
 def receive(signal: Signal, now: datetime) -> Signal:

@@ -162,14 +162,9 @@ class _Waiting:
         delivered: Sequence[Step],
         parting: Parting | None,
     ) -> Waited:
-        numbered = []
-        for step in self.steps:
-            if step.is_over and step.number is None:
-                step = replace(step, number=number)
-                number += 1
-            numbered.append(step)
         for step in delivered:
             tx.put(step)
+        numbered = self._numbered(number)
         steps = [step if step is self.stored.get(step.id) else tx.put(step) for step in numbered]
         for signal in self.received:
             tx.put(workflow.receive(signal, self.now))
@@ -185,6 +180,13 @@ class _Waiting:
             return Waited(task=stored, steps=steps, at=self.now)
         parked = workflow.park(task, waits, steps, self.now, parting.progress, parting.logs)
         return Waited(task=tx.put(parked), steps=steps, at=self.now, is_parked=True)
+
+    def _numbered(self, number: int) -> list[Step]:
+        """Those that are over get their places in the order of answers: by when they were."""
+        over = [step for step in self.steps if step.is_over and step.number is None]
+        over.sort(key=lambda step: step.completed_at or self.now)
+        places = {step.id: place for place, step in enumerate(over, start=number)}
+        return [replace(step, number=places[step.id]) if step.id in places else step for step in self.steps]
 
     def _task(self) -> Task:
         changes = {

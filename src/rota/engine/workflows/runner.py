@@ -14,7 +14,7 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -373,8 +373,9 @@ class _Runner:
             try:
                 return await self._store.transact(work)
             except Unavailable:
-                waking: Coroutine[Any, Any, Any] = self._execution.wake.wait()
-                await wait_for_any(asyncio.ensure_future(waking), at_most=pause)
+                waking = asyncio.ensure_future(self._execution.wake.wait())
+                await wait_for_any(waking, at_most=pause)
+                waking.cancel()
                 self._execution.wake.clear()
                 pause = min(pause * 2, LOOK_EVERY)
             except Refused as refused:
