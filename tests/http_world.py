@@ -40,6 +40,10 @@ def example_app() -> App:
         context.log("about to fail")
         raise RuntimeError("as asked")
 
+    @app.workflow("approval")
+    async def approval(ctx: Any) -> Any:
+        return [await ctx.step(lambda: "asked", name="ask"), await ctx.receive("approved")]
+
     @app.task("send-reminder")
     async def remind(input: Any) -> Any:
         return {"reminded": input["userId"]}

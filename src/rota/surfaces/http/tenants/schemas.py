@@ -30,8 +30,10 @@ __all__ = [
     "KeyBody",
     "PauseBody",
     "PreviewBody",
+    "ReplayBody",
     "ScheduleBody",
     "SchedulePatch",
+    "SignalBody",
     "TriggerBody",
     "WorkflowBody",
 ]
@@ -299,6 +301,23 @@ class CancelBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "no longer needed"}]})
 
     reason: Text = ""
+
+
+class SignalBody(Body):
+    """What a workflow receives."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "paid", "payload": {"amount": 40}}]})
+
+    name: Name
+    payload: Json = None
+
+
+class ReplayBody(Body):
+    """From which step on: its key."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"fromStep": "charge"}]})
+
+    from_step: Text | None = None
 
 
 class KeyBody(Body):
