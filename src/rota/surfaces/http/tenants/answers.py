@@ -31,6 +31,9 @@ from ....domain.model import (
     RunTrigger,
     Schedule,
     ScheduleStatus,
+    Step,
+    StepKind,
+    StepStatus,
     Target,
     Task,
     TaskStatus,
@@ -64,6 +67,7 @@ __all__ = [
     "resumed_queue",
     "run",
     "schedule",
+    "steps",
     "why",
 ]
 
@@ -228,6 +232,33 @@ class ExecutionAnswer(Answer, frozen=True, kw_only=True):
     scheduled_at: Time | None
     idempotency_key: str | None
     progress: Any
+    workflow_version: int | None
+    waits_for: tuple[str, ...]
+    unread_signals: int
+    parent_id: str | None
+
+
+class StepAnswer(Answer, frozen=True, kw_only=True):
+    """One thing that a workflow did or waits for."""
+
+    key: str
+    kind: StepKind
+    status: StepStatus
+    number: int | None
+    attempts: int
+    output: Any
+    error: FailureAnswer | None
+    created_at: Time
+    started_at: Time | None
+    due_at: Time | None
+    completed_at: Time | None
+    child_id: str | None
+
+
+class StepsAnswer(Answer, frozen=True, kw_only=True):
+    """All steps, in the order in which the workflow got the answers; what it waits for comes last."""
+
+    items: list[StepAnswer]
 
 
 class WaitingAnswer(Answer, frozen=True, kw_only=True):
@@ -550,6 +581,15 @@ def queue_use(record: QueueUse, now: datetime) -> QueueAnswer:
     oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
     paused = None if record.paused is None else paused_queue(record.paused)
     return shaped(QueueAnswer, record, oldest_seconds=oldest, paused=paused)
+
+
+def steps(records: Iterable[Step]) -> StepsAnswer:
+    return StepsAnswer(items=[_step(record) for record in records])
+
+
+def _step(record: Step) -> StepAnswer:
+    failure = record.error
+    return shaped(StepAnswer, record, error=None if failure is None else shaped(FailureAnswer, failure))
 
 
 def run(record: Run) -> RunAnswer:

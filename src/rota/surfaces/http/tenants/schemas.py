@@ -31,8 +31,10 @@ __all__ = [
     "PauseBody",
     "PreviewBody",
     "ReplayBody",
+    "ReplayWorkflowBody",
     "ScheduleBody",
     "SchedulePatch",
+    "SignalBody",
     "TriggerBody",
     "WorkflowBody",
 ]
@@ -319,6 +321,23 @@ class ReplayBody(Body):
     tag: Name | None = None
     since_seconds: Seconds | None = None
     dry_run: Flag = False
+
+
+class SignalBody(Body):
+    """What a workflow receives."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "paid", "payload": {"amount": 40}}]})
+
+    name: Name
+    payload: Json = None
+
+
+class ReplayWorkflowBody(Body):
+    """From which step on: its key."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"fromStep": "charge"}]})
+
+    from_step: Text | None = None
 
 
 class KeyBody(Body):
