@@ -10,7 +10,7 @@ from pathlib import Path
 
 import measure
 import rota
-from rota.engine.observe.telemetry import Signal, TaskMoved
+from rota.engine.observe.telemetry import Observation, TaskMoved
 
 AIM = 500
 app = rota.App()
@@ -25,8 +25,8 @@ async def rate(place: Path, tasks: int, processes: int) -> float:
     async with rota.connect(f"sqlite:///{place / 'rota.db'}") as queue:
         ended = asyncio.Semaphore(0)
 
-        def count(signal: Signal) -> None:
-            if isinstance(signal, TaskMoved):
+        def count(observation: Observation) -> None:
+            if isinstance(observation, TaskMoved):
                 ended.release()
 
         worker = rota.Worker(queue, app, concurrency=processes, observers=[count])

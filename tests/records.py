@@ -22,6 +22,10 @@ from rota.domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
+    Signal,
+    Step,
+    StepKind,
+    StepStatus,
     Task,
     TaskStatus,
     TaskTarget,
@@ -44,6 +48,7 @@ WORKERS = ("w1", "w2")
 SCHEDULES = ("s1", "s2", "s3")
 OWNERS = ("t1", "t2", "t3")
 CONTENTS = ("a" * 64, "b" * 64)
+FLOWS = ("t1", "t2", "t3")
 ZONES = ("", "2025b", "2026a", "2026b")
 
 
@@ -296,6 +301,42 @@ def any_artifact(random: random.Random, **values: Any) -> Artifact:
     return artifact(**(shape | values))
 
 
+def step(id: str | None = None, **values: Any) -> Step:
+    defaults: dict[str, Any] = {"task_id": "t1", "key": "charge", "created_at": START}
+    return Step(id=id or fresh_id("p"), **(defaults | values))
+
+
+def signal(id: str | None = None, **values: Any) -> Signal:
+    defaults: dict[str, Any] = {"task_id": "t1", "name": "paid", "at": START, "actor": "test"}
+    return Signal(id=id or fresh_id("g"), **(defaults | values))
+
+
+def any_step(random: random.Random, **values: Any) -> Step:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "task_id": random.choice(FLOWS),
+        "key": random.choice(("charge", "ä \u0000", "render[1]")),
+        "kind": random.choice(list(StepKind)),
+        "status": random.choice(list(StepStatus)),
+        "created_at": minutes(random),
+        "due_at": random.choice((None, minutes(random))),
+        "completed_at": random.choice((None, minutes(random))),
+        "output": random.choice((None, {"text": "\u0000"})),
+    }
+    return step(**(shape | values))
+
+
+def any_signal(random: random.Random, **values: Any) -> Signal:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "task_id": random.choice(FLOWS),
+        "name": random.choice(("paid", "ä \u0000")),
+        "at": minutes(random),
+        "received_at": random.choice((None, minutes(random))),
+    }
+    return signal(**(shape | values))
+
+
 MAKERS: dict[type[Record], Any] = {
     Task: any_task,
     Schedule: any_schedule,
@@ -308,6 +349,8 @@ MAKERS: dict[type[Record], Any] = {
     NodeState: any_node,
     PausedQueue: any_paused_queue,
     Artifact: any_artifact,
+    Step: any_step,
+    Signal: any_signal,
 }
 """For each type that has queries: one of any shape."""
 

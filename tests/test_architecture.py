@@ -29,8 +29,8 @@ FUNCTION_LIMIT = 60
 FILES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted(package_file.parent for package_file in SOURCE.rglob("__init__.py"))
 PLAIN_WORDS = """
-__version__ advance api arguments cli clock conflict connect corrupt day deadlock domain due engine error failed found
-frequency http invalid io line loop memory missed month not of open permanent policy postgres python real reason
+__version__ advance api arguments check cli clock conflict connect corrupt day deadlock domain due engine error failed
+found frequency http invalid io line loop memory missed month not of open permanent policy postgres python real reason
 reschedule retry retryable rota rule sleep sqlite start state status surfaces trigger type until use v1 verify
 virtual week year
 """.split()  # noqa: SIM905  a list of words reads better as words

@@ -35,18 +35,13 @@ MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DO
 
 TASK_CALLS = [
     *("submit", "submit_many", "get", "list", "count", "history", "wait", "cancel"),
-    *(
-        "request_cancellation",
-        "cancel_many",
-        "mark_expired",
-        "replay",
-        "replay_many",
-        "archive",
-        "start_workflow",
-    ),
+    *("request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
 ]
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
 OPEN_ARTIFACT = ["read", "save", "chunks"]
+WORKFLOW_CALLS = ["start_workflow", "signal", "steps"]
+WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
+WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
     *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
@@ -133,6 +128,8 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Artifact,
     rota.ShellCommand,
     rota.HttpRequest,
+    rota.Step,
+    rota.Signal,
     rota.Tenant,
     rota.Limits,
     rota.TenantUse,
@@ -154,6 +151,8 @@ CHOICES = [
     rota.Role,
     rota.Runtime,
     rota.TenantStatus,
+    rota.StepKind,
+    rota.StepStatus,
     rota.Frequency,
     rota.DayOfWeek,
     rota.MonthOfYear,
@@ -166,6 +165,8 @@ def tables() -> dict[str, str]:
         "task calls": _calls(rota.Queue, TASK_CALLS),
         "artifact calls": _calls(rota.Queue, ARTIFACT_CALLS),
         "open artifact": _calls(rota.OpenArtifact, OPEN_ARTIFACT),
+        "workflow calls": _calls(rota.Queue, WORKFLOW_CALLS),
+        "workflow": _calls(rota.Workflow, WORKFLOW),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),

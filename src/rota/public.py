@@ -12,6 +12,7 @@ from .domain.errors import (
     RescheduleError,
     RetryableError,
     RotaError,
+    StepFailed,
     StoreError,
     TaskFailed,
     Unavailable,
@@ -38,6 +39,10 @@ from .domain.model import (
     RunTrigger,
     Schedule,
     ScheduleStatus,
+    Signal,
+    Step,
+    StepKind,
+    StepStatus,
     Task,
     TaskStatus,
     TaskTarget,
@@ -68,6 +73,7 @@ from .engine.handlers.signature import injected
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
 from .engine.serving import QueueUse
+from .engine.workflows.context import Workflow
 from .surfaces.python.app import App
 from .surfaces.python.client import DueRuns, Page, Queue, connect
 from .surfaces.python.known_nodes import UnhandledKind
@@ -127,6 +133,11 @@ __all__ = [
     "Schedule",
     "ScheduleStatus",
     "ShellCommand",
+    "Signal",
+    "Step",
+    "StepFailed",
+    "StepKind",
+    "StepStatus",
     "StoreError",
     "Task",
     "TaskFailed",
@@ -143,6 +154,7 @@ __all__ = [
     "Waiting",
     "Why",
     "Worker",
+    "Workflow",
     "WorkflowTarget",
     "connect",
     "injected",

@@ -1,7 +1,7 @@
 """Made from `rota.Queue` by `python tools/make_sync_stub.py`. Change that, not this."""
 
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -18,6 +18,7 @@ from rota.domain.model import (
     Run,
     RunStatus,
     Schedule,
+    Step,
     Task,
     Template,
     Tenant,
@@ -83,6 +84,29 @@ class Queue:
     def close(self) -> None: ...
     def for_tenant(self, tenant: str) -> Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
+    def start_workflow(
+        self,
+        kind: str,
+        input: Any = None,
+        *,
+        signals: Mapping[str, Any] | None = None,
+        connection: Any = None,
+        **options: Unpack[SubmitOptions],
+    ) -> Task:
+        """Start a workflow, which runs as a task of its own. Options as in `submit`. `signals` (payloads by name) are
+        there when it begins; with an `idempotency_key` they reach the run that is there already."""
+    def signal(
+        self,
+        task_id: str,
+        name: str,
+        payload: Any = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Send a signal to a workflow that has not ended. When this returns it is kept until `ctx.receive(name)` takes
+        it, once. The same `idempotency_key` is the same signal."""
+    def steps(self, task_id: str) -> builtins.list[Step]:
+        """What a workflow did and waits for, oldest first."""
     def submit(
         self,
         kind: str,
@@ -95,15 +119,6 @@ class Queue:
 
         On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
         transaction commits that is open on it."""
-    def start_workflow(
-        self,
-        kind: str,
-        input: Any = None,
-        *,
-        connection: Any = None,
-        **options: Unpack[SubmitOptions],
-    ) -> Task:
-        """Start a workflow, which runs as a task of its own. Options as in `submit`."""
     def submit_many(
         self,
         tasks: Iterable[tuple[str, Any]],
@@ -138,8 +153,9 @@ class Queue:
         A task that has ended meanwhile is passed over."""
     def mark_expired(self, task_id: str) -> Task:
         """Expire a pending task by hand."""
-    def replay(self, task_id: str) -> Task:
-        """Run a failed or cancelled task again, with fresh retries."""
+    def replay(self, task_id: str, *, from_step: str | None = None) -> Task:
+        """Run a failed or cancelled task again, with fresh retries. A workflow goes on where it failed, or from the
+        step with this key: what came before is not done again."""
     def replay_many(
         self,
         *,

@@ -15,6 +15,8 @@ from records import (
     receipt,
     run,
     schedule,
+    signal,
+    step,
     task,
     template,
     tenant,
@@ -68,7 +70,10 @@ async def test_migrating_again_does_nothing(store: Store) -> None:
 async def test_snapshot_is_everything_by_type_sorted_by_id(store: Store) -> None:
     names = [of_type.__name__.lower() for of_type in RECORD_TYPES]
     assert await store.snapshot() == {name: [] for name in names}
-    each_type = (task, schedule, run, event, template, tenant, api_key, receipt, node, paused_queue, artifact)
+    each_type = (
+        *(task, schedule, run, event, template, tenant, api_key, receipt),
+        *(node, paused_queue, artifact, step, signal),
+    )
     makers = dict(zip(names, each_type, strict=True))
     stored = {name: await put(store, make("b"), make("a"), make("c")) for name, make in makers.items()}
     snapshot = await store.snapshot()

@@ -19,6 +19,7 @@ from loops import tidy_runner
 from records import (
     CONTENTS,
     FIXED,
+    FLOWS,
     KINDS,
     OWNERS,
     QUEUES,
@@ -42,6 +43,8 @@ from rota.domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
+    Signal,
+    Step,
     Task,
     TaskStatus,
     Template,
@@ -79,6 +82,8 @@ from rota.stores.queries import (
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SignalList,
+    StepList,
     TaskList,
     TemplateByAlias,
     TemplateList,
@@ -90,6 +95,7 @@ from worlds import THOROUGH
 
 TIMES = [START + timedelta(minutes=m) for m in (-9, -5, -1, 0, 3, 9)]
 EVERYTHING = 10**6
+FLOW_IDS: tuple[tuple[str, ...], ...] = ((), (FLOWS[0],), (*FLOWS, FLOWS[0]), ("nobody",))
 
 
 class Sentence(NamedTuple):
@@ -151,7 +157,7 @@ def ended(q: Any, record: Task | Run) -> bool:
 
 
 def waits_again(t: Task) -> bool:
-    return t.status == "pending" and t.updated_at != t.created_at
+    return t.status == "pending" and t.updated_at != t.created_at and not t.waits_for
 
 
 def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
@@ -305,6 +311,12 @@ SENTENCES: dict[type[Query], Sentence] = {
         Artifact, lambda q, a: a.task_id in q.task_ids, lambda a: (a.task_id, a.name, a.id)
     ),
     ArtifactsByContent: Sentence(Artifact, lambda q, a: a.content in q.contents, lambda a: (a.content, a.id)),
+    StepList: Sentence(Step, lambda q, s: s.task_id in q.task_ids, lambda s: (s.task_id, s.created_at, s.id)),
+    SignalList: Sentence(
+        Signal,
+        lambda q, g: g.task_id in q.task_ids and not (q.unread and g.received_at is not None),
+        lambda g: (g.task_id, g.at, g.id),
+    ),
     OldReceipts: Sentence(Receipt, lambda q, r: r.at < q.before, lambda r: (r.at, r.id)),
     NodeList: Sentence(NodeState, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
     PausedQueues: Sentence(PausedQueue, lambda q, p: p.tenant == q.tenant, lambda p: (p.queue, p.id)),
@@ -413,6 +425,10 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (ArtifactList(task_ids=ids) for ids in ((), ("t1",), (*OWNERS, "t1"), ("nobody",)))
     elif kind is ArtifactsByContent:
         yield from (ArtifactsByContent(contents=keys) for keys in ((), CONTENTS[:1], CONTENTS, ("c" * 64,)))
+    elif kind is StepList:
+        yield from (StepList(task_ids=ids) for ids in FLOW_IDS)
+    elif kind is SignalList:
+        yield from (SignalList(task_ids=ids, unread=unread) for ids in FLOW_IDS for unread in (True, False))
     elif kind is OutdatedZones:
         yield from (OutdatedZones(zone_data=zone) for zone in (*ZONES, "1999z"))
     elif kind is TaskList:

@@ -47,6 +47,8 @@ NEEDED = {
     ("get", "workflow-executions/{id}"): VIEWER,
     ("post", "workflow-executions/{id}/cancel"): OPERATOR,
     ("post", "workflow-executions/{id}/replay"): OPERATOR,
+    ("post", "workflow-executions/{id}/signal"): OPERATOR,
+    ("get", "workflow-executions/{id}/steps"): VIEWER,
     ("get", "workflow-executions/{id}/attempts"): VIEWER,
     ("get", "workflow-executions/{id}/logs"): VIEWER,
     ("get", "workflow-executions/{id}/history"): VIEWER,
@@ -81,6 +83,7 @@ BODIES: dict[str, Any] = {
     "keys": {"name": "made", "role": "viewer"},
     "task-executions/replay": {"status": "failed"},
 }
+BODIES["workflow-executions/{id}/signal"] = {"name": "paid", "payload": 1}
 BODIES["schedules/{id}"] = BODIES["schedules"]
 ROLES = list(Role)
 PREFIX = "/api/tenants/{tenant}/"

@@ -108,6 +108,26 @@ CREATE TABLE schedule_count (
   number integer not null
 ) strict, without rowid;
 
+CREATE TABLE signal (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  at integer not null,
+  received_at integer,
+  body text not null
+) strict;
+
+CREATE TABLE step (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  created_at integer not null,
+  status text not null,
+  body text not null
+) strict;
+
 CREATE TABLE task (
   id text primary key not null,
   version integer not null,
@@ -179,6 +199,10 @@ CREATE INDEX schedule_of_all on schedule (created_at, id);
 
 CREATE INDEX schedule_zone on schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
+
+CREATE INDEX signal_of_task on signal (task_id, at, id);
+
+CREATE INDEX step_of_task on step (task_id, created_at, id);
 
 CREATE INDEX task_cancelling on task (worker_id, id) where status = 'running' and cancel_requested = 1;
 

@@ -12,7 +12,7 @@ from typing import Any
 import rota
 from rota.domain import recurrence
 from rota.domain.model import Run, Schedule, Task
-from rota.engine.observe.telemetry import Signal
+from rota.engine.observe.telemetry import Observation
 from rota.stores.base import Contents, Store
 from worlds import World
 
@@ -91,6 +91,8 @@ class FaultyContents:
 class Node:
     """A worker with scheduler and janitor on a faulty store; killed when the store says so, then begun anew."""
 
+    store_class: type[FaultyStore] = FaultyStore
+
     def __init__(self, world: World, plan: Plan, name: str) -> None:
         self._world = world
         self._plan = plan
@@ -104,7 +106,7 @@ class Node:
 
     async def _live(self, stop: asyncio.Event) -> None:
         self.lives += 1
-        faulty = FaultyStore(self._world.store, lambda number: self._plan(self.calls + number))
+        faulty = self.store_class(self._world.store, lambda number: self._plan(self.calls + number))
         queue = rota.Queue(faulty, clock=self._world.clock)
         worker = rota.Worker(
             queue,
@@ -178,7 +180,7 @@ def check_ledger(
             assert (row.status != "running") == ended, "a row does not follow its task"
 
 
-def check_signals(signals: list[Signal]) -> None:
+def check_signals(signals: list[Observation]) -> None:
     """Nothing finished un-finishes."""
     ended: dict[str, str] = {}
     for signal in signals:

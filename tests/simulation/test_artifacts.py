@@ -190,7 +190,7 @@ async def test_they_go_with_the_task_and_never_before(world: World) -> None:
 async def test_more_than_fits_into_one_commit_goes_in_several(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.engine.commands.upkeep.ARTIFACTS_AT_ONCE", 2)
+    monkeypatch.setattr("rota.engine.commands.upkeep.PARTS_AT_ONCE", 2)
 
     @world.app.task("report")
     async def report(context: rota.Context) -> None:

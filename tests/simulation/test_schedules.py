@@ -57,7 +57,7 @@ async def test_schedule_fires_at_correct_time(world: World) -> None:
 @pytest.mark.hours
 async def test_schedule_creates_workflow(world: World) -> None:
     @world.app.workflow("report")
-    async def report(kind: str) -> str:
+    async def report(ctx: rota.Workflow, kind: str) -> str:
         return kind
 
     target = rota.WorkflowTarget(kind="report", input={"kind": "annual"}, metadata={"team": "x"})

@@ -31,6 +31,8 @@ from rota.domain.model import (
     RetryPolicy,
     Run,
     Schedule,
+    Signal,
+    Step,
     Task,
     TaskTarget,
     Template,
@@ -45,7 +47,9 @@ from rota.stores.codec import TABLES, micros
 
 RELEASED = Path(__file__).with_name("records_0_1_0.json")
 RELEASED_TYPES = [
-    kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt, NodeState, PausedQueue, Artifact)
+    kind
+    for kind in RECORD_TYPES
+    if kind not in (ApiKey, Receipt, NodeState, PausedQueue, Artifact, Step, Signal)
 ]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -132,6 +136,8 @@ RECORDS = {
     Receipt: built(Receipt),
     NodeState: built(NodeState),
     PausedQueue: built(PausedQueue),
+    Step: built(Step, error=st.none() | built(Failure)),
+    Signal: built(Signal),
 }
 
 

@@ -118,7 +118,7 @@ def test_runs_of_schedules_are_counted(tmp_path: Path) -> None:
             await asyncio.sleep(90)
 
         @world.app.workflow("flow", max_retries=0)
-        async def flow() -> None:
+        async def flow(ctx: rota.Workflow) -> None:
             raise ValueError("no")
 
         await world.schedule("s", interval=MINUTE)

@@ -139,6 +139,8 @@ CALLS: dict[str, Call] = {
     "runs": lambda queue: (queue.trigger_schedule("hourly"), queue.runs("hourly")),
     "schedule_history": lambda queue: queue.schedule_history("hourly"),
     "set_limits": lambda queue: queue.set_limits("acme", schedules=5),
+    "signal": lambda queue: queue.signal(queue.start_workflow("work").id, "paid", 1),
+    "steps": lambda queue: queue.steps(queue.start_workflow("work").id),
     "start_workflow": lambda queue: queue.start_workflow("work"),
     "submit": lambda queue: queue.submit("work"),
     "submit_many": lambda queue: queue.submit_many([("work", None)]),

@@ -43,6 +43,10 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
+    "Signal",
+    "Step",
+    "StepKind",
+    "StepStatus",
     "Target",
     "Task",
     "TaskRequest",
@@ -126,6 +130,22 @@ class RunReason(StrEnum):
     EXPIRED = "expired"
     SUSPENDED = "suspended"
     DISABLED = "disabled"
+
+
+class StepKind(StrEnum):
+    """What a workflow asks for."""
+
+    STEP = "step"
+    CHILD = "child"
+    SLEEP = "sleep"
+    RECEIVE = "receive"
+    UNDO = "undo"
+
+
+class StepStatus(StrEnum):
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
 
 
 class TenantStatus(StrEnum):
@@ -232,7 +252,11 @@ class Runnable(Record, frozen=True, kw_only=True):
 
 class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     """One piece of work. `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace`
-    is the W3C traceparent of whoever submitted it; `command` is that of its template, if no function runs it."""
+    is the W3C traceparent of whoever submitted it; `command` is that of its template, if no function runs it.
+
+    A workflow has more: the `workflow_version` of the code that it began with (None: it has not begun), how often it
+    was begun anew (`rewinds`), what it waits for while it is parked, and how many signals and children it has. A child
+    knows its parent and the parent's step."""
 
     is_workflow: bool = False
     command: Command | None = None
@@ -262,6 +286,13 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
     idempotency_key: str | None = None
     trace: str | None = None
     progress: Any = None
+    workflow_version: int | None = None
+    rewinds: int = 0
+    waits_for: tuple[str, ...] = ()
+    unread_signals: int = 0
+    live_children: int = 0
+    parent_id: str | None = None
+    parent_step: str | None = None
     logs: tuple[LogLine, ...] = ()
     history: tuple[Change, ...] = ()
 
@@ -280,8 +311,11 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     @property
     def returned_at(self) -> datetime | None:
-        """Since when it waits *again*: after a retry, a reschedule, a lost lease, a replay."""
-        again = self.status is TaskStatus.PENDING and self.updated_at != self.created_at
+        """Since when it waits *again*: after a retry, a reschedule, a lost lease, a replay. A workflow that is parked
+        goes on as it is."""
+        again = (
+            self.status is TaskStatus.PENDING and self.updated_at != self.created_at and not self.waits_for
+        )
         return self.updated_at if again else None
 
     def is_expired_at(self, at: datetime) -> bool:
@@ -466,6 +500,43 @@ class Artifact(Record, frozen=True, kw_only=True, tag_field="record", tag="artif
     created_at: datetime
     inline: bytes | None = None
     content: str | None = None
+
+
+class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
+    """One thing that a workflow did or waits for, under the `key` by which its code asks for it. `number` is its place
+    in the order in which the code got the answers; None: it has not got this one. `due_at` is when a wait ends or a
+    failed try is repeated; `name` is the signal that is received."""
+
+    task_id: str
+    rewinds: int = 0
+    key: str
+    kind: StepKind = StepKind.STEP
+    status: StepStatus = StepStatus.WAITING
+    number: int | None = None
+    output: Any = None
+    error: Failure | None = None
+    attempts: int = 0
+    created_at: datetime
+    started_at: datetime | None = None
+    due_at: datetime | None = None
+    completed_at: datetime | None = None
+    child_id: str | None = None
+    name: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status is not StepStatus.WAITING
+
+
+class Signal(Record, frozen=True, kw_only=True, tag_field="record", tag="signal.1"):
+    """What was sent to a workflow. Once received, the step has the payload, and this row keeps it from coming twice."""
+
+    task_id: str
+    name: str
+    payload: Any = None
+    at: datetime
+    actor: str
+    received_at: datetime | None = None
 
 
 class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="template.1"):

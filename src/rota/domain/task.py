@@ -26,7 +26,18 @@ from msgspec.structs import replace
 
 from .errors import Invalid, Refused
 from .limits import check_input, check_kind, check_metadata, storable
-from .model import Change, ChangeType, Failure, Limits, LogLine, RetryPolicy, Task, TaskRequest, TaskStatus
+from .model import (
+    LIVE,
+    Change,
+    ChangeType,
+    Failure,
+    Limits,
+    LogLine,
+    RetryPolicy,
+    Task,
+    TaskRequest,
+    TaskStatus,
+)
 from .options import SubmitOptions, options_of
 from .runtimes import COMMAND_KINDS, Command
 from .short_history import ShortHistory, appended, last_number, whole_history
@@ -34,6 +45,7 @@ from .unique import DEFAULT_PARTS
 
 __all__ = [
     "LOGS_KEPT",
+    "Cancelled",
     "Completed",
     "Defaults",
     "Failed",
@@ -52,6 +64,7 @@ __all__ = [
     "claim",
     "claiming",
     "expire",
+    "logged",
     "lose",
     "renew",
     "replay",
@@ -64,11 +77,13 @@ REPLAYABLE = (TaskStatus.FAILED, TaskStatus.CANCELLED)
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handler was registered with; a task that says otherwise wins."""
+    """What a handler was registered with; a task that says otherwise wins. `workflow_version` is None for a handler
+    that is no workflow."""
 
     max_retries: int = DEFAULT_MAX_RETRIES
     retry_policy: RetryPolicy = RetryPolicy()
     timeout: timedelta | None = None
+    workflow_version: int | None = None
 
 
 class Completed(msgspec.Struct, frozen=True):
@@ -96,11 +111,21 @@ class Rescheduled(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Released(msgspec.Struct, frozen=True):
-    """The worker stopped before the handler ended: the task goes back as if it had not been claimed."""
+class Released(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker stopped before the handler ended: the task goes back as if it had not been claimed. Or it cannot run a
+    workflow with the code that it has (`failure`): another may, after `delay`."""
+
+    failure: Failure | None = None
+    delay: timedelta = timedelta(0)
 
 
-Outcome = Completed | Failed | Rescheduled | Released
+class Cancelled(msgspec.Struct, frozen=True):
+    """A workflow that was to be cancelled has undone what it did; or not all of it (`failure`)."""
+
+    failure: Failure | None = None
+
+
+Outcome = Completed | Failed | Rescheduled | Released | Cancelled
 
 
 class Submission(TaskRequest, frozen=True, kw_only=True):
@@ -115,13 +140,15 @@ class Submission(TaskRequest, frozen=True, kw_only=True):
     run_id: str | None = None
     scheduled_at: datetime | None = None
     is_workflow: bool = False
+    parent_id: str | None = None
+    parent_step: str | None = None
     trace: str | None = None
     command: Command | None = None
 
 
 class Checked(Submission, frozen=True, kw_only=True):
-    """A submission of which all but its input is in stored form: what `check_submission` gives. `input`, `trace`
-    and `is_workflow` may be replaced in it, nothing else: the rest is not looked at again."""
+    """A submission of which all but its input is in stored form: what `check_submission` gives. `input`, `trace`,
+    `is_workflow` and the parent may be replaced in it, nothing else: the rest is not looked at again."""
 
 
 _CHECKS = tuple(
@@ -194,6 +221,8 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         scheduled_at=asked.scheduled_at,
         is_workflow=asked.is_workflow,
         command=asked.command,
+        parent_id=asked.parent_id,
+        parent_step=asked.parent_step,
         trace=asked.trace,
         history=(created,),
     )
@@ -225,7 +254,7 @@ def claiming(
     *, worker_id: str, lease_id: str, lease: timedelta, defaults: Mapping[str, Defaults], now: datetime
 ) -> Update:
     """Give tasks that are available to a worker, for as long as the lease lasts. `defaults` has the kinds that the
-    worker can run."""
+    worker can run. Workflows are not claimed by an update, but one by one (`claim`)."""
     return Update(
         set={
             "status": TaskStatus.RUNNING,
@@ -256,7 +285,23 @@ def claim(
     update = claiming(
         worker_id=worker_id, lease_id=lease_id, lease=lease, defaults={task.kind: defaults}, now=now
     )
-    return update.applied_to(task)
+    claimed = update.applied_to(task)
+    return claimed if defaults.workflow_version is None else _begun_or_woken(task, claimed, defaults)
+
+
+def _begun_or_woken(task: Task, claimed: Task, defaults: Defaults) -> Task:
+    """A workflow begins once, with the code of that day; from then on it cannot expire. One that was parked goes on,
+    and its history has no line for that: a year of waits would leave no room for anything else."""
+    begun_with = task.workflow_version
+    return replace(
+        claimed,
+        started_at=task.started_at or claimed.started_at,
+        progress=task.progress,
+        workflow_version=defaults.workflow_version if begun_with is None else begun_with,
+        expires_at=None,
+        waits_for=(),
+        history=task.history if task.waits_for else claimed.history,
+    )
 
 
 def renew(
@@ -278,7 +323,7 @@ def renew(
         lease_expires_at=until,
         updated_at=now,
         progress=task.progress if progress is None else progress,
-        logs=_logged(task, logs),
+        logs=logged(task, logs),
     )
 
 
@@ -291,15 +336,16 @@ def settle(
     progress: Any = None,
     logs: tuple[LogLine, ...] = (),
 ) -> Task:
-    """What becomes of a running task when its handler has ended."""
+    """What becomes of a running task when its handler has ended. A task that was to be cancelled is then; a workflow
+    only when it says that it is, since it may have something to undo, here or on another worker."""
     check_held(task, lease_id)
     actor = task.worker_id or "worker"
     released: dict[str, Any] = {"lease_id": None, "lease_expires_at": None, "worker_id": None}
     if progress is not None:
         released["progress"] = progress
     if logs:
-        released["logs"] = _logged(task, logs)
-    if task.cancel_requested:
+        released["logs"] = logged(task, logs)
+    if task.cancel_requested and task.workflow_version is None:
         output, why = outcome.output if isinstance(outcome, Completed) else None, task.cancel_reason or ""
         change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=why)
         return _ended(task, change, output=output, **released)
@@ -311,9 +357,13 @@ def settle(
             return _failed(replace(task, **released), outcome, now, actor)
         case Rescheduled():
             return _rescheduled(replace(task, **released), outcome, now, actor)
+        case Cancelled(failure):
+            change = _change(
+                task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=task.cancel_reason or ""
+            )
+            return _ended(task, change, error=None if failure is None else _stored(failure), **released)
         case Released():
-            change = _change(task, now, TaskStatus.PENDING, actor, ChangeType.RELEASED)
-            return _moved(task, change, attempt=task.attempt - 1, available_at=now, **released)
+            return _released(replace(task, **released), outcome, now, actor)
 
 
 def lose(task: Task, now: datetime) -> Task:
@@ -336,18 +386,20 @@ def expire(task: Task, now: datetime, actor: str) -> Task:
 
 
 def cancel(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
-    """A pending task is cancelled at once; a running one is asked to stop."""
+    """A pending task is cancelled at once; a running one is asked to stop. So is a workflow that has begun: it may have
+    something to undo."""
     status = task.as_of(now).status
-    if status is TaskStatus.PENDING:
+    if status is TaskStatus.PENDING and task.workflow_version is None:
         change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=reason)
         return _ended(task, change, cancelled_by=actor, cancel_reason=reason or None)
-    if status is not TaskStatus.RUNNING:
+    if status not in LIVE:
         raise Refused("already_ended", task=task.id, status=status)
     if task.cancel_requested:
         return task
     return _moved(
         task,
-        _change(task, now, TaskStatus.RUNNING, actor, ChangeType.CANCEL_REQUESTED, reason=reason),
+        _change(task, now, status, actor, ChangeType.CANCEL_REQUESTED, reason=reason),
+        available_at=now if status is TaskStatus.PENDING else task.available_at,
         cancel_requested=True,
         cancelled_by=actor,
         cancel_reason=reason or None,
@@ -377,6 +429,7 @@ def replay(task: Task, now: datetime, actor: str) -> Task:
         cancel_requested=False,
         cancelled_by=None,
         cancel_reason=None,
+        live_children=0,
     )
 
 
@@ -393,14 +446,14 @@ def archive(task: Task, now: datetime, actor: str) -> Task:
 
 def brought_back(task: Task, now: datetime) -> Task:
     """After the clock was set back: what was written while it was ahead counts from now. A task that waits becomes
-    ready as long after now as it was to wait; one that was submitted for a later time keeps that time. A lease lasts
-    as long as it was given for."""
+    ready as long after now as it was to wait; one that was submitted for a later time keeps that time, and so does a
+    workflow that is parked. A lease lasts as long as it was given for."""
     change = _change(task, now, task.status, "scheduler", ChangeType.CLOCK_SET_BACK)
     if task.status is TaskStatus.RUNNING and task.lease_expires_at is not None:
         lease = max(task.lease_expires_at - task.updated_at, timedelta(0))
         return _moved(task, change, lease_expires_at=now + lease)
     is_for_later = len(task.history) == 1 and task.created_at < task.available_at
-    if task.status is not TaskStatus.PENDING or is_for_later:
+    if task.status is not TaskStatus.PENDING or is_for_later or task.waits_for:
         return task
     wait = max(task.available_at - task.updated_at, timedelta(0))
     return _moved(task, change, available_at=now + wait)
@@ -445,6 +498,27 @@ def _failed(task: Task, outcome: Failed, now: datetime, actor: str) -> Task:
         retries=task.retries + 1,
         available_at=_later(now, delay),
     )
+
+
+def _released(task: Task, outcome: Released, now: datetime, actor: str) -> Task:
+    """A workflow that was stopped may have recorded steps: that attempt counts."""
+    stopped_midway = task.workflow_version is not None and outcome.failure is None
+    back = replace(
+        task,
+        attempt=task.attempt if stopped_midway else task.attempt - 1,
+        available_at=_later(now, outcome.delay),
+    )
+    why = "" if outcome.failure is None else str(outcome.failure)
+    change = _change(task, now, TaskStatus.PENDING, actor, ChangeType.RELEASED, reason=why)
+    if outcome.failure is None:
+        return _moved(back, change)
+    said_before = any(each.reason == change.reason for each in task.history[-2:])
+    past = task.history[:-1] if said_before else task.history  # without the line of this claim
+    if said_before:
+        return replace(
+            back, status=change.status, updated_at=now, history=past, error=_stored(outcome.failure)
+        )
+    return _moved(back, change, error=_stored(outcome.failure))
 
 
 def _rescheduled(task: Task, outcome: Rescheduled, now: datetime, actor: str) -> Task:
@@ -513,7 +587,7 @@ def _moved(task: Task, change: Change, **fields: Any) -> Task:
     return replace(task, status=change.status, updated_at=change.at, history=history, **fields)
 
 
-def _logged(task: Task, logs: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
+def logged(task: Task, logs: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
     if not logs:
         return task.logs
     return (*task.logs, *(replace(line, message=storable(line.message)) for line in logs))[-LOGS_KEPT:]

@@ -47,6 +47,8 @@ _OF_HANDLER = ("max_retries", "retry_policy", "timeout")
 _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
 _OF_SUBMISSION = names_of(SubmitManyOptions) & names_of(HandlerOptions) - set(_OF_HANDLER)
 _WHEN = names_of(TimingOptions)
+_OF_WORKFLOW: Mapping[type, Getter] = {Task: attrgetter("task")}
+"""What the parameters of a workflow get by their type. The rest might differ each time that its code runs."""
 _GIVE_A_TIMING = "give one of cron, interval, run_at, rrule and rule with it"
 
 
@@ -101,19 +103,44 @@ class App:
         self,
         kind: str,
         *,
+        version: int = 1,
+        accepts: int = 1,
         max_retries: int = DEFAULT_MAX_RETRIES,
         retry_policy: RetryPolicy | None = None,
         timeout: Duration | None = None,
     ) -> Callable[[F], F]:
-        """Register a workflow: run as a task of its own kind."""
+        """Register a workflow: an async function whose first parameter is its context. Runs keep the `version` with
+        which they began; this code runs those from `accepts` on. `timeout` is for the whole run, waits included."""
+        newest = check_number("version", version, 1, 1_000_000)
+        oldest = check_number("accepts", accepts, 1, newest)
         defaults = _defaults(max_retries=max_retries, retry_policy=retry_policy, timeout=timeout)
         self._check_new(kind)
 
         def register(function: F) -> F:
-            self.handlers[kind] = self._handler(kind, function, defaults, _names_around(), is_workflow=True)
+            _check_workflow(kind, function)
+            self.handlers[kind] = Handler(
+                kind=kind,
+                function=function,
+                defaults=replace(defaults, workflow_version=newest),
+                is_async=True,
+                signature=Signature(
+                    kind, function, inject=_OF_WORKFLOW, namespace=_names_around(), context_first=True
+                ),
+                is_workflow=True,
+                version=newest,
+                accepts=oldest,
+            )
             return function
 
         return register
+
+    def handler_of(self, kind: object) -> Handler | None:
+        """By its kind, or by its function, decorated or not."""
+        if isinstance(kind, TaskFunction):
+            kind = kind.kind
+        if isinstance(kind, str):
+            return self.handlers.get(kind)
+        return next((each for each in self.handlers.values() if each.function == kind), None)
 
     def schedule(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> None:
         """Declare a schedule; a worker that starts creates it, or brings it up to date. Options as in
@@ -202,8 +229,6 @@ class App:
         function: Callable[..., Any],
         defaults: Defaults,
         names: Mapping[str, Any],
-        *,
-        is_workflow: bool = False,
     ) -> Handler:
         signature = Signature(kind, function, inject=self.inject, provided=self.provided, namespace=names)
         return Handler(
@@ -212,7 +237,6 @@ class App:
             defaults=defaults,
             is_async=_is_async(function),
             signature=signature,
-            is_workflow=is_workflow,
         )
 
     def _declare(self, handler: Handler, options: Mapping[str, Any]) -> None:
@@ -287,6 +311,15 @@ def _check_findable(function: Callable[..., Any]) -> None:
     if "<" in name or not hasattr(function, "__module__"):
         problem = f"a process cannot find {name if name != '<' else 'this'}"
         raise Invalid("run_in", problem, "define the function with def at the top of a module")
+
+
+def _check_workflow(kind: str, function: Callable[..., Any]) -> None:
+    shape = "write `async def name(ctx, input)`: the first parameter is its context"
+    if not _is_async(function):
+        raise Invalid("function", f"the workflow {kind!r} is not an async function", shape)
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD) or first.name == "input":
+        raise Invalid("function", f"the workflow {kind!r} has no parameter for its context", shape)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

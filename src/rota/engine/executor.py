@@ -84,6 +84,9 @@ class Context:
         self._execution = execution
         self._now = now
 
+    def now(self) -> datetime:
+        return self._now()
+
     @property
     def task(self) -> Task:
         """As it was when it was claimed or last renewed."""
@@ -184,6 +187,7 @@ class Execution:
         "_running",
         "error",
         "handler",
+        "is_settled",
         "lease",
         "logs",
         "progress",
@@ -210,6 +214,7 @@ class Execution:
         self.progress: Any = None
         self.logs: tuple[LogLine, ...] = ()
         self.error: BaseException | None = None
+        self.is_settled = False  # what became of it is stored already
         self._on_report = on_report
         self._flush = flush
         self._in_thread = False
@@ -232,9 +237,12 @@ class Execution:
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to end. An async one gets a CancelledError; a sync one sees it in its context."""
         before = self.stopping
-        self.stopping = max(before or reason, reason, key=list(StopReason).index)
+        self.note_stop(reason)
         if before is None and self._running is not None and self.handler.is_async:
             self._running.cancel()
+
+    def note_stop(self, reason: StopReason) -> None:
+        self.stopping = max(self.stopping or reason, reason, key=list(StopReason).index)
 
     def outcome(self) -> Outcome:
         """When what `start` gave has ended."""
@@ -311,7 +319,7 @@ class Execution:
         else:
             ending = await self._ending_within(timeout, context, threads)
         try:
-            return self._judged(*ending)
+            return self.judged(*ending)
         except BaseException as error:  # looking at what a handler returned or raised runs its code again
             return self._failed(error)
 
@@ -386,7 +394,7 @@ class Execution:
         finally:
             self._in_thread = False
 
-    def _judged(self, output: Any, error: BaseException | None) -> Outcome:
+    def judged(self, output: Any, error: BaseException | None) -> Outcome:
         if error is None:
             return self._completed(output)
         if is_a(error, asyncio.CancelledError):
@@ -416,6 +424,10 @@ class Execution:
             return Failed(
                 failure=failure, output=error.output, permanent=error.is_permanent, delay=error.delay
             )
+        return self.failure_of(error)
+
+    def failure_of(self, error: BaseException) -> Failed:
+        """What was raised, as it can be stored."""
         failure = Failure(
             type=name_of(error),
             message=text_of(error)[:MESSAGE_KEPT],

@@ -19,6 +19,7 @@ from ..domain.model import (
     Run,
     RunTrigger,
     Schedule,
+    Step,
     Task,
     Template,
     TemplateTarget,
@@ -46,6 +47,7 @@ from ..stores.queries import (
 from .commands.nodes import every_node
 from .commands.shared import LIVE_AT_MOST, find_schedule, find_task, find_template
 from .commands.tenants import find_tenant
+from .commands.workflows import steps_of
 from .serving import wait_of
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "schedule_events",
     "schedule_page",
     "schedule_runs",
+    "steps_of_task",
     "task_page",
     "template_page",
     "tenants_in_use",
@@ -121,6 +124,15 @@ def named_contents(keys: Sequence[str]) -> Work[set[str]]:
     async def work(tx: Tx) -> set[str]:
         found = await tx.find(ArtifactsByContent(contents=tuple(keys)), len(keys))
         return {each.content for each in found if each.content is not None}
+
+    return work
+
+
+def steps_of_task(tenant: str, id: str) -> Work[list[Step]]:
+    """What a workflow did and waits for, oldest first."""
+
+    async def work(tx: Tx) -> list[Step]:
+        return await steps_of(await find_task(tx, tenant, id))(tx)
 
     return work
 

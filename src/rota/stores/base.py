@@ -76,6 +76,8 @@ from ..domain.model import (
     Record,
     Run,
     Schedule,
+    Signal,
+    Step,
     Task,
     Template,
     Tenant,
@@ -92,6 +94,8 @@ from .queries import (
     ReadyTasks,
     RunQuery,
     ScheduleQuery,
+    SignalList,
+    StepList,
     TaskQuery,
     TemplateQuery,
     TenantList,
@@ -127,6 +131,8 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     NodeState,
     PausedQueue,
     Artifact,
+    Step,
+    Signal,
 )
 
 
@@ -174,6 +180,10 @@ class Tx(Protocol):
     async def find(self, query: PausedQueues, /, limit: int, *, lock: bool = False) -> list[PausedQueue]: ...
     @overload
     async def find(self, query: ArtifactQuery, /, limit: int, *, lock: bool = False) -> list[Artifact]: ...
+    @overload
+    async def find(self, query: StepList, /, limit: int, *, lock: bool = False) -> list[Step]: ...
+    @overload
+    async def find(self, query: SignalList, /, limit: int, *, lock: bool = False) -> list[Signal]: ...
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,

@@ -34,6 +34,8 @@ from ..domain.model import (
     Record,
     Run,
     Schedule,
+    Signal,
+    Step,
     Task,
     Template,
     TemplateTarget,
@@ -54,6 +56,8 @@ from .queries import (
     ScheduleByKey,
     ScheduleList,
     ScheduleQuery,
+    SignalList,
+    StepList,
     TaskQuery,
     TemplateQuery,
     TenantList,
@@ -152,6 +156,8 @@ def _query_records() -> dict[type[Query], type[Record]]:
         OldReceipts: Receipt,
         NodeList: NodeState,
         PausedQueues: PausedQueue,
+        StepList: Step,
+        SignalList: Signal,
     }
     return {query: record for union, record in unions.items() for query in get_args(union)} | alone
 
@@ -228,6 +234,8 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(NodeState, (*_TENANT_ONLY, _column("seen_at", time=True))),
         Table(PausedQueue, _columns("tenant! queue")),
         Table(Artifact, _columns("tenant! task_id! name! content")),
+        Table(Step, _columns("tenant! task_id! created_at!@ status")),
+        Table(Signal, _columns("tenant! task_id! at!@ received_at@")),
     )
 }
 

@@ -42,6 +42,8 @@ __all__ = [
     "ScheduleByKey",
     "ScheduleList",
     "ScheduleQuery",
+    "SignalList",
+    "StepList",
     "TaskList",
     "TaskQuery",
     "TemplateByAlias",
@@ -253,6 +255,19 @@ class ArtifactsByContent(Query, frozen=True, kw_only=True):
     """Artifact: whose content is one of `contents`. By content, id."""
 
     contents: tuple[str, ...]
+
+
+class StepList(Query, frozen=True, kw_only=True):
+    """Step: of one of the tasks `task_ids`. By task_id, created_at, id."""
+
+    task_ids: tuple[str, ...]
+
+
+class SignalList(Query, frozen=True, kw_only=True):
+    """Signal: of one of the tasks `task_ids`; with `unread`, those that were not received yet. By task_id, at, id."""
+
+    task_ids: tuple[str, ...]
+    unread: bool = False
 
 
 class TemplateByAlias(Query, frozen=True, kw_only=True):

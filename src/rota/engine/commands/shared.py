@@ -5,11 +5,12 @@ end reaches its run and its schedule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ...domain import definition, keys, run, serving, template, tenants
+from ...domain import definition, keys, run, serving, template, tenants, workflow
+from ...domain import task as life
 from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
 from ...domain.model import (
@@ -22,13 +23,14 @@ from ...domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
+    Step,
     Task,
     TaskStatus,
     Template,
     Tenant,
 )
 from ...stores.base import Tx, Work
-from ...stores.queries import OpenSchedules, ScheduleByKey, TaskList, TemplateByAlias
+from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias
 
 __all__ = [
     "RelatedRuns",
@@ -180,29 +182,33 @@ def once(
 
 
 class RelatedRuns:
-    """The runs and schedules of some tasks. They are read before anything is written, and written with the tasks."""
+    """What follows from the end of tasks, whatever the reason of it: their runs say how they ended, schedules pause if
+    they are to, a workflow gets the answer of its child, and the children of a workflow do not outlive it. All of it is
+    read before anything is written, and written with the tasks."""
 
-    def __init__(self, runs: dict[str, Run], schedules: dict[str, Schedule]) -> None:
+    def __init__(self, runs: dict[str, Run], schedules: dict[str, Schedule], family: _Family) -> None:
         self._runs = runs
         self._schedules = schedules
+        self._family = family
 
     @classmethod
-    async def of(cls, tx: Tx, tasks: Iterable[Task]) -> RelatedRuns:
-        """`tasks` are as they will be written."""
+    async def of(cls, tx: Tx, tasks: Sequence[Task], *, left: Sequence[Task] = ()) -> RelatedRuns:
+        """`tasks` are as they will be written. `left` are workflows that leave their children behind."""
+        family = await _Family.of(tx, tasks, left)
         of_runs = [task for task in tasks if task.run_id is not None]
         if not of_runs:
-            return cls({}, {})
+            return cls({}, {}, family)
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
         may_fail = (TaskStatus.FAILED, TaskStatus.EXPIRED)
         failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in may_fail}
-        return cls(runs, await tx.get_many(Schedule, failing) if failing else {})
+        return cls(runs, await tx.get_many(Schedule, failing) if failing else {}, family)
 
     def put(
         self, tx: Tx, tasks: Sequence[Task], actor: str, was: Mapping[str, Task] = MappingProxyType({})
     ) -> list[Task]:
         """Write the tasks, their runs where those change, and pause schedules that ask for it on failure. `was` has
         tasks as they were before, by id."""
-        return [self._put_one(tx, task, actor, was.get(task.id)) for task in tasks]
+        return [self._put_one(tx, task, actor, was.get(task.id)) for task in self._family.put(tx, tasks)]
 
     def _put_one(self, tx: Tx, task: Task, actor: str, was: Task | None) -> Task:
         old = self._runs.get(task.run_id) if task.run_id is not None else None
@@ -222,3 +228,55 @@ class RelatedRuns:
             note = f"paused because the run of {failed.scheduled_at.isoformat()} failed: {failed.error}"
             paused = tx.put(definition.pause(schedule, tx.now, actor, note))
             audit(tx, "paused", actor, schedule, paused, note)
+
+
+class _Family:
+    """The parents and children of some tasks, as far as their end concerns them."""
+
+    def __init__(self, parents: dict[str, Task], steps: dict[str, Step], children: list[Task]) -> None:
+        self._parents = parents
+        self._steps = steps
+        self._children = children
+
+    @classmethod
+    async def of(cls, tx: Tx, tasks: Sequence[Task], left: Sequence[Task]) -> _Family:
+        ended = [task for task in tasks if not task.is_live]
+        leaving = tuple(task.id for task in (*ended, *left) if task.live_children)
+        children: list[Task] = []
+        if leaving:
+            steps = await tx.find(StepList(task_ids=leaving), LIVE_AT_MOST)
+            ids = [step.child_id for step in steps if step.child_id is not None and not step.is_over]
+            found = await tx.get_many(Task, ids) if ids else {}
+            written = {task.id for task in tasks}
+            live = (child for child in found.values() if child.as_of(tx.now).is_live)
+            children = [child for child in live if child.id not in written and not child.cancel_requested]
+        of_parents = [
+            task for task in ended if task.parent_step is not None and task.parent_id not in leaving
+        ]
+        if not of_parents:
+            return cls({}, {}, children)
+        parents = await tx.get_many(Task, {task.parent_id for task in of_parents if task.parent_id})
+        answered = await tx.get_many(Step, [task.parent_step for task in of_parents if task.parent_step])
+        return cls(parents, answered, children)
+
+    def put(self, tx: Tx, tasks: Sequence[Task]) -> list[Task]:
+        """Write what concerns the others. The tasks, as they are to be written: a parent may be among them."""
+        for child in self._children:
+            tx.put(life.cancel(child, tx.now, "workflow", "the workflow that started it has ended"))
+        written = {task.id: task for task in tasks}
+        woken: dict[str, Task] = {}
+        for task in tasks:
+            step = self._steps.get(task.parent_step) if task.parent_step is not None else None
+            if step is None or task.is_live or task.parent_id is None:
+                continue
+            parent = written.get(task.parent_id) or woken.get(task.parent_id)
+            parent = parent or self._parents.get(task.parent_id)
+            if parent is None:
+                continue
+            new, answered = workflow.child_ended(parent, step, task, tx.now)
+            if answered is not step:
+                (written if parent.id in written else woken)[parent.id] = new
+                tx.put(answered)
+        for parent in woken.values():
+            tx.put(parent)
+        return [written[task.id] for task in tasks]

@@ -15,7 +15,7 @@ from ...domain.errors import Refused
 from ...domain.ids import derived_id
 from ...domain.limits import check_input
 from ...domain.model import Limits, LogLine, Receipt, Task
-from ...domain.task import Defaults, Outcome, Submission, Update
+from ...domain.task import Defaults, Outcome, Submission
 from ...stores.base import Tx, Work
 from ...stores.queries import Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
 from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
@@ -33,8 +33,6 @@ __all__ = [
     "expire_task",
     "next_to_claim",
     "renew_leases",
-    "replay_task",
-    "replay_tasks",
     "settle_tasks",
     "submit_tasks",
 ]
@@ -148,24 +146,48 @@ def _same_submission(known: Task, asked: Submission, now: datetime) -> Task:
 
 def claim_tasks(ask: Claim) -> Work[Claimed]:
     """Take the tasks that are ready, best first, and learn what to cancel."""
-    kinds = tuple(sorted(ask.kinds))
 
     async def work(tx: Tx) -> Claimed:
         cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
-        claimed = (
-            await tx.update(*_claiming(ask, kinds, tx.now), ask.limit) if ask.limit > 0 and kinds else []
-        )
+        claimed = await _claimed(tx, ask) if ask.limit > 0 and ask.kinds else []
         return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], at=tx.now)
 
     return work
 
 
-def _claiming(ask: Claim, kinds: tuple[str, ...], now: datetime) -> tuple[ReadyTasks, Update]:
-    ready = ReadyTasks(at=now, queues=ask.queues, kinds=kinds, tenant=ask.tenant, without=tuple(ask.begun))
+async def _claimed(tx: Tx, ask: Claim) -> list[Task]:
+    """All in one update, if they are plain tasks. An update cannot say how a workflow is claimed: if one is ready, the
+    best of all are claimed one by one. So the order is the same for both."""
+    plain = tuple(sorted(kind for kind, each in ask.kinds.items() if each.workflow_version is None))
+    workflows = tuple(sorted(ask.kinds.keys() - set(plain)))
+    if not plain or (workflows and await tx.find(_ready(ask, workflows, tx.now), 1)):
+        return await _claimed_one_by_one(tx, ask)
     update = life.claiming(
-        worker_id=ask.worker_id, lease_id=ask.lease_id, lease=ask.lease, defaults=ask.kinds, now=now
+        worker_id=ask.worker_id, lease_id=ask.lease_id, lease=ask.lease, defaults=ask.kinds, now=tx.now
     )
-    return ready, update
+    return await tx.update(_ready(ask, plain, tx.now), update, ask.limit)
+
+
+async def _claimed_one_by_one(tx: Tx, ask: Claim) -> list[Task]:
+    ready = await tx.find(_ready(ask, tuple(sorted(ask.kinds)), tx.now), ask.limit, lock=True)
+    return [
+        tx.put(
+            life.claim(
+                task,
+                worker_id=ask.worker_id,
+                lease_id=ask.lease_id,
+                lease=ask.lease,
+                defaults=ask.kinds[task.kind],
+                now=tx.now,
+            ),
+            was=task,
+        )
+        for task in ready
+    ]
+
+
+def _ready(ask: Claim, kinds: tuple[str, ...], now: datetime) -> ReadyTasks:
+    return ReadyTasks(at=now, queues=ask.queues, kinds=kinds, tenant=ask.tenant, without=tuple(ask.begun))
 
 
 def next_to_claim(ask: Claim, after: datetime) -> Work[datetime | None]:
@@ -258,41 +280,6 @@ def cancel_task(tenant: str, id: str, actor: str, reason: str) -> Work[Task]:
 
 def expire_task(tenant: str, id: str, actor: str) -> Work[Task]:
     return _change(tenant, id, actor, lambda task, now: life.expire(task, now, actor))
-
-
-def replay_task(tenant: str, id: str, actor: str) -> Work[Task]:
-    change = _change(tenant, id, actor, lambda task, now: life.replay(task, now, actor))
-
-    async def work(tx: Tx) -> Task:
-        await check_room_for_tasks(tx, tenant, await limits_of(tx, tenant))
-        return await change(tx)
-
-    return work
-
-
-def replay_tasks(
-    query: TaskList, ended_since: datetime | None, limit: int, actor: str, *, dry_run: bool = False
-) -> Work[tuple[int, Cursor | None]]:
-    """Replay the tasks on one page of a listing that may be, and that ended since then (None: whenever): (how many,
-    where the next page begins, if there is one). `dry_run`: only count them."""
-
-    async def work(tx: Tx) -> tuple[int, Cursor | None]:
-        page = await tx.find(query, limit)
-        found = [
-            task
-            for task in page
-            if life.may_replay(task, tx.now)
-            and (ended_since is None or (task.completed_at is not None and task.completed_at >= ended_since))
-        ]
-        if found and not dry_run:
-            await check_room_for_tasks(tx, query.tenant, await limits_of(tx, query.tenant), len(found))
-            replayed = [life.replay(task, tx.now, actor) for task in found]
-            related = await RelatedRuns.of(tx, replayed)
-            related.put(tx, replayed, actor)
-        last = page[-1] if len(page) == limit else None
-        return len(found), None if last is None else Cursor(last.created_at, last.id)
-
-    return work
 
 
 def archive_task(tenant: str, id: str, actor: str) -> Work[Task]:

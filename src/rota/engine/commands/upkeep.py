@@ -22,14 +22,16 @@ from ...stores.queries import (
     OldSchedules,
     PastExpiry,
     RunList,
+    SignalList,
+    StepList,
 )
 from .shared import LIVE_AT_MOST, RelatedRuns, audit
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
 JANITOR = "janitor"
+PARTS_AT_ONCE = 1000
 RECEIPTS_KEPT = timedelta(hours=24)
-ARTIFACTS_AT_ONCE = 1000
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -68,12 +70,10 @@ def sweep(
             return Sweep(at=tx.now, next_in=await _next_in(tx))
         returned = [life.lose(task, tx.now) for task in lost]
         expired = [life.expire(task, tx.now, JANITOR) for task in past]
-        related = await RelatedRuns.of(tx, [*returned, *expired])
-        return Sweep(
-            at=tx.now,
-            returned=related.put(tx, returned, JANITOR),
-            expired=related.put(tx, expired, JANITOR),
-        )
+        swept = [*returned, *expired]
+        related = await RelatedRuns.of(tx, swept)
+        stored = related.put(tx, swept, JANITOR)
+        return Sweep(at=tx.now, returned=stored[: len(returned)], expired=stored[len(returned) :])
 
     return work
 
@@ -115,13 +115,17 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
 
 
 async def _ended_tasks(tx: Tx, before: datetime, limit: int) -> list[Record]:
-    """Ended tasks, with what they left. If that is more than fits into one work, a part of it goes first: a task goes
-    with the last of its artifacts."""
+    """Ended tasks, with what they left, and with the steps and signals of those that are workflows. If that is more
+    than fits into one work, a part of it goes first: a task goes with the last of its parts."""
     tasks = await tx.find(FinishedTasks(before=before), limit)
     if not tasks:
         return []
-    left = await tx.find(ArtifactList(task_ids=tuple(task.id for task in tasks)), ARTIFACTS_AT_ONCE)
-    return [*left] if len(left) == ARTIFACTS_AT_ONCE else [*tasks, *left]
+    parts: list[Record] = []
+    parts += await tx.find(ArtifactList(task_ids=tuple(task.id for task in tasks)), PARTS_AT_ONCE)
+    if ids := tuple(task.id for task in tasks if task.workflow_version is not None or task.is_workflow):
+        parts += await tx.find(StepList(task_ids=ids), PARTS_AT_ONCE)
+        parts += await tx.find(SignalList(task_ids=ids), PARTS_AT_ONCE)
+    return parts if len(parts) >= PARTS_AT_ONCE else [*tasks, *parts]
 
 
 async def _completed_schedules(tx: Tx, before: datetime, limit: int) -> tuple[list[Run], list[Schedule]]:

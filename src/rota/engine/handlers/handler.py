@@ -24,6 +24,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     is_async: bool
     signature: Signature
     is_workflow: bool = False
+    version: int = 1
+    accepts: int = 1
     run_in: Literal["process"] | None = None
     memory_limit: int | None = None
 

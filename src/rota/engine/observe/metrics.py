@@ -33,7 +33,7 @@ from ...stores.queries import DueSchedules, NodeList, OpenTasks, PastExpiry, Sch
 from ..clock import SteadyClock, SystemClock
 from .counting import BRIEF, OTHER, Instruments, Names, SignalCounts
 from .observed import LoopLag, ObservedStore
-from .telemetry import Signal
+from .telemetry import Observation
 
 __all__ = [
     "CONTENT_TYPE",
@@ -211,7 +211,7 @@ class Metrics:
         self._of_http(make)
         self.registry.register(_Gauges(lambda: families(self._reading, make)))
 
-    def observe(self, signal: Signal) -> None:
+    def observe(self, signal: Observation) -> None:
         """An Observer, for `Node(observers=…)`."""
         self._counts(signal)
 

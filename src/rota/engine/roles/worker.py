@@ -31,6 +31,7 @@ from ..guard import entering_handler, is_a
 from ..handlers.providers import Resources
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
 from ..runtimes.runtimes import Runtimes
+from ..workflows.runner import WorkflowExecution
 from .leases import LEASE, Leases, QueueLike, pieces
 
 __all__ = ["TaskWorker"]
@@ -298,18 +299,15 @@ class TaskWorker:
     def _give_back(self, task: Task) -> None:
         """The process or the store stood still for a lease since the claim was asked: another worker may have the task
         by now, so it is not begun. If it is ours still, it goes back to the queue; if not, the store refuses that."""
-        execution = self._execution(task)
-        self._ended[execution] = Released()
+        self._ended[self._execution(task)] = Released()
         self.wake.set()
 
     def _execution(self, task: Task) -> Execution:
-        return Execution(
-            task,
-            self.runtimes.handler(task.kind),
-            resources=self.resources,
-            on_report=self.leases.note_report,
-            flush=self.leases.flush,
-        )
+        handler = self.runtimes.handler(task.kind)
+        reporting: Any = {"on_report": self.leases.note_report, "flush": self.leases.flush}
+        if handler.is_workflow:
+            return WorkflowExecution(self._app, task, handler, resources=self.resources, **reporting)
+        return Execution(task, handler, resources=self.resources, **reporting)
 
     def _queue_of(self, task: Task) -> QueueLike:
         """What a handler may reach: the queue of its own tenant and no other."""
@@ -322,7 +320,7 @@ class TaskWorker:
         if execution.still_runs:
             self._overrunning.append(execution)
             execution.call_when_ended(self.wake.set)
-        if execution.stopping is not StopReason.LEASE_LOST:
+        if execution.stopping is not StopReason.LEASE_LOST and not execution.is_settled:
             self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
         self.wake.set()
 

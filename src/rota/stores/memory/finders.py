@@ -25,6 +25,8 @@ from ...domain.model import (
     Record,
     Run,
     Schedule,
+    Signal,
+    Step,
     Task,
     TaskStatus,
     Template,
@@ -60,6 +62,8 @@ from ..queries import (
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SignalList,
+    StepList,
     TaskList,
     TemplateByAlias,
     TemplateList,
@@ -339,6 +343,18 @@ def _by_content(state: State, query: ArtifactsByContent) -> Iterator[Artifact]:
         yield from _records(state, Artifact, state.index["content"].ascending((content,)))
 
 
+def _step_list(state: State, query: StepList) -> Iterator[Step]:
+    for task_id in sorted(set(query.task_ids)):
+        yield from _records(state, Step, state.index["step"].ascending((task_id,)))
+
+
+def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
+    for task_id in sorted(set(query.task_ids)):
+        for signal in _records(state, Signal, state.index["signal"].ascending((task_id,))):
+            if not query.unread or signal.received_at is None:
+                yield signal
+
+
 _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     ApiKeyList: _key_list,
     ArtifactList: _artifact_list,
@@ -366,6 +382,8 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     RunList: _run_list,
     ScheduleByKey: _by_key,
     ScheduleList: _schedule_list,
+    SignalList: _signal_list,
+    StepList: _step_list,
     TaskList: _task_list,
     TemplateByAlias: _by_alias,
     TemplateList: _template_list,

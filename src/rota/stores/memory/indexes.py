@@ -22,6 +22,8 @@ from ...domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
+    Signal,
+    Step,
     Task,
     TaskStatus,
     Template,
@@ -242,6 +244,14 @@ def _content(artifact: Artifact) -> IndexKey | None:
     return None if artifact.content is None else ((artifact.content,), (artifact.id,))
 
 
+def _step(step: Step) -> IndexKey:
+    return (step.task_id,), (step.created_at, step.id)
+
+
+def _signal(signal: Signal) -> IndexKey:
+    return (signal.task_id,), (signal.at, signal.id)
+
+
 def _schedule(schedule: Schedule) -> IndexKey:
     return (), (schedule.created_at, schedule.id)
 
@@ -292,4 +302,6 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "paused": (PausedQueue, _paused),
     "artifact": (Artifact, _artifact),
     "content": (Artifact, _content),
+    "step": (Step, _step),
+    "signal": (Signal, _signal),
 }

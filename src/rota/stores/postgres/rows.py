@@ -29,6 +29,8 @@ from ...domain.model import (
     Record,
     Run,
     Schedule,
+    Signal,
+    Step,
     Task,
 )
 from ...domain.short_history import ShortHistory, short_history
@@ -89,6 +91,7 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("started_at updated_at", "timestamptz"),
         *_plain("timeout", "interval"),
         *_plain("lease_id"),
+        _SqlColumn("is_parked", lambda task: bool(task.waits_for), "boolean"),
         _SqlColumn("error", _error),
         _SqlColumn("tags", lambda task: _array(task.tags) if task.tags else None, "text[]"),
         _SqlColumn("retry_policy", lambda task: json_of(task, task.retry_policy), "json"),
@@ -129,6 +132,12 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         _SqlColumn("paused_by", lambda paused: text_of(paused.paused_by)),
     ),
     Artifact: (*_plain("media_type"), *_plain("size", "bigint"), *_plain("created_at", "timestamptz")),
+    Step: (
+        _SqlColumn("key", lambda step: text_of(step.key)),
+        *_plain("kind"),
+        *_plain("due_at completed_at", "timestamptz"),
+    ),
+    Signal: (_SqlColumn("name", lambda signal: text_of(signal.name)),),
 }
 _TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
 _GENERATED = {"returned_at"}

@@ -594,3 +594,15 @@ select key from {schema}.content where number = 0 order by key
 
 -- name: delete_contents
 delete from {schema}.content where key = any($1::text[])
+
+-- ## Workflows
+
+-- name: step_list
+select {what} from {schema}.step
+where task_id = any(:task_ids::text[])
+order by task_id, created_at, id limit :limit::bigint {lock}
+
+-- name: signal_list
+select {what} from {schema}.signal
+where task_id = any(:task_ids::text[]) and (not :unread::boolean or received_at is null)
+order by task_id, at, id limit :limit::bigint {lock}

@@ -384,3 +384,15 @@ order by task_id, name, id limit :limit
 select {what} from artifact indexed by artifact_content
 where content is not null and content in (select value from json_each(:contents))
 order by content, id limit :limit
+
+-- ## Workflows
+
+-- name: step_list
+select {what} from step indexed by step_of_task
+where task_id in (select value from json_each(:task_ids))
+order by task_id, created_at, id limit :limit
+
+-- name: signal_list
+select {what} from signal indexed by signal_of_task
+where task_id in (select value from json_each(:task_ids)) and (not :unread or received_at is null)
+order by task_id, at, id limit :limit

@@ -33,6 +33,7 @@ _TASKS = {
     "wait": Entry("commands.tasks:wait", "Wait until tasks have ended."),
     "tail": Entry("commands.tail:tail", "Follow what happens to tasks, live."),
 }
+_WORKFLOWS = {"workflow": Entry("root:workflow", "Start, look at, signal and cancel workflows.")}
 _SCHEDULES = {
     "template": Entry("root:template", "Store what to run: kinds, shell commands, HTTP requests."),
     "schedule": Entry("root:schedule", "Create, look at and change schedules."),
@@ -61,6 +62,7 @@ _STORE = {
     sections={
         "Run": _RUN,
         "Tasks": _TASKS,
+        "Workflows": _WORKFLOWS,
         "Schedules": _SCHEDULES,
         "Workers": _WORKERS,
         "Access": _ACCESS,
@@ -162,6 +164,32 @@ def schedule(ctx: click.Context) -> None:
 @click.pass_context
 def template(ctx: click.Context) -> None:
     """Store what to run, apart from when: a kind of task, a shell command, an HTTP request."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "Look": {
+            "list": Entry("commands.workflows:list_workflows", "The newest runs."),
+            "show": Entry("commands.workflows:show", "What a run did, and what it waits for."),
+        },
+        "Change": {
+            "start": Entry("commands.workflows:start", "Start a workflow."),
+            "signal": Entry("commands.workflows:signal", "Send a signal to a run."),
+            "cancel": Entry("commands.workflows:cancel", "Cancel a run, and undo what it did."),
+            "replay": Entry("commands.workflows:replay", "Run again what failed, from a step on."),
+        },
+    },
+    examples=[
+        'rota workflow start order -i \'{"sku":"lamp"}\'',
+        "rota workflow show $ID",
+        "rota workflow signal $ID paid 40",
+    ],
+)
+@click.pass_context
+def workflow(ctx: click.Context) -> None:
+    """Start, look at, signal and cancel workflows. A run is named by its id."""
     help_if_alone(ctx)
 
 

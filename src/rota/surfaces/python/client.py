@@ -16,9 +16,9 @@ from .artifact_calls import ArtifactCalls
 from .calls import DueRuns, Page, check_actor
 from .schedule_calls import ScheduleCalls
 from .serving_calls import ServingCalls
-from .task_calls import TaskCalls
 from .template_calls import TemplateCalls
 from .tenant_calls import TenantCalls
+from .workflow_calls import WorkflowCalls
 
 __all__ = ["Connecting", "DueRuns", "Page", "Queue", "connect"]
 
@@ -27,7 +27,7 @@ R = TypeVar("R")
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
-class Queue(TaskCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls):
+class Queue(WorkflowCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:

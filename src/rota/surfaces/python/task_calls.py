@@ -21,7 +21,7 @@ from ...engine.observe import tracing
 from . import arguments
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
-__all__ = ["TaskCalls"]
+__all__ = ["TaskCalls", "task_id_of"]
 
 Tasks = list[Task]
 CANCEL_AT_ONCE = 500
@@ -45,16 +45,6 @@ class TaskCalls(Calls):
         await self._warn_of_unhandled((task.kind, task.queue))
         return task
 
-    async def start_workflow(
-        self, kind: str, input: Any = None, *, connection: Any = None, **options: Unpack[SubmitOptions]
-    ) -> Task:
-        """Start a workflow, which runs as a task of its own. Options as in `submit`."""
-        asked = arguments.submission(kind, input, options)
-        self._check_input(kind, input)
-        task = await self._submit(replace(asked, is_workflow=True), connection)
-        await self._warn_of_unhandled((task.kind, task.queue))
-        return task
-
     async def submit_many(
         self, tasks: Iterable[tuple[str, Any]], **options: Unpack[SubmitManyOptions]
     ) -> Tasks:
@@ -69,7 +59,7 @@ class TaskCalls(Calls):
         return submitted
 
     async def get(self, task_id: str) -> Task:
-        return await self.store.read(queries.one_task(self.tenant, _id("task_id", task_id)))
+        return await self.store.read(queries.one_task(self.tenant, task_id_of("task_id", task_id)))
 
     async def list(
         self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[TaskFilters]
@@ -90,7 +80,7 @@ class TaskCalls(Calls):
     async def cancel(self, task_id: str, reason: str = "") -> Task:
         """Cancel a task: at once if it is pending; if it is running its handler is asked to stop."""
         why = check_text("reason", reason)
-        work = commands.cancel_task(self.tenant, _id("task_id", task_id), self.actor, why)
+        work = commands.cancel_task(self.tenant, task_id_of("task_id", task_id), self.actor, why)
         return await self._commit(work)
 
     request_cancellation = cancel
@@ -122,11 +112,17 @@ class TaskCalls(Calls):
 
     async def mark_expired(self, task_id: str) -> Task:
         """Expire a pending task by hand."""
-        return await self._commit(commands.expire_task(self.tenant, _id("task_id", task_id), self.actor))
+        return await self._commit(
+            commands.expire_task(self.tenant, task_id_of("task_id", task_id), self.actor)
+        )
 
-    async def replay(self, task_id: str) -> Task:
-        """Run a failed or cancelled task again, with fresh retries."""
-        return await self._commit(commands.replay_task(self.tenant, _id("task_id", task_id), self.actor))
+    async def replay(self, task_id: str, *, from_step: str | None = None) -> Task:
+        """Run a failed or cancelled task again, with fresh retries. A workflow goes on where it failed, or from the
+        step with this key: what came before is not done again."""
+        step = None if from_step is None else check_text("from_step", from_step)
+        return await self._commit(
+            commands.replay_task(self.tenant, task_id_of("task_id", task_id), self.actor, step)
+        )
 
     async def replay_many(
         self,
@@ -157,7 +153,9 @@ class TaskCalls(Calls):
 
     async def archive(self, task_id: str) -> Task:
         """Put an ended task away."""
-        return await self._commit(commands.archive_task(self.tenant, _id("task_id", task_id), self.actor))
+        return await self._commit(
+            commands.archive_task(self.tenant, task_id_of("task_id", task_id), self.actor)
+        )
 
     async def wait(self, task_id: str, timeout: Duration | None = None) -> Task:  # noqa: ASYNC109  a word of the API
         """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
@@ -223,10 +221,10 @@ def _pairs(tasks: object) -> Iterable[tuple[str, Any]]:
 
 def _ids(values: object) -> tuple[str, ...]:
     listed = _listed("task_ids", values, "give a list of the ids of tasks")
-    return tuple(_id(f"task_ids[{number}]", value) for number, value in enumerate(listed))
+    return tuple(task_id_of(f"task_ids[{number}]", value) for number, value in enumerate(listed))
 
 
-def _id(field: str, value: object) -> str:
+def task_id_of(field: str, value: object) -> str:
     if not isinstance(value, str) or not value or storable(value) != value:
         raise Invalid(field, f"{shown(value)} is not an id", "give the id of a task")
     return value

@@ -31,7 +31,8 @@ create table {schema}.task (
   cancel_requested boolean not null,
   schedule_id text collate "C",
   is_workflow boolean not null default false,
-  returned_at timestamptz generated always as (case when status = 'pending' and updated_at <> created_at then updated_at end) stored,
+  is_parked boolean not null default false,
+  returned_at timestamptz generated always as (case when status = 'pending' and not is_parked and updated_at <> created_at then updated_at end) stored,
   changes integer not null,
   actor text,
   version bigint not null,
@@ -256,6 +257,35 @@ create table {schema}.content (
 
 alter table {schema}.content alter column bytes set storage external;
 
+create table {schema}.step (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  key text not null,
+  kind text not null,
+  status text collate "C" not null,
+  created_at timestamptz not null,
+  due_at timestamptz,
+  completed_at timestamptz,
+  version bigint not null,
+  body json not null
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+
+create index step_of_task on {schema}.step (task_id, created_at, id);
+
+create table {schema}.signal (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  name text not null,
+  at timestamptz not null,
+  received_at timestamptz,
+  version bigint not null,
+  body json not null
+);
+
+create index signal_of_task on {schema}.signal (task_id, at, id);
+
 comment on schema {schema} is 'Rota: schedules and tasks. Look as you like; change through rota, or through {schema}.submit().';
 comment on table {schema}.task is 'One row per piece of work. pending -> running -> completed | failed | cancelled | expired -> archived.';
 comment on column {schema}.task.status is 'A pending task whose expires_at has passed reads as expired, marked or not.';
@@ -290,6 +320,7 @@ comment on table {schema}.template is 'Stored task definitions.';
 comment on column {schema}.template.alias_key is 'The alias as it is compared: without letter case, - and _.';
 comment on table {schema}.tenant is 'Tenants with limits or a status of their own; others have the defaults.';
 comment on column {schema}.task.is_workflow is 'Whether a durable workflow is to run.';
+comment on column {schema}.task.is_parked is 'Whether it is a workflow that waits for a time, a signal or a child; body -> ''waits_for'' says for which.';
 comment on column {schema}.task.returned_at is 'Since when it waits again: after a retry, a reschedule, a lost lease, a replay.';
 comment on table {schema}.apikey is 'Who may do what over HTTP. Of the key itself only a digest is kept.';
 comment on column {schema}.apikey.tenant is 'Whose records it opens; * is every tenant.';
@@ -303,6 +334,10 @@ comment on table {schema}.pausedqueue is 'Queues whose tasks no worker takes, wh
 comment on table {schema}.artifact is 'What tasks left under a name. The bytes of small ones are in body -> ''inline'', in base64.';
 comment on column {schema}.artifact.content is 'The key of its bytes in the table content; null: they are in the body.';
 comment on table {schema}.content is 'The bytes of larger artifacts, in pieces. The janitor removes what no artifact names.';
+comment on table {schema}.step is 'What a workflow did or waits for. Its code asks for each by its key.';
+comment on column {schema}.step.due_at is 'When a wait ends, or when a failed try is repeated.';
+comment on table {schema}.signal is 'What was sent to a workflow under a name.';
+comment on column {schema}.signal.received_at is 'When the workflow took it; null: it has not.';
 
 -- Raised by a write that met another version than it expected: undoes the whole statement.
 create function {schema}.expect(rows bigint, wanted bigint) returns void language plpgsql as $$

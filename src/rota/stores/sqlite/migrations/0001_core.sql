@@ -184,3 +184,28 @@ create table artifact (
 
 create index artifact_of_task on artifact (task_id, name, id);
 create index artifact_content on artifact (content, id) where content is not null;
+
+-- What workflows did and wait for, and what was sent to them.
+create table step (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  created_at integer not null,
+  status text not null,
+  body text not null
+) strict;
+
+create index step_of_task on step (task_id, created_at, id);
+
+create table signal (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  at integer not null,
+  received_at integer,
+  body text not null
+) strict;
+
+create index signal_of_task on signal (task_id, at, id);

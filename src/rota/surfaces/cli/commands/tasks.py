@@ -27,6 +27,7 @@ __all__ = [
     "history",
     "list_tasks",
     "replay",
+    "show_page",
     "status",
     "submit",
     "task_filters",
@@ -251,10 +252,10 @@ def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **
         from ...shapes import task as shape
 
         return screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
-    return _show_page(session, page, now)
+    return show_page(session, page, now)
 
 
-def _show_page(session: Session, page: Page[Task], now: datetime) -> None:
+def show_page(session: Session, page: Page[Task], now: datetime) -> None:
     screen = session.screen
     if not page:
         screen.remark("no tasks match")

@@ -29,6 +29,9 @@ from ....domain.model import (
     RunTrigger,
     Schedule,
     ScheduleStatus,
+    Step,
+    StepKind,
+    StepStatus,
     Target,
     Task,
     TaskStatus,
@@ -57,6 +60,7 @@ __all__ = [
     "one_execution",
     "run",
     "schedule",
+    "steps",
     "why",
 ]
 
@@ -221,6 +225,33 @@ class ExecutionAnswer(Answer, frozen=True, kw_only=True):
     scheduled_at: Time | None
     idempotency_key: str | None
     progress: Any
+    workflow_version: int | None
+    waits_for: tuple[str, ...]
+    unread_signals: int
+    parent_id: str | None
+
+
+class StepAnswer(Answer, frozen=True, kw_only=True):
+    """One thing that a workflow did or waits for."""
+
+    key: str
+    kind: StepKind
+    status: StepStatus
+    number: int | None
+    attempts: int
+    output: Any
+    error: FailureAnswer | None
+    created_at: Time
+    started_at: Time | None
+    due_at: Time | None
+    completed_at: Time | None
+    child_id: str | None
+
+
+class StepsAnswer(Answer, frozen=True, kw_only=True):
+    """All steps, in the order in which the workflow got the answers; what it waits for comes last."""
+
+    items: list[StepAnswer]
 
 
 class WaitingAnswer(Answer, frozen=True, kw_only=True):
@@ -464,6 +495,15 @@ def _parts_of(record: Task) -> dict[str, Any]:
         "error": None if failure is None else shaped(FailureAnswer, failure),
         "retry_policy": None if policy is None else shaped(RetryPolicyAnswer, policy),
     }
+
+
+def steps(records: Iterable[Step]) -> StepsAnswer:
+    return StepsAnswer(items=[_step(record) for record in records])
+
+
+def _step(record: Step) -> StepAnswer:
+    failure = record.error
+    return shaped(StepAnswer, record, error=None if failure is None else shaped(FailureAnswer, failure))
 
 
 def run(record: Run) -> RunAnswer:

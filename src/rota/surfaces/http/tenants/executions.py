@@ -143,11 +143,36 @@ async def cancel_workflow(
 
 
 @router.post("/workflow-executions/{id}/replay", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
-async def replay_workflow(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
-    """Run a failed or cancelled workflow again, with fresh retries."""
+async def replay_workflow(
+    request: Request,
+    queue: Operator,
+    id: Id,
+    body: schemas.ReplayWorkflowBody | None = None,
+    once: OnceKey = None,
+) -> Response:
+    """Run a failed or cancelled workflow again: from where it failed, or from a step on."""
     await _workflow(queue, id)
     await queue.once(request, once, _answered)
-    return answer(answers.execution(await queue.replay(id)))
+    return answer(
+        answers.execution(await queue.replay(id, from_step=None if body is None else body.from_step))
+    )
+
+
+@router.post("/workflow-executions/{id}/signal", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
+async def signal(
+    request: Request, queue: Operator, id: Id, body: schemas.SignalBody, once: OnceKey = None
+) -> Response:
+    """Send it a signal. When this answers it is kept until the workflow receives it, once."""
+    await _workflow(queue, id)
+    await queue.once(request, once, _answered)
+    return answer(answers.execution(await queue.signal(id, body.name, body.payload)))
+
+
+@router.get("/workflow-executions/{id}/steps", **documented(200, answers.StepsAnswer, **_WORKFLOWS))
+async def steps(queue: Viewer, id: Id) -> Response:
+    """What it did, and what it waits for."""
+    await _workflow(queue, id)
+    return answer(answers.steps(await queue.steps(id)))
 
 
 @router.get("/workflow-executions/{id}/attempts", **documented(200, answers.AttemptsAnswer, **_WORKFLOWS))

@@ -34,8 +34,10 @@ __all__ = [
     "PauseBody",
     "PreviewBody",
     "ReplayBody",
+    "ReplayWorkflowBody",
     "ScheduleBody",
     "SchedulePatch",
+    "SignalBody",
     "StoredTemplateBody",
     "StoredTemplatePatch",
     "TriggerBody",
@@ -378,6 +380,23 @@ class ReplayBody(Body):
     tag: Name | None = None
     since_seconds: Seconds | None = None
     dry_run: Flag = False
+
+
+class SignalBody(Body):
+    """What a workflow receives."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "paid", "payload": {"amount": 40}}]})
+
+    name: Name
+    payload: Json = None
+
+
+class ReplayWorkflowBody(Body):
+    """From which step on: its key."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"fromStep": "charge"}]})
+
+    from_step: Text | None = None
 
 
 class KeyBody(Body):
