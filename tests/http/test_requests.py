@@ -381,7 +381,7 @@ async def test_head_is_get_without_the_body(tmp_path: Path) -> None:
                 assert head.headers["content-type"].startswith("text/event-stream")
                 continue
             got = await client.get(at(path, ids), params=params)
-            if path != "/metrics":
+            if not path.endswith(("/metrics", "/queues")):  # these say how long something has been
                 assert head.headers == got.headers, path
         assert (await client.head(f"{SCHEDULES}/missing")).status_code == 404
         refused = await client.head(f"{SCHEDULES}/{ids['{schedule_id}']}/pause")
