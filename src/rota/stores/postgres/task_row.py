@@ -1,6 +1,6 @@
 """A task as a row: its columns, and a `body` of the rest. Nothing is stored twice.
 
-The last lines of a history are not stored where the columns imply them (`domain/task.py`, `short_history`). So a claim
+The last lines of a history are not stored where the columns imply them (`domain/task`, `short_history`). So a claim
 and a completion change columns only, and their statements neither send nor parse the body.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 
 from ...domain.errors import Corrupt, Invalid
 from ...domain.model import RetryPolicy, Task, TaskStatus
-from ...domain.short_history import ShortHistory, is_short_alike, whole_history
+from ...domain.task import ShortHistory, is_short_alike, whole_history
 
 __all__ = ["COLUMNS_READ", "body_of", "has_same_body", "json_of", "read_tasks"]
 

@@ -31,9 +31,6 @@ from ....domain.model import (
     RunTrigger,
     Schedule,
     ScheduleStatus,
-    Step,
-    StepKind,
-    StepStatus,
     Target,
     Task,
     TaskStatus,
@@ -45,6 +42,7 @@ from ....domain.options import TaskOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ....domain.serving import Waiting, WaitReason, is_alive
 from ....domain.why import Why
+from ....domain.workflow import Step, StepKind, StepStatus
 from ....engine.queries import Occurrence
 from ....engine.serving import QueueUse
 from ...shapes import Answer, Time, fields_of, shaped
