@@ -82,3 +82,17 @@ async def test_a_parked_workflow_goes_on_and_did_not_come_back(store: Store) -> 
     assert woken == await get(store, Task, "a")
     assert (woken.status, woken.attempt, woken.waits_for) == (TaskStatus.RUNNING, 2, ())
     assert (woken.history, woken.started_at) == (begun.history, begun.started_at)
+
+
+async def test_a_workflow_that_waits_for_no_time_is_parked_until_the_end_of_time(store: Store) -> None:
+    await put(store, flow("a"))
+    [begun] = await claimed(store)
+    wait = workflow.Wait(key="receive:paid", kind=workflow.StepKind.RECEIVE, name="paid")
+    step = workflow.open_wait(begun, wait, begun.updated_at)
+    [parked] = await put(store, workflow.park(begun, [wait], [step], begun.updated_at))
+    assert await get(store, Task, "a") == parked
+    assert parked.available_at == workflow.FOREVER
+    assert await claimed(store) == []
+    sent = workflow.Signal(id="g", task_id="a", name="paid", at=START, actor="me")
+    await put(store, workflow.send(parked, sent, begun.updated_at))
+    assert [each.id for each in await claimed(store)] == ["a"]
