@@ -22,10 +22,6 @@ from rota.domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
-    Signal,
-    Step,
-    StepKind,
-    StepStatus,
     Task,
     TaskStatus,
     TaskTarget,
@@ -36,6 +32,7 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Interval
+from rota.domain.workflow import Signal, Step, StepKind, StepStatus
 from stores import START
 
 _numbers = count(1)

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from http_world import eventually, problem
-from rota import App
+from rota import App, Workflow
 from served import Served
 
 PYTHON_TASK = {"command": "backup_database", "task_type": "python"}
@@ -42,7 +42,7 @@ def document_app() -> App:
         raise RuntimeError("the disk is full")
 
     @app.workflow("monthly_report")
-    async def monthly_report() -> None:
+    async def monthly_report(ctx: Workflow) -> None:
         """No task can name it."""
 
     @app.task("endless", max_retries=0)

@@ -39,10 +39,6 @@ from .domain.model import (
     RunTrigger,
     Schedule,
     ScheduleStatus,
-    Signal,
-    Step,
-    StepKind,
-    StepStatus,
     Task,
     TaskStatus,
     TaskTarget,
@@ -65,6 +61,7 @@ from .domain.recurrence import (
 from .domain.runtimes import HttpRequest, ShellCommand
 from .domain.serving import Waiting
 from .domain.why import Why
+from .domain.workflow import Signal, Step, StepKind, StepStatus
 from .engine.artifacts import OpenArtifact
 from .engine.commands import Retention
 from .engine.executor import Context

@@ -18,7 +18,6 @@ from rota.domain.model import (
     Run,
     RunStatus,
     Schedule,
-    Step,
     Task,
     Template,
     Tenant,
@@ -39,6 +38,7 @@ from rota.domain.options import (
 from rota.domain.recurrence import Timing
 from rota.domain.serving import Waiting
 from rota.domain.why import Why
+from rota.domain.workflow import Step
 from rota.engine.app import App
 from rota.engine.clock import SteadyClock
 from rota.engine.observe.telemetry import Observer

@@ -43,7 +43,10 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
 from .domain.errors import NotFound
-from .domain.model import Step, Task
+from .domain.model import (
+    Task,
+)
+from .domain.workflow import Step
 from .engine import clock
 from .engine.app import App
 from .engine.clock import LoopClock

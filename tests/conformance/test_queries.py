@@ -43,14 +43,13 @@ from rota.domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
-    Signal,
-    Step,
     Task,
     TaskStatus,
     Template,
     Tenant,
 )
 from rota.domain.template import alias_key
+from rota.domain.workflow import Signal, Step
 from rota.stores import queries
 from rota.stores.base import Store
 from rota.stores.queries import (

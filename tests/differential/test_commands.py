@@ -66,7 +66,7 @@ class Side:
         self.held: list[Task] = []
 
     async def claim(self, limit: int) -> Any:
-        defaults = {kind: Defaults(max_retries=1) for kind in KINDS}
+        defaults = {"mail": Defaults(max_retries=1), "report": Defaults(max_retries=1, workflow_version=1)}
         ask = Claim(
             worker_id="w", lease_id=self.new_id(), lease=timedelta(seconds=60), limit=limit, kinds=defaults
         )

@@ -31,8 +31,6 @@ from rota.domain.model import (
     RetryPolicy,
     Run,
     Schedule,
-    Signal,
-    Step,
     Task,
     TaskTarget,
     Template,
@@ -42,6 +40,7 @@ from rota.domain.model import (
 )
 from rota.domain.recurrence import Cron, Interval, Once, RRule
 from rota.domain.runtimes import HttpRequest, ShellCommand
+from rota.domain.workflow import Signal, Step
 from rota.stores.base import RECORD_TYPES
 from rota.stores.codec import TABLES, micros
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from rota.domain.errors import Invalid, Refused, RescheduleError, RetryableError
 from rota.domain.model import Failure, Limits, LogLine, RetryPolicy, Task, TaskStatus
-from rota.domain.short_history import HISTORY_KEPT
 from rota.domain.task import (
+    HISTORY_KEPT,
     Completed,
     Defaults,
     Failed,

@@ -14,7 +14,7 @@ import pytest
 
 import rota
 from rota import TaskStatus
-from rota.domain.model import Step
+from rota.domain.workflow import Step
 from rota.stores.base import Tx
 from simulation.faults import Fault, FaultyStore, Node, Plan
 from worlds import MINUTE, STORES, THOROUGH, World, play, seeds

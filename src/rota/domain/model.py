@@ -2,7 +2,7 @@
 
 All are frozen. Times are aware UTC datetimes; durations are timedeltas. `version` counts the writes of a record (0: not
 stored yet), and only the store moves it. This module has shapes, and questions that a record can answer by itself; the
-rules that change a record are in `task.py`, `schedule.py` and `definition.py`. In such a question a naive datetime is
+rules that change a record are in `task`, `schedule.py` and `definition.py`. In such a question a naive datetime is
 the local time of the process.
 """
 
@@ -43,10 +43,6 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
-    "Signal",
-    "Step",
-    "StepKind",
-    "StepStatus",
     "Target",
     "Task",
     "TaskRequest",
@@ -130,22 +126,6 @@ class RunReason(StrEnum):
     EXPIRED = "expired"
     SUSPENDED = "suspended"
     DISABLED = "disabled"
-
-
-class StepKind(StrEnum):
-    """What a workflow asks for."""
-
-    STEP = "step"
-    CHILD = "child"
-    SLEEP = "sleep"
-    RECEIVE = "receive"
-    UNDO = "undo"
-
-
-class StepStatus(StrEnum):
-    WAITING = "waiting"
-    COMPLETED = "completed"
-    FAILED = "failed"
 
 
 class TenantStatus(StrEnum):
@@ -500,43 +480,6 @@ class Artifact(Record, frozen=True, kw_only=True, tag_field="record", tag="artif
     created_at: datetime
     inline: bytes | None = None
     content: str | None = None
-
-
-class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
-    """One thing that a workflow did or waits for, under the `key` by which its code asks for it. `number` is its place
-    in the order in which the code got the answers; None: it has not got this one. `due_at` is when a wait ends or a
-    failed try is repeated; `name` is the signal that is received."""
-
-    task_id: str
-    rewinds: int = 0
-    key: str
-    kind: StepKind = StepKind.STEP
-    status: StepStatus = StepStatus.WAITING
-    number: int | None = None
-    output: Any = None
-    error: Failure | None = None
-    attempts: int = 0
-    created_at: datetime
-    started_at: datetime | None = None
-    due_at: datetime | None = None
-    completed_at: datetime | None = None
-    child_id: str | None = None
-    name: str | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self.status is not StepStatus.WAITING
-
-
-class Signal(Record, frozen=True, kw_only=True, tag_field="record", tag="signal.1"):
-    """What was sent to a workflow. Once received, the step has the payload, and this row keeps it from coming twice."""
-
-    task_id: str
-    name: str
-    payload: Any = None
-    at: datetime
-    actor: str
-    received_at: datetime | None = None
 
 
 class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="template.1"):

@@ -2,7 +2,7 @@
 or a wait; what it has done is recorded as steps, and answers the function when it asks again.
 
             park: nothing to do but wait
- pending ◀───────────────────────────── running ──▶ as any task (`task.py`)
+ pending ◀───────────────────────────── running ──▶ as any task (`task`)
     │  a time, a signal or a child's end    ▲
     └──────────── wakes it ─────────────────┘ claim
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -25,7 +26,14 @@ from msgspec.structs import replace
 
 from .errors import Invalid, Refused
 from .ids import derived_id
-from .model import Failure, Limits, LogLine, Signal, Step, StepKind, StepStatus, Task, TaskStatus
+from .model import (
+    Failure,
+    Limits,
+    LogLine,
+    Record,
+    Task,
+    TaskStatus,
+)
 from .task import Submission, admit, logged
 
 __all__ = [
@@ -33,6 +41,10 @@ __all__ = [
     "MOST_CHILDREN",
     "MOST_STEPS",
     "MOST_UNREAD",
+    "Signal",
+    "Step",
+    "StepKind",
+    "StepStatus",
     "Tried",
     "Wait",
     "answer",
@@ -61,6 +73,59 @@ MOST_UNREAD = 1_000
 MOST_CHILDREN = 1_000
 FOREVER = datetime.max.replace(tzinfo=UTC)
 UNDO = "undo:"
+
+
+class StepKind(StrEnum):
+    """What a workflow asks for."""
+
+    STEP = "step"
+    CHILD = "child"
+    SLEEP = "sleep"
+    RECEIVE = "receive"
+    UNDO = "undo"
+
+
+class StepStatus(StrEnum):
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
+    """One thing that a workflow did or waits for, under the `key` by which its code asks for it. `number` is its place
+    in the order in which the code got the answers; None: it has not got this one. `due_at` is when a wait ends or a
+    failed try is repeated; `name` is the signal that is received."""
+
+    task_id: str
+    rewinds: int = 0
+    key: str
+    kind: StepKind = StepKind.STEP
+    status: StepStatus = StepStatus.WAITING
+    number: int | None = None
+    output: Any = None
+    error: Failure | None = None
+    attempts: int = 0
+    created_at: datetime
+    started_at: datetime | None = None
+    due_at: datetime | None = None
+    completed_at: datetime | None = None
+    child_id: str | None = None
+    name: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status is not StepStatus.WAITING
+
+
+class Signal(Record, frozen=True, kw_only=True, tag_field="record", tag="signal.1"):
+    """What was sent to a workflow. Once received, the step has the payload, and this row keeps it from coming twice."""
+
+    task_id: str
+    name: str
+    payload: Any = None
+    at: datetime
+    actor: str
+    received_at: datetime | None = None
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,6 @@ from ..domain.model import (
     Run,
     RunTrigger,
     Schedule,
-    Step,
     Task,
     Template,
     TemplateTarget,
@@ -28,6 +27,7 @@ from ..domain.model import (
 )
 from ..domain.serving import living, nobody_handles
 from ..domain.why import Why, check_near, explain, meant
+from ..domain.workflow import Step
 from ..stores.base import Tx, Work
 from ..stores.queries import (
     ApiKeyList,

@@ -76,13 +76,12 @@ from ..domain.model import (
     Record,
     Run,
     Schedule,
-    Signal,
-    Step,
     Task,
     Template,
     Tenant,
 )
 from ..domain.task import Update
+from ..domain.workflow import Signal, Step
 from .queries import (
     ApiKeyList,
     ArtifactQuery,

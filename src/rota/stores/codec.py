@@ -34,14 +34,13 @@ from ..domain.model import (
     Record,
     Run,
     Schedule,
-    Signal,
-    Step,
     Task,
     Template,
     TemplateTarget,
     Tenant,
 )
 from ..domain.template import alias_key
+from ..domain.workflow import Signal, Step
 from .queries import (
     ApiKeyList,
     ArtifactQuery,

@@ -23,12 +23,12 @@ from ...domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
-    Step,
     Task,
     TaskStatus,
     Template,
     Tenant,
 )
+from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias
 

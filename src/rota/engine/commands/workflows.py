@@ -14,9 +14,14 @@ from ...domain import workflow
 from ...domain.errors import Refused
 from ...domain.ids import derived_id
 from ...domain.limits import check_input
-from ...domain.model import Failure, LogLine, Signal, Step, StepKind, StepStatus, Task, Tenant
+from ...domain.model import (
+    Failure,
+    LogLine,
+    Task,
+    Tenant,
+)
 from ...domain.task import Submission, check_held
-from ...domain.workflow import Tried, Wait
+from ...domain.workflow import Signal, Step, StepKind, StepStatus, Tried, Wait
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, SignalList, StepList, TaskList
 from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...domain import workflow
-from ...domain.model import Step, Task
+from ...domain.model import (
+    Task,
+)
+from ...domain.workflow import Step
 from ..app import App
 from ..handlers.handler import Handler
 from .context import Workflow

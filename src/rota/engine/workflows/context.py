@@ -15,10 +15,14 @@ from ...domain import workflow
 from ...domain.errors import Invalid, PermanentError
 from ...domain.ids import derived_id
 from ...domain.limits import check_duration, check_input, check_number, check_retry_policy, shown
-from ...domain.model import Limits, RetryPolicy, StepKind, Task
+from ...domain.model import (
+    Limits,
+    RetryPolicy,
+    Task,
+)
 from ...domain.options import SubmitOptions, names_of
 from ...domain.task import Submission, check_submission
-from ...domain.workflow import Wait
+from ...domain.workflow import StepKind, Wait
 from ..app import App
 from ..executor import Context
 from .replay import Attempts, Replay, Restart
@@ -182,6 +186,8 @@ class Workflow:
             raise Invalid(min(fields), "there is no such option", "give the input whole, or by its fields")
         if handler is None and not isinstance(kind, str):
             raise Invalid("kind", f"{shown(kind)} is no handler of this app", "register it, or give its kind")
+        if "unique_for" in options or "unique_by" in options:
+            raise Invalid("unique_by", "a child belongs to one step of one run", "leave it out")
         asked = Submission(
             kind=handler.kind if handler is not None else str(kind),
             input=check_input(fields or input, _DEFAULT_LIMITS),

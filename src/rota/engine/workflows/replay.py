@@ -26,8 +26,11 @@ from msgspec.structs import replace
 
 from ...domain import workflow
 from ...domain.errors import Refused, StepFailed
-from ...domain.model import RetryPolicy, Step, StepKind, StepStatus, Task
-from ...domain.workflow import UNDO, Wait
+from ...domain.model import (
+    RetryPolicy,
+    Task,
+)
+from ...domain.workflow import UNDO, Step, StepKind, StepStatus, Wait
 from .event_loop import WorkflowLoop
 
 __all__ = ["Attempts", "Replay", "Restart", "WorkflowCall"]

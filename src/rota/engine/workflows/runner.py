@@ -21,9 +21,12 @@ from typing import Any, TypeVar
 from ...domain import workflow
 from ...domain.errors import Invalid, PermanentError, Refused, StoreError, Unavailable
 from ...domain.limits import check_input
-from ...domain.model import Failure, StepKind, Task
+from ...domain.model import (
+    Failure,
+    Task,
+)
 from ...domain.task import Cancelled, Failed, Outcome, Released, backoff
-from ...domain.workflow import Tried, Wait
+from ...domain.workflow import StepKind, Tried, Wait
 from ...stores.base import Store, Work
 from ...stores.threads import Threads
 from ..app import App

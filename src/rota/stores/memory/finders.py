@@ -25,13 +25,12 @@ from ...domain.model import (
     Record,
     Run,
     Schedule,
-    Signal,
-    Step,
     Task,
     TaskStatus,
     Template,
     Tenant,
 )
+from ...domain.workflow import Signal, Step
 from ..codec import search_text, searched, tallied, target_kind, template_id
 from ..queries import (
     ApiKeyList,

@@ -22,14 +22,13 @@ from ...domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
-    Signal,
-    Step,
     Task,
     TaskStatus,
     Template,
     Tenant,
 )
 from ...domain.template import alias_key
+from ...domain.workflow import Signal, Step
 
 __all__ = ["INDEXES", "Index", "IndexEntry", "SortedEntries"]
 

@@ -29,11 +29,10 @@ from ...domain.model import (
     Record,
     Run,
     Schedule,
-    Signal,
-    Step,
     Task,
 )
-from ...domain.short_history import ShortHistory, short_history
+from ...domain.task import ShortHistory, short_history
+from ...domain.workflow import Signal, Step
 from ..codec import TABLES, Column
 from .task_row import COLUMNS_READ, body_of, json_of, read_tasks
 

@@ -1,12 +1,13 @@
 """A task as a row: its columns, and a `body` of the rest. Nothing is stored twice.
 
-The last lines of a history are not stored where the columns imply them (`domain/task.py`, `short_history`). So a claim
+The last lines of a history are not stored where the columns imply them (`domain/task`, `short_history`). So a claim
 and a completion change columns only, and their statements neither send nor parse the body.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -15,7 +16,7 @@ import msgspec
 
 from ...domain.errors import Corrupt, Invalid
 from ...domain.model import RetryPolicy, Task, TaskStatus
-from ...domain.short_history import ShortHistory, is_short_alike, whole_history
+from ...domain.task import ShortHistory, is_short_alike, whole_history
 
 __all__ = ["COLUMNS_READ", "body_of", "has_same_body", "json_of", "read_tasks"]
 
@@ -49,6 +50,7 @@ _IN_COLUMNS = (
 )
 """The fields that are columns. Those from `status` on are not read as they are."""
 _PLAIN = _IN_COLUMNS.index("status")
+_TIMES = [name for name in _IN_COLUMNS if name.endswith("_at")]
 _AS_TEXT = ("retry_policy", "output", "progress", "body")
 COLUMNS_READ = ", ".join(
     f"task.{name}::text" if name in _AS_TEXT else f"task.{name}"
@@ -126,11 +128,15 @@ def read_tasks(rows: Sequence[Sequence[Any]]) -> Iterator[Task]:
 
 def _read(row: Sequence[Any], body: Any) -> Task:
     status, tags, policy, _, _, changes, actor, _ = row[_PLAIN:]
+    columns = dict(zip(_IN_COLUMNS, row[:_PLAIN], strict=False))
+    for name in _TIMES:
+        if columns[name] is not None and columns[name].tzinfo is None:  # the end of time, in asyncpg's words
+            columns[name] = columns[name].replace(tzinfo=UTC)
     task = Task(
         status=_STATUS[status],
         tags=tuple(tags) if tags else (),
         retry_policy=None if policy is None else _decode_policy(policy),
-        **dict(zip(_IN_COLUMNS, row[:_PLAIN], strict=False)),
+        **columns,
         **msgspec.structs.asdict(body),
     )
     history = whole_history(task, ShortHistory(body.history, changes, actor))

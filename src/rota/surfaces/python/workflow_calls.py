@@ -10,9 +10,13 @@ from msgspec.structs import replace
 from ...domain.errors import Invalid
 from ...domain.ids import derived_id
 from ...domain.limits import check_input, check_text, shown
-from ...domain.model import Limits, Signal, Step, Task
+from ...domain.model import (
+    Limits,
+    Task,
+)
 from ...domain.options import SubmitOptions
 from ...domain.task import Submission
+from ...domain.workflow import Signal, Step
 from ...engine import commands, queries
 from . import arguments
 from .task_calls import TaskCalls, task_id_of

@@ -17,7 +17,10 @@ from ..session import Session, with_session
 from .tasks import STATUSES, show_page
 
 if TYPE_CHECKING:
-    from ....domain.model import Step, Task
+    from ....domain.model import (
+        Task,
+    )
+    from ....domain.workflow import Step
     from ...python.client import Page, Queue
 
 __all__ = ["cancel", "list_workflows", "replay", "show", "signal", "start"]

@@ -29,9 +29,6 @@ from ....domain.model import (
     RunTrigger,
     Schedule,
     ScheduleStatus,
-    Step,
-    StepKind,
-    StepStatus,
     Target,
     Task,
     TaskStatus,
@@ -43,6 +40,7 @@ from ....domain.options import TaskOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ....domain.serving import Waiting, WaitReason
 from ....domain.why import Why
+from ....domain.workflow import Step, StepKind, StepStatus
 from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys

@@ -11,37 +11,33 @@
 
 Fencing: whoever renews or settles a running task names the lease that it holds; any other is refused.
 Expiry touches pending tasks only. A retry or a reschedule keeps `expires_at` unless it asks to move it.
-It begins as a `Submission`, of which `check_submission` says what is accepted, and `admit` makes it a task.
+It begins as a `Submission` (`submission.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from .errors import Invalid, Refused
-from .limits import check_input, check_kind, check_metadata, storable
-from .model import (
+from ..errors import Refused
+from ..limits import storable
+from ..model import (
     LIVE,
     Change,
     ChangeType,
     Failure,
-    Limits,
     LogLine,
     RetryPolicy,
     Task,
-    TaskRequest,
     TaskStatus,
 )
-from .options import SubmitOptions, options_of
-from .runtimes import COMMAND_KINDS, Command
-from .short_history import ShortHistory, appended, last_number, whole_history
-from .unique import DEFAULT_PARTS
+from .shortening import ShortHistory, appended, last_number, whole_history
+from .submission import later
 
 __all__ = [
     "LOGS_KEPT",
@@ -52,20 +48,18 @@ __all__ = [
     "Outcome",
     "Released",
     "Rescheduled",
-    "Submission",
     "Update",
-    "admit",
     "archive",
     "backoff",
     "brought_back",
     "cancel",
     "check_held",
-    "check_submission",
     "claim",
     "claiming",
     "expire",
     "logged",
     "lose",
+    "may_replay",
     "renew",
     "replay",
     "settle",
@@ -126,106 +120,6 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 Outcome = Completed | Failed | Rescheduled | Released | Cancelled
-
-
-class Submission(TaskRequest, frozen=True, kw_only=True):
-    """What someone asks for. `ttl` counts from submission; at most one of `ttl` and `expires_at` is given."""
-
-    schedule_at: datetime | None = None
-    expires_at: datetime | None = None
-    idempotency_key: str | None = None
-    unique_for: timedelta | None = None
-    unique_by: tuple[str, ...] = ()
-    schedule_id: str | None = None
-    run_id: str | None = None
-    scheduled_at: datetime | None = None
-    is_workflow: bool = False
-    parent_id: str | None = None
-    parent_step: str | None = None
-    trace: str | None = None
-    command: Command | None = None
-
-
-class Checked(Submission, frozen=True, kw_only=True):
-    """A submission of which all but its input is in stored form: what `check_submission` gives. `input`, `trace`,
-    `is_workflow` and the parent may be replaced in it, nothing else: the rest is not looked at again."""
-
-
-_CHECKS = tuple(
-    (name, option.check) for name, option in options_of(SubmitOptions).items() if name != "metadata"
-)
-_DEFAULTS = {name: getattr(Submission(kind="any"), name) for name, _ in _CHECKS}
-
-
-def check_submission(asked: Submission) -> Checked:
-    """The submission with all but its input in stored form; the input waits for the limits of its tenant."""
-    if isinstance(asked, Checked):
-        return asked
-    if asked.ttl is not None and asked.expires_at is not None:
-        raise Invalid("ttl", "expires_at is given, too", "give one of ttl, ttl_seconds and expires_at")
-    is_unique = asked.unique_for is not None or bool(asked.unique_by)
-    if is_unique and asked.idempotency_key is not None:
-        raise Invalid("idempotency_key", "unique_for or unique_by is given, too", "give one of them")
-    if asked.kind in COMMAND_KINDS and asked.command is None:
-        raise Invalid("kind", f"{asked.kind!r} runs the commands of templates", "execute a template instead")
-    given = {
-        name: check(name, value)
-        for name, check in _CHECKS
-        if not _is_default(name, value := getattr(asked, name))
-    }
-    if is_unique:
-        given.setdefault("unique_by", DEFAULT_PARTS)
-    given |= {"kind": check_kind(asked.kind), "metadata": check_metadata(asked.metadata)}
-    return Checked(**{name: getattr(asked, name) for name in asked.__struct_fields__} | given)
-
-
-def _is_default(name: str, value: object) -> bool:
-    """What was not asked for is in its stored form already; and most submissions ask for next to nothing."""
-    default = _DEFAULTS[name]
-    return value is default or (type(value) is type(default) and value == default)
-
-
-def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits, actor: str) -> Task:
-    """A checked submission as a pending task. If its expiry is not in the future it reads as expired at once, and the
-    janitor marks it as any other."""
-    asked = check_submission(asked)
-    expires_at = asked.expires_at if asked.ttl is None else _later(now, asked.ttl)
-    created = Change(
-        number=1,
-        at=now,
-        status=TaskStatus.PENDING,
-        actor=actor,
-        type=ChangeType.CREATED,
-        expires_at=expires_at,
-    )
-    return Task(
-        id=id,
-        tenant=tenant,
-        kind=asked.kind,
-        queue=asked.queue,
-        priority=asked.priority,
-        input=check_input(asked.input, limits),
-        metadata=check_metadata(asked.metadata),  # also copies what the tasks of one `submit_many` share
-        tags=asked.tags,
-        created_at=now,
-        available_at=now if asked.schedule_at is None else max(asked.schedule_at, now),
-        expires_at=expires_at,
-        updated_at=now,
-        max_retries=asked.max_retries,
-        max_reschedules=asked.max_reschedules,
-        retry_policy=asked.retry_policy,
-        timeout=asked.timeout,
-        idempotency_key=asked.idempotency_key,
-        schedule_id=asked.schedule_id,
-        run_id=asked.run_id,
-        scheduled_at=asked.scheduled_at,
-        is_workflow=asked.is_workflow,
-        command=asked.command,
-        parent_id=asked.parent_id,
-        parent_step=asked.parent_step,
-        trace=asked.trace,
-        history=(created,),
-    )
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
@@ -496,7 +390,7 @@ def _failed(task: Task, outcome: Failed, now: datetime, actor: str) -> Task:
         error=failure,
         output=outcome.output,
         retries=task.retries + 1,
-        available_at=_later(now, delay),
+        available_at=later(now, delay),
     )
 
 
@@ -506,7 +400,7 @@ def _released(task: Task, outcome: Released, now: datetime, actor: str) -> Task:
     back = replace(
         task,
         attempt=task.attempt if stopped_midway else task.attempt - 1,
-        available_at=_later(now, outcome.delay),
+        available_at=later(now, outcome.delay),
     )
     why = "" if outcome.failure is None else str(outcome.failure)
     change = _change(task, now, TaskStatus.PENDING, actor, ChangeType.RELEASED, reason=why)
@@ -529,7 +423,7 @@ def _rescheduled(task: Task, outcome: Rescheduled, now: datetime, actor: str) ->
         return _ended(task, change, error=failure)
     extended = None
     if task.expires_at is not None and outcome.extend_expiration:
-        extended = _later(task.expires_at, outcome.extend_expiration)
+        extended = later(task.expires_at, outcome.extend_expiration)
     change = _change(
         task,
         now,
@@ -544,7 +438,7 @@ def _rescheduled(task: Task, outcome: Rescheduled, now: datetime, actor: str) ->
         task,
         change,
         reschedules=task.reschedules + 1,
-        available_at=_later(now, outcome.delay),
+        available_at=later(now, outcome.delay),
         expires_at=extended or task.expires_at,
     )
 
@@ -600,14 +494,6 @@ def _stored(failure: Failure) -> Failure:
         message=storable(failure.message),
         traceback=None if failure.traceback is None else storable(failure.traceback),
     )
-
-
-def _later(at: datetime, by: timedelta) -> datetime:
-    """`at + by`, or the end of time: an expiry in the year 9999 can be extended, too."""
-    try:
-        return at + by
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
 
 
 def _iso(at: datetime) -> str:

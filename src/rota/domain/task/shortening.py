@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .model import Change, ChangeType, Task, TaskStatus
+from ..model import Change, ChangeType, Task, TaskStatus
 
 __all__ = ["ShortHistory", "appended", "is_short_alike", "last_number", "short_history", "whole_history"]
 
