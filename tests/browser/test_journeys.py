@@ -39,9 +39,8 @@ def chromium() -> str:
     """Where it is; installed first, if this may be done here."""
     found = shutil.which("chromium")
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(
-            ["apt-get", "install", "-y", "chromium"], capture_output=True, check=False, timeout=100
-        )
+        install = "apt-get update && apt-get install -y chromium"
+        subprocess.run(["sh", "-c", install], capture_output=True, check=False, timeout=200)
         found = shutil.which("chromium")
     if found is None:
         pytest.skip("chromium is not here and cannot be installed; install it with: apt-get install chromium")

@@ -213,7 +213,7 @@ async def test_a_declared_kind_is_what_it_is_registered_as(world: World) -> None
     queue, app = world.queue, rota.App()
 
     @app.workflow("flow")
-    async def flow() -> None: ...
+    async def flow(ctx: rota.Workflow) -> None: ...
 
     app.schedule("s", task_type="flow", cron="0 2 * * *")
     with pytest.raises(Invalid, match=r"^schedule 's': task_type: 'flow' is registered as a workflow; give"):
