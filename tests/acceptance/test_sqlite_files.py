@@ -348,7 +348,7 @@ async def test_a_commit_by_another_process_ends_a_wait(
     if how == "data version":
         monkeypatch.setattr(sqlite_file.Header, "__init__", raise_os_error)
         monkeypatch.setattr("rota.stores.sqlite.store.SLOW_POLL_INTERVAL", timedelta(milliseconds=30))
-    # The watch hears of a commit when its frames are written, which may be before the header says so: then a look finds it.
+    # The watch hears of frames that are written, maybe before the header says so: then a look finds the commit.
     poll_interval = timedelta(seconds=1) if how == "watch" else timedelta(milliseconds=20)
     store = SqliteStore(path, TestClock(asyncio.get_running_loop()), poll_interval=poll_interval)
     await store.open()
