@@ -59,6 +59,7 @@ each. Nobody asks what kind of store it is.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
@@ -347,7 +348,7 @@ class Store(Protocol):
         return ()
 
 
-class BufferedTx:
+class BufferedTx(ABC):
     """The part of a `Tx` that all stores share. Writes are checked and gathered here; the store flushes them when the
     work ends."""
 
@@ -364,8 +365,9 @@ class BufferedTx:
         """One by one. A store with statements of its own does better."""
         return [self.put(update.applied_to(task)) for task in await self.find(query, limit, lock=True)]
 
+    @abstractmethod
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
-        raise NotImplementedError
+        """As `Tx.find`."""
 
     def put(self, record: R, /, *, was: R | None = None) -> R:
         stored = msgspec.structs.replace(record, version=record.version + 1)
