@@ -23,7 +23,7 @@ from rota.domain.model import (
     Task,
     TaskStatus,
 )
-from rota.domain.run import run_id
+from rota.domain.schedule.run import run_id
 from rota.stores.base import Tx
 
 __all__ = ["furnish", "with_ledger"]

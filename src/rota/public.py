@@ -59,8 +59,8 @@ from .domain.recurrence import (
     RRule,
 )
 from .domain.runtimes import HttpRequest, ShellCommand
+from .domain.schedule.why import Why
 from .domain.serving import Waiting
-from .domain.why import Why
 from .domain.workflow import Signal, Step, StepKind, StepStatus
 from .engine.artifacts import OpenArtifact
 from .engine.commands import Retention

@@ -36,8 +36,8 @@ from rota.domain.options import (
     TimingOptions,
 )
 from rota.domain.recurrence import Timing
+from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
-from rota.domain.why import Why
 from rota.domain.workflow import Step
 from rota.engine.app import App
 from rota.engine.clock import SteadyClock

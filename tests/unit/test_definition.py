@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rota.domain import definition
 from rota.domain.errors import Invalid, Refused
 from rota.domain.model import (
     Limits,
@@ -24,7 +23,7 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Cron, Interval, Once, RRule, Timing
-from rota.domain.schedule import decide
+from rota.domain.schedule import decide, definition
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

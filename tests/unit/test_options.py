@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 import rota
-from rota.domain.definition import FIELDS
 from rota.domain.model import TaskRequest
 from rota.domain.options import (
     Option,
@@ -30,6 +29,7 @@ from rota.domain.options import (
     names_of,
     options_of,
 )
+from rota.domain.schedule.definition import FIELDS
 from rota.domain.task import Submission
 from rota.surfaces.cli.commands import schedules as cli_schedules
 from rota.surfaces.cli.commands import tasks as cli_tasks

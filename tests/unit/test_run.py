@@ -29,8 +29,8 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Cron
-from rota.domain.run import as_of, follow, run_id, skipped, start, target_type
 from rota.domain.schedule import Skip
+from rota.domain.schedule.run import as_of, follow, run_id, skipped, start, target_type
 from rota.domain.task import Completed, Defaults, Failed, Released
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)

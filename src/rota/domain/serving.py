@@ -25,8 +25,8 @@ from typing import Any, Literal
 
 from .ids import derived_id
 from .model import NodeState, PausedQueue, Task, TaskStatus
+from .schedule.why import length
 from .tenants import EVERY_TENANT
-from .why import length
 
 __all__ = [
     "WaitReason",

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..domain import artifact, recurrence, run
+from ..domain import artifact, recurrence
 from ..domain.errors import NotFound
 from ..domain.model import (
     ApiKey,
@@ -25,8 +25,9 @@ from ..domain.model import (
     Tenant,
     TenantStatus,
 )
+from ..domain.schedule import run
+from ..domain.schedule.why import Why, check_near, explain, meant
 from ..domain.serving import living, nobody_handles
-from ..domain.why import Why, check_near, explain, meant
 from ..domain.workflow import Step
 from ..stores.base import Tx, Work
 from ..stores.queries import (

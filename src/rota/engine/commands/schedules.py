@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import definition, run, schedule
+from ...domain import schedule
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.limits import check_input, check_key
 from ...domain.model import (
@@ -28,6 +28,7 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.recurrence import Timing
+from ...domain.schedule import definition, run
 from ...domain.template import check_runs, overlaid
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey

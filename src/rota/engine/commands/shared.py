@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ...domain import definition, keys, run, serving, template, tenants, workflow
+from ...domain import keys, serving, template, tenants, workflow
 from ...domain import task as life
 from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
@@ -28,6 +28,7 @@ from ...domain.model import (
     Template,
     Tenant,
 )
+from ...domain.schedule import definition, run
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias

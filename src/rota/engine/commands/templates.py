@@ -7,10 +7,11 @@ from typing import Any
 
 from msgspec.structs import fields as fields_of
 
-from ...domain import definition, task
+from ...domain import task
 from ...domain import template as rules
 from ...domain.errors import Refused
 from ...domain.model import Schedule, Task, Template
+from ...domain.schedule import definition
 from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
 from .schedules import given_up

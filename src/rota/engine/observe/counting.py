@@ -20,7 +20,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ...domain.model import ChangeType, RunStatus, Task, TaskStatus
-from ...domain.run import follows, is_by_hand
+from ...domain.schedule.run import follows, is_by_hand
 from .telemetry import (
     ClockJumped,
     HookFailed,

@@ -12,7 +12,7 @@ from fastapi import Response
 
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.model import Run, RunStatus, Schedule, TemplateTarget
-from ...domain.why import Why
+from ...domain.schedule.why import Why
 from .schedules import ACTIONS, deed, done_words, is_late
 from .strip import bars
 from .texts import took

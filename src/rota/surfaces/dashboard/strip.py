@@ -16,7 +16,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from ...domain.model import Run, RunStatus, Schedule
-from ...domain.why import Why
+from ...domain.schedule.why import Why
 from ...engine.queries import Occurrence
 from .texts import clock, counted, local, reason, took
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...domain import definition, recurrence
+from ...domain import recurrence
 from ...domain.errors import Invalid
 from ...domain.limits import check_duration, check_text, shown
 from ...domain.model import (
@@ -37,6 +37,7 @@ from ...domain.options import (
     options_of,
 )
 from ...domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
+from ...domain.schedule import definition
 from ...domain.task import Submission, check_submission
 from ...engine.app import App
 from ...engine.clock import aware

@@ -14,7 +14,7 @@ from ...domain.limits import check_choice, check_key, check_number
 from ...domain.model import Event, Run, RunStatus, Schedule, Target, Task, TemplateTarget
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
-from ...domain.why import Why
+from ...domain.schedule.why import Why
 from ...engine import commands, queries
 from ...engine.app import App
 from ...engine.observe.log import log_signals

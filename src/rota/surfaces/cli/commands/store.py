@@ -12,7 +12,7 @@ import click
 
 from ....domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailable
 from ....domain.model import Schedule, Task
-from ....domain.why import length
+from ....domain.schedule.why import length
 from ....engine.checks import (
     Health,
     Serving,

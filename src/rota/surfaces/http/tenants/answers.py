@@ -38,8 +38,8 @@ from ....domain.model import (
 )
 from ....domain.options import TaskOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ....domain.schedule.why import Why
 from ....domain.serving import Waiting, WaitReason
-from ....domain.why import Why
 from ....domain.workflow import Step, StepKind, StepStatus
 from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, fields_of, shaped

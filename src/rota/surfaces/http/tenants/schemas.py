@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from ....domain.definition import FIELDS
 from ....domain.model import Runtime
 from ....domain.options import ScheduleOptions, SubmitOptions, TaskOptions, TemplateOptions, options_of
+from ....domain.schedule.definition import FIELDS
 from ..fields import (
     Body,
     Flag,

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from . import recurrence
-from .errors import Invalid
-from .model import MissedRunPolicy, Run, RunReason, RunStatus, RunTrigger, Schedule, ScheduleStatus
-from .schedule import LONGEST_GRACE, grace_at, jittered
+from .. import recurrence
+from ..errors import Invalid
+from ..model import MissedRunPolicy, Run, RunReason, RunStatus, RunTrigger, Schedule, ScheduleStatus
+from .decision import LONGEST_GRACE, grace_at, jittered
 
 __all__ = ["Pause", "Why", "check_near", "explain", "length", "meant"]
 

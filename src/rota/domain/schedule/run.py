@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from . import recurrence, template
-from .errors import Invalid
-from .ids import derived_id
-from .model import (
+from .. import recurrence, template
+from ..errors import Invalid
+from ..ids import derived_id
+from ..model import (
     Limits,
     Run,
     RunReason,
@@ -24,8 +24,8 @@ from .model import (
     TemplateTarget,
     WorkflowTarget,
 )
-from .schedule import Skip
-from .task import Submission, admit
+from ..task import Submission, admit
+from .decision import Skip
 
 __all__ = [
     "as_of",

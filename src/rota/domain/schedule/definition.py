@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from . import recurrence
-from .errors import Invalid, Refused
-from .limits import (
+from .. import recurrence
+from ..errors import Invalid, Refused
+from ..limits import (
     check_duration,
     check_input,
     check_key,
@@ -27,7 +27,7 @@ from .limits import (
     check_time,
     shown,
 )
-from .model import (
+from ..model import (
     Limits,
     MissedRunPolicy,
     Schedule,
@@ -37,9 +37,9 @@ from .model import (
     TemplateTarget,
     WorkflowTarget,
 )
-from .options import ScheduleOptions, TaskOptions, check_option, options_of
-from .recurrence import Cron, Interval, Once, RRule, Timing, begun_after
-from .schedule import jittered, planned
+from ..options import ScheduleOptions, TaskOptions, check_option, options_of
+from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
+from .decision import jittered, planned
 
 __all__ = ["FIELDS", "SCHEDULE_FIELDS", "as_facts", "create", "delete", "edit", "pause", "restore", "resume"]
 

@@ -40,9 +40,9 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from . import recurrence
-from .model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
-from .recurrence import Interval, RRule
+from .. import recurrence
+from ..model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
+from ..recurrence import Interval, RRule
 
 __all__ = [
     "LONGEST_GRACE",
