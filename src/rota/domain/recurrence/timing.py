@@ -7,16 +7,44 @@ arguments of the functions that ask for occurrences. A record may hold nonsense:
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 import msgspec
 
 __all__ = [
     "Cron",
+    "DayMatch",
+    "DstFold",
+    "DstGap",
     "Interval",
     "Once",
     "RRule",
     "Timing",
 ]
+
+
+class DstGap(StrEnum):
+    """What becomes of a local time that does not exist, because clocks go forward: it fires at the first instant after
+    the gap, at the last second before it, or not at all."""
+
+    AFTER = "after"
+    BEFORE = "before"
+    SKIP = "skip"
+
+
+class DstFold(StrEnum):
+    """Which of a local time that exists twice, because clocks go back, fires."""
+
+    FIRST = "first"
+    SECOND = "second"
+    BOTH = "both"
+
+
+class DayMatch(StrEnum):
+    """Where both day fields of a cron line restrict: a day matches either, or must match both."""
+
+    OR = "or"
+    AND = "and"
 
 
 class Once(msgspec.Struct, frozen=True, tag_field="type", tag="once"):
@@ -33,18 +61,26 @@ class Interval(msgspec.Struct, frozen=True, tag_field="type", tag="interval"):
 
 
 class Cron(msgspec.Struct, frozen=True, tag_field="type", tag="cron"):
-    """A cron line of five fields, or six with seconds first, or a macro, read on the clock of `timezone`."""
+    """A cron line of five fields, six with seconds first, seven with a year last, or a macro, read on the clock of
+    `timezone`. What was not chosen for daylight saving is `after` and `first`, or for a line that repeats within the
+    day `skip` and `both`: it keeps its rhythm."""
 
     expression: str
     timezone: str = "UTC"
+    day_match: DayMatch = DayMatch.OR
+    dst_gap: DstGap | None = None
+    dst_fold: DstFold | None = None
 
 
 class RRule(msgspec.Struct, frozen=True, tag_field="type", tag="rrule"):
-    """An RFC 5545 rule, with optional EXDATE and RDATE lines, on the local calendar of `timezone`."""
+    """An RFC 5545 rule, with optional EXDATE and RDATE lines, on the local calendar of `timezone`. What was not chosen
+    for daylight saving is as in `Cron`."""
 
     rule: str
     dtstart: datetime
     timezone: str = "UTC"
+    dst_gap: DstGap | None = None
+    dst_fold: DstFold | None = None
 
 
 Timing = Once | Interval | Cron | RRule
