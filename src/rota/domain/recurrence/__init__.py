@@ -3,7 +3,7 @@
 Begin with `occurrences`. Outside of this package nobody imports its modules, only the names below. All functions are
 pure: the zone data of the `tzdata` package is read, the clock never is.
 
-    timing      the four kinds of timing, as records
+    timing      the four kinds of timing, and several together, as records
     occurrences next_after, between, latest, count, check, begun_after
     words       describe
     advice      what the owner of a schedule should be told: warnings, clock_changes, dst_note, local
@@ -17,13 +17,27 @@ them. `rrule.steps` does the rules that advance in elapsed time.
 from __future__ import annotations
 
 from .advice import ClockChange, clock_changes, dst_note, left_out, local, warnings
-from .occurrences import begun_after, between, check, count, latest, next_after, on_clock, with_zone
+from .cron import split_zone
+from .occurrences import begun_after, between, check, count, latest, next_after, on_clock, parts_of, with_zone
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
-from .timing import Cron, DayMatch, DstFold, DstGap, Interval, Once, RRule, Timing
+from .timing import (
+    MOST_TIMINGS,
+    Cron,
+    DayMatch,
+    DstFold,
+    DstGap,
+    Interval,
+    Once,
+    RRule,
+    Several,
+    Simple,
+    Timing,
+)
 from .words import describe
 from .zones import close_zones, tzdata_version, zone_names
 
 __all__ = [
+    "MOST_TIMINGS",
     "ClockChange",
     "Cron",
     "DayMatch",
@@ -36,6 +50,8 @@ __all__ = [
     "Once",
     "RRule",
     "RecurrenceRule",
+    "Several",
+    "Simple",
     "Timing",
     "begun_after",
     "between",
@@ -50,6 +66,8 @@ __all__ = [
     "local",
     "next_after",
     "on_clock",
+    "parts_of",
+    "split_zone",
     "tzdata_version",
     "warnings",
     "with_zone",

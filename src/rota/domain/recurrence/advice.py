@@ -8,9 +8,19 @@ from typing import Final
 import msgspec
 
 from .cron import CronLine
-from .occurrences import Compiled, compiled, count, cron_line, next_after, seconds, with_zone
+from .occurrences import (
+    Compiled,
+    compiled,
+    count,
+    cron_line,
+    next_after,
+    part_at,
+    parts_of,
+    seconds,
+    with_zone,
+)
 from .ticks import DAY, LATEST, Ticks
-from .timing import Cron, DstGap, RRule, Timing
+from .timing import Cron, DstGap, RRule, Simple, Timing
 from .zones import zone_tzinfo
 
 __all__ = ["ClockChange", "clock_changes", "dst_note", "left_out", "local", "warnings"]
@@ -32,28 +42,39 @@ class ClockChange(msgspec.Struct, frozen=True):
 
 def warnings(timing: Timing, now: datetime) -> tuple[str, ...]:
     """Sentences about a valid timing, most important first; none for most."""
-    found = _day_fields(cron_line(timing)) if isinstance(timing, Cron) else []
+    found = [
+        each for part in parts_of(timing) if isinstance(part, Cron) for each in _day_fields(cron_line(part))
+    ]
     return (*found, *(change.text for change in clock_changes(timing, now)), *_number(timing, now))
 
 
 def clock_changes(timing: Timing, now: datetime) -> tuple[ClockChange, ...]:
     """The clock changes of the coming year that touch the timing, and what becomes of the times in them."""
+    changes = [change for part in parts_of(timing) for change in _clock_changes(part, now)]
+    return tuple(sorted(changes, key=lambda change: (change.at, change.text)))
+
+
+def _clock_changes(timing: Simple, now: datetime) -> list[ClockChange]:
     ready = compiled(timing)
     named = ready.readings
     if named is None and isinstance(timing, Cron):
         line = cron_line(timing)
         named = None if line.fields[-4] in ("*", "*/1") else line.pattern  # every hour: nothing is noticed
     if named is None:
-        return ()
+        return []
     begin = seconds(now)
-    jumps = [(jump, _left_out) for jump in ready.zone.gaps(begin + 1, begin + _YEAR)]
-    jumps += [(jump, _repeated) for jump in ready.zone.repeats(begin + 1, begin + _YEAR)]
-    changes = [of_jump(ready, named, *jump) for jump, of_jump in jumps]
-    return tuple(sorted((each for each in changes if each is not None), key=lambda change: change.at))
+    changes = [_left_out(ready, named, *jump) for jump in ready.zone.gaps(begin + 1, begin + _YEAR)]
+    changes += [_repeated(ready, named, *jump) for jump in ready.zone.repeats(begin + 1, begin + _YEAR)]
+    return [each for each in changes if each is not None]
 
 
 def left_out(timing: Timing, at: datetime) -> datetime | None:
     """The local time of the timing that does not exist and is not made up for, if clocks go forward over it at `at`."""
+    found = (_left_out_of(part, at) for part in parts_of(timing))
+    return next((reading for reading in found if reading is not None), None)
+
+
+def _left_out_of(timing: Simple, at: datetime) -> datetime | None:
     ready, then = compiled(timing), seconds(at)
     named = cron_line(timing).pattern if isinstance(timing, Cron) else ready.readings
     for start, skipped, after in ready.zone.gaps(then, then) if named is not None else ():
@@ -67,7 +88,9 @@ def left_out(timing: Timing, at: datetime) -> datetime | None:
 
 
 def local(timing: Timing, at: datetime) -> datetime:
-    """`at` on the wall clock of the timing's zone: UTC for once and interval."""
+    """`at` on the wall clock of the timing's zone: UTC for once and interval. Of several timings it is the one that
+    fires then."""
+    timing = part_at(timing, at)
     if isinstance(timing, Cron):
         timing = with_zone(timing)
     return at.astimezone(zone_tzinfo(timing.timezone if isinstance(timing, Cron | RRule) else "UTC"))
@@ -76,6 +99,7 @@ def local(timing: Timing, at: datetime) -> datetime:
 def dst_note(timing: Timing, at: datetime) -> str | None:
     """About a time at which the timing fires: `moved` or `moved before` when the local time that was asked for did not
     exist, `first of two` or `second of two` when the clock shows the same twice that night."""
+    timing = part_at(timing, at)
     ready = compiled(timing)
     clock, then = ready.zone, seconds(at)
     reading = then + clock.offset(then)

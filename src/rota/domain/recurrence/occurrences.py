@@ -16,8 +16,20 @@ from msgspec.structs import replace
 
 from .cron import CronLine, parse_cron, split_zone
 from .rrule.parse import first_counted, parse_rrule
-from .ticks import LATEST, Point, Progression, Ticks
-from .timing import Cron, DayMatch, DstFold, DstGap, Interval, Once, RRule, Timing
+from .ticks import LATEST, MILLION, Point, Progression, Ticks, Union, WholeSeconds
+from .timing import (
+    MOST_TIMINGS,
+    Cron,
+    DayMatch,
+    DstFold,
+    DstGap,
+    Interval,
+    Once,
+    RRule,
+    Several,
+    Simple,
+    Timing,
+)
 from .walk import Elapsed, following
 from .zones import Zone, zone
 
@@ -34,6 +46,8 @@ __all__ = [
     "microseconds",
     "next_after",
     "on_clock",
+    "part_at",
+    "parts_of",
     "seconds",
     "with_zone",
 ]
@@ -69,8 +83,10 @@ def compiled(timing: Timing) -> Compiled:
             return Compiled(Progression(start, _step(every)), False, zone("UTC"), None)
         case Once(run_at):
             return Compiled(Point(microseconds(_aware("once: run_at", run_at))), False, zone("UTC"), None)
+        case Several(timings):
+            return _several(timings)
     raise ValueError(
-        f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron and RRule"
+        f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron, RRule and Several"
     )
 
 
@@ -123,6 +139,29 @@ def _cron(timing: Cron) -> Compiled:
     return Compiled(chosen, True, where, line.pattern, gap or DstGap.SKIP)
 
 
+def _several(timings: tuple[Simple, ...]) -> Compiled:
+    if not 1 <= len(timings) <= MOST_TIMINGS:
+        raise ValueError(f"timings: there are {len(timings)}; accepted are 1 to {MOST_TIMINGS}")
+    ready = [compiled(timing) for timing in timings]
+    parts = tuple(WholeSeconds(each.ticks) if each.whole else each.ticks for each in ready)
+    return Compiled(Union(parts), False, ready[0].zone, None)
+
+
+def parts_of(timing: Timing) -> tuple[Simple, ...]:
+    """The timing, or those that it is made of."""
+    return timing.timings if isinstance(timing, Several) else (timing,)
+
+
+def part_at(timing: Timing, at: datetime) -> Simple:
+    """The part of the timing that fires at `at`; the first, if none does."""
+    parts = parts_of(timing)
+    return next((part for part in parts if len(parts) > 1 and _fires(part, at)), parts[0])
+
+
+def _fires(timing: Simple, at: datetime) -> bool:
+    return next_after(timing, at - _MICROSECOND, end_at=at) == at
+
+
 def _step(every: timedelta) -> int:
     if not isinstance(every, timedelta) or every < _SHORTEST:
         raise ValueError(f"interval: every is {every!s:.40}; accepted are durations of one second or more")
@@ -133,9 +172,6 @@ def _aware(field: str, at: datetime) -> datetime:
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise ValueError(f"{field} is {at!s:.40}, a time without a zone; accepted are aware datetimes")
     return at
-
-
-_MILLION: Final = 1_000_000
 
 
 def check(timing: Timing) -> None:
@@ -213,8 +249,8 @@ def _window(
     whole: bool, after: datetime, until: datetime | None, start_at: datetime | None, end_at: datetime | None
 ) -> tuple[int, int]:
     """The closed range of ticks that the four bounds leave."""
-    scale = _MILLION if whole else 1
-    low, high = microseconds(after) // scale + 1, ((LATEST + 1) * _MILLION - 1) // scale
+    scale = MILLION if whole else 1
+    low, high = microseconds(after) // scale + 1, ((LATEST + 1) * MILLION - 1) // scale
     if start_at is not None:
         low = max(low, -(-microseconds(start_at) // scale))
     for bound in (until, end_at):

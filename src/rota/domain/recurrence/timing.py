@@ -1,4 +1,4 @@
-"""When something runs: four kinds of timing, as plain records.
+"""When something runs: four kinds of timing, and several of them together, as plain records.
 
 A timing says nothing about bounds (`start_at`, `end_at`) or counts; those belong to the schedule and are
 arguments of the functions that ask for occurrences. A record may hold nonsense: `check` tells.
@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 __all__ = [
+    "MOST_TIMINGS",
     "Cron",
     "DayMatch",
     "DstFold",
@@ -19,6 +20,8 @@ __all__ = [
     "Interval",
     "Once",
     "RRule",
+    "Several",
+    "Simple",
     "Timing",
 ]
 
@@ -60,7 +63,7 @@ class Interval(msgspec.Struct, frozen=True, tag_field="type", tag="interval"):
     anchor: datetime | None = None
 
 
-class Cron(msgspec.Struct, frozen=True, tag_field="type", tag="cron"):
+class Cron(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="cron"):
     """A cron line of five fields, six with seconds first, seven with a year last, or a macro, read on the clock of
     `timezone`. What was not chosen for daylight saving is `after` and `first`, or for a line that repeats within the
     day `skip` and `both`: it keeps its rhythm."""
@@ -72,7 +75,7 @@ class Cron(msgspec.Struct, frozen=True, tag_field="type", tag="cron"):
     dst_fold: DstFold | None = None
 
 
-class RRule(msgspec.Struct, frozen=True, tag_field="type", tag="rrule"):
+class RRule(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="rrule"):
     """An RFC 5545 rule, with optional EXDATE and RDATE lines, on the local calendar of `timezone`. What was not chosen
     for daylight saving is as in `Cron`."""
 
@@ -83,4 +86,20 @@ class RRule(msgspec.Struct, frozen=True, tag_field="type", tag="rrule"):
     dst_fold: DstFold | None = None
 
 
-Timing = Once | Interval | Cron | RRule
+Simple = Once | Interval | Cron | RRule
+MOST_TIMINGS = 20
+
+
+class Several(msgspec.Struct, frozen=True, tag_field="type", tag="several"):
+    """Any of these timings, each on its own clock; where two give the same instant, that is one time."""
+
+    timings: tuple[Simple, ...]
+
+    @property
+    def timezone(self) -> str:
+        """The zone of the first that has one."""
+        zones = (getattr(timing, "timezone", None) for timing in self.timings)
+        return next((zone for zone in zones if zone is not None), "UTC")
+
+
+Timing = Once | Interval | Cron | RRule | Several

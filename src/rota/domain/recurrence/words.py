@@ -19,7 +19,7 @@ from typing import Final
 from .cron import CronLine
 from .occurrences import compiled, cron_line
 from .rrule.text import DateText, RuleText, parse_rule_text
-from .timing import Cron, Interval, Once, RRule, Timing
+from .timing import Cron, Interval, Once, RRule, Several, Simple, Timing
 from .zones import zone_tzinfo
 
 __all__ = ["describe"]
@@ -191,6 +191,19 @@ def describe(timing: Timing) -> str:
             return _cron(cron_line(timing))
         case RRule(rule, dtstart, timezone):
             return describe_rule(rule, dtstart, timezone)
+        case Several(timings):
+            return _several(timings)
+
+
+def _several(timings: tuple[Simple, ...]) -> str:
+    """Each after the other; with their zones, if these differ."""
+    zones = {getattr(timing, "timezone", None) for timing in timings} - {None}
+    sentences = []
+    for timing in timings:
+        zone = getattr(timing, "timezone", None)
+        where = f" in {zone}" if zone is not None and len(zones) > 1 else ""
+        sentences.append(describe(timing) + where)
+    return "; and ".join([sentences[0], *(text[:1].lower() + text[1:] for text in sentences[1:])])
 
 
 def _shown(at: datetime) -> str:
