@@ -49,14 +49,19 @@ from .domain.model import (
     WorkflowTarget,
 )
 from .domain.recurrence import (
+    ClockChange,
     Cron,
+    DayMatch,
     DayOfWeek,
+    DstFold,
+    DstGap,
     Frequency,
     Interval,
     MonthOfYear,
     Once,
     RecurrenceRule,
     RRule,
+    Several,
 )
 from .domain.runtimes import HttpRequest, ShellCommand
 from .domain.schedule.why import Why
@@ -83,11 +88,15 @@ __all__ = [
     "Artifact",
     "Change",
     "ChangeType",
+    "ClockChange",
     "Conflict",
     "Context",
     "Corrupt",
     "Cron",
+    "DayMatch",
     "DayOfWeek",
+    "DstFold",
+    "DstGap",
     "DueRuns",
     "Event",
     "Failure",
@@ -129,6 +138,7 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
+    "Several",
     "ShellCommand",
     "Signal",
     "Step",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import pairwise, product
 
 import pytest
@@ -42,13 +43,19 @@ TIMES = {"30 2": ({30}, {2}), "0,45 0-3": ({0, 45}, {0, 1, 2, 3}), "15 1": ({15}
 CHOICES = list(product(DstGap, DstFold))
 
 
+@cache
+def clock(zone: str, middle: datetime) -> list[tuple[datetime, datetime]]:
+    """Every minute of five days, and what the clock shows."""
+    start = middle - timedelta(hours=60)
+    every = [start + n * MINUTE for n in range(120 * 60)]
+    return [(at, at.astimezone(zone_tzinfo(zone)).replace(tzinfo=None)) for at in every]
+
+
 def walked(
     minutes: set[int], hours: set[int], zone: str, gap: DstGap, fold: DstFold, middle: datetime
 ) -> list[datetime]:
     """Minute by minute: which readings are shown, when, and which are jumped over."""
-    start = middle - timedelta(hours=60)
-    every = [start + n * MINUTE for n in range(120 * 60)]
-    shown = [(at, at.astimezone(zone_tzinfo(zone)).replace(tzinfo=None)) for at in every]
+    shown = clock(zone, middle)
 
     def named(reading: datetime) -> bool:
         return reading.minute in minutes and reading.hour in hours

@@ -26,7 +26,7 @@ from ..domain.model import (
     Tenant,
 )
 from ..domain.options import Duration, ScheduleOptions, options_of, value_type
-from ..domain.recurrence import Cron, Interval, Once, RRule, Several, Simple, Timing
+from ..domain.recurrence import ClockChange, Cron, Interval, Once, RRule, Several, Simple, Timing
 from ..domain.serving import is_alive
 from ..engine.queries import Occurrence
 from ..engine.serving import QueueUse
@@ -148,6 +148,10 @@ def template(record: Template) -> dict[str, Any]:
 
 def occurrence(record: Occurrence) -> dict[str, Any]:
     return {"at": text(record.at), "local": record.local.isoformat(), "dst": record.dst}
+
+
+def clock_change(record: ClockChange) -> dict[str, Any]:
+    return {**fields_of(record), "reading": record.reading.isoformat()}
 
 
 def text(at: datetime) -> str:

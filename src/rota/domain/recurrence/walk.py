@@ -176,7 +176,8 @@ class ByChoice:
             found = [hit for hit in hits if hit is not None]
             if found:
                 return min(found)
-            low = self._skip(end, high) if end <= high else end
+            is_gap = bool(self._zone.gaps(end, end))  # readings that it leaves out may fire there
+            low = end if is_gap or end > high else self._skip(end, high)
         return None
 
     def _skip(self, low: int, high: int) -> int:
@@ -214,15 +215,15 @@ class ByChoice:
         start, end, offset = self._zone.stretch(instant)
         shown_from, shown_until = start, end - 1
         left_out: list[tuple[int, int, int]] = []
-        for then, skipped, after in self._zone.gaps(start, end):
-            if self._gap is DstGap.AFTER and then == start:
-                left_out.append((start, skipped, after))
-            elif self._gap is DstGap.BEFORE and then == end:
-                left_out.append((end - 1, skipped, after))
-        for then, first, new in self._zone.repeats(start, end):
-            if self._fold is DstFold.FIRST and then == start:
+        if self._gap is DstGap.AFTER:
+            left_out = [(start, skipped, after) for _, skipped, after in self._zone.gaps(start, start)]
+        elif self._gap is DstGap.BEFORE:
+            left_out = [(end - 1, skipped, after) for _, skipped, after in self._zone.gaps(end, end)]
+        if self._fold is DstFold.FIRST:
+            for _, first, new in self._zone.repeats(start, start):
                 shown_from = min(start + new - first, end)
-            elif self._fold is DstFold.SECOND and then == end:
+        elif self._fold is DstFold.SECOND:
+            for _, first, new in self._zone.repeats(end, end):
                 shown_until = max(end - 1 - (new - first), start - 1)
         shown = Shown(self._pattern, offset, shown_from, shown_until)
         yield shown

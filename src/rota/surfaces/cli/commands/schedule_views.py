@@ -111,13 +111,16 @@ def show(session: Session, schedule_id: str) -> None:
 
     schedule, upcoming, last, now = session.run(ask)
     if session.as_json:
-        return session.screen.json(_document(schedule, upcoming, last))
+        return session.screen.json(_document(schedule, upcoming, last, now))
     _head(session, schedule, now)
     _next_times(session, schedule, upcoming, now)
+    _clock_changes(session, schedule, now)
     return _last_runs(session, last, now)
 
 
-def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run]) -> dict[str, Any]:
+def _document(
+    schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run], now: datetime
+) -> dict[str, Any]:
     from ... import shapes
 
     return {
@@ -125,6 +128,9 @@ def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence
         "words": words.sentence(schedule),
         "policies": words.policies(schedule),
         "next": [shapes.occurrence(each) for each in upcoming],
+        "clock_changes": [
+            shapes.clock_change(each) for each in recurrence.clock_changes(schedule.timing, now)
+        ],
         "runs": [shapes.run(run) for run in last],
     }
 
@@ -163,6 +169,11 @@ def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurre
     if not schedule.enabled:
         screen.say("If it were resumed now, it would fire at:")
     _occurrence_table(session, schedule.timezone, upcoming, now)
+
+
+def _clock_changes(session: Session, schedule: Schedule, now: datetime) -> None:
+    for change in recurrence.clock_changes(schedule.timing, now):
+        session.screen.say(change.text)
 
 
 def _occurrence_table(session: Session, zone: str, upcoming: Sequence[Occurrence], now: datetime) -> None:
@@ -274,7 +285,8 @@ def preview(session: Session, schedule_id: str, count: int) -> None:
         return session.screen.json([shape(each) for each in upcoming])
     if not upcoming:
         return session.screen.say("There is no further time.")
-    return _occurrence_table(session, schedule.timezone, upcoming, now)
+    _occurrence_table(session, schedule.timezone, upcoming, now)
+    return _clock_changes(session, schedule, now)
 
 
 @command(
