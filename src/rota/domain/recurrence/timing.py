@@ -50,6 +50,11 @@ class DayMatch(StrEnum):
     AND = "and"
 
 
+def _utc() -> str:
+    """The zone of those who say none. Made, so that it is always written, unlike the other defaults."""
+    return "UTC"
+
+
 class Once(msgspec.Struct, frozen=True, tag_field="type", tag="once"):
     """One instant."""
 
@@ -69,7 +74,7 @@ class Cron(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", ta
     day `skip` and `both`: it keeps its rhythm."""
 
     expression: str
-    timezone: str = "UTC"
+    timezone: str = msgspec.field(default_factory=_utc)
     day_match: DayMatch = DayMatch.OR
     dst_gap: DstGap | None = None
     dst_fold: DstFold | None = None
@@ -81,7 +86,7 @@ class RRule(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", t
 
     rule: str
     dtstart: datetime
-    timezone: str = "UTC"
+    timezone: str = msgspec.field(default_factory=_utc)
     dst_gap: DstGap | None = None
     dst_fold: DstFold | None = None
 

@@ -311,8 +311,6 @@ def as_facts(schedule: Schedule) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.to_builtins(schedule)
     for name in ("record", "due_at", "zone_data"):
         facts.pop(name, None)
-    if facts["timing"]["type"] in ("cron", "rrule"):
-        facts["timing"].setdefault("timezone", "UTC")
     return facts
 
 
