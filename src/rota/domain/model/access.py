@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
+from .alarm import AlarmRules
 from .shared import Record, Value
 
 
@@ -32,10 +35,12 @@ class Limits(Value, frozen=True, kw_only=True):
 
 
 class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.1"):
-    """Who owns records. `id` is its name; a tenant without a record has the default limits."""
+    """Who owns records. `id` is its name; a tenant without a record has the default limits. `alarm_rules` hold for the
+    schedules whose target has the tag."""
 
     status: TenantStatus = TenantStatus.ACTIVE
     limits: Limits = Limits()
+    alarm_rules: dict[str, AlarmRules] = msgspec.field(default_factory=dict)
     created_at: datetime
 
 

@@ -12,6 +12,7 @@ from ...engine.app import App
 from ...engine.clock import SteadyClock, SystemClock
 from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
+from .alarm_calls import AlarmCalls
 from .artifact_calls import ArtifactCalls
 from .calls import DueRuns, Page, check_actor
 from .schedule_calls import ScheduleCalls
@@ -27,7 +28,9 @@ R = TypeVar("R")
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
-class Queue(WorkflowCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls):
+class Queue(
+    WorkflowCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls, AlarmCalls
+):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:
