@@ -60,7 +60,7 @@ def row(hours_ago: float, status: RunStatus = RunStatus.COMPLETED, **values: Any
 
 def rows(*ended: str) -> list[Run]:
     """The latest rows, latest first: c(ompleted), f(ailed), s(kipped: missed), o(verlap), x (cancelled)."""
-    known = {
+    known: dict[str, dict[str, Any]] = {
         "c": {"status": RunStatus.COMPLETED},
         "f": {"status": RunStatus.FAILED, "error": "Boom"},
         "s": {"status": RunStatus.SKIPPED, "reason": RunReason.MISSED},
@@ -131,8 +131,14 @@ CASES: list[tuple[str, Facts, datetime, set[str]]] = [
     (
         "no success: times without a row count",
         facts(rows(*"fc"), hourly(next_run_at=NOON + HOUR)),
-        NOON + 2 * HOUR,
+        NOON + 2 * HOUR + 2 * MINUTE,
         {"no_success"},
+    ),
+    (
+        "no success: a time that is just due does not",
+        facts(rows(*"ffc"), hourly(next_run_at=NOON + HOUR)),
+        NOON + HOUR,
+        set(),
     ),
     (
         "no success: a time that comes once is not waited for",

@@ -255,8 +255,9 @@ def _no_success(facts: Facts, now: datetime) -> str | None:
 
 
 def _without_success(facts: Facts, now: datetime) -> int:
-    """How many of its latest times have passed without a success; those that have no row yet, too."""
-    number = sum(1 for _ in islice(_times(facts.schedule, facts.schedule.next_run_at, now), TIMES_IN_A_ROW))
+    """How many of its latest times have passed without a success; overdue ones, which have no row yet, too."""
+    overdue = _times(facts.schedule, facts.schedule.next_run_at, now - PATIENCE)
+    number = sum(1 for _ in islice(overdue, TIMES_IN_A_ROW))
     for run in facts.counted:
         if run.status is RunStatus.COMPLETED:
             break

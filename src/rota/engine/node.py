@@ -169,7 +169,7 @@ class Node:
         if self.forgetter is not None:
             delays.append(await self.forgetter.run_once())
         if self.alarms is not None:
-            delays.append(await self.alarms.run_once())
+            delays.append(await self.alarms.look_at_all())
         return min((delay for delay in delays if delay is not None), default=timedelta(0))
 
     async def _run(self) -> None:

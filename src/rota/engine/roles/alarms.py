@@ -1,8 +1,8 @@
 """The role that looks for alarms: by whoever is alive, once across the fleet.
 
 A schedule says when it has to be looked at next (`domain/schedule/watching.py`), so a round takes those that are due
-and sleeps until the next is. Every minute the role also takes a step through the ledger, and asks whether anybody does the
-work: that is a few reads, and nothing is written unless something is wrong.
+and sleeps until the next is. Every minute the role also takes a step through the ledger, and asks whether anybody does
+the work: that is a few reads, and nothing is written unless something is wrong.
 """
 
 from __future__ import annotations
@@ -58,6 +58,12 @@ class AlarmWatch:
             await self.scan()
         left = max(timedelta(seconds=self._scan_at - self._clock.monotonic()), NOW)
         return left if looked.next_in is None else max(min(left, looked.next_in), NOW)
+
+    async def look_at_all(self) -> timedelta:
+        """For who looks only now and then: everything that is due. When the next is."""
+        while (delay := await self.run_once()) <= NOW:
+            pass  # each look moves the next one of a schedule on
+        return delay
 
     async def scan(self) -> None:
         """One step through the ledger, and a look at the fleet."""

@@ -35,7 +35,8 @@ class HealthAnswer(Answer, frozen=True, kw_only=True):
 @router.get("/health/ready", **documented(200, HealthAnswer))
 async def ready(request: Request) -> Response:
     """Ready: the store answers. `alarms` say what nobody seems to do: all schedulers are silent, or tasks wait of a
-    kind that no live worker handles; and the rules of alarms that are open. `rota alarms` and `rota doctor` say more."""
+    kind that no live worker handles; then the rules of alarms that are open. `rota alarms` and `rota doctor` say
+    more."""
     service = of(request)
     try:
         async with asyncio.timeout(READY_WITHIN):
