@@ -35,4 +35,4 @@ def test_rules_of_tags_are_given_shown_and_removed() -> None:
     assert document("alarm-rules")["billing"]["alarm_late_seconds"] == 300
     assert document("alarm-rules billing --remove") == {}
     assert "name the tag" in complaint("alarm-rules --remove")
-    assert "alarm_failures: 0 is not accepted" in complaint("alarm-rules billing --alarm-failures 0")
+    assert "--alarm-failures: 0 is not accepted" in complaint("alarm-rules billing --alarm-failures 0")
