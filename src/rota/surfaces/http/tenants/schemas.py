@@ -142,6 +142,7 @@ TargetBody = Annotated[WorkflowTargetBody | TaskTargetBody | TemplateTargetBody,
 class AlarmRulesBody(Body):
     """The rules of a tag."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"alarmLateSeconds": 300, "alarmFailures": 2}]})
     __annotations__ = body_fields(AlarmOptions, RetryPolicyBody)
 
 
