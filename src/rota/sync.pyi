@@ -40,7 +40,7 @@ from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Step
 from rota.engine.app import App
-from rota.engine.clock import SteadyClock
+from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
 from rota.engine.overview import Overview
 from rota.engine.queries import Occurrence, TenantUse
@@ -76,7 +76,7 @@ class Queue:
     @property
     def actor(self) -> str: ...
     @property
-    def clock(self) -> SteadyClock: ...
+    def clock(self) -> Clock: ...
     def __enter__(self) -> Queue: ...
     def __exit__(self, *about: object) -> None: ...
     def bind(self, function: rota.TaskFunction[P, R]) -> TaskFunction[P, R]:

@@ -59,10 +59,12 @@ each. Nobody asks what kind of store it is.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
 
 import msgspec
 
@@ -137,9 +139,26 @@ RECORD_TYPES: tuple[type[Record], ...] = (
 
 
 class Clock(Protocol):
-    """Where a store gets the time from, if it has no clock of its own. `engine/clock.py` has the real one."""
+    """A wall clock with a stopwatch beside it. A store that has no clock of its own gets the time from it.
+    `engine/clock.py` has the real one."""
 
     def now(self) -> datetime: ...
+
+    def monotonic(self) -> float:
+        """Seconds that never step."""
+        ...
+
+
+@runtime_checkable
+class VirtualTime(Protocol):
+    """An event loop that has its own time, as that of `rota.testing`. Time stands still while someone holds it, and a
+    poll is told from a timer after which something happens by itself."""
+
+    def hold(self) -> AbstractContextManager[None]: ...
+
+    def poll_later(
+        self, delay: float, callback: Callable[..., object], /, *args: Any
+    ) -> asyncio.TimerHandle: ...
 
 
 class Tx(Protocol):

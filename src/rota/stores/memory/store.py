@@ -101,7 +101,7 @@ class MemoryStore(Store):
         self._clock = clock
         self._state = State()
         self._contents = MemoryContents(self.url)
-        self._waiters = Waiters(clock)
+        self._waiters = Waiters(clock.now)
         self._is_open = False
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from ...domain.errors import Invalid
 from ...domain.tenants import check_tenant
 from ...engine.app import App
-from ...engine.clock import SteadyClock, SystemClock
+from ...engine.clock import Clock, SystemClock
 from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
 from .artifact_calls import ArtifactCalls
@@ -87,7 +87,7 @@ def connect(
     bucket: str | None = None,
     tenant: str = "default",
     actor: str | None = None,
-    clock: SteadyClock | None = None,
+    clock: Clock | None = None,
     app: App | None = None,
 ) -> Connecting:
     """Open a store and its queue. Without an address: ROTA_STORE, else the file rota.db. `bucket` is short for the
