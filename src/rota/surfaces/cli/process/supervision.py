@@ -102,7 +102,7 @@ class _Supervisor:
                     sys.executable,
                     *("-m", "rota"),
                     *self._arguments(number),
-                    stdin=theirs,
+                    stdin=theirs.fileno(),
                     process_group=0,  # Ctrl-C reaches the supervisor alone, which passes it on once
                 )
             self._running[number] = process
