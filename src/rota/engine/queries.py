@@ -148,9 +148,9 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
     return work
 
 
-def count_matching(tenant: str, **filters: Any) -> Work[int]:
+def count_matching(tenant: str, at_most: int | None = None, **filters: Any) -> Work[int]:
     async def work(tx: Tx) -> int:
-        return await tx.count(await _task_list(tx, tenant, filters))
+        return await tx.count(await _task_list(tx, tenant, filters), at_most=at_most)
 
     return work
 
