@@ -44,6 +44,7 @@ from rota.engine.clock import SteadyClock
 from rota.engine.observe.telemetry import Observer
 from rota.engine.overview import Overview
 from rota.engine.queries import Occurrence, TenantUse
+from rota.engine.run_tree import Branch
 from rota.engine.serving import QueueUse
 from rota.surfaces.python.calls import DueRuns, Page
 
@@ -107,6 +108,8 @@ class Queue:
         it, once. The same `idempotency_key` is the same signal."""
     def steps(self, task_id: str) -> builtins.list[Step]:
         """What a workflow did and waits for, oldest first."""
+    def run_tree(self, task_id: str) -> Branch:
+        """A workflow with what it started: its steps, and the tasks and workflows below them."""
     def submit(
         self,
         kind: str,
@@ -134,7 +137,8 @@ class Queue:
         **filters: Unpack[TaskFilters],
     ) -> Page[Task]:
         """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
-    def count(self, **filters: Unpack[TaskFilters]) -> int: ...
+    def count(self, *, at_most: int | None = None, **filters: Unpack[TaskFilters]) -> int:
+        """How many tasks match. With `at_most` the counting stops there: to count costs as much as there are."""
     def history(self, task_id: str) -> tuple[Change, ...]:
         """What happened to a task, oldest first."""
     def cancel(self, task_id: str, reason: str = "") -> Task:

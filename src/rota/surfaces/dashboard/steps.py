@@ -74,15 +74,15 @@ def _row(step: Step, child: Task | None, axis: Axis, now: datetime, depth: int) 
     began = step.started_at or step.created_at
     ended = step.completed_at or now
     x = axis.x(began)
-    status = str(step.status)
-    if status == "waiting" and child is not None:
-        status = str(child.status)
+    status = "running" if step.kind in (StepKind.STEP, StepKind.UNDO) else "pending"
+    if step.is_over or child is not None:
+        status = str(step.status if child is None else child.status)
     return Row(
         depth=depth,
         name=step.key if child is None or child.kind in step.key else f"{step.key}: {child.kind}",
         kind=str(step.kind),
         status=status,
-        words=waits_for(step, now) if not step.is_over else str(step.error or ""),
+        words=str(step.error or ""),
         length=took(ended - began),
         x=min(x, WIDTH - _NARROWEST),
         width=max(axis.x(ended) - x, _NARROWEST),

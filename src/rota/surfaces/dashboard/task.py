@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastapi import Response
 
@@ -61,7 +61,7 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def _steps(visit: Visit, task: Task, now: datetime) -> dict[str, object]:
+async def _steps(visit: Visit, task: Task, now: datetime) -> dict[str, Any]:
     """What the page of a workflow has more."""
     tree = await visit.queue.run_tree(task.id)
     axis = axis_of(tree, now)
