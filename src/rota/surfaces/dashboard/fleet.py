@@ -7,7 +7,7 @@ from fastapi import Response
 from ...domain.errors import NotFound, Refused
 from ...domain.model import TaskStatus
 from ...domain.serving import is_alive
-from .visit import Field, Visit
+from .visit import FormField, Visit
 
 __all__ = ["act_on_queue", "ask_about_queue", "nodes", "one_node", "queues"]
 
@@ -77,7 +77,7 @@ async def _question(visit: Visit, action: str, problem: str | None = None) -> Re
         to=visit.url("queues", name, action),
         back=visit.url("queues"),
         verb=action.capitalize(),
-        fields=[Field("note", "Why (others will read it)", visit.given("note") or "")]
+        fields=[FormField("note", "Why (others will read it)", visit.given("note") or "")]
         if action == "pause"
         else [],
         problem=problem,

@@ -16,7 +16,7 @@ from ...domain.schedule.why import Why
 from .schedules import ACTIONS, asked_for, deed, done_words, is_late
 from .strip import bars
 from .texts import took
-from .visit import Field, Visit
+from .visit import FormField, Visit
 
 __all__ = ["act", "ask", "json_of", "runs", "show", "versions"]
 
@@ -138,7 +138,7 @@ def _question(
     fields = asked_for(action)
     if action == "trigger":
         stored = json.dumps(schedule.target.input, ensure_ascii=False, indent=2)
-        fields = [Field("input", "Input, as JSON", visit.given("input") or stored, "json")]
+        fields = [FormField("input", "Input, as JSON", visit.given("input") or stored, "json")]
     return visit.ask(
         f"{ACTIONS[action][0]} {schedule.key}",
         _consequence(action, schedule, now),

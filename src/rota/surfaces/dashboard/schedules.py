@@ -14,7 +14,7 @@ from ...engine.overview import LATE
 from ..python.client import Page
 from .strip import small_strip
 from .texts import counted
-from .visit import Field, Visit
+from .visit import FormField, Visit
 
 __all__ = ["ACTIONS", "act", "asked_for", "deed", "done_words", "is_late", "show"]
 
@@ -134,9 +134,9 @@ async def _ask(visit: Visit, action: str, keys: list[str]) -> Response:
     )
 
 
-def asked_for(action: str) -> list[Field]:
+def asked_for(action: str) -> list[FormField]:
     """What else has to be known before the deed."""
-    return [Field("note", "Why (others will read it)")] if action == "pause" else []
+    return [FormField("note", "Why (others will read it)")] if action == "pause" else []
 
 
 def _consequence(action: str, found: list[Schedule], now: datetime) -> str:

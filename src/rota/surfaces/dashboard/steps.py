@@ -14,7 +14,7 @@ from ...domain.workflow import FOREVER, Step, StepKind
 from ...engine.run_tree import Branch
 from .texts import took
 
-__all__ = ["WIDTH", "Axis", "Row", "axis_of", "rows_of", "waits_for"]
+__all__ = ["WIDTH", "Axis", "StepRow", "axis_of", "rows_of", "waits_for"]
 
 WIDTH = 1000
 _LEAST = timedelta(milliseconds=1)
@@ -39,7 +39,7 @@ class Axis(NamedTuple):
         return [took(length * number / _TICKS) for number in range(_TICKS + 1)]
 
 
-class Row(NamedTuple):
+class StepRow(NamedTuple):
     """One step, or a task that a step started. `path` is its bar; `key` is the step of the run itself that it shows."""
 
     depth: int
@@ -62,7 +62,7 @@ def axis_of(tree: Branch, now: datetime) -> Axis:
     return Axis(begins, max(ends, begins + _LEAST))
 
 
-def rows_of(tree: Branch, axis: Axis, now: datetime, depth: int = 0) -> Iterator[Row]:
+def rows_of(tree: Branch, axis: Axis, now: datetime, depth: int = 0) -> Iterator[StepRow]:
     for step in sorted(tree.steps, key=lambda each: (each.started_at or each.created_at, each.key)):
         child = tree.children.get(step.id)
         yield _row(step, None if child is None else child.task, axis, now, depth)
@@ -70,14 +70,14 @@ def rows_of(tree: Branch, axis: Axis, now: datetime, depth: int = 0) -> Iterator
             yield from rows_of(child, axis, now, depth + 1)
 
 
-def _row(step: Step, child: Task | None, axis: Axis, now: datetime, depth: int) -> Row:
+def _row(step: Step, child: Task | None, axis: Axis, now: datetime, depth: int) -> StepRow:
     began = step.started_at or step.created_at
     ended = step.completed_at or now
     x = axis.x(began)
     status = "running" if step.kind in (StepKind.STEP, StepKind.UNDO) else "pending"
     if step.is_over or child is not None:
         status = str(step.status if child is None else child.status)
-    return Row(
+    return StepRow(
         depth=depth,
         name=step.key if child is None or child.kind in step.key else f"{step.key}: {child.kind}",
         kind=str(step.kind),

@@ -16,7 +16,7 @@ from ...domain.workflow import Step, kept_steps
 from .schedule import json_of
 from .steps import WIDTH, axis_of, rows_of, signals_waited_for, waits_for
 from .texts import counted
-from .visit import Field, Visit
+from .visit import FormField, Visit
 
 __all__ = ["ACTIONS", "act", "ask", "attempts_of", "show"]
 
@@ -135,9 +135,9 @@ async def ask(visit: Visit) -> Response:
 async def _question(visit: Visit, action: str, task: Task, problem: str | None = None) -> Response:
     steps = await visit.queue.steps(task.id) if task.is_workflow else []
     from_step = visit.asked("from_step") or visit.given("from_step")
-    fields: list[Field] = []
+    fields: list[FormField] = []
     if action == "cancel":
-        title, fields = "Cancel this task", [Field("reason", "Why")]
+        title, fields = "Cancel this task", [FormField("reason", "Why")]
         consequence = "It will not run."
         if task.status is TaskStatus.RUNNING or task.started_at is not None:
             consequence = "It is asked to stop; what it has done stays done, unless it undoes it."
@@ -146,8 +146,8 @@ async def _question(visit: Visit, action: str, task: Task, problem: str | None =
         names = signals_waited_for(steps)
         known = visit.given("name") or visit.asked("name") or (names[0] if names else "")
         fields = [
-            Field("name", "Name", known, choices=names),
-            Field("payload", "Payload, as JSON", visit.given("payload") or "null", "json"),
+            FormField("name", "Name", known, choices=names),
+            FormField("payload", "Payload, as JSON", visit.given("payload") or "null", "json"),
         ]
     else:
         title = "Replay this task" if from_step is None else f"Retry from {from_step}"

@@ -12,7 +12,7 @@ from ...domain.model import TaskStatus
 from ...domain.task import REPLAYABLE
 from .task import ACTIONS
 from .texts import counted, up_to
-from .visit import Field, Visit
+from .visit import FormField, Visit
 
 __all__ = ["act", "show", "workflows"]
 
@@ -119,7 +119,7 @@ def _ask(visit: Visit, action: str, tasks: str, words: str, hidden: list[tuple[s
         to=visit.url("tasks"),
         back=visit.url("tasks"),
         hidden=[("action", action), *hidden],
-        fields=[Field("reason", "Why")] if action.startswith("cancel") else [],
+        fields=[FormField("reason", "Why")] if action.startswith("cancel") else [],
         nav="tasks",
     )
 

@@ -15,7 +15,7 @@ from ..http.problems import Problem
 from ..http.service import Acting, of
 from .texts import TEMPLATES
 
-__all__ = ["HEADERS", "Field", "Visit", "address", "path_of", "render"]
+__all__ = ["HEADERS", "FormField", "Visit", "address", "path_of", "render"]
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
@@ -52,7 +52,7 @@ def render(
     return Response(html, code, HEADERS, media_type="text/html")
 
 
-class Field(NamedTuple):
+class FormField(NamedTuple):
     """What a question before a deed may ask for. The type `json` is a text of several lines."""
 
     name: str
@@ -161,7 +161,7 @@ class Visit:
         back: str,
         verb: str | None = None,
         hidden: Sequence[tuple[str, str]] = (),
-        fields: Sequence[Field] = (),
+        fields: Sequence[FormField] = (),
         listed: Sequence[str] = (),
         problem: str | None = None,
         is_danger: bool = False,
