@@ -39,7 +39,7 @@ TASK_CALLS = [
 ]
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
 OPEN_ARTIFACT = ["read", "save", "chunks"]
-WORKFLOW_CALLS = ["start_workflow", "signal", "steps"]
+WORKFLOW_CALLS = ["start_workflow", "signal", "steps", "run_tree"]
 WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
 WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
