@@ -136,6 +136,7 @@ CALLS: dict[str, Call] = {
     "resume_tenant": lambda queue: (queue.suspend_tenant("acme"), queue.resume_tenant("acme")),
     "revoke_key": lambda queue: queue.revoke_key(queue.create_key("ci", "viewer")[0].id),
     "run_due": lambda queue: queue.run_due(),
+    "run_tree": lambda queue: queue.run_tree(queue.start_workflow("work").id),
     "runs": lambda queue: (queue.trigger_schedule("hourly"), queue.runs("hourly")),
     "schedule_history": lambda queue: queue.schedule_history("hourly"),
     "set_limits": lambda queue: queue.set_limits("acme", schedules=5),
