@@ -12,6 +12,8 @@ from rota.domain.model import (
     LIVE,
     ApiKey,
     Event,
+    Gate,
+    Limit,
     Receipt,
     Record,
     Role,
@@ -39,6 +41,7 @@ KINDS = ("report", "send", "send_later")
 TAGS = ("nightly", "urgent")
 WORKERS = ("w1", "w2")
 SCHEDULES = ("s1", "s2", "s3")
+GATES = ("kind-1", "queue-1")
 ZONES = ("", "2025b", "2026a", "2026b")
 
 
@@ -116,6 +119,11 @@ def receipt(id: str | None = None, **values: Any) -> Receipt:
     return Receipt(id=id or fresh_id("q"), **(defaults | values))
 
 
+def gate(id: str | None = None, **values: Any) -> Gate:
+    defaults: dict[str, Any] = {"subject": "kind:send", "limit": Limit(concurrency=1), "updated_at": START}
+    return Gate(id=id or fresh_id("g"), **(defaults | values))
+
+
 def minutes(random: random.Random, low: int = -5, high: int = 5) -> Any:
     """A time near START, one of few, so that many are equal."""
     return START + timedelta(minutes=random.randint(low, high))
@@ -125,7 +133,10 @@ def any_task(random: random.Random, **values: Any) -> Task:
     status = random.choice([*TaskStatus, TaskStatus.PENDING, TaskStatus.RUNNING])
     running = status is TaskStatus.RUNNING
     created_at = minutes(random)
+    line = random.choice((None, None, *GATES)) if status is TaskStatus.PENDING else None
     shape = {
+        "line": line,
+        "lined_at": None if line is None else minutes(random),
         "tenant": random.choice(TENANTS),
         "kind": random.choice(KINDS),
         "queue": random.choice(QUEUES),
@@ -221,6 +232,19 @@ def any_receipt(random: random.Random, **values: Any) -> Receipt:
     return receipt(**(shape | values))
 
 
+def any_gate(random: random.Random, **values: Any) -> Gate:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "subject": random.choice(("kind:send", "queue:mail", "queue:ärger")),
+        "key": random.choice((None, "7", "\u0000")),
+        "inside": random.choice((0, 0, 3)),
+        "waiting": random.choice((0, 0, 1)),
+        "next_at": random.choice((None, minutes(random))),
+        "updated_at": minutes(random),
+    }
+    return gate(**(shape | values))
+
+
 MAKERS: dict[type[Record], Any] = {
     Task: any_task,
     Schedule: any_schedule,
@@ -230,12 +254,13 @@ MAKERS: dict[type[Record], Any] = {
     ApiKey: any_api_key,
     Tenant: any_tenant,
     Receipt: any_receipt,
+    Gate: any_gate,
 }
 """For each type that has queries: one of any shape."""
 
 FIXED = (
     *("id", "version", "tenant", "created_at", "schedule_id", "is_workflow"),
-    *("scheduled_at", "at", "subject_id"),
+    *("scheduled_at", "at", "subject_id", "subject"),
 )
 """What a record keeps when it becomes another of its type."""
 

@@ -51,6 +51,7 @@ TENANT_CALLS = [
     *("create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"),
     *("create_key", "list_keys", "revoke_key", "events"),
 ]
+LIMIT_CALLS = ["limit_queue", "limit_kind", "task_limits", "why_in_line", "declare_limits"]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
 CONTEXT += ["check", "progress", "log", "extend_lease", "call"]
@@ -113,6 +114,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Template,
     rota.Tenant,
     rota.Limits,
+    rota.Limit,
     rota.TenantUse,
     rota.ApiKey,
     rota.Retention,
@@ -142,6 +144,7 @@ def tables() -> dict[str, str]:
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
+        "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
         "app": _calls(rota.App, ["task", "workflow", "schedule", *HOOKS]),
         "worker": _calls(rota.Worker, ["__init__", "run", "run_once", "stop", "task", "workflow", *HOOKS]),

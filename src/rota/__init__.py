@@ -38,6 +38,7 @@ __all__ = [
     "HandlerError",
     "Interval",
     "Invalid",
+    "Limit",
     "Limits",
     "LogLine",
     "MissedRunPolicy",

@@ -5,7 +5,19 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
-from rota.domain.model import ApiKey, Change, Event, Role, Run, RunStatus, Schedule, Task, Template, Tenant
+from rota.domain.model import (
+    ApiKey,
+    Change,
+    Event,
+    Limit,
+    Role,
+    Run,
+    RunStatus,
+    Schedule,
+    Task,
+    Template,
+    Tenant,
+)
 from rota.domain.options import (
     LimitOptions,
     ScheduleChanges,
@@ -237,6 +249,32 @@ class Queue:
         cursor: str | None = None,
     ) -> Page[Event]:
         """The audit, oldest first: who did what to which schedule, template, tenant or key, before and after."""
+    def limit_queue(
+        self,
+        queue: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+    ) -> Limit | None:
+        """Let at most `concurrency` tasks of the queue be at work at once, and at most `rate` of them ("50/s") begin.
+        What waits is planned anew. Without either, the limit is taken away."""
+    def limit_kind(
+        self,
+        kind: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        key: str | None = None,
+    ) -> Limit | None:
+        """The same for tasks of a kind; with `key`, for each value that this field of their input has. A worker that
+        has a handler with another limit sets that one when it starts."""
+    def task_limits(self) -> dict[str, Limit]:
+        """The limits of kinds ("kind:send") and queues ("queue:mail")."""
+    def why_in_line(self, task_id: str) -> str | None:
+        """Why a limit keeps a task waiting: "waits behind 40 others of kind send, key 7 (at most 5 at once)".
+        None: none does."""
+    def declare_limits(self, app: App) -> None:
+        """Set the limits that the handlers of an app have."""
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 

@@ -21,6 +21,7 @@ from rota.domain.model import (
     Change,
     Event,
     Failure,
+    Gate,
     Limits,
     LogLine,
     Receipt,
@@ -40,7 +41,7 @@ from rota.stores.base import RECORD_TYPES
 from rota.stores.codec import TABLES, micros
 
 RELEASED = Path(__file__).with_name("records_0_1_0.json")
-RELEASED_TYPES = [kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt)]
+RELEASED_TYPES = [kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt, Gate)]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 times = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))  # bounds are naive
@@ -100,6 +101,7 @@ RECORDS = {
     Tenant: built(Tenant, limits=built(Limits)),
     ApiKey: built(ApiKey),
     Receipt: built(Receipt),
+    Gate: built(Gate),
 }
 
 

@@ -24,6 +24,8 @@ __all__ = [
     "ChangeType",
     "Event",
     "Failure",
+    "Gate",
+    "Limit",
     "Limits",
     "LogLine",
     "MissedRunPolicy",
@@ -143,6 +145,7 @@ class Runtime(StrEnum):
 
 
 _NO_STEP = timedelta(seconds=2)
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -221,11 +224,16 @@ class Runnable(Record, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
+    limit_key: str | None = None
 
 
 class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     """One piece of work. `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace`
-    is the W3C traceparent of whoever submitted it."""
+    is the W3C traceparent of whoever submitted it.
+
+    `gates` are the limits that it has to pass, by the ids of their gates, and `passed` is how many it has passed.
+    `line` is the gate in whose line it waits, since `lined_at`. A rate gives it a time, `available_at`; it has to start
+    by `slot_until`, or ask for another."""
 
     is_workflow: bool = False
     input: Any = None
@@ -256,6 +264,11 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
     progress: Any = None
     logs: tuple[LogLine, ...] = ()
     history: tuple[Change, ...] = ()
+    gates: tuple[str, ...] = ()
+    passed: int = 0
+    line: str | None = None
+    lined_at: datetime | None = None
+    slot_until: datetime | None = None
 
     @property
     def task_type(self) -> str:
@@ -276,6 +289,11 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
         again = self.status is TaskStatus.PENDING and self.updated_at != self.created_at
         return self.updated_at if again else None
 
+    @property
+    def ready_at(self) -> datetime:
+        """When a worker may find it: in a line, never."""
+        return self.available_at if self.line is None else END_OF_TIME
+
     def is_expired_at(self, at: datetime) -> bool:
         """Past its expiry and never started, or already marked so."""
         if self.status is TaskStatus.EXPIRED:
@@ -288,7 +306,8 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     def is_available_at(self, at: datetime) -> bool:
         at = _aware(at)
-        return self.status is TaskStatus.PENDING and at >= self.available_at and not self.is_expired_at(at)
+        is_ready = self.status is TaskStatus.PENDING and self.line is None and at >= self.available_at
+        return is_ready and not self.is_expired_at(at)
 
     def as_of(self, now: datetime) -> Task:
         """How this task reads at `now`: a pending one past its expiry is expired, swept or not. One that had no time to
@@ -330,6 +349,7 @@ class TaskRequest(Value, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     max_reschedules: int | None = None
     retry_policy: RetryPolicy | None = None
+    limit_key: str | None = None
 
 
 class TaskTarget(TaskRequest, frozen=True, kw_only=True, tag_field="type", tag="task"):
@@ -458,13 +478,44 @@ class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="tem
     updated_at: datetime
 
 
+class Limit(Value, frozen=True, kw_only=True):
+    """At most `concurrency` tasks at once, and at most `rate` of them ("100/m"); with `key`, for each value that this
+    field of their input has. None: no such limit, and one for all of them."""
+
+    concurrency: int | None = None
+    rate: str | None = None
+    key: str | None = None
+
+
+class Gate(Record, frozen=True, kw_only=True, tag_field="record", tag="gate.1"):
+    """The state of a limit for one key. `subject` is what is limited ("kind:mail", "queue:mail"). `inside` have passed
+    and not ended, `waiting` are in its line, and `next_at` is the next moment that its rate leaves free."""
+
+    subject: str
+    key: str | None = None
+    limit: Limit
+    inside: int = 0
+    waiting: int = 0
+    next_at: datetime | None = None
+    updated_at: datetime
+
+    @property
+    def idle_since(self) -> datetime | None:
+        """Since when nobody needs it; None: someone does."""
+        if self.inside or self.waiting:
+            return None
+        return self.updated_at if self.next_at is None else max(self.next_at, self.updated_at)
+
+
 class Limits(Value, frozen=True, kw_only=True):
-    """What one tenant may use. `pending_tasks`: None is no limit; to count costs time on every submission."""
+    """What one tenant may use. `pending_tasks`: None is no limit; to count costs time on every submission. `tasks` has
+    the limits of its tasks by what they limit ("kind:mail", "queue:mail")."""
 
     schedules: int = 10_000
     pending_tasks: int | None = None
     minimum_interval: timedelta = timedelta(seconds=1)
     input_bytes: int = 1024 * 1024
+    tasks: dict[str, Limit] = {}
 
 
 class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.1"):

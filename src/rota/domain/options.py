@@ -201,6 +201,10 @@ class TaskOptions(TypedDict, total=False):
             check=lambda field, value: check_metadata(value, field),
         ),
     ]
+    limit_key: Annotated[
+        str | None,
+        _text("Whose share of the limit of its kind it takes: a customer, say.", most=255, clearable=True),
+    ]
 
 
 class RetryPolicyOptions(TypedDict, total=False):

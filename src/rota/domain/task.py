@@ -24,8 +24,20 @@ import msgspec
 from msgspec.structs import replace
 
 from .errors import Invalid, Refused
+from .gate import gates_of
 from .limits import check_input, check_kind, check_metadata, storable
-from .model import Change, ChangeType, Failure, Limits, LogLine, RetryPolicy, Task, TaskRequest, TaskStatus
+from .model import (
+    Change,
+    ChangeType,
+    Failure,
+    Limit,
+    Limits,
+    LogLine,
+    RetryPolicy,
+    Task,
+    TaskRequest,
+    TaskStatus,
+)
 from .options import SubmitOptions, options_of
 
 __all__ = [
@@ -48,6 +60,7 @@ __all__ = [
     "renew",
     "replay",
     "settle",
+    "with_gates",
 ]
 
 DEFAULT_MAX_RETRIES = 3
@@ -61,6 +74,7 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int = DEFAULT_MAX_RETRIES
     retry_policy: RetryPolicy = RetryPolicy()
     timeout: timedelta | None = None
+    limit: Limit | None = None
 
 
 class Completed(msgspec.Struct, frozen=True):
@@ -151,7 +165,7 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         type=ChangeType.CREATED,
         expires_at=expires_at,
     )
-    return Task(
+    task = Task(
         id=id,
         tenant=tenant,
         kind=asked.kind,
@@ -174,8 +188,15 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         scheduled_at=asked.scheduled_at,
         is_workflow=asked.is_workflow,
         trace=asked.trace,
+        limit_key=asked.limit_key,
         history=(created,),
     )
+    return with_gates(task, limits, now) if limits.tasks else task
+
+
+def with_gates(task: Task, limits: Limits, now: datetime) -> Task:
+    """The task with the gates that it has to pass."""
+    return replace(task, gates=tuple(gate.id for gate in gates_of(task, limits, now)))
 
 
 def claim(

@@ -10,8 +10,9 @@ from typing import Any, TypeVar, Unpack
 import msgspec
 
 from ..domain.errors import Invalid, PermanentError
+from ..domain.gate import check_limit, of_kind
 from ..domain.limits import check_duration, check_key, check_kind, check_number, check_retry_policy
-from ..domain.model import RetryPolicy
+from ..domain.model import Limit, RetryPolicy
 from ..domain.options import ScheduleOptions
 from ..domain.task import DEFAULT_MAX_RETRIES, Defaults
 
@@ -107,9 +108,10 @@ class App:
         max_retries: int = DEFAULT_MAX_RETRIES,
         retry_policy: RetryPolicy | None = None,
         timeout: timedelta | float | None = None,
+        limit: Limit | None = None,
     ) -> Callable[[F], F]:
-        """Register a handler, sync or async, for tasks of this kind."""
-        return self._register(kind, False, max_retries, retry_policy, timeout)
+        """Register a handler, sync or async, for tasks of this kind. `limit` holds for all workers together."""
+        return self._register(kind, False, max_retries, retry_policy, timeout, limit)
 
     def workflow(
         self,
@@ -151,6 +153,11 @@ class App:
         child.handlers, child.schedules, child._parent = self.handlers, self.schedules, self
         return child
 
+    def limits(self) -> dict[str, Limit]:
+        """The limits of its handlers, by what they limit."""
+        found = {of_kind(kind): handler.defaults.limit for kind, handler in self.handlers.items()}
+        return {subject: limit for subject, limit in found.items() if limit is not None}
+
     def defaults(self) -> Mapping[str, Defaults]:
         return {kind: handler.defaults for kind, handler in self.handlers.items()}
 
@@ -165,6 +172,7 @@ class App:
         max_retries: int,
         retry_policy: RetryPolicy | None,
         timeout: timedelta | float | None,
+        limit: Limit | None = None,
     ) -> Callable[[F], F]:
         check_kind(kind)
         if kind in self.handlers:
@@ -175,6 +183,7 @@ class App:
             timeout=None
             if timeout is None
             else check_duration("timeout", timeout, least=timedelta(milliseconds=1)),
+            limit=None if limit is None else check_limit("limit", limit),
         )
 
         def register(function: F) -> F:

@@ -10,20 +10,35 @@ from typing import Any
 
 import msgspec
 
-from ..domain import recurrence, run
+from ..domain import gate, recurrence, run
 from ..domain.errors import NotFound
-from ..domain.model import ApiKey, Event, Run, RunTrigger, Schedule, Task, Template, Tenant, TenantStatus
+from ..domain.model import (
+    ApiKey,
+    Event,
+    Gate,
+    Limit,
+    Run,
+    RunTrigger,
+    Schedule,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+    TenantStatus,
+)
 from ..domain.why import Why, check_near, explain, meant
 from ..stores.base import Tx, Work
 from ..stores.queries import (
     ApiKeyList,
     Cursor,
     EventList,
+    GateList,
     LiveTasks,
     OpenTasks,
     RunList,
     ScheduleList,
     TaskList,
+    TasksInLine,
     TemplateList,
     TenantList,
 )
@@ -33,6 +48,7 @@ from .commands.tenants import find_tenant
 __all__ = [
     "Occurrence",
     "TenantUse",
+    "are_gates_under",
     "count_matching",
     "event_page",
     "key_page",
@@ -44,14 +60,18 @@ __all__ = [
     "schedule_events",
     "schedule_page",
     "schedule_runs",
+    "task_limits",
     "task_page",
     "template_page",
     "tenants_in_use",
     "upcoming",
     "why",
+    "why_in_line",
 ]
 
 EVENTS_AT_ONCE = 1000
+GATES_AT_ONCE = 1000
+LOOKED_AT_IN_LINE = 1000
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
@@ -390,5 +410,49 @@ def event_page(
 
     async def work(tx: Tx) -> list[Event]:
         return await tx.find(EventList(tenant=tenant, subject_id=subject_id, after=after), limit)
+
+    return work
+
+
+def task_limits(tenant: str) -> Work[dict[str, Limit]]:
+    """The limits of its tasks, by what they limit."""
+
+    async def work(tx: Tx) -> dict[str, Limit]:
+        record = await tx.get(Tenant, tenant)
+        return {} if record is None else record.limits.tasks
+
+    return work
+
+
+def are_gates_under(tenant: str, subject: str, limit: Limit) -> Work[bool]:
+    """Whether every gate of the subject has this limit."""
+
+    async def work(tx: Tx) -> bool:
+        after = None
+        while page := await tx.find(GateList(tenant=tenant, subject=subject, after=after), GATES_AT_ONCE):
+            if any(found.limit != limit for found in page):
+                return False
+            after = page[-1].id
+        return True
+
+    return work
+
+
+def why_in_line(tenant: str, id: str) -> Work[str | None]:
+    """In words; None: it is in no line, and waits for no moment of a rate."""
+
+    async def work(tx: Tx) -> str | None:
+        task = (await find_task(tx, tenant, id)).as_of(tx.now)
+        gates = await tx.get_many(Gate, task.gates) if task.gates else {}
+        if task.status is not TaskStatus.PENDING or not gates:
+            return None
+        if task.line is None or task.line not in gates:
+            return gate.describe_moment(task, list(gates.values()), tx.now)
+        before = 0
+        for other in await tx.find(TasksInLine(gate=task.line, at=tx.now), LOOKED_AT_IN_LINE):
+            if other.id == id:
+                break
+            before += 1
+        return gate.describe_line(gates[task.line], before, is_more=before == LOOKED_AT_IN_LINE)
 
     return work

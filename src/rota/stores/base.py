@@ -62,10 +62,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar, overload
 import msgspec
 
 from ..domain.errors import Corrupt, Invalid, Unavailable
-from ..domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task, Template, Tenant
+from ..domain.model import ApiKey, Event, Gate, Receipt, Record, Run, Schedule, Task, Template, Tenant
 from .queries import (
     ApiKeyList,
     EventQuery,
+    GateQuery,
     OldReceipts,
     Query,
     RunQuery,
@@ -100,6 +101,7 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     Tenant,
     ApiKey,
     Receipt,
+    Gate,
 )
 
 
@@ -122,7 +124,10 @@ class Tx(Protocol):
 
     async def get(self, type: type[R], id: str, /) -> R | None: ...
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]: ...
+    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
+        """With `lock`, other works that get one of them with `lock` wait until this one is committed (on stores where
+        transactions overlap): for records that many works change, which would meet in conflicts."""
+        ...
 
     @overload
     async def find(self, query: TaskQuery, /, limit: int, *, lock: bool = False) -> list[Task]: ...
@@ -141,6 +146,8 @@ class Tx(Protocol):
     async def find(self, query: TenantList, /, limit: int, *, lock: bool = False) -> list[Tenant]: ...
     @overload
     async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
+    @overload
+    async def find(self, query: GateQuery, /, limit: int, *, lock: bool = False) -> list[Gate]: ...
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,

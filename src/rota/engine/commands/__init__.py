@@ -5,6 +5,7 @@ the work needs are made before it runs, so that running it again, after a confli
 does the same thing and not another.
 """
 
+from .limits import limit_tasks, replan_lines, replan_moments
 from .schedules import (
     Declared,
     create_schedule,
@@ -89,6 +90,7 @@ __all__ = [
     "forget_old",
     "is_anything_due",
     "lies_anything_ahead",
+    "limit_tasks",
     "naming_schedule",
     "new_secret",
     "next_to_claim",
@@ -97,6 +99,8 @@ __all__ = [
     "purge_schedule",
     "refresh_zones",
     "renew_leases",
+    "replan_lines",
+    "replan_moments",
     "replan_schedules",
     "replay_task",
     "restore_schedule",

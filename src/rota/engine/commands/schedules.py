@@ -30,6 +30,7 @@ from ...domain.model import (
 from ...domain.recurrence import Timing
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
+from .gates import put_new
 from .shared import (
     audit,
     check_room_for_schedules,
@@ -332,8 +333,9 @@ def trigger_schedule(
         row, started = run.start(run_id, asked, tx.now, RunTrigger.MANUAL, template, tx.now, limits, actor)
         if started is None:
             raise Refused("bad_target", schedule=key, problem=row.error)
+        new = await put_new(tx, {started.id: started})
         audit(tx, "triggered", actor, found, found, f"task {started.id}", act=row.id)
-        return tx.put(row), tx.put(started).as_of(tx.now)
+        return tx.put(row), new[started.id].as_of(tx.now)
 
     return work
 

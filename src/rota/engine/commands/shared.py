@@ -5,7 +5,7 @@ end reaches its run and its schedule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ...domain import definition, keys, run, template, tenants
@@ -27,6 +27,7 @@ from ...domain.model import (
 )
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, ScheduleByKey, TaskList, TemplateByAlias
+from .gates import Gates
 
 __all__ = [
     "RelatedRuns",
@@ -177,26 +178,37 @@ def once(
 
 
 class RelatedRuns:
-    """The runs and schedules of some tasks. They are read before anything is written, and written with the tasks."""
+    """The runs, schedules and gates of some tasks that end, wait again or are to stop. They are read before anything
+    is written, and written with the tasks."""
 
-    def __init__(self, runs: dict[str, Run], schedules: dict[str, Schedule]) -> None:
+    def __init__(self, runs: dict[str, Run], schedules: dict[str, Schedule], gates: Gates) -> None:
         self._runs = runs
         self._schedules = schedules
+        self._gates = gates
 
     @classmethod
-    async def of(cls, tx: Tx, tasks: Iterable[Task]) -> RelatedRuns:
-        """`tasks` are as they will be written."""
+    async def of(cls, tx: Tx, tasks: Sequence[Task], *, new: Sequence[Task] = ()) -> RelatedRuns:
+        """`tasks` are as they will be written. `new` are tasks that begin in the same commit."""
+        gates = await Gates.of(tx, [*tasks, *new])
+        gates.expect(new)
         of_runs = [task for task in tasks if task.run_id is not None]
         if not of_runs:
-            return cls({}, {})
+            return cls({}, {}, gates)
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
         may_fail = (TaskStatus.FAILED, TaskStatus.EXPIRED)
         failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in may_fail}
-        return cls(runs, await tx.get_many(Schedule, failing) if failing else {})
+        return cls(runs, await tx.get_many(Schedule, failing) if failing else {}, gates)
 
     def put(self, tx: Tx, tasks: Sequence[Task], actor: str) -> list[Task]:
-        """Write the tasks, their runs where those change, and pause schedules that ask for it on failure."""
-        return [self._put_one(tx, task, actor) for task in tasks]
+        """Write the tasks, their runs where those change, and pause schedules that ask for it on failure. Called once,
+        with all of them."""
+        settled = self._gates.settle(tasks)
+        self._gates.put(tx)
+        return [self._put_one(tx, task, actor) for task in settled]
+
+    def admitted(self, new: Task) -> Task:
+        """The new task after it has asked at its gates."""
+        return self._gates.admitted.get(new.id, new)
 
     def _put_one(self, tx: Tx, task: Task, actor: str) -> Task:
         old = self._runs.get(task.run_id) if task.run_id is not None else None

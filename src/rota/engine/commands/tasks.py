@@ -9,14 +9,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ...domain import gate
 from ...domain import task as life
 from ...domain.errors import Refused
 from ...domain.ids import derived_id
 from ...domain.limits import check_input
-from ...domain.model import LogLine, Task
+from ...domain.model import LogLine, Task, Tenant
 from ...domain.task import Defaults, Outcome, Submission
 from ...stores.base import Tx, Work
 from ...stores.queries import Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
+from .gates import Gates, put_new
 from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
 
 __all__ = [
@@ -55,11 +57,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What it gets: tasks, which of its running ones are to be cancelled, and as of when."""
+    """What it gets: tasks, which of its running ones are to be cancelled, and as of when. `is_more_ready`: limits
+    turned some away, and there may be others behind them."""
 
     tasks: list[Task]
     cancelling: list[str]
     at: datetime
+    is_more_ready: bool = False
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,14 +96,14 @@ def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: st
         known = dict(await tx.get_many(Task, {id for id, _ in items})) if may_exist else {}
         may_exist = True  # from the second time on: an answer may have been lost
         await check_room_for_tasks(tx, tenant, limits, len({id for id, _ in items} - known.keys()))
-        answers = []
+        new: dict[str, Task] = {}
         for id, asked in items:
-            if id in known:
-                answers.append(_same_submission(known[id], asked, tx.now))
+            if id in known or id in new:
+                _check_same(known.get(id) or new[id], asked)
             else:
-                known[id] = tx.put(life.admit(id, asked, tenant, tx.now, limits, actor))
-                answers.append(known[id].as_of(tx.now))
-        return answers
+                new[id] = life.admit(id, asked, tenant, tx.now, limits, actor)
+        known |= await put_new(tx, new)
+        return [known[id].as_of(tx.now) for id, _ in items]
 
     return work
 
@@ -108,11 +112,10 @@ def _submission_id(tenant: str, id: str, asked: Submission) -> str:
     return id if asked.idempotency_key is None else derived_id("key", tenant, asked.idempotency_key)
 
 
-def _same_submission(known: Task, asked: Submission, now: datetime) -> Task:
+def _check_same(known: Task, asked: Submission) -> None:
     same_input = check_input(asked.input, DEFAULT_LIMITS) == known.input
     if asked.idempotency_key is not None and (known.kind != asked.kind or not same_input):
         raise Refused("idempotency_conflict", key=asked.idempotency_key, task=known.id)
-    return known.as_of(now)
 
 
 def claim_tasks(ask: Claim) -> Work[Claimed]:
@@ -122,22 +125,48 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
     async def work(tx: Tx) -> Claimed:
         cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
         ready = await _ready(tx, ask, kinds) if ask.limit > 0 and kinds else []
-        claimed = [
-            tx.put(
-                life.claim(
-                    task,
-                    worker_id=ask.worker_id,
-                    lease_id=ask.lease_id,
-                    lease=ask.lease,
-                    defaults=ask.kinds[task.kind],
-                    now=tx.now,
-                )
-            )
-            for task in ready
-        ]
-        return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], at=tx.now)
+        asking = await _with_late_gates(tx, ask, [task for task in ready if _has_to_ask(task, ask, tx.now)])
+        gates = await Gates.of(tx, asking.values())
+        admitted = [gates.admit(asking[task.id]) if task.id in asking else task for task in ready]
+        gates.put(tx)
+        claimed = [_claimed(tx, task, ask) for task in admitted if task.is_available_at(tx.now)]
+        turned_away = [tx.put(task) for task in admitted if not task.is_available_at(tx.now)]
+        return Claimed(
+            tasks=claimed,
+            cancelling=[task.id for task in cancelling],
+            at=tx.now,
+            is_more_ready=bool(turned_away) and len(ready) >= ask.limit,
+        )
 
     return work
+
+
+def _claimed(tx: Tx, task: Task, ask: Claim) -> Task:
+    claimed = life.claim(
+        task,
+        worker_id=ask.worker_id,
+        lease_id=ask.lease_id,
+        lease=ask.lease,
+        defaults=ask.kinds[task.kind],
+        now=tx.now,
+    )
+    return tx.put(claimed)
+
+
+def _has_to_ask(task: Task, ask: Claim, now: datetime) -> bool:
+    """Most have asked when they were submitted."""
+    return gate.has_to_ask(task, now) or (not task.gates and ask.kinds[task.kind].limit is not None)
+
+
+async def _with_late_gates(tx: Tx, ask: Claim, tasks: Sequence[Task]) -> dict[str, Task]:
+    """The tasks; those that were submitted before the limit of their kind was known get their gates now."""
+    late = {task.tenant for task in tasks if not task.gates}
+    tenants = await tx.get_many(Tenant, late) if late else {}
+    found = {}
+    for task in tasks:
+        limits = tenants[task.tenant].limits if task.tenant in tenants else DEFAULT_LIMITS
+        found[task.id] = task if task.gates else life.with_gates(task, limits, tx.now)
+    return found
 
 
 async def _ready(tx: Tx, ask: Claim, kinds: tuple[str, ...]) -> list[Task]:
@@ -227,7 +256,10 @@ def _is_stored(result: Result, task: Task) -> bool:
         written = _ended_by(result, result.task, task.updated_at)
     except Refused:
         return False
-    return replace(written, version=task.version) == task
+    given: dict[str, Any] = {"version": task.version}
+    if task.gates:  # they may have given it another time since
+        given["available_at"] = task.available_at
+    return replace(gate.without_places(written), **given) == gate.without_places(task)
 
 
 def cancel_task(tenant: str, id: str, actor: str, reason: str) -> Work[Task]:

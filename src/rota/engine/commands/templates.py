@@ -13,6 +13,7 @@ from ...domain.errors import Refused
 from ...domain.model import Schedule, Task, Template
 from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
+from .gates import put_new
 from .schedules import given_up
 from .shared import audit, check_room_for_tasks, find_template, limits_of
 
@@ -129,6 +130,7 @@ def execute_template(id: str, tenant: str, template_id: str, input: Any, actor: 
         template = await find_template(tx, tenant, template_id)
         rules.check_runs(template)
         await check_room_for_tasks(tx, tenant, limits)
-        return tx.put(task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor))
+        new = task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor)
+        return (await put_new(tx, {id: new}))[id]
 
     return work

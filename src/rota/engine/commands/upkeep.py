@@ -11,6 +11,7 @@ from ...domain.model import Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     FinishedTasks,
+    IdleGates,
     LiveTasks,
     LostLeases,
     OldEvents,
@@ -26,6 +27,7 @@ __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
 JANITOR = "janitor"
 RECEIPTS_KEPT = timedelta(hours=24)
+GATES_KEPT = timedelta(hours=1)
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -64,12 +66,10 @@ def sweep(
             return Sweep(at=tx.now, next_in=await _next_in(tx))
         returned = [life.lose(task, tx.now) for task in lost]
         expired = [life.expire(task, tx.now, JANITOR) for task in past]
-        related = await RelatedRuns.of(tx, [*returned, *expired])
-        return Sweep(
-            at=tx.now,
-            returned=related.put(tx, returned, JANITOR),
-            expired=related.put(tx, expired, JANITOR),
-        )
+        swept = [*returned, *expired]
+        related = await RelatedRuns.of(tx, swept)
+        stored = related.put(tx, swept, JANITOR)
+        return Sweep(at=tx.now, returned=stored[: len(returned)], expired=stored[len(returned) :])
 
     return work
 
@@ -86,6 +86,7 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
     async def work(tx: Tx) -> int:
         completed: list[Schedule] = []
         old: list[Record] = [*await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)]
+        old += await tx.find(IdleGates(before=tx.now - GATES_KEPT), limit)
         if retention.tasks is not None:
             old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)
         if retention.runs is not None:

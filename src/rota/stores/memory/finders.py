@@ -18,6 +18,7 @@ from ...domain.model import (
     LIVE,
     ApiKey,
     Event,
+    Gate,
     Receipt,
     Record,
     Run,
@@ -37,6 +38,8 @@ from ..queries import (
     EndedTasks,
     EventList,
     FinishedTasks,
+    GateList,
+    IdleGates,
     LiveTasks,
     LostLeases,
     OldEvents,
@@ -54,6 +57,7 @@ from ..queries import (
     ScheduleByKey,
     ScheduleList,
     TaskList,
+    TasksInLine,
     TemplateByAlias,
     TemplateList,
     TenantList,
@@ -142,6 +146,10 @@ def _startable(
     for task in _records(state, Task, entries):
         if not task.is_expired_at(at) and tenant in (None, task.tenant):
             yield task
+
+
+def _in_line(state: State, query: TasksInLine) -> Iterator[Task]:
+    return _startable(state, state.index["line"].ascending((query.gate,)), query.at, None)
 
 
 def _lost_leases(state: State, query: LostLeases) -> Iterator[Task]:
@@ -304,6 +312,15 @@ def _old_receipts(state: State, query: OldReceipts) -> Iterator[Receipt]:
     return _records(state, Receipt, _before(state.index["receipt"].ascending(), query.before))
 
 
+def _gate_list(state: State, query: GateList) -> Iterator[Gate]:
+    entries = state.index["gate"].ascending((query.tenant,), _id_key(query.after) or ())
+    return (gate for gate in _records(state, Gate, entries) if query.subject in (None, gate.subject))
+
+
+def _idle_gates(state: State, query: IdleGates) -> Iterator[Gate]:
+    return _records(state, Gate, _before(state.index["idle_gate"].ascending(), query.before))
+
+
 _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     ApiKeyList: _key_list,
     Cancelling: _cancelling,
@@ -312,6 +329,8 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     EndedTasks: _ended,
     EventList: _event_list,
     FinishedTasks: _finished,
+    GateList: _gate_list,
+    IdleGates: _idle_gates,
     LiveTasks: _live_tasks,
     LostLeases: _lost_leases,
     OldEvents: _old_events,
@@ -328,6 +347,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     ScheduleByKey: _by_key,
     ScheduleList: _schedule_list,
     TaskList: _task_list,
+    TasksInLine: _in_line,
     TemplateByAlias: _by_alias,
     TemplateList: _template_list,
     TenantList: _tenant_list,

@@ -21,6 +21,7 @@ from ..queries import (
     EndedRuns,
     EndedTasks,
     EventList,
+    GateList,
     LostLeases,
     PastExpiry,
     Query,
@@ -64,6 +65,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     TemplateList: {"after": _LAST},
     ApiKeyList: {"after": _LAST},
     TenantList: {"after": ""},
+    GateList: {"after": ""},
 }
 """What stands for a bound that was not given."""
 
@@ -94,6 +96,7 @@ class RecordStatements(NamedTuple):
     replace_and_commit: str
     get: str
     get_many: str
+    get_and_lock: str
     all: str
 
 

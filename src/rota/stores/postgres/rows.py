@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.model import ApiKey, Event, Receipt, Record, Run, Schedule, Task
+from ...domain.model import ApiKey, Event, Gate, Receipt, Record, Run, Schedule, Task
 from ..codec import TABLES, Column
 
 __all__ = ["WRITERS", "Rows", "Writer", "text_of"]
@@ -90,6 +90,11 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("created_at revoked_at", "timestamptz"),
     ),
     Receipt: _plain("status", "integer"),
+    Gate: (
+        _SqlColumn("key", lambda gate: None if gate.key is None else text_of(gate.key)),
+        *_plain("inside waiting", "integer"),
+        *_plain("next_at", "timestamptz"),
+    ),
 }
 _TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
 _NAMES: dict[type[Record], str] = {Run: "schedule_run"}
@@ -97,6 +102,8 @@ _NAMES: dict[type[Record], str] = {Run: "schedule_run"}
 
 def _with_type(column: Column) -> _SqlColumn:
     get = column.get
+    if column.attribute != column.name and column.attribute is not None:
+        get = lambda record: column.get(record)  # noqa: E731  not plain: its name is another
     if column.name in ("search", "alias_key"):
         get = lambda record: text_of(column.get(record))  # noqa: E731  a def would need the same closure
     return _SqlColumn(column.name, get, "timestamptz" if column.is_time else _TYPES.get(column.name, "text"))

@@ -143,10 +143,15 @@ select body::text from {schema}.{table} where id = :id::text
 -- name: get_many
 select body::text from {schema}.{table} where id = any(:ids::text[])
 
+-- name: get_and_lock
+select body::text from {schema}.{table} where id = any(:ids::text[]) order by id for update
+
 -- name: all
 select '{table}' as of, id, body from {schema}.{table}
 
 -- ## Tasks
+
+-- A task in the line of a gate has the end of time as its available_at: it is never ready, and never next.
 
 -- Pending tasks lie in lanes: one for each (queue, kind, priority), sorted by time. Lanes are found by seeking from one
 -- to the next, so neither a million delayed tasks nor a million of another kind are ever walked. A lane of a kind that is
@@ -209,6 +214,7 @@ task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind an
 -- name: part upcoming
 task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind and task.priority = lane.priority
   and task.available_at > :after::timestamptz
+  and task.available_at < timestamptz '9999-12-31 23:59:59.999999+00'
   and (task.expires_at is null or task.expires_at > :after::timestamptz)
   and (:tenant::text is null or task.tenant = :tenant::text)
 
@@ -264,6 +270,12 @@ cross join lateral (
   order by task.available_at, task.id limit :limit::bigint
 ) as found
 order by found.available_at, found.id limit :limit::bigint
+
+-- name: tasks_in_line
+select {what} from {schema}.task
+where line is not null and line = :gate::text and status = 'pending'
+  and (expires_at is null or expires_at > :at::timestamptz)
+order by priority desc, lined_at, id limit :limit::bigint {lock}
 
 -- name: lost_leases
 select {what} from {schema}.task
@@ -525,3 +537,15 @@ order by id limit :limit::bigint {lock}
 select {what} from {schema}.receipt
 where at < :before::timestamptz
 order by at, id limit :limit::bigint {lock}
+
+-- ## Gates
+
+-- name: gate_list
+select {what} from {schema}.gate
+where tenant = :tenant::text and id > :after::text and (:subject::text is null or subject = :subject::text)
+order by id limit :limit::bigint {lock}
+
+-- name: idle_gates
+select {what} from {schema}.gate
+where idle_since is not null and idle_since < :before::timestamptz
+order by idle_since, id limit :limit::bigint {lock}

@@ -12,7 +12,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ...domain.model import LIVE, Record, Task, TaskStatus
+import msgspec
+
+from ...domain.model import LIVE, Gate, Record, Task, TaskStatus
 from ..base import BufferedTx
 from ..codec import RECORD_OF, TABLES, readable
 from ..queries import OpenSchedules, Query, ReadyTasks, TaskList
@@ -31,6 +33,7 @@ class PendingWrites:
     def __init__(self, transaction: DatabaseTransaction) -> None:
         self._transaction = transaction
         self._read: dict[tuple[type[Record], str], str | None] = {}
+        self._locked: dict[tuple[type[Record], str], str | None] = {}
         self._puts: Records = {}
         self._deletes: Records = {}
         self._must_notify = False
@@ -47,8 +50,31 @@ class PendingWrites:
             self._read[of_type, id] = bodies[0] if bodies else None
         return self._read[of_type, id]
 
+    async def get_locked(
+        self, statement: str, of_type: type[Record], ids: Iterable[str]
+    ) -> list[str | bytes]:
+        """The bodies of records, which stay locked. What an earlier work of the group has locked or written is known:
+        so the works of a group that change the same record send it once."""
+        wanted = sorted({text_of(id) for id in ids})
+        written = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
+        unknown = [id for id in wanted if (of_type, id) not in self._locked and id not in written]
+        if unknown:
+            await self._transaction.begin()
+            self._locked.update(dict.fromkeys(((of_type, id) for id in unknown), None))
+            for body in await self._transaction.fetch(statement, (unknown,)):
+                self._locked[of_type, TABLES[of_type].decode(body).id] = body
+        found = [self._known(of_type, id) for id in wanted]
+        return [body for body in found if body is not None]
+
+    def _known(self, of_type: type[Record], id: str) -> str | bytes | None:
+        put = self._puts.get(of_type, {}).get(id)
+        if put is not None:
+            return TABLES[of_type].encode(put)
+        return None if id in self._deletes.get(of_type, {}) else self._locked[of_type, id]
+
     async def add(self, tx: BufferedTx) -> None:
         """Take over the writes of a work."""
+        self._merge_gates(tx)
         if any(self._holds(of_type, records) for of_type, records in (*tx.puts.items(), *tx.deletes.items())):
             await self.flush()
         for gathered, into in ((tx.puts, self._puts), (tx.deletes, self._deletes)):
@@ -56,7 +82,17 @@ class PendingWrites:
                 into.setdefault(of_type, {}).update(records)
                 for id in records:
                     self._read.pop((of_type, id), None)
+                    self._locked.pop((of_type, id), None)
         self._must_notify = self._must_notify or _concerns_others(tx)
+
+    def _merge_gates(self, tx: BufferedTx) -> None:
+        """A gate that several works of the group change is written once, as one change: nobody is told its version."""
+        waiting = self._puts.get(Gate, {})
+        for id, gate in list(tx.puts.get(Gate, {}).items()):
+            before = waiting.get(id)
+            if before is not None and gate.version == before.version + 1:
+                waiting[id] = msgspec.structs.replace(gate, version=before.version)
+                del tx.puts[Gate][id]
 
     def _holds(self, of_type: type[Record], records: dict[str, Record]) -> bool:
         held = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
@@ -130,8 +166,12 @@ class PostgresTx(BufferedTx):
         body = await self._pending_writes.get(self._statements.of[type].get, type, id)
         return None if body is None else cast("R", TABLES[type].decode(body))
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
+    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
+        if lock and self._writable:
+            statement = self._statements.of[type].get_and_lock
+            bodies = await self._pending_writes.get_locked(statement, type, ids)
+            return {record.id: cast("R", record) for record in map(TABLES[type].decode, bodies)}
         await self._pending_writes.flush_before_query(type)
         wanted = [text_of(id) for id in set(ids)]
         if not wanted:

@@ -27,6 +27,7 @@ from ..queries import (
     EndedRuns,
     EndedTasks,
     EventList,
+    GateList,
     LostLeases,
     OpenSchedules,
     OpenTasks,
@@ -81,6 +82,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     TemplateList: {"after": _LAST},
     ApiKeyList: {"after": _LAST},
     TenantList: {"after": ""},
+    GateList: {"after": ""},
 }
 """What stands for a bound that was not given."""
 

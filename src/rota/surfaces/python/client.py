@@ -11,6 +11,7 @@ from ...domain.tenants import check_tenant
 from ...engine.clock import SteadyClock, SystemClock
 from ..stores import BUCKETS, open_store
 from .calls import DueRuns, Page, check_actor
+from .limit_calls import LimitCalls
 from .schedule_calls import ScheduleCalls
 from .task_calls import TaskCalls
 from .template_calls import TemplateCalls
@@ -21,7 +22,7 @@ __all__ = ["DueRuns", "Page", "Queue", "connect"]
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
-class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls):
+class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls, LimitCalls):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:
