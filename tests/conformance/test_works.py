@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from records import event, run, task
+from records import event, gate, run, task
 from rota.domain.errors import Conflict
-from rota.domain.model import Event, Run, Task
+from rota.domain.model import Event, Gate, Run, Task
 from rota.stores.base import Store, Tx
 from rota.stores.queries import ReadyTasks
 from stores import TestClock, get, put
@@ -245,3 +246,20 @@ async def test_a_cancelled_caller_leaves_a_store_that_works(store: Store) -> Non
     assert sum(answer is None for answer in answers) >= 5
     await put(store, task("after"))
     assert await get(store, Task, "after") is not None
+
+
+async def test_many_works_that_lock_the_same_records_all_change_them(store: Store) -> None:
+    """Also if works of two groups lock two of them in another order, and if there is none before."""
+
+    async def enter(ids: list[str], tx: Tx) -> None:
+        found = await tx.get_many(Gate, ids, lock=True)
+        for id in ids:
+            known = found.get(id, gate(id))
+            tx.put(replace(known, inside=known.inside + 1))
+
+    orders = [["a"], ["b"], ["b", "a"], ["a", "b"]] * 15
+    await asyncio.gather(*(store.transact(partial(enter, ids)) for ids in orders))
+    for id in ("a", "b"):
+        counted = await get(store, Gate, id)
+        assert counted is not None
+        assert counted.inside == 45

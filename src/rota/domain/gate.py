@@ -156,7 +156,7 @@ def ask(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
     if not room(gate):
         return _in_line(task, gate, now)
     passed = replace(task, passed=task.passed + 1, line=None, lined_at=None)
-    return take_moment(passed, replace(gate, inside=gate.inside + 1, updated_at=now), now)
+    return take_moment(passed, _changed(gate, now, inside=gate.inside + 1), now)
 
 
 def take_moment(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
@@ -164,16 +164,20 @@ def take_moment(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
     if gate.limit.rate is None:
         return task, gate
     apart, grace = _spacing(gate.limit.rate)
-    at = now
-    if gate.next_at is not None and not is_from_the_future(gate.updated_at, now):  # else a clock was ahead
-        at = max(now, gate.next_at)
-    taken = replace(gate, next_at=at + apart, updated_at=now)
-    return replace(task, available_at=at, slot_until=at + grace), taken
+    gate = _changed(gate, now)
+    at = now if gate.next_at is None else max(now, gate.next_at)
+    return replace(task, available_at=at, slot_until=at + grace), replace(gate, next_at=at + apart)
 
 
 def _in_line(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
     waits = replace(task, line=gate.id, lined_at=now, slot_until=None)
-    return waits, replace(gate, waiting=gate.waiting + 1, updated_at=now)
+    return waits, _changed(gate, now, waiting=gate.waiting + 1)
+
+
+def _changed(gate: Gate, now: datetime, **values: int) -> Gate:
+    """The next moment that a clock gave which was ahead is none to wait for."""
+    next_at = None if is_from_the_future(gate.updated_at, now) else gate.next_at
+    return replace(gate, next_at=next_at, updated_at=now, **values)
 
 
 def _spacing(rate: str) -> tuple[timedelta, timedelta]:
@@ -208,9 +212,9 @@ def sooner(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
 def leave(task: Task, gate: Gate, now: datetime) -> Gate:
     """The gate without this task, which was inside, or in its line."""
     if task.line == gate.id:
-        return replace(gate, waiting=max(0, gate.waiting - 1), updated_at=now)
+        return _changed(gate, now, waiting=max(0, gate.waiting - 1))
     if gate.id in task.gates[: task.passed]:
-        return replace(gate, inside=max(0, gate.inside - 1), updated_at=now)
+        return _changed(gate, now, inside=max(0, gate.inside - 1))
     return gate
 
 

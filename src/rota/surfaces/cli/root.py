@@ -7,7 +7,7 @@ import click
 from ... import __version__
 from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = ["cli", "completion", "keys", "schedule", "scheduler", "tenant"]
+__all__ = ["cli", "completion", "keys", "queue", "schedule", "scheduler", "tenant"]
 
 _RUN = {
     "up": Entry(
@@ -37,6 +37,7 @@ _SCHEDULES = {
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
     ),
 }
+_QUEUES = {"queue": Entry("root:queue", "Limit queues.")}
 _ACCESS = {
     "keys": Entry("root:keys", "Create, list and revoke the keys of the HTTP API."),
     "tenant": Entry("root:tenant", "Create, limit and suspend tenants."),
@@ -55,6 +56,7 @@ _STORE = {
         "Run": _RUN,
         "Tasks": _TASKS,
         "Schedules": _SCHEDULES,
+        "Queues": _QUEUES,
         "Access": _ACCESS,
         "Store": _STORE,
     },
@@ -139,6 +141,17 @@ def schedule(ctx: click.Context) -> None:
 @click.pass_context
 def scheduler(ctx: click.Context) -> None:
     """Fire schedules. Any number may run at once: each due time starts one task."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={"Change": {"limit": Entry("commands.limits:limit", "Limit its tasks, or show its limit.")}},
+    examples=["rota queue limit mail --rate 50/s --concurrency 10"],
+)
+@click.pass_context
+def queue(ctx: click.Context) -> None:
+    """Limit queues: how many of their tasks run at once, and how many begin in a while."""
     help_if_alone(ctx)
 
 

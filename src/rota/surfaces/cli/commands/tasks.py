@@ -143,15 +143,16 @@ def status(session: Session, task_id: str) -> None:
     """Everything about one task."""
     from ...shapes import task as shape
 
-    async def ask(queue: Queue) -> tuple[Task, str | None, datetime]:
+    async def ask(queue: Queue) -> tuple[Task, str | None, str | None, datetime]:
         task = await queue.get(task_id)
-        return task, await _schedule_name(queue, task), await queue.now()
+        in_line = await queue.why_in_line(task_id)
+        return task, await _schedule_name(queue, task), in_line, await queue.now()
 
-    task, schedule, now = session.run(ask)
+    task, schedule, in_line, now = session.run(ask)
     if session.as_json:
-        session.screen.json({**shape(task), "schedule": schedule})
+        session.screen.json({**shape(task), "schedule": schedule, "why_in_line": in_line})
     else:
-        session.screen.fields(_fields(session, task, schedule, now))
+        session.screen.fields(_fields(session, task, schedule, in_line, now))
         if task.error is not None and task.error.traceback:
             session.screen.say()
             session.screen.say(click.style(task.error.traceback.rstrip(), dim=True))
@@ -166,11 +167,15 @@ async def _schedule_name(queue: Queue, task: Task) -> str | None:
         return task.schedule_id
 
 
-def _fields(session: Session, task: Task, schedule: str | None, now: datetime) -> Iterator[tuple[str, str]]:
+def _fields(
+    session: Session, task: Task, schedule: str | None, in_line: str | None, now: datetime
+) -> Iterator[tuple[str, str]]:
     yield "id", task.id
     yield "task_type", click.style(task.kind, bold=True)
     yield "status", styled(session.screen.status(task.status)) + _about_status(task)
     yield "queue", f"{task.queue}, priority {task.priority}"
+    if in_line:
+        yield "limit", in_line
     yield from _times(task, now)
     if task.attempt:
         most = "" if task.max_retries is None else f", {task.retries} of {task.max_retries} retries used"
