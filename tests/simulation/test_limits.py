@@ -240,3 +240,61 @@ async def test_one_fault_at_each_store_call(world: World, number: int) -> None:
     await running
     assert marks.most == {"1": 1}
     await check_empty(world)
+
+
+@on_any_store
+async def test_tasks_submitted_before_the_limit_was_known_are_limited(world: World) -> None:
+    marks = Marks(world, seconds=1)
+    world.app.task("work", limit=rota.Limit(concurrency=2))(marks.handle)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 9)
+    async with world.running(concurrency=5):
+        await all_done(world, tasks)
+    assert marks.most == {"1": 2}
+    await check_empty(world)
+
+
+@on_any_store
+async def test_a_schedule_fires_into_the_line(world: World) -> None:
+    marks = Marks(world, seconds=25)
+    world.app.task("work", limit=rota.Limit(concurrency=1))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    await world.schedule(interval=10, max_runs=4, overlap_policy="allow", input={"customer": 1})
+    async with world.running():
+        await world.at(3 * MINUTE)
+    assert marks.most == {"1": 1}
+    assert {task.status for task in await world.tasks()} == {"completed"}
+    await check_empty(world)
+
+
+@on_any_store
+async def test_the_highest_priority_is_let_in_first(world: World) -> None:
+    begun: list[str] = []
+
+    @world.app.task("work", limit=rota.Limit(concurrency=1))
+    async def work(name: str) -> None:
+        begun.append(name)
+        await asyncio.sleep(1)
+
+    await world.queue.declare_limits(world.app)
+    tasks = [
+        await world.queue.submit("work", {"name": str(priority)}, priority=priority)
+        for priority in (100, 0, 200, 128)
+    ]
+    async with world.running():
+        await all_done(world, tasks)
+    assert begun == ["100", "200", "128", "0"]
+
+
+@on_any_store
+async def test_idle_gates_are_forgotten(world: World) -> None:
+    world.app.task("work", limit=rota.Limit(concurrency=1, key="customer"))(Marks(world, seconds=0).handle)
+    await world.queue.declare_limits(world.app)
+    await all_done_by(world, await world.queue.submit_many([("work", {"customer": n}) for n in range(5)]))
+    assert await gates(world) == []
+
+
+async def all_done_by(world: World, tasks: list[Any]) -> None:
+    """They end, and two days pass."""
+    async with world.running():
+        await all_done(world, tasks)
+        await world.at(timedelta(days=2))
