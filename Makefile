@@ -6,7 +6,7 @@ READY := .venv/.ready
 # Tests start hundreds of processes: each reads what the first has compiled, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check bench format lint types generated picture clean
+.PHONY: run test test-all check bench format lint types generated picture screenshots clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -24,7 +24,7 @@ test-all: $(READY)  ## every test with every seed and example, and simulations o
 	ROTA_TEST_SIMULATION=all $(BIN)/python -m pytest -n 4 --dist worksteal
 
 bench: $(READY)  ## every figure of docs/performance.md, one line of JSON each; wants a machine that is otherwise idle
-	@for figure in submit drain burst lateness idle next_times; do $(BIN)/python bench/$$figure.py || exit 1; done
+	@for figure in submit drain burst lateness idle next_times typed process_handlers; do $(BIN)/python bench/$$figure.py || exit 1; done
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -47,6 +47,9 @@ generated: $(READY)  ## what is made from the code: the sync stub, the tables of
 
 picture: $(READY)  ## docs/demo.svg, recorded from the real commands
 	$(BIN)/python docs/record.py
+
+screenshots: $(READY)  ## every page of the dashboard in both themes and two widths, in build/screenshots
+	$(BIN)/python tools/take_screenshots.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache

@@ -67,6 +67,13 @@ class Distant:
     def put(self, key: str, body: bytes) -> None:
         self._do("put").put(key, body)
 
+    def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
+        self._do("put").put_parts(key, chunks)
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        found: bytes = self._do("get").get_range(key, start, stop)
+        return found
+
     def delete(self, keys: list[str]) -> None:
         self._do("delete").delete(keys)
 

@@ -16,7 +16,7 @@ import measure
 import rota
 import seed
 from rota.domain.recurrence import Cron
-from rota.engine.observe.telemetry import Signal, TimesHandled
+from rota.engine.observe.telemetry import Observation, TimesHandled
 
 
 class Marks:
@@ -43,7 +43,7 @@ async def burst(place: Path, number: int, lead: int) -> tuple[float, float]:
         assert datetime.now(UTC) < due, "making the schedules took longer than the lead: give a longer one"
         tasks, starts = Marks(number), Marks(number)
 
-        def count(signal: Signal) -> None:
+        def count(signal: Observation) -> None:
             if isinstance(signal, TimesHandled):
                 tasks.one()
 

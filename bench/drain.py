@@ -16,7 +16,7 @@ import measure
 import rota
 import rows
 from rivals import Rival
-from rota.engine.observe.telemetry import Signal, TaskMoved
+from rota.engine.observe.telemetry import Observation, TaskMoved
 
 
 async def noop(number: int) -> None:
@@ -34,7 +34,7 @@ async def drain_rota(place: Path, handler: Callable[..., Any], tasks: int, concu
         done = asyncio.Event()
         left = tasks
 
-        def count(signal: Signal) -> None:
+        def count(signal: Observation) -> None:
             nonlocal left
             if isinstance(signal, TaskMoved):
                 left -= 1

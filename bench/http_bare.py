@@ -3,6 +3,7 @@ it answers; one reads the row of a schedule by its name. No keys, no rules, no e
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -25,7 +26,8 @@ class Body(BaseModel):
 _SQLITE = """insert into task (id, version, tenant, created_at, kind, queue, priority, status, available_at,
   cancel_requested, is_workflow, body) values (?, 1, 'default', ?, ?, 'default', 128, 'pending', ?, 0, 0, ?)"""
 _POSTGRES = """insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at,
-  cancel_requested, version, body) values ($1, 'default', 'pending', $2, 'default', 128, 0, $3, $3, false, 1, $4)"""
+  updated_at, cancel_requested, changes, version, body)
+values ($1, 'default', 'pending', $2, 'default', 128, 0, $3, $3, $3, false, 1, 1, $4)"""
 
 
 def application(address: str) -> FastAPI:
@@ -33,12 +35,15 @@ def application(address: str) -> FastAPI:
 
 
 def _body(id: str, kind: str, at: datetime, input: Any) -> str:
-    import json
-
     when = at.isoformat()
-    history = [{"number": 1, "at": when, "status": "pending", "actor": "bare", "type": "created"}]
-    record = {"record": "task.1", "id": id, "version": 1, "kind": kind, "input": input, "created_at": when}
-    return json.dumps({**record, "available_at": when, "updated_at": when, "history": history})
+    record = {"record": "task.1", "id": id, "version": 1, "kind": kind, "created_at": when}
+    return json.dumps({**record, "available_at": when, "updated_at": when, **_rest(at, input)})
+
+
+def _rest(at: datetime, input: Any) -> dict[str, Any]:
+    """What PostgreSQL has no columns for."""
+    line = {"number": 1, "at": at.isoformat(), "status": "pending", "actor": "bare", "type": "created"}
+    return {"input": input, "history": [line]}
 
 
 def _on_sqlite(address: str) -> FastAPI:
@@ -74,7 +79,7 @@ def _on_postgres(address: str) -> FastAPI:
     @api.post("/tasks", status_code=201)
     async def create(body: Body) -> dict[str, Any]:
         at, id = datetime.now(UTC), new_id()
-        await pools[0].execute(_POSTGRES, id, body.kind, at, _body(id, body.kind, at, body.input))
+        await pools[0].execute(_POSTGRES, id, body.kind, at, json.dumps(_rest(at, body.input)))
         return {"id": id, "kind": body.kind, "status": "pending", "createdAt": at.isoformat()}
 
     @api.get("/schedules/{name}")

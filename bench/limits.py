@@ -13,7 +13,7 @@ from pathlib import Path
 
 import measure
 import rota
-from rota.engine.observe.telemetry import Signal, TaskMoved
+from rota.engine.observe.telemetry import Observation, TaskMoved
 
 KEYS = 50
 
@@ -32,9 +32,9 @@ async def drain(place: Path, limit: rota.Limit | None, tasks: int, concurrency: 
         done = asyncio.Event()
         left = tasks
 
-        def count(signal: Signal) -> None:
+        def count(observed: Observation) -> None:
             nonlocal left
-            if isinstance(signal, TaskMoved):
+            if isinstance(observed, TaskMoved):
                 left -= 1
                 if not left:
                     done.set()

@@ -17,7 +17,7 @@ import rota
 import seed
 from postgres_server import Server
 from rota.domain.recurrence import Cron
-from rota.engine.observe.telemetry import Signal, TimesHandled
+from rota.engine.observe.telemetry import Observation, TimesHandled
 
 READY = timedelta(seconds=3)
 """Before they are due: for the node to start, and for the server to have written what it was given."""
@@ -53,7 +53,7 @@ async def burst(server: Server, number: int, lead: int) -> tuple[Marks, Marks]:
     async def noop() -> None:
         starts.one()
 
-    def count(signal: Signal) -> None:
+    def count(signal: Observation) -> None:
         if isinstance(signal, TimesHandled):
             tasks.one()
 

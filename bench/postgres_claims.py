@@ -24,13 +24,10 @@ FEW = 1000
 AT_ONCE = 500_000
 FILL = """
 insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, completed_at,
-  cancel_requested, version, body)
+  updated_at, cancel_requested, changes, version, body)
 select id, 'default', $2, 'noop', 'default', 128, 0, at, case when n % 10 = 5 then at + interval '1 day' else at end,
-  case when $2 = 'completed' then at end, false, 1,
-  format('{"record":"task.1","id":"%s","version":1,"kind":"noop","status":"%s","created_at":"%s","available_at":"%4$s",'
-    || '"updated_at":"%4$s","padding":"%s"}', id, $2, iso, iso, repeat('x', 300))::json
+  case when $2 = 'completed' then at end, at, false, 0, 1, format('{"padding":"%s"}', repeat('x', 300))::json
 from (select $1 || n as id, n, now() - n * interval '1 ms' as at from generate_series(1, $3::bigint) n) as numbered
-cross join lateral (select rota.iso(at) as iso) as written
 """
 """One in ten is for tomorrow, as it is where tasks are delayed."""
 

@@ -11,7 +11,7 @@ import measure
 import postgres_rig
 import rota
 from postgres_rivals import BATCH, Graphile, PgQueuer, Procrastinate, Raw, times
-from rota.engine.observe.telemetry import Signal, TaskMoved
+from rota.engine.observe.telemetry import Observation, TaskMoved
 
 
 class Rota:
@@ -31,7 +31,7 @@ class Rota:
         done = asyncio.Event()
         left = number
 
-        def count(signal: Signal) -> None:
+        def count(signal: Observation) -> None:
             nonlocal left
             if isinstance(signal, TaskMoved):
                 left -= 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota import Queue
-from rota.domain import definition
 from rota.domain.model import Limits, Schedule, TaskTarget
 from rota.domain.recurrence import Timing
+from rota.domain.schedule import definition
 from rota.engine.clock import new_id
 from rota.stores.base import Tx, Work
 

@@ -17,7 +17,7 @@ import measure
 import rota
 import rows
 from rota.engine.observe.metrics import Metrics
-from rota.engine.observe.telemetry import Signal, TaskMoved
+from rota.engine.observe.telemetry import Observation, TaskMoved
 
 
 async def drain(place: Path, tasks: int, metrics: Metrics | None) -> float:
@@ -27,7 +27,7 @@ async def drain(place: Path, tasks: int, metrics: Metrics | None) -> float:
         done = asyncio.Event()
         left = tasks
 
-        def count(signal: Signal) -> None:
+        def count(signal: Observation) -> None:
             nonlocal left
             if isinstance(signal, TaskMoved):
                 left -= 1

@@ -20,7 +20,7 @@ from postgres_server import new_database
 from rota.surfaces.cli.root import cli
 
 ROTA = [sys.executable, "-c", "from rota.surfaces.cli import main; main()"]
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 def rota(line: str | list[str], *, code: int = 0, stdin: str | None = None) -> Result:

@@ -24,21 +24,25 @@ def example_app() -> App:
     app = App()
 
     @app.workflow("generate-report")
-    async def report(input: Any) -> Any:
+    async def report(ctx: Any, input: Any) -> Any:
         return {"made": input}
 
     @app.workflow("generate-sales-report")
-    async def sales(input: Any) -> Any:
+    async def sales(ctx: Any, input: Any) -> Any:
         return {"made": input}
 
     @app.workflow("my-workflow")
-    async def mine(input: Any) -> Any:
+    async def mine(ctx: Any, input: Any) -> Any:
         return input
 
     @app.workflow("broken-workflow", max_retries=0)
     async def broken(context: Any) -> None:
         context.log("about to fail")
         raise RuntimeError("as asked")
+
+    @app.workflow("approval")
+    async def approval(ctx: Any) -> Any:
+        return [await ctx.step(lambda: "asked", name="ask"), await ctx.receive("approved")]
 
     @app.task("send-reminder")
     async def remind(input: Any) -> Any:
@@ -47,6 +51,11 @@ def example_app() -> App:
     @app.task("echo")
     async def echo(input: Any) -> Any:
         return input
+
+    @app.task("leave")
+    async def leave(context: Any, input: Any) -> Any:
+        await context.artifact(input["name"], input["text"] * input["times"], media_type=input.get("type"))
+        return "left"
 
     @app.task("fail", max_retries=0)
     async def fail() -> None:

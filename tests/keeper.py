@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 def use(users: Path) -> None:

@@ -33,7 +33,18 @@ from rota.engine.clock import SystemClock
 from rota.stores.postgres.store import PostgresStore
 
 _numbers = count(1)
-_TABLES = ("task", "schedule", "schedule_run", "event", "template", "tenant", "apikey", "receipt")
+_TABLES = (
+    "task",
+    "schedule",
+    "schedule_run",
+    "event",
+    "template",
+    "tenant",
+    "apikey",
+    "receipt",
+    "nodestate",
+    "pausedqueue",
+)
 _ALONE = "select count(*) = 1 from pg_stat_activity where datname = current_database() and backend_type like 'client%'"
 _HAS_SCHEMA = "select to_regclass('rota.task') is not null"
 SETTINGS = {

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from postgres_server import new_database
 from rota.domain.errors import Unavailable
 from rota.domain.model import Record
-from rota.stores.base import PLAIN_COMMIT, CommitOptions, Store, Tx, Work
+from rota.stores.base import PLAIN_COMMIT, CommitOptions, Contents, Store, Tx, Work
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.waiting import Waiters
@@ -82,6 +82,10 @@ class PostgresInVirtualTime(Store):
     async def plan(self) -> str:
         return await self._call(self._store.plan)
 
+    @property
+    def contents(self) -> Contents:
+        return _ContentsElsewhere(self._call, lambda: self._store.contents)
+
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self._call(self._store.snapshot)
 
@@ -100,6 +104,30 @@ class PostgresInVirtualTime(Store):
         if self._loop is None:
             raise Unavailable(f"the store at {self.url} is not open", is_final=True)
         return self._loop
+
+
+class _ContentsElsewhere(Contents):
+    """The contents of a store whose event loop is another."""
+
+    def __init__(self, call: Any, inner: Callable[[], Contents]) -> None:
+        self._call = call
+        self._inner = inner
+
+    async def write(self, key: str, chunks: Iterator[bytes]) -> None:
+        await self._call(lambda: self._inner().write(key, chunks))
+
+    async def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
+        async def all_of_it() -> bytes:
+            return b"".join([piece async for piece in self._inner().read(key, start, stop)])
+
+        yield await self._call(all_of_it)
+
+    async def keys(self) -> list[str]:
+        found: list[str] = await self._call(lambda: self._inner().keys())
+        return found
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._call(lambda: self._inner().delete(keys))
 
 
 def postgres(clock: Any) -> Store:

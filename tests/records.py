@@ -11,9 +11,12 @@ from typing import Any
 from rota.domain.model import (
     LIVE,
     ApiKey,
+    Artifact,
     Event,
     Gate,
     Limit,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Role,
@@ -31,6 +34,7 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Interval
+from rota.domain.workflow import Signal, Step, StepKind, StepStatus
 from stores import START
 
 _numbers = count(1)
@@ -42,6 +46,9 @@ TAGS = ("nightly", "urgent")
 WORKERS = ("w1", "w2")
 SCHEDULES = ("s1", "s2", "s3")
 GATES = ("kind-1", "queue-1")
+OWNERS = ("t1", "t2", "t3")
+CONTENTS = ("a" * 64, "b" * 64)
+FLOWS = ("t1", "t2", "t3")
 ZONES = ("", "2025b", "2026a", "2026b")
 
 
@@ -119,6 +126,26 @@ def receipt(id: str | None = None, **values: Any) -> Receipt:
     return Receipt(id=id or fresh_id("q"), **(defaults | values))
 
 
+def node(id: str | None = None, **values: Any) -> NodeState:
+    defaults: dict[str, Any] = {
+        "host": "here",
+        "pid": 1,
+        "release": "0.2.0",
+        "roles": ("scheduler", "worker", "janitor"),
+        "kinds": KINDS,
+        "slots": 10,
+        "started_at": START,
+        "seen_at": START,
+        "heartbeat": timedelta(seconds=30),
+    }
+    return NodeState(id=id or fresh_id("w"), **(defaults | values))
+
+
+def paused_queue(id: str | None = None, **values: Any) -> PausedQueue:
+    defaults: dict[str, Any] = {"queue": "mail", "paused_at": START, "paused_by": "test"}
+    return PausedQueue(id=id or fresh_id("p"), **(defaults | values))
+
+
 def gate(id: str | None = None, **values: Any) -> Gate:
     defaults: dict[str, Any] = {"subject": "kind:send", "limit": Limit(concurrency=1), "updated_at": START}
     return Gate(id=id or fresh_id("g"), **(defaults | values))
@@ -136,7 +163,6 @@ def any_task(random: random.Random, **values: Any) -> Task:
     line = random.choice((None, None, *GATES)) if status is TaskStatus.PENDING else None
     shape = {
         "line": line,
-        "lined_at": None if line is None else minutes(random),
         "tenant": random.choice(TENANTS),
         "kind": random.choice(KINDS),
         "queue": random.choice(QUEUES),
@@ -232,6 +258,92 @@ def any_receipt(random: random.Random, **values: Any) -> Receipt:
     return receipt(**(shape | values))
 
 
+def any_node(random: random.Random, **values: Any) -> NodeState:
+    shape = {
+        "tenant": random.choice((*TENANTS, "*")),
+        "host": random.choice(("here", "Büro \u0000")),
+        "queues": random.choice((None, QUEUES)),
+        "running": random.choice(({}, {"send": 2})),
+        "seen_at": minutes(random),
+    }
+    return node(**(shape | values))
+
+
+def any_paused_queue(random: random.Random, **values: Any) -> PausedQueue:
+    """One of few, so that most queues of the population are open."""
+    tenant, queue = random.choice((("other", "mail"), ("default", "nowhere"), ("nobody", "default")))
+    shape = {
+        "tenant": tenant,
+        "queue": queue,
+        "note": random.choice(("", "\u0000 ä")),
+        "paused_at": minutes(random),
+    }
+    return paused_queue(**(shape | values))
+
+
+def artifact(id: str | None = None, **values: Any) -> Artifact:
+    defaults: dict[str, Any] = {
+        "task_id": "t1",
+        "name": "report.txt",
+        "media_type": "text/plain",
+        "size": 2,
+        "digest": "f" * 64,
+        "attempt": 1,
+        "created_at": START,
+        "inline": b"hi",
+    }
+    return Artifact(id=id or fresh_id("a"), **(defaults | values))
+
+
+def any_artifact(random: random.Random, **values: Any) -> Artifact:
+    content = random.choice((None, *CONTENTS))
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "task_id": random.choice(OWNERS),
+        "name": random.choice(("report.txt", "Ärger.bin", "stdout", "😀")),
+        "size": random.choice((0, 2, 2**40)),
+        "content": content,
+        "inline": random.choice((b"", b"\x00\xff")) if content is None else None,
+    }
+    return artifact(**(shape | values))
+
+
+def step(id: str | None = None, **values: Any) -> Step:
+    defaults: dict[str, Any] = {"task_id": "t1", "key": "charge", "created_at": START}
+    return Step(id=id or fresh_id("p"), **(defaults | values))
+
+
+def signal(id: str | None = None, **values: Any) -> Signal:
+    defaults: dict[str, Any] = {"task_id": "t1", "name": "paid", "at": START, "actor": "test"}
+    return Signal(id=id or fresh_id("g"), **(defaults | values))
+
+
+def any_step(random: random.Random, **values: Any) -> Step:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "task_id": random.choice(FLOWS),
+        "key": random.choice(("charge", "ä \u0000", "render[1]")),
+        "kind": random.choice(list(StepKind)),
+        "status": random.choice(list(StepStatus)),
+        "created_at": minutes(random),
+        "due_at": random.choice((None, minutes(random))),
+        "completed_at": random.choice((None, minutes(random))),
+        "output": random.choice((None, {"text": "\u0000"})),
+    }
+    return step(**(shape | values))
+
+
+def any_signal(random: random.Random, **values: Any) -> Signal:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "task_id": random.choice(FLOWS),
+        "name": random.choice(("paid", "ä \u0000")),
+        "at": minutes(random),
+        "received_at": random.choice((None, minutes(random))),
+    }
+    return signal(**(shape | values))
+
+
 def any_gate(random: random.Random, **values: Any) -> Gate:
     shape = {
         "tenant": random.choice(TENANTS),
@@ -255,12 +367,17 @@ MAKERS: dict[type[Record], Any] = {
     Tenant: any_tenant,
     Receipt: any_receipt,
     Gate: any_gate,
+    NodeState: any_node,
+    PausedQueue: any_paused_queue,
+    Artifact: any_artifact,
+    Step: any_step,
+    Signal: any_signal,
 }
 """For each type that has queries: one of any shape."""
 
 FIXED = (
     *("id", "version", "tenant", "created_at", "schedule_id", "is_workflow"),
-    *("scheduled_at", "at", "subject_id", "subject"),
+    *("scheduled_at", "at", "subject_id", "subject", "task_id", "name"),
 )
 """What a record keeps when it becomes another of its type."""
 

@@ -30,7 +30,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "admin", "AWS_SECRET_ACCESS_KEY": "secretsec
 if "ROTA_TEST_S3" in os.environ:  # a server of our own, which a few tests need beside it, goes by the same
     CREDENTIALS = {name: os.environ.get(name, value) for name, value in CREDENTIALS.items()}
 BUCKET = "rota-test"
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 _joined: dict[str, str] = {}
 _children: list[subprocess.Popen[bytes]] = []

@@ -121,7 +121,8 @@ async def _serve(
     config = uvicorn.Config(api, log_level="critical", lifespan="on", timeout_graceful_shutdown=5)
     server = _Quiet(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
-    worker = Worker(queue, app, all_tenants=True) if engine else None
+    allow_shell = bool(options.get("allow_shell"))
+    worker = Worker(queue, app, all_tenants=True, allow_shell=allow_shell) if engine else None
     working = asyncio.create_task(worker.run(handle_signals=False)) if worker is not None else None
     while not server.started and not serving.done():
         await asyncio.sleep(0.005)

@@ -90,7 +90,8 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_python_in_the_documentation_runs(block: Block) -> None:
     """A complete program as it is; a snippet with an open `queue` and an `app` at hand."""
-    code = compile(block.text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile(block.text, str(block), "exec", flags=flags, dont_inherit=True)
     said = io.StringIO()
     with redirect_stdout(said):
         if block.is_complete:

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from http_world import eventually, problem
-from rota import App
+from rota import App, Workflow
 from served import Served
 
 PYTHON_TASK = {"command": "backup_database", "task_type": "python"}
@@ -32,12 +32,17 @@ def document_app() -> App:
         """Check system health."""
         return {"cpu_percent": 1.5, "memory_percent": 40.0, "disk_percent": 60.0}
 
+    @app.task("report", max_retries=0)
+    def report(context: Any) -> dict[str, Any]:
+        context.artifact("report.csv", "day,sum\n1,2\n")
+        return {"rows": 1}
+
     @app.task("broken", max_retries=0)
     async def broken() -> None:
         raise RuntimeError("the disk is full")
 
     @app.workflow("monthly_report")
-    async def monthly_report() -> None:
+    async def monthly_report(ctx: Workflow) -> None:
         """No task can name it."""
 
     @app.task("endless", max_retries=0)

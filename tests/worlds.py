@@ -16,7 +16,7 @@ import rota
 from postgres_world import PostgresInVirtualTime
 from rota import testing
 from rota.domain.model import Run, Schedule, Task
-from rota.engine.observe.telemetry import Signal
+from rota.engine.observe.telemetry import Observation
 from rota.stores.base import Store
 from rota.stores.bucket.service.bucket import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
@@ -26,6 +26,7 @@ from rota.stores.sqlite.store import SqliteStore
 from rota.testing import LoopClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
@@ -72,7 +73,7 @@ class World:
         self.clock = clock
         self.queue = rota.Queue(store, clock=clock, actor="tester")
         self.app = rota.App()
-        self.signals: list[Signal] = []
+        self.signals: list[Observation] = []
         self.jumps_looked_for = HOUR  # days of virtual time have many seconds
 
     def worker(self, **options: Any) -> rota.Worker:

@@ -35,13 +35,18 @@ MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DO
 
 TASK_CALLS = [
     *("submit", "submit_many", "get", "list", "count", "history", "wait", "cancel"),
-    *("request_cancellation", "cancel_many", "mark_expired", "replay", "archive", "start_workflow"),
+    *("request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
 ]
+ARTIFACT_CALLS = ["artifacts", "open_artifact"]
+OPEN_ARTIFACT = ["read", "save", "chunks"]
+WORKFLOW_CALLS = ["start_workflow", "signal", "steps"]
+WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
+WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
     *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
     *("delete_schedule", "restore_schedule", "schedule_history", "runs", "preview", "why", "run_due"),
-    *("preview_timing", "declare_schedules"),
+    *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
 ]
 TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
@@ -51,11 +56,14 @@ TENANT_CALLS = [
     *("create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"),
     *("create_key", "list_keys", "revoke_key", "events"),
 ]
-LIMIT_CALLS = ["limit_queue", "limit_kind", "task_limits", "why_in_line", "declare_limits"]
+LIMIT_CALLS = ["limit_queue", "limit_kind", "task_limits", "declare_limits"]
+SERVING_CALLS = ["nodes", "waiting", "list_queues", "pause_queue", "resume_queue", "drain_queue"]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
-CONTEXT += ["check", "progress", "log", "extend_lease", "call"]
-QUEUE_CALLS = ["now", "for_tenant", "close"]
+QUEUE_CALLS = ["now", "for_tenant", "bind", "close"]
+FUNCTION = ["__call__", "submit", "options", "map", "args"]
+HANDLE = ["id", "get", "cancel", "result"]
+CONTEXT += ["check", "progress", "log", "artifact", "extend_lease", "call"]
 SAID_HERE = {
     "get": "One task.",
     "count": "How many tasks match the same filters as in `list`.",
@@ -76,13 +84,15 @@ SAID_HERE = {
     "stop": "Ask for a graceful end; `run()` returns when it has come.",
     "queue": "The queue of the task's own tenant.",
     "attempt": "1 for the first attempt.",
+    "__call__": "Call the function here and now, as if it had not been decorated.",
+    "id": "The task's id.",
 }
 OPTIONS = {
     "submit options": (SubmitOptions, ()),
     "task filters": (TaskFilters, ()),
     "schedule options": (ScheduleOptions, ()),
     "schedule filters": (ScheduleFilters, ()),
-    "template options": (TemplateOptions, ("runtime",)),
+    "template options": (TemplateOptions, ()),
 }
 OWN_FORM = {
     "ttl_seconds": "`ttl`, in seconds.",
@@ -90,6 +100,10 @@ OWN_FORM = {
     "rule": "A `RecurrenceRule`, instead of an rrule.",
     "target": "A `TaskTarget`, `WorkflowTarget` or `TemplateTarget`, instead of a task_type.",
     "input": "The input of its tasks.",
+    "parameters_schema": "A JSON Schema that the parameters, with the input laid over them, must fit.",
+    "runtime": "`python` (a kind), `shell` or `http` (a command). [default: python]",
+    "command": "Of a shell template: a command line, a list of arguments, or a `ShellCommand`. Of an http one: a URL"
+    " (with its method before it), or an `HttpRequest`. Of a python one: what people call the function.",
     "parameters": "A dict: the input, under what is given when it is run.",
 }
 """Options that have a form of their own on each surface, and so no help that fits all of them."""
@@ -112,11 +126,19 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Event,
     rota.Occurrence,
     rota.Template,
+    rota.Artifact,
+    rota.ShellCommand,
+    rota.HttpRequest,
+    rota.Step,
+    rota.Signal,
     rota.Tenant,
     rota.Limits,
     rota.Limit,
     rota.TenantUse,
     rota.ApiKey,
+    rota.NodeState,
+    rota.PausedQueue,
+    rota.QueueUse,
     rota.Retention,
 ]
 CHOICES = [
@@ -131,6 +153,8 @@ CHOICES = [
     rota.Role,
     rota.Runtime,
     rota.TenantStatus,
+    rota.StepKind,
+    rota.StepStatus,
     rota.Frequency,
     rota.DayOfWeek,
     rota.MonthOfYear,
@@ -141,13 +165,20 @@ def tables() -> dict[str, str]:
     """Every table by its name."""
     return {
         "task calls": _calls(rota.Queue, TASK_CALLS),
+        "artifact calls": _calls(rota.Queue, ARTIFACT_CALLS),
+        "open artifact": _calls(rota.OpenArtifact, OPEN_ARTIFACT),
+        "workflow calls": _calls(rota.Queue, WORKFLOW_CALLS),
+        "workflow": _calls(rota.Workflow, WORKFLOW),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),
+        "serving calls": _calls(rota.Queue, SERVING_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
-        "app": _calls(rota.App, ["task", "workflow", "schedule", *HOOKS]),
-        "worker": _calls(rota.Worker, ["__init__", "run", "run_once", "stop", "task", "workflow", *HOOKS]),
+        "app": _calls(rota.App, ["task", "workflow", "schedule", "provide", "connect", *HOOKS]),
+        "functions": _calls(rota.TaskFunction, FUNCTION),
+        "handles": _calls(rota.Handle, HANDLE),
+        "worker": _calls(rota.Worker, ["__init__", "run", "run_once", "stop", *HOOKS]),
         "node": _calls(rota.Node, ["__init__", "run", "run_once", "stop"]),
         "context": _calls(rota.Context, CONTEXT),
         "errors": _errors(),
@@ -187,10 +218,10 @@ def _shown(owner: type, name: str, value: Any) -> str:
     for parameter in list(signature.parameters.values())[1:]:
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
-        star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        star = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
         default = "" if parameter.default is parameter.empty else f"={_default(parameter.default)}"
         parts.append(f"{star}{parameter.name}{default}")
-    called = owner.__name__ if name == "__init__" else name
+    called = {"__init__": owner.__name__, "__call__": "function"}.get(name, name)
     returns = "" if name == "__init__" else f" -> {signature.return_annotation}"
     return f"{called}({', '.join(parts)}){returns.replace('Tasks', 'list[Task]')}"
 

@@ -29,6 +29,20 @@ _HEAD = '''\
 
 '''
 _QUEUE = '''
+class OpenArtifact:
+    """`rota.OpenArtifact`, read through the portal."""
+
+    @property
+    def artifact(self) -> Artifact: ...
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` up to `stop` (None: the end), in pieces."""
+
+    def read(self) -> bytes:
+        """All of it, in memory."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all of it to a file, which is there when it is whole."""
+
 class Queue:
     """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
 
@@ -40,6 +54,40 @@ class Queue:
     def clock(self) -> SteadyClock: ...
     def __enter__(self) -> Queue: ...
     def __exit__(self, *about: object) -> None: ...
+    def bind(self, function: rota.TaskFunction[P, R]) -> TaskFunction[P, R]:
+        """The function, submitted to this queue: `queue.bind(function).submit(…)`."""
+'''
+_VARIABLES = """\
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
+A_contra = TypeVar("A_contra", contravariant=True)
+"""
+_FUNCTIONS = '''
+class TaskFunction(Generic[P, R]):
+    """`rota.TaskFunction`, bound to a queue, without `await`."""
+
+    def options(self, *, connection: Any = None, **options: Unpack[SubmitOptions]) -> TaskFunction[P, R]: ...
+    def args(self, *args: P.args, **kwargs: P.kwargs) -> rota.Arguments[P]: ...
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    @overload
+    def map(self, items: Iterable[rota.Arguments[P]]) -> list[Handle[R]]: ...
+    @overload
+    def map(self: _OfOne[A, R], items: Iterable[A]) -> list[Handle[R]]: ...
+
+class _OfOne(Protocol[A_contra, R]):
+    def submit(self, item: A_contra, /) -> Handle[R]: ...
+
+class Handle(Generic[R]):
+    """`rota.Handle`, without `await`."""
+
+    @property
+    def task(self) -> Task: ...
+    @property
+    def id(self) -> str: ...
+    def get(self) -> Task: ...
+    def cancel(self, reason: str = "") -> Task: ...
+    def result(self, timeout: Duration | None = None) -> R: ...
 '''
 _STARS: dict[object, str] = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
 
@@ -62,6 +110,7 @@ class Imports:
         ours = [module for module in sorted(self.names) if module.startswith("rota")]
         yield from map(self._line, theirs)
         yield ""
+        yield "import rota"
         yield from map(self._line, ours)
 
     def _line(self, module: str) -> str:
@@ -84,7 +133,7 @@ class Annotation(ast.NodeTransformer):
         if node.id == "list":
             self._imports.needs_builtins = True
             return ast.Attribute(ast.Name("builtins"), "list")
-        if hasattr(builtins, node.id) or node.id == "Queue":
+        if hasattr(builtins, node.id) or node.id in ("Queue", "OpenArtifact"):
             return node
         for statement in self._tree.body:
             if isinstance(statement, ast.ImportFrom) and node.id in {each.name for each in statement.names}:
@@ -105,10 +154,17 @@ def stub() -> str:
     """The text of `sync.pyi`."""
     imports = Imports()
     imports.add("rota.engine.clock", "SteadyClock")
+    imports.add("collections.abc", "Iterator")
+    imports.add("os", "PathLike")
+    imports.add("rota.domain.model", "Artifact")
     calls = "".join(_method(name, function, imports) for name, function in queue_calls())
     connect = _signature("connect", rota.sync.connect, imports)
-    body = f"{_QUEUE}{textwrap.indent(calls, '    ')}\n{connect}: ...\n"
-    head = "\n".join([*imports.lines(), "", '__all__ = ["Queue", "connect"]', ""])
+    imports.add("rota.domain.options", "Duration")
+    for name in ("Generic", "ParamSpec", "Protocol", "TypeVar", "overload"):
+        imports.add("typing", name)
+    body = f"{_QUEUE}{textwrap.indent(calls, '    ')}{_FUNCTIONS}\n{connect}: ...\n"
+    announced = ", ".join(f'"{name}"' for name in rota.sync.__all__)
+    head = "\n".join([*imports.lines(), "", f"__all__ = [{announced}]", "", _VARIABLES])
     return _HEAD + head + body
 
 
@@ -117,7 +173,8 @@ def queue_calls() -> Iterator[tuple[str, Callable[..., Any]]]:
     seen: set[str] = set()
     for owner in rota.Queue.__mro__:
         for name, value in vars(owner).items():
-            if inspect.isfunction(value) and not name.startswith("_") and name not in seen:
+            is_call = inspect.isfunction(value) and not name.startswith("_") and name != "bind"
+            if is_call and name not in seen:
                 seen.add(name)
                 yield name, value
 

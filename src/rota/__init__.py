@@ -4,11 +4,11 @@ import rota
 
 app = rota.App()
 
-@app.task("greet")
-async def greet(name): ...
+@app.task
+async def greet(name: str) -> str: ...
 
-async with rota.connect() as queue:              # the file rota.db
-    await queue.submit("greet", {"name": "Ada"})
+async with app.connect() as queue:               # the file rota.db
+    await greet.submit("Ada")                    # or queue.submit("greet", {"name": "Ada"})
     await rota.Worker(queue, app).run()
 """
 
@@ -24,6 +24,8 @@ __version__ = "0.1.0"
 __all__ = [
     "ApiKey",
     "App",
+    "Arguments",
+    "Artifact",
     "Change",
     "ChangeType",
     "Conflict",
@@ -35,7 +37,9 @@ __all__ = [
     "Event",
     "Failure",
     "Frequency",
+    "Handle",
     "HandlerError",
+    "HttpRequest",
     "Interval",
     "Invalid",
     "Limit",
@@ -44,13 +48,17 @@ __all__ = [
     "MissedRunPolicy",
     "MonthOfYear",
     "Node",
+    "NodeState",
     "NotFound",
     "Occurrence",
     "Once",
+    "OpenArtifact",
     "OverlapPolicy",
     "Page",
+    "PausedQueue",
     "PermanentError",
     "Queue",
+    "QueueUse",
     "RRule",
     "RecurrenceRule",
     "Refused",
@@ -67,8 +75,16 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
+    "ShellCommand",
+    "Signal",
+    "Step",
+    "StepFailed",
+    "StepKind",
+    "StepStatus",
     "StoreError",
     "Task",
+    "TaskFailed",
+    "TaskFunction",
     "TaskStatus",
     "TaskTarget",
     "Template",
@@ -77,11 +93,16 @@ __all__ = [
     "TenantStatus",
     "TenantUse",
     "Unavailable",
+    "UnhandledKind",
+    "Waiting",
     "Why",
     "Worker",
+    "Workflow",
     "WorkflowTarget",
     "__version__",
     "connect",
+    "injected",
+    "verify_signature",
 ]
 
 

@@ -12,11 +12,14 @@ from .domain.errors import (
     RescheduleError,
     RetryableError,
     RotaError,
+    StepFailed,
     StoreError,
+    TaskFailed,
     Unavailable,
 )
 from .domain.model import (
     ApiKey,
+    Artifact,
     Change,
     ChangeType,
     Event,
@@ -25,7 +28,9 @@ from .domain.model import (
     Limits,
     LogLine,
     MissedRunPolicy,
+    NodeState,
     OverlapPolicy,
+    PausedQueue,
     RetryPolicy,
     Role,
     Run,
@@ -54,17 +59,29 @@ from .domain.recurrence import (
     RecurrenceRule,
     RRule,
 )
-from .domain.why import Why
-from .engine.app import App
+from .domain.runtimes import HttpRequest, ShellCommand
+from .domain.schedule.why import Why
+from .domain.serving import Waiting
+from .domain.workflow import Signal, Step, StepKind, StepStatus
+from .engine.artifacts import OpenArtifact
 from .engine.commands import Retention
 from .engine.executor import Context
+from .engine.handlers.functions import Arguments, Handle, TaskFunction
+from .engine.handlers.signature import injected
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
+from .engine.serving import QueueUse
+from .engine.workflows.context import Workflow
+from .surfaces.python.app import App
 from .surfaces.python.client import DueRuns, Page, Queue, connect
+from .surfaces.python.known_nodes import UnhandledKind
+from .surfaces.python.signatures import verify_signature
 
 __all__ = [
     "ApiKey",
     "App",
+    "Arguments",
+    "Artifact",
     "Change",
     "ChangeType",
     "Conflict",
@@ -76,7 +93,9 @@ __all__ = [
     "Event",
     "Failure",
     "Frequency",
+    "Handle",
     "HandlerError",
+    "HttpRequest",
     "Interval",
     "Invalid",
     "Limit",
@@ -85,13 +104,17 @@ __all__ = [
     "MissedRunPolicy",
     "MonthOfYear",
     "Node",
+    "NodeState",
     "NotFound",
     "Occurrence",
     "Once",
+    "OpenArtifact",
     "OverlapPolicy",
     "Page",
+    "PausedQueue",
     "PermanentError",
     "Queue",
+    "QueueUse",
     "RRule",
     "RecurrenceRule",
     "Refused",
@@ -108,8 +131,16 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
+    "ShellCommand",
+    "Signal",
+    "Step",
+    "StepFailed",
+    "StepKind",
+    "StepStatus",
     "StoreError",
     "Task",
+    "TaskFailed",
+    "TaskFunction",
     "TaskStatus",
     "TaskTarget",
     "Template",
@@ -118,8 +149,13 @@ __all__ = [
     "TenantStatus",
     "TenantUse",
     "Unavailable",
+    "UnhandledKind",
+    "Waiting",
     "Why",
     "Worker",
+    "Workflow",
     "WorkflowTarget",
     "connect",
+    "injected",
+    "verify_signature",
 ]

@@ -4,6 +4,7 @@
 
     with rota.sync.connect() as queue:
         queue.submit("greet", {"name": "Ada"})
+        print(queue.bind(greet).submit("Ada").result())      # a function that is registered with an app
 
 There is one portal: a thread with an event loop, on which the asynchronous `Queue` lives. Nothing is written twice;
 `sync.pyi`, which is generated from `Queue`, tells type checkers the signatures.
@@ -13,18 +14,26 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from .domain.errors import Unavailable
+from .domain.model import Artifact, Task
+from .domain.options import Duration, SubmitOptions
+from .engine import artifacts
+from .engine.app import App
 from .engine.clock import SteadyClock
+from .engine.handlers import functions
 from .surfaces.python import client
 
-__all__ = ["Queue", "connect"]
+__all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Portal:
@@ -81,6 +90,36 @@ class Portal:
         await self._loop.shutdown_asyncgens()
 
 
+class OpenArtifact:
+    """`rota.OpenArtifact`, read through the portal."""
+
+    def __init__(self, opened: artifacts.OpenArtifact, portal: Portal) -> None:
+        self._opened = opened
+        self._portal = portal
+
+    @property
+    def artifact(self) -> Artifact:
+        return self._opened.artifact
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` up to `stop` (None: the end), in pieces."""
+        pieces = self._opened.chunks(start, stop)
+
+        async def piece() -> bytes | None:
+            return await anext(pieces, None)
+
+        while (found := self._portal.call(piece())) is not None:
+            yield found
+
+    def read(self) -> bytes:
+        """All of it, in memory."""
+        return self._portal.call(self._opened.read())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it to a file, which is there when it is whole."""
+        self._portal.call(self._opened.save(path))
+
+
 class Queue:
     """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
 
@@ -110,9 +149,71 @@ class Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
         return Queue(self._queue.for_tenant(tenant), self._portal)
 
+    def bind(self, function: functions.TaskFunction[P, R]) -> TaskFunction[P, R]:
+        """The function, submitted to this queue: `queue.bind(function).submit(…)`."""
+        return TaskFunction(self._queue.bind(function), self._portal)
+
+    def open_artifact(self, task_id: str, name: str) -> OpenArtifact:
+        """As `rota.Queue.open_artifact`; what it gives is sync itself."""
+        return OpenArtifact(self._portal.call(self._queue.open_artifact(task_id, name)), self._portal)
+
     def close(self) -> None:
         """Close the store and end the portal. A second call does nothing."""
         self._portal.close(self._queue.close)
+
+
+class TaskFunction(Generic[P, R]):
+    """`rota.TaskFunction`, bound to a queue, without `await`."""
+
+    def __init__(self, function: functions.TaskFunction[P, R], portal: Portal) -> None:
+        self._function = function
+        self._portal = portal
+
+    def options(self, *, connection: Any = None, **options: Unpack[SubmitOptions]) -> TaskFunction[P, R]:
+        """The same function, submitted with these options, as in `Queue.submit`."""
+        return TaskFunction(self._function.options(connection=connection, **options), self._portal)
+
+    def args(self, *args: P.args, **kwargs: P.kwargs) -> functions.Arguments[P]:
+        """The arguments of one of the calls that are given to `map`."""
+        return self._function.args(*args, **kwargs)
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Submit a task that calls the function with these arguments. What is injected is left out."""
+        return Handle(self._portal.call(self._function.submit(*args, **kwargs)), self._portal)
+
+    def map(self, items: Iterable[Any]) -> list[Handle[R]]:
+        """Submit a task for each item, all in one transaction. An item is the function's first argument, or what
+        `function.args(…)` gives."""
+        return [Handle(each, self._portal) for each in self._portal.call(self._function.map(items))]
+
+
+class Handle(Generic[R]):
+    """`rota.Handle`, without `await`."""
+
+    def __init__(self, handle: functions.Handle[R], portal: Portal) -> None:
+        self._handle = handle
+        self._portal = portal
+
+    @property
+    def task(self) -> Task:
+        """As it was submitted."""
+        return self._handle.task
+
+    @property
+    def id(self) -> str:
+        return self._handle.id
+
+    def get(self) -> Task:
+        """The task as it is now."""
+        return self._portal.call(self._handle.get())
+
+    def cancel(self, reason: str = "") -> Task:
+        """As `Queue.cancel`."""
+        return self._portal.call(self._handle.cancel(reason))
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """What the function returned, once it has; `TaskFailed` if it did not, TimeoutError if that takes too long."""
+        return self._portal.call(self._handle.result(timeout))
 
 
 def _bridged(name: str, method: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
@@ -139,13 +240,18 @@ def _closed() -> Unavailable:
 
 
 def connect(
-    store: str | None = None, *, bucket: str | None = None, tenant: str = "default", actor: str | None = None
+    store: str | None = None,
+    *,
+    bucket: str | None = None,
+    tenant: str = "default",
+    actor: str | None = None,
+    app: App | None = None,
 ) -> Queue:
     """As `rota.connect`, without `await`."""
     portal = Portal()
 
     async def opening() -> client.Queue:
-        return await client.connect(store, bucket=bucket, tenant=tenant, actor=actor)
+        return await client.connect(store, bucket=bucket, tenant=tenant, actor=actor, app=app)
 
     try:
         return Queue(portal.call(opening()), portal)

@@ -1,15 +1,20 @@
 """Made from `rota.Queue` by `python tools/make_sync_stub.py`. Change that, not this."""
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Unpack
+from os import PathLike
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+import rota
 from rota.domain.model import (
     ApiKey,
+    Artifact,
     Change,
     Event,
     Limit,
+    NodeState,
+    PausedQueue,
     Role,
     Run,
     RunStatus,
@@ -19,6 +24,7 @@ from rota.domain.model import (
     Tenant,
 )
 from rota.domain.options import (
+    Duration,
     LimitOptions,
     ScheduleChanges,
     ScheduleFilters,
@@ -31,14 +37,37 @@ from rota.domain.options import (
     TimingOptions,
 )
 from rota.domain.recurrence import Timing
-from rota.domain.why import Why
+from rota.domain.schedule.why import Why
+from rota.domain.serving import Waiting
+from rota.domain.workflow import Step
 from rota.engine.app import App
 from rota.engine.clock import SteadyClock
 from rota.engine.observe.telemetry import Observer
+from rota.engine.overview import Overview
 from rota.engine.queries import Occurrence, TenantUse
+from rota.engine.serving import QueueUse
 from rota.surfaces.python.calls import DueRuns, Page
 
-__all__ = ["Queue", "connect"]
+__all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
+A_contra = TypeVar("A_contra", contravariant=True)
+
+class OpenArtifact:
+    """`rota.OpenArtifact`, read through the portal."""
+
+    @property
+    def artifact(self) -> Artifact: ...
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` up to `stop` (None: the end), in pieces."""
+
+    def read(self) -> bytes:
+        """All of it, in memory."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all of it to a file, which is there when it is whole."""
 
 class Queue:
     """`rota.Queue`, each of its calls made through the portal. What they return is data, or is sync itself."""
@@ -51,9 +80,34 @@ class Queue:
     def clock(self) -> SteadyClock: ...
     def __enter__(self) -> Queue: ...
     def __exit__(self, *about: object) -> None: ...
+    def bind(self, function: rota.TaskFunction[P, R]) -> TaskFunction[P, R]:
+        """The function, submitted to this queue: `queue.bind(function).submit(…)`."""
     def close(self) -> None: ...
     def for_tenant(self, tenant: str) -> Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
+    def start_workflow(
+        self,
+        kind: str,
+        input: Any = None,
+        *,
+        signals: Mapping[str, Any] | None = None,
+        connection: Any = None,
+        **options: Unpack[SubmitOptions],
+    ) -> Task:
+        """Start a workflow, which runs as a task of its own. Options as in `submit`. `signals` (payloads by name) are
+        there when it begins; with an `idempotency_key` they reach the run that is there already."""
+    def signal(
+        self,
+        task_id: str,
+        name: str,
+        payload: Any = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Send a signal to a workflow that has not ended. When this returns it is kept until `ctx.receive(name)` takes
+        it, once. The same `idempotency_key` is the same signal."""
+    def steps(self, task_id: str) -> builtins.list[Step]:
+        """What a workflow did and waits for, oldest first."""
     def submit(
         self,
         kind: str,
@@ -66,15 +120,6 @@ class Queue:
 
         On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
         transaction commits that is open on it."""
-    def start_workflow(
-        self,
-        kind: str,
-        input: Any = None,
-        *,
-        connection: Any = None,
-        **options: Unpack[SubmitOptions],
-    ) -> Task:
-        """Start a workflow, which runs as a task of its own. Options as in `submit`."""
     def submit_many(
         self,
         tasks: Iterable[tuple[str, Any]],
@@ -109,12 +154,28 @@ class Queue:
         A task that has ended meanwhile is passed over."""
     def mark_expired(self, task_id: str) -> Task:
         """Expire a pending task by hand."""
-    def replay(self, task_id: str) -> Task:
-        """Run a failed or cancelled task again, with fresh retries."""
+    def replay(self, task_id: str, *, from_step: str | None = None) -> Task:
+        """Run a failed or cancelled task again, with fresh retries. A workflow goes on where it failed, or from the
+        step with this key: what came before is not done again."""
+    def replay_many(
+        self,
+        *,
+        since: timedelta | float | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[TaskFilters],
+    ) -> int:
+        """Run again all failed tasks that match the filters (or cancelled ones: `status="cancelled"`), with fresh
+        retries; how many there are. With `since`, only those that ended at most that long ago; with `dry_run` they are
+        only counted. What has expired meanwhile is passed over."""
     def archive(self, task_id: str) -> Task:
         """Put an ended task away."""
-    def wait(self, task_id: str, timeout: timedelta | float | None = None) -> Task:
+    def wait(self, task_id: str, timeout: Duration | None = None) -> Task:
         """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
+    def artifacts(self, task_id: str) -> builtins.list[Artifact]:
+        """What a task has left so far, by name. What its handler returned comes first, as `result`."""
+    def open_artifact(self, task_id: str, name: str) -> OpenArtifact:
+        """One artifact, to be read whole (`read()`), into a file (`save(path)`), or in pieces (`chunks(start, stop)`,
+        without ever having all of it in memory)."""
     def create_schedule(
         self,
         schedule_id: str | None = None,
@@ -177,6 +238,19 @@ class Queue:
         """When a timing that is not saved would fire: the timing as stored, its next n times, what is odd about it."""
     def why(self, schedule_id: str, at: datetime) -> Why:
         """What became of an expected time, and why, in words. A naive `at` is on the clock of the schedule's zone."""
+    def explained_runs(self, schedule_id: str, *, limit: int = 60) -> builtins.list[Why]:
+        """The latest rows of the ledger, oldest first, each in the words of `why`; `run` of each is the row."""
+    def last_runs(
+        self,
+        schedules: Sequence[Schedule],
+        *,
+        limit: int = 30,
+    ) -> dict[str, builtins.list[Run]]:
+        """The latest runs of each of these schedules, oldest first, by the id of the schedule."""
+    def open_schedules(self) -> int:
+        """How many schedules are neither deleted nor completed. Every store keeps this number."""
+    def overview(self) -> Overview:
+        """How things are: what is late, failing or stuck, what runs, what is due within the hour."""
     def run_due(self, *, observe: Observer = ...) -> DueRuns:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
         thousand at most: if `is_more_due` is set in what it returns, call it again."""
@@ -186,10 +260,11 @@ class Queue:
     def create_template(
         self,
         alias: str | None,
-        kind: str,
+        kind: str | None = None,
         **fields: Unpack[TemplateOptions],
     ) -> Template:
-        """Store what to run: a `kind` of task, under a name for people (`alias`; None: one is made from the kind).
+        """Store what to run: a `kind` of task, or a `command` of another `runtime`, under a name for people (`alias`;
+        None: one is made from what it runs).
 
         No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does."""
     def get_template(self, template_id: str) -> Template: ...
@@ -249,6 +324,24 @@ class Queue:
         cursor: str | None = None,
     ) -> Page[Event]:
         """The audit, oldest first: who did what to which schedule, template, tenant or key, before and after."""
+    def nodes(self, *, dead: bool = False) -> builtins.list[NodeState]:
+        """The live nodes that work for this tenant; with `dead`, also those that were not heard of for too long."""
+    def waiting(self, task_id: str) -> Waiting | None:
+        """Why a task does not run: its time, its queue, its worker. None: it runs, or has ended."""
+    def list_queues(self) -> builtins.list[QueueUse]:
+        """Every queue that has open tasks, is paused, or is served by name, with how much is in it; by name."""
+    def pause_queue(self, name: str, note: str = "") -> PausedQueue:
+        """Let no worker take tasks of this queue until it is resumed. What runs goes on; tasks can be submitted."""
+    def resume_queue(self, name: str) -> bool:
+        """Let workers take tasks of this queue again; whether it was paused."""
+    def drain_queue(
+        self,
+        name: str,
+        note: str = "",
+        timeout: timedelta | float | None = None,
+    ) -> PausedQueue:
+        """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
+        `timeout`, which is a TimeoutError."""
     def limit_queue(
         self,
         queue: str,
@@ -270,13 +363,35 @@ class Queue:
         has a handler with another limit sets that one when it starts."""
     def task_limits(self) -> dict[str, Limit]:
         """The limits of kinds ("kind:send") and queues ("queue:mail")."""
-    def why_in_line(self, task_id: str) -> str | None:
-        """Why a limit keeps a task waiting: "waits behind 40 others of kind send, key 7 (at most 5 at once)".
-        None: none does."""
     def declare_limits(self, app: App) -> None:
         """Set the limits that the handlers of an app have."""
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
+
+class TaskFunction(Generic[P, R]):
+    """`rota.TaskFunction`, bound to a queue, without `await`."""
+
+    def options(self, *, connection: Any = None, **options: Unpack[SubmitOptions]) -> TaskFunction[P, R]: ...
+    def args(self, *args: P.args, **kwargs: P.kwargs) -> rota.Arguments[P]: ...
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    @overload
+    def map(self, items: Iterable[rota.Arguments[P]]) -> list[Handle[R]]: ...
+    @overload
+    def map(self: _OfOne[A, R], items: Iterable[A]) -> list[Handle[R]]: ...
+
+class _OfOne(Protocol[A_contra, R]):
+    def submit(self, item: A_contra, /) -> Handle[R]: ...
+
+class Handle(Generic[R]):
+    """`rota.Handle`, without `await`."""
+
+    @property
+    def task(self) -> Task: ...
+    @property
+    def id(self) -> str: ...
+    def get(self) -> Task: ...
+    def cancel(self, reason: str = "") -> Task: ...
+    def result(self, timeout: Duration | None = None) -> R: ...
 
 def connect(
     store: str | None = None,
@@ -284,4 +399,5 @@ def connect(
     bucket: str | None = None,
     tenant: str = "default",
     actor: str | None = None,
+    app: App | None = None,
 ) -> Queue: ...

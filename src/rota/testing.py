@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -42,8 +42,15 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
+from .domain.errors import NotFound
+from .domain.model import (
+    Task,
+)
+from .domain.workflow import Step
 from .engine import clock
+from .engine.app import App
 from .engine.clock import LoopClock
+from .engine.workflows.checking import check_run
 from .surfaces.python.task_calls import TaskCalls
 
 __all__ = [
@@ -52,6 +59,7 @@ __all__ = [
     "RealIO",
     "VirtualLoop",
     "advance",
+    "check_replay",
     "run",
     "settle",
     "sleep_until",
@@ -108,6 +116,15 @@ async def sleep_until(when: datetime) -> None:
     await settle()
     while (left := clock.aware(when) - virtual_loop().clock.now()) > timedelta(0):
         await advance(left)
+
+
+def check_replay(app: App, task: Task, steps: Sequence[Step]) -> None:
+    """Does the code of today still fit what is recorded of a workflow? `Refused` says what does not. Nothing is run: it
+    is for a test before a deploy, with `queue.get(id)` and `queue.steps(id)` of runs that are under way."""
+    handler = app.handlers.get(task.kind)
+    if handler is None or not handler.is_workflow:
+        raise NotFound("workflow", task.kind)
+    check_run(app, handler, task, steps)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

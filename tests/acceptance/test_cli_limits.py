@@ -27,9 +27,9 @@ def test_set_show_and_take_away() -> None:
 def test_status_says_how_long_the_line_is() -> None:
     rota("queue limit default --concurrency 1")
     tasks = [document("submit -t work")["id"] for _ in range(3)]
-    assert document(f"status {tasks[0]}")["why_in_line"] is None
-    line = "waits behind 1 other of queue default (at most 1 at once)"
-    assert document(f"status {tasks[2]}")["why_in_line"] == line
+    assert document(f"status {tasks[0]}")["waiting"]["reason"] == "no_worker"
+    line = "it waits behind 1 other of queue default (at most 1 at once)"
+    assert document(f"status {tasks[2]}")["waiting"] == {"reason": "limited", "explanation": line}
     assert line in rota(f"status {tasks[2]}").stdout
     rota(f"cancel {tasks[0]}")
     assert "is the next of queue default" in rota(f"status {tasks[2]}").stdout

@@ -42,6 +42,23 @@ NEEDS_A_STORE = {
     "schedule trigger": "nightly",
     "schedule delete": "nightly",
     "schedule restore": "nightly",
+    "artifacts": ID,
+    "artifact get": f"{ID} report.txt",
+    "template list": "",
+    "template show": "backup",
+    "template update": "backup --timeout 1h",
+    "template execute": "backup",
+    "template delete": "backup",
+    "workflow list": "",
+    "workflow show": ID,
+    "workflow signal": f"{ID} paid",
+    "workflow cancel": ID,
+    "workflow replay": ID,
+    "workers": "",
+    "queue list": "",
+    "queue pause": "mail",
+    "queue resume": "mail",
+    "queue drain": "mail",
     "keys list": "",
     "keys revoke": "ci",
     "tenant list": "",
@@ -51,7 +68,15 @@ NEEDS_A_STORE = {
     "tenant resume": "acme",
 }
 NEEDS_NONE = {"preview", "config", "completion"}
-MAKES_ONE = {"submit", "schedule create", "tenant create", "keys create", "migrate"}
+MAKES_ONE = {
+    "submit",
+    "workflow start",
+    "schedule create",
+    "template create",
+    "tenant create",
+    "keys create",
+    "migrate",
+}
 RUNS = {"up", "worker", "serve", "scheduler run", "monitor", "tick"}
 LOOKS_ITSELF = {"doctor"}
 

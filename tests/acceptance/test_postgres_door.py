@@ -183,7 +183,7 @@ async def test_sql_submits_what_python_would(url: str) -> None:
         stored = await queue.get(str(id))
         wanted = await queue.submit(
             "mail", {"to": [1, None]}, priority=9, tags=["x", "y"], queue="q", schedule_at=later,
-            expires_at=later + timedelta(hours=1), max_retries=2, timeout_seconds=1.5, metadata={"a": 1},
+            expires_at=later + timedelta(hours=1), max_retries=2, timeout=1.5, metadata={"a": 1},
         )  # fmt: skip
         assert _facts(stored) == _facts(wanted)
         assert [row.id for row in await queue.list(tag="y", queue="q")] == [wanted.id, stored.id]

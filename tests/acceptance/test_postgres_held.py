@@ -15,7 +15,7 @@ from rota.domain.errors import Unavailable
 from rota.domain.model import Schedule
 from rota.engine.checks import check_health
 from rota.engine.clock import SystemClock
-from rota.engine.observe.telemetry import LeaseLost, Signal
+from rota.engine.observe.telemetry import LeaseLost, Observation
 from rota.stores.base import Tx
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import DueSchedules
@@ -39,7 +39,7 @@ async def test_the_doctor_answers_although_someone_holds_a_table(table: str, fai
 async def test_a_row_that_someone_holds_costs_no_lease_and_holds_up_no_other() -> None:
     url = new_database(lock_timeout="0.2")
     starts: Counter[str] = Counter()
-    signals: list[Signal] = []
+    signals: list[Observation] = []
     release, stop = asyncio.Event(), asyncio.Event()
     async with rota.connect(url) as queue, rota.connect(url) as other, connected(url) as holder:
         app = rota.App()

@@ -112,12 +112,13 @@ async def as_the_store_does(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
 
 FILL = """
 insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, completed_at,
-  expires_at, lease_expires_at, cancel_requested, schedule_id, version, body)
+  expires_at, lease_expires_at, cancel_requested, schedule_id, updated_at, changes, version, body)
 select 'x' || n, 't', (array['completed','completed','completed','pending','running','failed'])[n % 6 + 1],
   'k' || n % 7, 'q', 128, 0, '2026-01-01'::timestamptz + n * interval '1 s',
   '2026-01-01'::timestamptz + n * interval '1 s',
   '2026-01-02', case when n % 5 = 0 then '2026-01-03'::timestamptz end, '2026-01-02', false,
-  case when n % 9 = 0 then 's' || n % 100 end, 1, '{}' from generate_series(1, 3000) n;
+  case when n % 9 = 0 then 's' || n % 100 end, '2026-01-01'::timestamptz + n * interval '1 s', 0, 1, '{}'
+from generate_series(1, 3000) n;
 """
 FILL_OTHERS = """
 insert into rota.schedule (id, tenant, key, description, status, timing, target, run_count, missed_run_policy,
@@ -151,7 +152,7 @@ async def test_plans(filled: bool, generic: bool) -> None:
             statement = (STATEMENTS.locked if lock else STATEMENTS.find)[name]
             if lock and isinstance(query, ReadyTasks):
                 statement = STATEMENTS.plain["lock_ready_tasks"]
-            plan, used = await explained(connection, statement, values_of(query, 50), generic)
+            plan, used = await explained(connection, statement, values_of(query, 50) | {"most": 50}, generic)
             assert index in used, f"{name}\n{plan}"
             assert "Seq Scan" not in plan, f"{name}\n{plan}"
             assert ("$1" in plan) == generic or statement.parameters == ("limit",), plan

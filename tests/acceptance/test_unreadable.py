@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,7 +32,7 @@ Damage = Callable[[str, str, str], Awaitable[None]]
 """Give the record of this table with this id another body."""
 
 DEEP = '{"id" : "%s", "input" : ' + "[" * 3000 + "]" * 3000 + "}"
-NO_TIME = '{"id": "%s", "created_at": "infinity"}'
+NO_TIME = '{"id": "%s", "created_at": "infinity", "history": "infinity"}'
 
 
 @asynccontextmanager
@@ -59,6 +60,15 @@ async def by_postgres(folder: Path) -> AsyncIterator[tuple[str, Damage]]:
 @pytest.fixture(params=[by_sqlite, by_postgres], ids=["sqlite", "postgres"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return request.param(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def usual_depth() -> Iterator[None]:
+    """What is too deep to read depends on Python's limit, which other tests of the process may have moved."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)
 
 
 def found_by(query: Any, limit: int) -> Any:

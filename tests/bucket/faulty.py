@@ -79,6 +79,13 @@ class FaultyRequests:
     def put(self, key: str, body: bytes) -> None:
         self.do("put", key, lambda: self._inner.put(key, body))
 
+    def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
+        self.do("put", key, lambda: self._inner.put_parts(key, chunks))
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        found: bytes = self.do("get range", key, lambda: self._inner.get_range(key, start, stop))
+        return found
+
     def delete(self, keys: list[str]) -> None:
         self.do("delete", keys[0], lambda: self._inner.delete(keys))
 

@@ -8,7 +8,7 @@ from collections import Counter
 import rota
 from bucket.faulty import FaultyRequests
 from rota.engine.clock import SystemClock
-from rota.engine.observe.telemetry import Signal, TaskMoved
+from rota.engine.observe.telemetry import Observation, TaskMoved
 from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 
@@ -21,7 +21,7 @@ async def test_a_task_costs_three_log_entries_and_next_to_no_look_at_the_log() -
     store = BucketStore(requests, SystemClock())
     await store.open()
     queue = rota.Queue(store)
-    settled: asyncio.Queue[Signal] = asyncio.Queue()
+    settled: asyncio.Queue[Observation] = asyncio.Queue()
     worker = rota.Worker(
         queue,
         observers=[lambda signal: settled.put_nowait(signal) if isinstance(signal, TaskMoved) else None],

@@ -11,8 +11,8 @@ import pytest
 
 import rota
 from records import schedule
-from rota.domain.definition import SCHEDULE_FIELDS
 from rota.domain.model import Schedule
+from rota.domain.schedule.definition import SCHEDULE_FIELDS
 from rota.engine.clock import SystemClock
 from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore

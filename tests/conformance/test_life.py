@@ -6,7 +6,22 @@ import asyncio
 
 import pytest
 
-from records import api_key, event, gate, receipt, run, schedule, task, template, tenant
+from records import (
+    api_key,
+    artifact,
+    event,
+    gate,
+    node,
+    paused_queue,
+    receipt,
+    run,
+    schedule,
+    signal,
+    step,
+    task,
+    template,
+    tenant,
+)
 from rota.domain.errors import Unavailable
 from rota.domain.model import Task
 from rota.stores.base import RECORD_TYPES, Store, Tx
@@ -56,7 +71,10 @@ async def test_migrating_again_does_nothing(store: Store) -> None:
 async def test_snapshot_is_everything_by_type_sorted_by_id(store: Store) -> None:
     names = [of_type.__name__.lower() for of_type in RECORD_TYPES]
     assert await store.snapshot() == {name: [] for name in names}
-    each_type = (task, schedule, run, event, template, tenant, api_key, receipt, gate)
+    each_type = (
+        *(task, schedule, run, event, template, tenant, api_key, receipt),
+        *(gate, node, paused_queue, artifact, step, signal),
+    )
     makers = dict(zip(names, each_type, strict=True))
     stored = {name: await put(store, make("b"), make("a"), make("c")) for name, make in makers.items()}
     snapshot = await store.snapshot()

@@ -16,12 +16,29 @@ from typing import Any, NamedTuple
 import pytest
 
 from loops import tidy_runner
-from records import FIXED, GATES, KINDS, QUEUES, SCHEDULES, TAGS, TENANTS, WORKERS, ZONES, population
+from records import (
+    CONTENTS,
+    FIXED,
+    FLOWS,
+    GATES,
+    KINDS,
+    OWNERS,
+    QUEUES,
+    SCHEDULES,
+    TAGS,
+    TENANTS,
+    WORKERS,
+    ZONES,
+    population,
+)
 from rota.domain.model import (
     LIVE,
     ApiKey,
+    Artifact,
     Event,
     Gate,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Run,
@@ -34,10 +51,13 @@ from rota.domain.model import (
     Tenant,
 )
 from rota.domain.template import alias_key
+from rota.domain.workflow import Signal, Step
 from rota.stores import queries
 from rota.stores.base import Store
 from rota.stores.queries import (
     ApiKeyList,
+    ArtifactList,
+    ArtifactsByContent,
     Cancelling,
     Cursor,
     DueSchedules,
@@ -49,6 +69,7 @@ from rota.stores.queries import (
     IdleGates,
     LiveTasks,
     LostLeases,
+    NodeList,
     OldEvents,
     OldReceipts,
     OldRuns,
@@ -57,12 +78,15 @@ from rota.stores.queries import (
     OpenTasks,
     OutdatedZones,
     PastExpiry,
+    PausedQueues,
     Query,
     ReadyTasks,
     ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SignalList,
+    StepList,
     TaskList,
     TasksInLine,
     TemplateByAlias,
@@ -75,6 +99,7 @@ from worlds import THOROUGH
 
 TIMES = [START + timedelta(minutes=m) for m in (-9, -5, -1, 0, 3, 9)]
 EVERYTHING = 10**6
+FLOW_IDS: tuple[tuple[str, ...], ...] = ((), (FLOWS[0],), (*FLOWS, FLOWS[0]), ("nobody",))
 
 
 class Sentence(NamedTuple):
@@ -137,7 +162,7 @@ def ended(q: Any, record: Task | Run) -> bool:
 
 
 def waits_again(t: Task) -> bool:
-    return t.status == "pending" and t.updated_at != t.created_at
+    return t.status == "pending" and t.updated_at != t.created_at and not t.waits_for
 
 
 def idle_since(g: Gate) -> datetime:
@@ -167,7 +192,12 @@ SENTENCES: dict[type[Query], Sentence] = {
     ),
     ReadyTasks: Sentence(
         Task,
-        lambda q, t: lane(q, t) and t.available_at <= q.at and status_at(t, q.at) == "pending",
+        lambda q, t: (
+            lane(q, t)
+            and t.available_at <= q.at
+            and status_at(t, q.at) == "pending"
+            and t.id not in q.without
+        ),
         lambda t: (-t.priority, t.available_at, t.id),
     ),
     UpcomingTasks: Sentence(
@@ -303,13 +333,28 @@ SENTENCES: dict[type[Query], Sentence] = {
         lambda q, g: not g.inside and not g.waiting and idle_since(g) < q.before,
         lambda g: (idle_since(g), g.id),
     ),
+    ArtifactList: Sentence(
+        Artifact, lambda q, a: a.task_id in q.task_ids, lambda a: (a.task_id, a.name, a.id)
+    ),
+    ArtifactsByContent: Sentence(Artifact, lambda q, a: a.content in q.contents, lambda a: (a.content, a.id)),
+    StepList: Sentence(Step, lambda q, s: s.task_id in q.task_ids, lambda s: (s.task_id, s.created_at, s.id)),
+    SignalList: Sentence(
+        Signal,
+        lambda q, g: g.task_id in q.task_ids and not (q.unread and g.received_at is not None),
+        lambda g: (g.task_id, g.at, g.id),
+    ),
     OldReceipts: Sentence(Receipt, lambda q, r: r.at < q.before, lambda r: (r.at, r.id)),
+    NodeList: Sentence(NodeState, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
+    PausedQueues: Sentence(PausedQueue, lambda q, p: p.tenant == q.tenant, lambda p: (p.queue, p.id)),
 }
 
 
 def expected(query: Query, records: Iterable[Record]) -> list[Record]:
     sentence = SENTENCES[type(query)]
     found = [each for each in records if type(each) is sentence.record and sentence.matches(query, each)]
+    if isinstance(query, ReadyTasks):
+        paused = {(each.tenant, each.queue) for each in records if isinstance(each, PausedQueue)}
+        found = [each for each in found if (each.tenant, getattr(each, "queue", "")) not in paused]
     return sorted(found, key=sentence.order, reverse=sentence.newest)
 
 
@@ -367,8 +412,8 @@ def by_id(kind: type[Query], records: list[Record]) -> Iterator[Query]:
             of = product((*TENANTS, "nobody"), some("queue:mail", "queue:nothing"))
             yield from (GateList(tenant=tenant, subject=subject, after=after) for tenant, subject in of)
             continue
-        if kind is TenantList:
-            yield TenantList(after=after)
+        if kind in (TenantList, NodeList):
+            yield kind(after=after)
         elif kind is TemplateList:
             yield from (TemplateList(tenant=tenant, after=after) for tenant in (*TENANTS, "nobody"))
         else:
@@ -390,12 +435,16 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from since_then(kind, records)
     elif kind is TasksInLine:
         yield from (TasksInLine(gate=gate, at=at) for gate, at in product((*GATES, "none"), TIMES))
-    elif kind in (TemplateList, ApiKeyList, TenantList, GateList):
+    elif kind is PausedQueues:
+        yield from (PausedQueues(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
+    elif kind in (TemplateList, ApiKeyList, TenantList, NodeList, GateList):
         yield from by_id(kind, records)
     elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules, IdleGates):
         yield from (kind(before=at) for at in TIMES)
     elif kind is ReadyTasks:
         yield from (ReadyTasks(at=at, **each) for at, each in product(TIMES, lanes()))
+        ids = tuple(each.id for each in records if type(each) is Task)
+        yield from (ReadyTasks(at=TIMES[-1], without=some) for some in (ids, ids[::2], ("nothing",)))
     elif kind is UpcomingTasks:
         yield from (UpcomingTasks(after=at, **each) for at, each in product(TIMES, lanes()))
     elif kind is Cancelling:
@@ -404,6 +453,14 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (
             LiveTasks(schedule_ids=ids) for ids in ((), ("s1",), ("s3", "s1", "s1"), SCHEDULES, ("s9",))
         )
+    elif kind is ArtifactList:
+        yield from (ArtifactList(task_ids=ids) for ids in ((), ("t1",), (*OWNERS, "t1"), ("nobody",)))
+    elif kind is ArtifactsByContent:
+        yield from (ArtifactsByContent(contents=keys) for keys in ((), CONTENTS[:1], CONTENTS, ("c" * 64,)))
+    elif kind is StepList:
+        yield from (StepList(task_ids=ids) for ids in FLOW_IDS)
+    elif kind is SignalList:
+        yield from (SignalList(task_ids=ids, unread=unread) for ids in FLOW_IDS for unread in (True, False))
     elif kind is OutdatedZones:
         yield from (OutdatedZones(zone_data=zone) for zone in (*ZONES, "1999z"))
     elif kind is TaskList:

@@ -111,12 +111,6 @@ async def test_what_identifies_a_record_never_changes(store: Store, change: dict
     assert await get(store, Task, "a") == stored
 
 
-async def test_when_something_was_answered_never_changes(store: Store) -> None:
-    [stored] = await put(store, receipt("a"))
-    with pytest.raises(Conflict):
-        await put(store, replace(stored, at=_LATER))
-
-
 async def test_a_living_key_is_unique_in_its_tenant(store: Store) -> None:
     await put(store, schedule("a", key="daily"))
     await put(store, schedule("b", key="daily", tenant="other"))

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from records import event, gate, run, task
+from records import event, gate, run, schedule, task
 from rota.domain.errors import Conflict
-from rota.domain.model import Event, Gate, Run, Task
-from rota.stores.base import Store, Tx
-from rota.stores.queries import ReadyTasks
-from stores import TestClock, get, put
+from rota.domain.model import Event, Gate, Run, Task, TaskStatus
+from rota.domain.task import Submission
+from rota.engine.commands import submit_tasks
+from rota.stores.base import CommitOptions, Store, Tx, Work
+from rota.stores.queries import OpenSchedules, ReadyTasks, ScheduleByKey
+from stores import START, TestClock, get, put
 
 
 class Broken(Exception):
@@ -246,6 +248,63 @@ async def test_a_cancelled_caller_leaves_a_store_that_works(store: Store) -> Non
     assert sum(answer is None for answer in answers) >= 5
     await put(store, task("after"))
     assert await get(store, Task, "after") is not None
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_racing_submissions_that_are_the_same_are_one_task(store: Store, ended: bool) -> None:
+    """Whether or not a receipt is there from before; in common commits, and in some of their own."""
+    asked = Submission(kind="mail", unique_by=("kind",))
+    if ended:
+        [before] = await store.transact(submit_tasks([("before", asked)], "default", "tester"))
+        await put(store, replace(before, status=TaskStatus.CANCELLED))
+    racing = [
+        store.transact(
+            submit_tasks([(f"id-{number}", asked)], "default", "tester"), CommitOptions(lane=f"{number % 4}")
+        )
+        for number in range(12)
+    ]
+    found = {task.id for tasks in await asyncio.gather(*racing) for task in tasks}
+    assert len(found) == 1
+    assert "before" not in found
+
+
+async def test_new_schedules_of_works_beside_it_are_found_and_counted(store: Store) -> None:
+    """Works that share a commit see each other's new schedules by key and in the count, sent or not."""
+    seen: list[tuple[bool, bool, int]] = []
+
+    def create(number: int) -> Work[None]:
+        async def work(tx: Tx) -> None:
+            mine = await tx.find(ScheduleByKey(tenant="default", key=f"k{number}"), 1)
+            before = await tx.find(ScheduleByKey(tenant="default", key=f"k{number - 1}"), 1)
+            count = await tx.count(OpenSchedules(tenant="default"), lock=True)
+            seen.append((bool(mine), bool(before), count))
+            tx.put(schedule(f"s{number}", key=f"k{number}"))
+            tx.put(schedule(f"o{number}", key=f"k{number}", tenant="other"))
+
+        return work
+
+    for number in range(3):
+        await store.transact(create(number))
+    seen.clear()
+    await asyncio.gather(*(store.transact(create(number)) for number in range(3, 9)))
+    assert sorted(count for _, _, count in seen[-6:]) == [3, 4, 5, 6, 7, 8]
+    assert not any(mine for mine, _, _ in seen)
+    assert await store.read(lambda tx: tx.count(OpenSchedules(tenant="default"))) == 9
+
+
+async def test_a_schedule_that_frees_its_key_beside_a_look_for_it_is_not_found(store: Store) -> None:
+    [old] = await put(store, schedule("s", key="k"))
+
+    async def delete(tx: Tx) -> None:
+        tx.put(replace(old, deleted_at=START))
+
+    async def look(tx: Tx) -> tuple[int, int]:
+        found = await tx.find(ScheduleByKey(tenant="default", key="k"), 1)
+        return len(found), await tx.count(OpenSchedules(tenant="default"))
+
+    _, found = await asyncio.gather(store.transact(delete), store.transact(look))
+    assert found in ((0, 0), (1, 1))
+    assert await store.read(look) == (0, 0)
 
 
 async def test_many_works_that_lock_the_same_records_all_change_them(store: Store) -> None:

@@ -66,7 +66,7 @@ class Side:
         self.held: list[Task] = []
 
     async def claim(self, limit: int) -> Any:
-        defaults = {kind: Defaults(max_retries=1) for kind in KINDS}
+        defaults = {"mail": Defaults(max_retries=1), "report": Defaults(max_retries=1, workflow_version=1)}
         ask = Claim(
             worker_id="w", lease_id=self.new_id(), lease=timedelta(seconds=60), limit=limit, kinds=defaults
         )
@@ -112,12 +112,14 @@ def task_step(chance: random.Random, ids: list[str]) -> Step:
     }
     key = chance.choice(["k1", "k2"])
     number = chance.randrange(3)
+    by = chance.choice([None, ["kind"], ["input.n"], ["input.m"]])
     return chance.choice(
         [
             ("submit", lambda side: side.queue.submit(kind, {"n": number}, **options)),
             ("submit", lambda side: side.queue.submit(kind, {"n": number}, **options)),
             ("submit_many", lambda side: side.queue.submit_many([(kind, {"n": n}) for n in range(3)])),
             ("with_key", lambda side: side.queue.submit("mail", {"n": number}, idempotency_key=key)),
+            ("unique", lambda side: side.queue.submit("mail", {"n": number}, unique_for=60, unique_by=by)),
             ("get", lambda side: side.queue.get(id)),
             ("cancel", lambda side: side.queue.cancel(id, "because")),
             ("expire", lambda side: side.queue.mark_expired(id)),

@@ -34,6 +34,7 @@ from rota.stores.queries import (
     FinishedTasks,
     LiveTasks,
     LostLeases,
+    NodeList,
     OldEvents,
     OldReceipts,
     OldRuns,
@@ -42,6 +43,7 @@ from rota.stores.queries import (
     OpenTasks,
     OutdatedZones,
     PastExpiry,
+    PausedQueues,
     ReadyTasks,
     ReturnedTasks,
     RunList,
@@ -251,6 +253,7 @@ class Stream:
                 lambda: DueSchedules(at=some_time),
                 lambda: OutdatedZones(zone_data=chance.choice(("2025b", "2026a"))),
                 lambda: ReadyTasks(at=at, **lane),
+                lambda: ReadyTasks(at=at, **lane, without=tuple(each.id for each in self.known[-9::2])),
                 lambda: UpcomingTasks(after=at, **lane),
                 lambda: LostLeases(at=some_time),
                 lambda: PastExpiry(at=some_time),
@@ -297,6 +300,8 @@ class Stream:
             lambda: ApiKeyList(tenant=self.chance.choice((None, who, "*")), after=behind),
             lambda: TenantList(after=behind),
             lambda: OldReceipts(before=at),
+            lambda: NodeList(after=behind),
+            lambda: PausedQueues(tenant=who),
         )
 
     def tally(self) -> Tally:

@@ -40,14 +40,29 @@ NEEDED = {
     ("get", "task-executions/{id}/attempts"): VIEWER,
     ("get", "task-executions/{id}/logs"): VIEWER,
     ("get", "task-executions/{id}/history"): VIEWER,
+    ("get", "task-executions/{id}/artifacts"): VIEWER,
+    ("get", "task-executions/{id}/artifacts/{name}"): VIEWER,
     ("get", "workflow-executions"): VIEWER,
     ("post", "workflow-executions"): OPERATOR,
     ("get", "workflow-executions/{id}"): VIEWER,
     ("post", "workflow-executions/{id}/cancel"): OPERATOR,
     ("post", "workflow-executions/{id}/replay"): OPERATOR,
+    ("post", "workflow-executions/{id}/signal"): OPERATOR,
+    ("get", "workflow-executions/{id}/steps"): VIEWER,
     ("get", "workflow-executions/{id}/attempts"): VIEWER,
     ("get", "workflow-executions/{id}/logs"): VIEWER,
     ("get", "workflow-executions/{id}/history"): VIEWER,
+    ("post", "task-executions/replay"): OPERATOR,
+    ("get", "nodes"): VIEWER,
+    ("get", "queues"): VIEWER,
+    ("post", "queues/{name}/pause"): OPERATOR,
+    ("post", "queues/{name}/resume"): OPERATOR,
+    ("get", "templates"): VIEWER,
+    ("post", "templates"): ADMIN,
+    ("get", "templates/{id}"): VIEWER,
+    ("patch", "templates/{id}"): ADMIN,
+    ("delete", "templates/{id}"): ADMIN,
+    ("post", "templates/{id}/execute"): OPERATOR,
     ("get", "keys"): ADMIN,
     ("post", "keys"): ADMIN,
     ("delete", "keys/{id}"): ADMIN,
@@ -63,8 +78,12 @@ BODIES: dict[str, Any] = {
     "bulk/schedules/{action}": {"tag": "none"},
     "task-executions": {"kind": "echo"},
     "workflow-executions": {"kind": "my-workflow"},
+    "templates": {"alias": "made", "kind": "echo"},
+    "templates/{id}": {"enabled": True},
     "keys": {"name": "made", "role": "viewer"},
+    "task-executions/replay": {"status": "failed"},
 }
+BODIES["workflow-executions/{id}/signal"] = {"name": "paid", "payload": 1}
 BODIES["schedules/{id}"] = BODIES["schedules"]
 ROLES = list(Role)
 PREFIX = "/api/tenants/{tenant}/"
@@ -84,6 +103,7 @@ def test_the_table_has_every_route(quiet: Tenant) -> None:
 
 def send(client: httpx.Client, tenant: str, method: str, path: str, ids: dict[str, str]) -> httpx.Response:
     filled = path.replace("{id}", ids.get(path.partition("/")[0], "missing")).replace("{action}", "pause")
+    filled = filled.replace("{name}", "mail")
     options: dict[str, Any] = (
         {"json": BODIES[path]} if method in ("post", "put", "patch") and path in BODIES else {}
     )
@@ -103,10 +123,12 @@ def ids(quiet: Tenant) -> dict[str, str]:
     schedule = quiet.post("schedules", BODIES["schedules"] | {"name": "there"})
     task = quiet.post("task-executions", BODIES["task-executions"])
     flow = quiet.post("workflow-executions", BODIES["workflow-executions"])
+    template = quiet.post("templates", BODIES["templates"] | {"alias": "there"})
     key = quiet.post("keys", BODIES["keys"])
     return {
         "schedules": schedule["id"],
         "task-executions": task["id"],
+        "templates": template["id"],
         "workflow-executions": flow["id"],
         "keys": key["id"],
     }

@@ -270,9 +270,39 @@ def test_a_workflow_can_be_looked_into_and_replayed(tenant: Tenant) -> None:
     assert tenant.post(f"{path}/replay", None, 200)["id"] == made["id"]
     eventually(lambda: len(tenant.get(f"{path}/attempts")["items"]) == 2)
     task = tenant.post("task-executions", {"kind": "fail"})
-    for method, part in (("get", "history"), ("get", "attempts"), ("get", "logs"), ("post", "replay")):
+    parts = [("get", part) for part in ("history", "attempts", "logs", "steps")]
+    for method, part in (*parts, ("post", "replay")):
         answer = tenant.http.request(method, tenant.path(f"workflow-executions/{task['id']}/{part}"))
         problem(answer, 404, "not_found")
+
+
+def test_a_workflow_gets_signals_and_shows_its_steps(tenant: Tenant) -> None:
+    from http_world import eventually
+
+    made = tenant.post("workflow-executions", {"kind": "approval"})
+    path = f"workflow-executions/{made['id']}"
+    eventually(lambda: tenant.get(path)["waitsFor"] == ["receive:approved"])
+    headers = {"Idempotency-Key": "one"}
+    for _ in range(2):
+        sent = tenant.http.post(
+            tenant.path(f"{path}/signal"), json={"name": "approved", "payload": "by Ada"}, headers=headers
+        )
+        assert (sent.status_code, sent.json()["unreadSignals"]) == (200, 1)
+    done = eventually(lambda: (found := tenant.get(path))["status"] == "completed" and found)
+    assert (done["output"], done["workflowVersion"], done["waitsFor"]) == (["asked", "by Ada"], 1, [])
+    steps = tenant.get(f"{path}/steps")["items"]
+    assert [(each["key"], each["kind"], each["status"]) for each in steps] == [
+        ("ask", "step", "completed"),
+        ("receive:approved", "receive", "completed"),
+    ]
+    problem(tenant.http.post(tenant.path(f"{path}/signal"), json={"name": "x"}), 409, "already_ended")
+    problem(tenant.http.post(tenant.path(f"{path}/signal"), json={"payload": 1}), 422, "invalid")
+    failed = tenant.post("workflow-executions", {"kind": "broken-workflow"})["id"]
+    eventually(lambda: tenant.get(f"workflow-executions/{failed}")["status"] == "failed")
+    again = tenant.http.post(
+        tenant.path(f"workflow-executions/{failed}/replay"), json={"fromStep": "nothing"}
+    )
+    problem(again, 409, "no_such_step")
 
 
 def test_who_triggered_it_is_in_the_history_of_the_schedule(quiet: Tenant) -> None:

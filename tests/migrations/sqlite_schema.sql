@@ -25,6 +25,16 @@ CREATE TABLE apikey (
   body text not null
 ) strict;
 
+CREATE TABLE artifact (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  name text not null,
+  content text,
+  body text not null
+) strict;
+
 CREATE TABLE event (
   id text primary key not null,
   version integer not null,
@@ -34,12 +44,19 @@ CREATE TABLE event (
   body text not null
 ) strict;
 
-CREATE TABLE gate (
+CREATE TABLE nodestate (
   id text primary key not null,
   version integer not null,
   tenant text not null,
-  subject text not null,
-  idle_since integer,
+  seen_at integer not null,
+  body text not null
+) strict;
+
+CREATE TABLE pausedqueue (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  queue text not null,
   body text not null
 ) strict;
 
@@ -91,6 +108,26 @@ CREATE TABLE schedule_count (
   number integer not null
 ) strict, without rowid;
 
+CREATE TABLE signal (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  at integer not null,
+  received_at integer,
+  body text not null
+) strict;
+
+CREATE TABLE step (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  created_at integer not null,
+  status text not null,
+  body text not null
+) strict;
+
 CREATE TABLE task (
   id text primary key not null,
   version integer not null,
@@ -109,9 +146,7 @@ CREATE TABLE task (
   completed_at integer,
   body text not null,
   is_workflow integer not null default 0,
-  returned_at integer,
-  line text,
-  lined_at integer
+  returned_at integer
 ) strict;
 
 CREATE TABLE template (
@@ -131,15 +166,17 @@ CREATE TABLE tenant (
 
 CREATE INDEX apikey_of_tenant on apikey (tenant, id);
 
+CREATE INDEX artifact_content on artifact (content, id) where content is not null;
+
+CREATE INDEX artifact_of_task on artifact (task_id, name, id);
+
 CREATE INDEX event_at on event (at, id);
 
 CREATE INDEX event_of_subject on event (tenant, subject_id, at, id);
 
 CREATE INDEX event_of_tenant on event (tenant, at, id);
 
-CREATE INDEX gate_idle on gate (idle_since, id) where idle_since is not null;
-
-CREATE INDEX gate_of_tenant on gate (tenant, id);
+CREATE INDEX pausedqueue_of_tenant on pausedqueue (tenant, queue, id);
 
 CREATE INDEX receipt_at on receipt (at, id);
 
@@ -163,6 +200,10 @@ CREATE INDEX schedule_of_all on schedule (created_at, id);
 CREATE INDEX schedule_zone on schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
 
+CREATE INDEX signal_of_task on signal (task_id, at, id);
+
+CREATE INDEX step_of_task on step (task_id, created_at, id);
+
 CREATE INDEX task_cancelling on task (worker_id, id) where status = 'running' and cancel_requested = 1;
 
 CREATE INDEX task_created on task (tenant, created_at, id);
@@ -173,14 +214,12 @@ CREATE INDEX task_finished on task (completed_at, id) where status not in ('pend
 
 CREATE INDEX task_lease on task (lease_expires_at, id) where status = 'running';
 
-CREATE INDEX task_line on task (line, priority desc, lined_at, id) where line is not null;
-
 CREATE INDEX task_live on task (schedule_id, created_at, id)
   where schedule_id is not null and status in ('pending', 'running');
 
 CREATE INDEX task_of_schedule on task (schedule_id, created_at, id) where schedule_id is not null;
 
-CREATE INDEX task_pending on task (queue, kind, priority desc, available_at, id) where status = 'pending';
+CREATE INDEX task_pending on task (queue, kind, priority desc, available_at, id, tenant) where status = 'pending';
 
 CREATE INDEX task_returned on task (tenant, returned_at, id) where returned_at is not null;
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import rota
 from rota.domain import recurrence
 from rota.domain.model import Run, Schedule, Task
-from rota.engine.observe.telemetry import Signal
-from rota.stores.base import Store
+from rota.engine.observe.telemetry import Observation
+from rota.stores.base import Contents, Store
 from worlds import World
 
 
@@ -29,7 +29,7 @@ Plan = Callable[[int], Fault | None]
 
 
 class FaultyStore:
-    """Passes everything on; the plan says which `transact` fails, and how."""
+    """Passes everything on; the plan says which `transact` fails, and how. Writing and removing contents count, too."""
 
     def __init__(self, inner: Store, plan: Plan) -> None:
         self._inner = inner
@@ -41,31 +41,57 @@ class FaultyStore:
         return getattr(self._inner, name)
 
     async def transact(self, work: Any, *options: Any) -> Any:
+        return await self.do(lambda: self._inner.transact(work, *options))
+
+    @property
+    def contents(self) -> FaultyContents:
+        return FaultyContents(self._inner.contents, self)
+
+    async def do(self, call: Callable[[], Awaitable[Any]]) -> Any:
         self.calls += 1
         match self._plan(self.calls):
             case Fault.BEFORE:
                 raise rota.Unavailable("injected: away")
             case Fault.AFTER:
-                await self._inner.transact(work, *options)
+                await call()
                 raise rota.Unavailable("injected: answer lost")
             case Fault.SLOW:
-                answer = await self._inner.transact(work, *options)
+                answer = await call()
                 await asyncio.sleep(10)
                 return answer
             case Fault.DIES:
                 return await self._die()
             case Fault.DIES_AFTER:
-                await self._inner.transact(work, *options)
+                await call()
                 return await self._die()
-        return await self._inner.transact(work, *options)
+        return await call()
 
     async def _die(self) -> None:
         self.dead.set()
         await asyncio.Event().wait()
 
 
+class FaultyContents:
+    """The contents of a faulty store."""
+
+    def __init__(self, inner: Contents, store: FaultyStore) -> None:
+        self._inner = inner
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def write(self, key: str, chunks: Iterator[bytes]) -> None:
+        await self._store.do(lambda: self._inner.write(key, chunks))
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._store.do(lambda: self._inner.delete(keys))
+
+
 class Node:
     """A worker with scheduler and janitor on a faulty store; killed when the store says so, then begun anew."""
+
+    store_class: type[FaultyStore] = FaultyStore
 
     def __init__(self, world: World, plan: Plan, name: str) -> None:
         self._world = world
@@ -80,7 +106,7 @@ class Node:
 
     async def _live(self, stop: asyncio.Event) -> None:
         self.lives += 1
-        faulty = FaultyStore(self._world.store, lambda number: self._plan(self.calls + number))
+        faulty = self.store_class(self._world.store, lambda number: self._plan(self.calls + number))
         queue = rota.Queue(faulty, clock=self._world.clock)
         worker = rota.Worker(
             queue,
@@ -154,7 +180,7 @@ def check_ledger(
             assert (row.status != "running") == ended, "a row does not follow its task"
 
 
-def check_signals(signals: list[Signal]) -> None:
+def check_signals(signals: list[Observation]) -> None:
     """Nothing finished un-finishes."""
     ended: dict[str, str] = {}
     for signal in signals:

@@ -213,7 +213,7 @@ async def test_a_declared_kind_is_what_it_is_registered_as(world: World) -> None
     queue, app = world.queue, rota.App()
 
     @app.workflow("flow")
-    async def flow() -> None: ...
+    async def flow(ctx: rota.Workflow) -> None: ...
 
     app.schedule("s", task_type="flow", cron="0 2 * * *")
     with pytest.raises(Invalid, match=r"^schedule 's': task_type: 'flow' is registered as a workflow; give"):
@@ -240,3 +240,19 @@ async def test_an_unknown_option_names_all_that_are_accepted(world: World) -> No
             "jitter",
         ):
             assert f" {name}" in accepted
+
+
+async def test_parameters_are_checked_when_they_are_given(world: World) -> None:
+    schema = {"required": ["day"], "properties": {"day": {"type": "integer"}}}
+    await world.queue.create_template("report", "work", parameters={"day": 1}, parameters_schema=schema)
+    wrong = rota.TemplateTarget(template_id="report", input={"day": "one"})
+    with pytest.raises(Invalid, match=r"^input\.day: expected integer, got 'one'$"):
+        await world.queue.create_schedule("bad", target=wrong, cron="0 * * * *")
+    with pytest.raises(Invalid, match=r"^input\.day: expected integer, got 'one'$"):
+        await world.queue.execute_template("report", {"day": "one"})
+    assert (await world.queue.execute_template("report", {"day": 2})).input == {"day": 2}
+    with pytest.raises(Invalid, match=r"^parameters_schema\.pattern: this keyword"):
+        await world.queue.update_template("report", parameters_schema={"pattern": "x"})
+    await world.queue.update_template("report", parameters_schema=None)
+    assert (await world.queue.execute_template("report", {"day": "one"})).input == {"day": "one"}
+    assert not await world.queue.list_schedules()

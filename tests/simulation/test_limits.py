@@ -49,7 +49,7 @@ async def gates(world: World) -> list[Gate]:
 
 async def all_done(world: World, tasks: list[Any]) -> None:
     for task in tasks:
-        await world.queue.wait(task.id, timeout=timedelta(days=2))
+        await world.queue.wait(task.id, timeout=timedelta(hours=3))
 
 
 async def check_empty(world: World) -> None:
@@ -294,7 +294,7 @@ async def test_idle_gates_are_forgotten(world: World) -> None:
 
 
 async def all_done_by(world: World, tasks: list[Any]) -> None:
-    """They end, and two days pass."""
+    """They end, and three hours pass."""
     async with world.running():
         await all_done(world, tasks)
-        await world.at(timedelta(days=2))
+        await world.at(timedelta(hours=3))

@@ -57,7 +57,7 @@ async def test_schedule_fires_at_correct_time(world: World) -> None:
 @pytest.mark.hours
 async def test_schedule_creates_workflow(world: World) -> None:
     @world.app.workflow("report")
-    async def report(kind: str) -> str:
+    async def report(ctx: rota.Workflow, kind: str) -> str:
         return kind
 
     target = rota.WorkflowTarget(kind="report", input={"kind": "annual"}, metadata={"team": "x"})
@@ -343,16 +343,36 @@ async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None
     await world.queue.create_template("report", "work")
     target = rota.TemplateTarget(template_id="report")
     await world.queue.create_schedule("bad", target=target, cron="0 * * * *", max_runs=2)
-    await world.queue.update_template("report", enabled=False)
+    await world.queue.update_template("report", parameters_schema={"required": ["day"]})
     await world.schedule("good", cron="0 * * * *")
     async with world.running():
         await world.at(2.5 * HOUR)
     bad = await world.ledger("bad")
     assert [(row.status, row.reason) for row in bad] == [("failed", "bad_target")] * 2
-    assert "template 'report' is disabled" in (bad[0].error or "")
+    assert bad[0].error == "target.input.day: it is missing"
     schedule = await world.queue.get_schedule("bad")
     assert (schedule.run_count, schedule.status) == (0, "active"), "what did not start uses up no max_runs"
     assert [row.status for row in await world.ledger("good")] == ["completed"] * 2
+
+
+@pytest.mark.hours
+async def test_a_disabled_template_skips_its_runs(world: World) -> None:
+    handle(world)
+    await world.queue.create_template("report", "work")
+    target = rota.TemplateTarget(template_id="report")
+    await world.queue.create_schedule("hourly", target=target, cron="0 * * * *", max_runs=5)
+    await world.queue.update_template("report", enabled=False)
+    async with world.running():
+        await world.at(1.5 * HOUR)
+        with pytest.raises(rota.Refused, match=r"^template report is disabled; enable it first$"):
+            await world.queue.trigger_schedule("hourly")
+        await world.queue.update_template("report", enabled=True)
+        await world.at(2.5 * HOUR)
+    rows = await world.ledger("hourly")
+    assert [(row.status, row.reason) for row in rows] == [("skipped", "disabled"), ("completed", None)]
+    assert (await world.queue.get_schedule("hourly")).run_count == 1
+    why = await world.queue.why("hourly", START + HOUR)
+    assert "its template was disabled then" in str(why)
 
 
 @pytest.mark.hours
@@ -414,10 +434,10 @@ async def test_a_start_that_failed_uses_up_no_run(world: World) -> None:
     starts = handle(world)
     target = rota.TemplateTarget(template_id=template.id)
     await world.queue.create_schedule("s", target=target, cron="0 * * * *", max_runs=2)
-    await world.queue.update_template(template.id, enabled=False)
+    await world.queue.update_template(template.id, parameters_schema={"required": ["day"]})
     async with world.running():
         await world.at(3.5 * HOUR)
-        await world.queue.update_template(template.id, enabled=True)
+        await world.queue.update_template(template.id, parameters_schema=None)
         await world.at(9 * HOUR)
     assert [row.status for row in await world.ledger("s")] == ["failed"] * 3 + ["completed"] * 2
     assert len(starts) == 2

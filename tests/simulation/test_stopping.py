@@ -11,7 +11,7 @@ import pytest
 import rota
 from rota import TaskStatus
 from rota.engine.executor import StopReason
-from rota.engine.observe.telemetry import Signal, TaskStarted
+from rota.engine.observe.telemetry import Observation, TaskStarted
 from worlds import MINUTE, SECOND, START, World
 
 
@@ -168,7 +168,7 @@ async def test_a_handler_stopped_before_its_first_step_is_handed_back_at_once(
         nonlocal has_begun
         has_begun = True
 
-    def stop_at_once(signal: Signal) -> None:
+    def stop_at_once(signal: Observation) -> None:
         if isinstance(signal, TaskStarted):
             worker.tasks.accepting = False
             worker.tasks.stop_handlers(StopReason.RELEASE)

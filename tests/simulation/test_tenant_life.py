@@ -434,7 +434,7 @@ async def test_a_template_whose_answer_was_lost_is_one_template(world: World) ->
 
 async def test_workflows_are_told_from_tasks(world: World) -> None:
     @world.app.workflow("flow")
-    async def flow(input: int) -> int:
+    async def flow(ctx: rota.Workflow, input: int) -> int:
         return input + 1
 
     started = await world.queue.start_workflow("flow", 1, queue="slow", tags=["x"])

@@ -463,7 +463,7 @@ async def test_a_replayed_task_runs_again(world: World) -> None:
 
 async def test_workflows_run_as_tasks_of_their_kind(world: World) -> None:
     @world.app.workflow("flow")
-    async def flow(a: int) -> int:
+    async def flow(ctx: rota.Workflow, a: int) -> int:
         return a + 1
 
     task = await world.queue.submit("flow", {"a": 1})

@@ -23,6 +23,8 @@ FIGURES = {
     "lateness": (["--seconds=1"], {"milliseconds"}),
     "idle": (["--few=1", "--many=3", "--seconds=1"], {"few", "many", "memory_more_mb"}),
     "next_times": (["--times=4", "--rounds=1"], {"per_second", "least_ratio"}),
+    "typed": (["--calls=3", "--rounds=1"], {"microseconds_per_call", "typed_more", "records_more"}),
+    "process_handlers": (["--tasks=3", "--processes=1", "--rounds=1"], {"tasks_per_second"}),
     "watched": (
         ["--tasks=5", "--rounds=1"],
         {"microseconds_per_task", "metrics_to_bare", "traces_to_bare"},

@@ -18,12 +18,15 @@ from records import run, schedule, task
 from rota.domain.errors import Corrupt, Invalid
 from rota.domain.model import (
     ApiKey,
+    Artifact,
     Change,
     Event,
     Failure,
     Gate,
     Limits,
     LogLine,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     RetryPolicy,
@@ -37,11 +40,17 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Cron, Interval, Once, RRule
+from rota.domain.runtimes import HttpRequest, ShellCommand
+from rota.domain.workflow import Signal, Step
 from rota.stores.base import RECORD_TYPES
 from rota.stores.codec import TABLES, micros
 
 RELEASED = Path(__file__).with_name("records_0_1_0.json")
-RELEASED_TYPES = [kind for kind in RECORD_TYPES if kind not in (ApiKey, Receipt, Gate)]
+RELEASED_TYPES = [
+    kind
+    for kind in RECORD_TYPES
+    if kind not in (ApiKey, Receipt, Gate, NodeState, PausedQueue, Artifact, Step, Signal)
+]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 times = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))  # bounds are naive
@@ -83,9 +92,27 @@ targets = st.one_of(
     built(WorkflowTarget, **requests),
     built(TemplateTarget),
 )
+lines = st.text("abc $;|", min_size=1)
+codes = st.lists(st.integers(0, 255), min_size=1, max_size=3).map(tuple)
+commands = st.builds(
+    ShellCommand,
+    run=lines | st.lists(lines, min_size=1, max_size=3).map(tuple),
+    directory=st.none() | st.just("/srv"),
+    environment=st.just(("HOME",)),
+    success_codes=codes,
+    retry_codes=st.none() | codes,
+) | st.builds(
+    HttpRequest,
+    url=lines,
+    method=st.sampled_from(["GET", "POST"]),
+    headers=st.dictionaries(texts, texts, max_size=2),
+    body=json_values,
+    max_redirects=st.integers(0, 20),
+)
 RECORDS = {
     Task: built(
         Task,
+        command=st.none() | commands,
         error=st.none() | built(Failure),
         retry_policy=st.none() | policies,
         logs=st.lists(built(LogLine), max_size=2).map(tuple),
@@ -96,12 +123,22 @@ RECORDS = {
     Run: built(Run),
     Event: built(Event, before=st.none() | json_objects, after=st.none() | json_objects),
     Template: built(
-        Template, parameters=json_objects, metadata=json_objects, retry_policy=st.none() | policies
+        Template,
+        parameters=json_objects,
+        parameters_schema=st.none() | json_objects,
+        metadata=json_objects,
+        retry_policy=st.none() | policies,
+        command=texts | commands,
     ),
     Tenant: built(Tenant, limits=built(Limits)),
     ApiKey: built(ApiKey),
+    Artifact: built(Artifact),
     Receipt: built(Receipt),
     Gate: built(Gate),
+    NodeState: built(NodeState),
+    PausedQueue: built(PausedQueue),
+    Step: built(Step, error=st.none() | built(Failure)),
+    Signal: built(Signal),
 }
 
 

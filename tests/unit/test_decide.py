@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.domain import definition, recurrence
-from rota.domain import schedule as tick
+from rota.domain import recurrence
 from rota.domain.model import (
     Limits,
     MissedRunPolicy,
@@ -27,7 +26,8 @@ from rota.domain.model import (
     TaskTarget,
 )
 from rota.domain.recurrence import Cron, Interval, Once, RRule, Timing
-from rota.domain.schedule import Decision, Skip, decide, jittered, planned
+from rota.domain.schedule import Decision, Skip, decide, definition, jittered, planned
+from rota.domain.schedule import decision as tick
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rota.domain import definition
 from rota.domain.errors import Invalid, Refused
 from rota.domain.model import (
     Limits,
@@ -24,7 +23,7 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Cron, Interval, Once, RRule, Timing
-from rota.domain.schedule import decide
+from rota.domain.schedule import decide, definition
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -244,7 +243,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"timing": Interval(timedelta(0))}, "interval: 0 s is too short; the least is 1 s"),
     ({"timing": Interval(-HOUR)}, "interval: -3600 s is too short; the least is 1 s"),
     ({"timing": Interval(SECOND / 2)}, "interval: 0.5 s is too short; the least is 1 s"),
-    ({"timing": untyped(Interval, "1h")}, "interval: '1h' is not a duration; give a timedelta"),
+    ({"timing": untyped(Interval, "soon")}, "interval: 'soon' is not a duration; accepted are"),
     ({"timing": untyped(Interval, HOUR, "noon")}, "anchor: 'noon' is not a time; give a datetime"),
     (
         {"timing": Once(NOON - SECOND * 6)},
@@ -297,8 +296,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"misfire_grace": -1}, "misfire_grace: -1 s is too short; it must not be negative"),
     (
-        {"misfire_grace": "1m"},
-        "misfire_grace: '1m' is not a duration; give a timedelta or a number of seconds",
+        {"misfire_grace": "1 min"},
+        "misfire_grace: '1 min' is not a duration; accepted are whole numbers with ms, s, m, h, d or w",
     ),
     ({"catch_up_window": None}, "catch_up_window: None is not a duration; give "),
     ({"jitter": math.nan}, "jitter: nan s is not accepted; give a number of seconds"),

@@ -76,7 +76,7 @@ def test_the_place_and_the_line() -> None:
     assert not waits.is_available_at(START + SECOND)
     assert rules.leave(inside, line, START).inside == 0
     assert rules.leave(waits, line, START).waiting == 0
-    assert rules.without_places(waits) == asking()
+    assert rules.without_places(waits) == asking(available_at=START + SECOND)
 
 
 def test_a_moment_that_was_missed_is_asked_for_again() -> None:

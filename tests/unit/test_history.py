@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rota.domain import model
 from rota.domain.model import ChangeType, Failure, Limits, Task
+from rota.domain.model import task as task_shapes
 from rota.domain.task import (
     Completed,
     Defaults,
@@ -89,7 +89,7 @@ def test_a_reworded_sentence_changes_no_figure_and_no_name(monkeypatch: pytest.M
 
     def seen(words: str | None) -> list[Any]:
         if words is not None:
-            monkeypatch.setattr(model, "describe", lambda change: words)
+            monkeypatch.setattr(task_shapes, "describe", lambda change: words)
         metrics = Metrics(clock=SystemClock())
         tasks = list(every_change())
         for task in tasks:

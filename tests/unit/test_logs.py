@@ -21,7 +21,7 @@ from rota.engine.observe.telemetry import (
     HookFailed,
     LoopBlocked,
     LoopFailed,
-    Signal,
+    Observation,
 )
 from rota.surfaces.cli.process.monitoring import logging_to, without_secrets
 from worlds import MINUTE, SECOND, STORES, World, play
@@ -160,7 +160,7 @@ def test_an_outage_is_a_sentence_and_a_defect_is_a_traceback(stream: io.StringIO
     assert "ZeroDivisionError" in defect["exception"]
 
 
-TROUBLES: list[tuple[Signal, str, str]] = [
+TROUBLES: list[tuple[Observation, str, str]] = [
     (
         ClockSetBack(3, 2),
         "warning",
@@ -181,7 +181,7 @@ TROUBLES: list[tuple[Signal, str, str]] = [
 
 
 @pytest.mark.parametrize(("signal", "level", "message"), TROUBLES, ids=lambda each: type(each).__name__)
-def test_trouble_is_one_sentence(signal: Signal, level: str, message: str, stream: io.StringIO) -> None:
+def test_trouble_is_one_sentence(signal: Observation, level: str, message: str, stream: io.StringIO) -> None:
     with logging_to("info", stream):
         log_signals(signal)
     (said,) = documents(stream)

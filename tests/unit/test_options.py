@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 import rota
-from rota.domain.definition import FIELDS
 from rota.domain.model import TaskRequest
 from rota.domain.options import (
     Option,
@@ -26,9 +25,11 @@ from rota.domain.options import (
     TemplateChanges,
     TemplateOptions,
     TimingOptions,
+    UniqueOptions,
     names_of,
     options_of,
 )
+from rota.domain.schedule.definition import FIELDS
 from rota.domain.task import Submission
 from rota.surfaces.cli.commands import schedules as cli_schedules
 from rota.surfaces.cli.commands import tasks as cli_tasks
@@ -68,6 +69,8 @@ BODIES: list[tuple[type, type, dict[str, str]]] = [
     (tenants.ScheduleBody, ScheduleOptions, {**TIMING, **TARGET, "pause_note": ON_PAUSE["pause_note"]}),
     (tenants.SchedulePut, ScheduleOptions, {**TIMING, **TARGET}),
     (tenants.SchedulePatch, ScheduleOptions, {**TIMING, **TARGET, "pause_note": ON_PAUSE["pause_note"]}),
+    (tenants.StoredTemplateBody, TemplateOptions, {}),
+    (tenants.StoredTemplatePatch, TemplateOptions, {}),
     (v1.TemplateBody, TemplateOptions, {}),
     (v1.TemplatePut, TemplateOptions, {}),
     (v1.TemplatePatch, TemplateOptions, {}),
@@ -78,13 +81,14 @@ COMMANDS: list[tuple[click.Command, type, dict[str, str]]] = [
     (cli_schedules.create, ScheduleOptions, ELSEWHERE),
     (cli_schedules.update, ScheduleOptions, ELSEWHERE),
 ]
+UNIQUE = dict.fromkeys(options_of(UniqueOptions), "its receipt has it")
 RECORDS: list[tuple[type[msgspec.Struct], type, dict[str, str]]] = [
     (TaskRequest, TaskOptions, {}),
     (rota.TaskTarget, TaskOptions, {}),
     (rota.WorkflowTarget, TaskOptions, {}),
     (rota.Template, TemplateOptions, {}),
     (Submission, SubmitOptions, {}),
-    (rota.Task, SubmitOptions, {"ttl": "expires_at", "schedule_at": "available_at"}),
+    (rota.Task, SubmitOptions, {"ttl": "expires_at", "schedule_at": "available_at", **UNIQUE}),
     (rota.Schedule, ScheduleOptions, {**TIMING, **TARGET}),
 ]
 TABLES = {

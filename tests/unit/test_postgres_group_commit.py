@@ -36,8 +36,8 @@ class _NothingDone:
         self.database = self.pending_writes = self
         self.failure = None
 
-    def new_tx(self) -> SimpleNamespace:
-        return SimpleNamespace(puts={}, deletes={})
+    def new_tx(self, *, is_alone: bool) -> SimpleNamespace:
+        return SimpleNamespace(puts={}, deletes={}, has_written=False)
 
     async def add(self, tx: object) -> None:
         pass
@@ -51,10 +51,12 @@ async def nothing(tx: Tx) -> None: ...
 
 async def write(tx: Any) -> None:
     tx.puts["a"] = "a"
+    tx.has_written = True
 
 
 async def refuse(tx: Any) -> None:
     tx.puts["b"] = "b"
+    tx.has_written = True
     raise ValueError
 
 

@@ -29,14 +29,14 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Cron
-from rota.domain.run import as_of, follow, run_id, skipped, start, target_type
 from rota.domain.schedule import Skip
+from rota.domain.schedule.run import as_of, follow, run_id, skipped, start, target_type
 from rota.domain.task import Completed, Defaults, Failed, Released
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 LATER = NOON + timedelta(seconds=2)
 HOUR = timedelta(hours=1)
-NOT_A_DURATION: Any = "1h"
+NOT_A_DURATION: Any = "soon"
 TEMPLATE = Template(
     id="m1",
     alias="mail",
@@ -138,6 +138,13 @@ def test_a_template_is_overlaid_with_the_input(given: Any, expected: dict[str, s
 MAIL = TemplateTarget(template_id="m1")
 
 
+def test_a_disabled_template_skips_the_run() -> None:
+    row, task = started(MAIL, replace(TEMPLATE, enabled=False))
+    assert task is None
+    assert (row.id, row.scheduled_at) == (run_id(schedule(MAIL), NOON), NOON)
+    assert (row.status, row.reason, row.error) == ("skipped", "disabled", None)
+
+
 @pytest.mark.parametrize(
     ("target", "template", "limits", "error"),
     [
@@ -150,9 +157,9 @@ MAIL = TemplateTarget(template_id="m1")
         ),
         (
             MAIL,
-            replace(TEMPLATE, enabled=False),
+            replace(TEMPLATE, parameters_schema={"required": ["cc"]}),
             Limits(),
-            "target.template_id: template 'mail' is disabled; enable it first",
+            "target.input.cc: it is missing",
         ),
         (
             TemplateTarget(template_id="m1", input=[1]),
@@ -173,7 +180,7 @@ MAIL = TemplateTarget(template_id="m1")
             "input: 101 bytes are too many; the most is 100 bytes of JSON",
         ),
         (TaskTarget(kind="a b"), None, Limits(), "kind: 'a b' is not a valid name; accepted are "),
-        (TaskTarget(kind="a", ttl=NOT_A_DURATION), None, Limits(), "ttl: '1h' is not a duration; give "),
+        (TaskTarget(kind="a", ttl=NOT_A_DURATION), None, Limits(), "ttl: 'soon' is not a duration; acc"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )

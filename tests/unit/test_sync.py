@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,24 @@ def parts(value: object) -> Iterator[object]:
             yield from parts(each)
 
 
+app = rota.App()
+
+
+@app.task
+def double(n: int) -> int:
+    return 2 * n
+
+
+def bound(queue: rota.sync.Queue) -> list[object]:
+    """All that comes of a function that is bound to a queue."""
+    function = queue.bind(double)
+    sent = function.options(priority=1).submit(5)
+    assert (sent.task.priority, sent.get().id, sent.cancel("never mind").status) == (1, sent.id, "cancelled")
+    with pytest.raises(rota.TaskFailed, match=f"^double was cancelled: never mind \\(task {sent.id}\\)$"):
+        sent.result(timeout=5)
+    return [function, function.options(), function.args(1), sent, function.map([1, 2])]
+
+
 def a_task(queue: rota.sync.Queue) -> str:
     return queue.submit("work").id
 
@@ -51,8 +70,23 @@ def a_template(queue: rota.sync.Queue) -> str:
     return queue.create_template("made", "work").id
 
 
+def an_open_artifact(queue: rota.sync.Queue) -> rota.sync.OpenArtifact:
+    app = rota.App()
+
+    @app.task("leave")
+    def leave(context: rota.Context) -> None:
+        context.artifact("note.txt", "left in a thread")
+
+    inside: Any = queue
+    task = queue.submit("leave")
+    inside._portal.call(rota.Worker(inside._queue, app).run_once())
+    return queue.open_artifact(task.id, "note.txt")
+
+
 CALLS: dict[str, Call] = {
     "archive": lambda queue: queue.archive(a_cancelled_task(queue)),
+    "bind": bound,
+    "artifacts": lambda queue: queue.artifacts(a_task(queue)),
     "cancel": lambda queue: queue.cancel(a_task(queue)),
     "cancel_many": lambda queue: queue.cancel_many(),
     "count": lambda queue: queue.count(),
@@ -67,8 +101,10 @@ CALLS: dict[str, Call] = {
     "delete_template": lambda queue: queue.delete_template(a_template(queue)),
     "disable_schedule": lambda queue: queue.disable_schedule("hourly"),
     "enable_schedule": lambda queue: queue.enable_schedule("paused"),
+    "drain_queue": lambda queue: queue.drain_queue("mail"),
     "events": lambda queue: queue.events(),
     "execute_template": lambda queue: queue.execute_template(a_template(queue)),
+    "explained_runs": lambda queue: (queue.trigger_schedule("hourly"), queue.explained_runs("hourly")),
     "for_tenant": lambda queue: queue.for_tenant("other"),
     "get": lambda queue: queue.get(a_task(queue)),
     "get_schedule": lambda queue: queue.get_schedule("hourly"),
@@ -77,19 +113,28 @@ CALLS: dict[str, Call] = {
     "history": lambda queue: queue.history(a_task(queue)),
     "limit_kind": lambda queue: queue.limit_kind("work", rate="100/m"),
     "limit_queue": lambda queue: queue.limit_queue("default", concurrency=5),
+    "last_runs": lambda queue: queue.last_runs(queue.list_schedules()),
     "list": lambda queue: queue.list(),
     "list_keys": lambda queue: queue.list_keys(),
+    "list_queues": lambda queue: queue.list_queues(),
     "list_schedules": lambda queue: queue.list_schedules(),
     "list_templates": lambda queue: queue.list_templates(),
     "list_tenants": lambda queue: queue.list_tenants(),
     "mark_expired": lambda queue: queue.mark_expired(a_task(queue)),
+    "nodes": lambda queue: queue.nodes(),
     "now": lambda queue: queue.now(),
+    "pause_queue": lambda queue: queue.pause_queue("mail"),
+    "open_artifact": lambda queue: an_open_artifact(queue),
+    "open_schedules": lambda queue: queue.open_schedules(),
+    "overview": lambda queue: queue.overview(),
     "pause_schedule": lambda queue: queue.pause_schedule("hourly"),
     "preview": lambda queue: queue.preview("hourly"),
     "preview_timing": lambda queue: queue.preview_timing(cron="0 9 * * *"),
     "replay": lambda queue: queue.replay(a_cancelled_task(queue)),
+    "replay_many": lambda queue: queue.replay_many(since=60),
     "request_cancellation": lambda queue: queue.request_cancellation(a_task(queue)),
     "restore_schedule": lambda queue: queue.restore_schedule(a_deleted_schedule(queue)),
+    "resume_queue": lambda queue: queue.resume_queue("mail"),
     "resume_schedule": lambda queue: queue.resume_schedule("paused"),
     "resume_tenant": lambda queue: (queue.suspend_tenant("acme"), queue.resume_tenant("acme")),
     "revoke_key": lambda queue: queue.revoke_key(queue.create_key("ci", "viewer")[0].id),
@@ -97,6 +142,8 @@ CALLS: dict[str, Call] = {
     "runs": lambda queue: (queue.trigger_schedule("hourly"), queue.runs("hourly")),
     "schedule_history": lambda queue: queue.schedule_history("hourly"),
     "set_limits": lambda queue: queue.set_limits("acme", schedules=5),
+    "signal": lambda queue: queue.signal(queue.start_workflow("work").id, "paid", 1),
+    "steps": lambda queue: queue.steps(queue.start_workflow("work").id),
     "start_workflow": lambda queue: queue.start_workflow("work"),
     "submit": lambda queue: queue.submit("work"),
     "submit_many": lambda queue: queue.submit_many([("work", None)]),
@@ -106,8 +153,8 @@ CALLS: dict[str, Call] = {
     "update_schedule": lambda queue: queue.update_schedule("hourly", interval=120),
     "update_template": lambda queue: queue.update_template(a_template(queue), queue="slow"),
     "wait": lambda queue: queue.wait(a_cancelled_task(queue)),
+    "waiting": lambda queue: queue.waiting(a_task(queue)),
     "why": lambda queue: queue.why("hourly", AT),
-    "why_in_line": lambda queue: queue.why_in_line(a_task(queue)),
     "close": lambda queue: queue.close(),
 }
 """Every call, made so that it succeeds."""
@@ -169,3 +216,12 @@ def test_nothing_that_a_queue_gives_out_is_async(queue: rota.sync.Queue) -> None
         with prepared() as fresh:
             for part in parts(call(fresh)):
                 assert not is_async(part), f"{name} gave out {part!r}"
+
+
+def test_an_artifact_is_read_without_an_event_loop(queue: rota.sync.Queue, tmp_path: Path) -> None:
+    opened = an_open_artifact(queue)
+    assert opened.artifact.media_type == "text/plain; charset=utf-8"
+    assert opened.read() == b"left in a thread"
+    assert b"".join(opened.chunks(5, 7)) == b"in"
+    opened.save(tmp_path / "note.txt")
+    assert (tmp_path / "note.txt").read_text() == "left in a thread"

@@ -150,7 +150,12 @@ def test_a_template_keeps_what_it_was_given() -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"runtime": "shell"}, "runtime: 'shell' is not known; accepted are python"),
+        ({"runtime": "rust"}, "runtime: 'rust' is not known; accepted are python, shell, http"),
+        (
+            {"kind": "rota.shell"},
+            "kind: 'rota.shell' is for shell templates; give runtime='shell' and a command",
+        ),
+        ({"runtime": "shell"}, "command: it is missing; a shell template says what to run"),
         ({"kind": "a b"}, "kind: 'a b' is not a valid name"),
         ({"alias": ""}, "alias: '' is not a valid name"),
         ({"parameters": [1]}, "parameters: [1] is not a dict"),
@@ -175,7 +180,9 @@ def test_what_a_template_refuses(fields: dict[str, Any], sentence: str) -> None:
 
 
 def test_a_template_needs_an_alias_and_a_kind() -> None:
-    with pytest.raises(Invalid, match=r"^kind: it is missing; a template has an alias and a kind$"):
+    with pytest.raises(
+        Invalid, match=r"^kind: it is missing; a template has an alias, and a kind or a command$"
+    ):
         template.create("t1", {"alias": "a"}, tenant="acme", now=NOW, limits=Limits())
 
 

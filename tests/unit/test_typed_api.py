@@ -4,26 +4,85 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from mypy import api
 
 import rota
+import rota.sync
 
 ROOT = Path(__file__).parent.parent.parent
 STUB = ROOT / "src" / "rota" / "sync.pyi"
 
 ACCEPTED = """
 import asyncio
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 
 import rota
 import rota.sync
 
 app = rota.App()
 app.schedule("daily", task_type="greet", cron="0 9 * * *", timezone="Europe/London")
+
+
+@dataclass
+class Report:
+    day: date
+
+
+class Database: ...
+
+
+@asynccontextmanager
+async def database() -> AsyncIterator[Database]:
+    yield Database()
+
+
+async def other_database(first: Database) -> Database:
+    return first
+
+
+app.provide(Database, database)
+
+
+@app.task
+async def write(
+    day: date, to: list[str], *, ctx: rota.Context = rota.injected, db: Database = rota.injected
+) -> Report:
+    return Report(day)
+
+
+@app.task(interval="5m", input={"n": 1}, unique_for=timedelta(hours=1), unique_by=("kind",))
+def double(n: int, times: int = 2) -> int:
+    return n * times
+
+
+async def typed() -> None:
+    async with app.connect("memory:") as queue:
+        sent: rota.Handle[Report] = await write.submit(date.today(), to=["ada"])
+        report: Report = await sent.result(timeout=60)
+        await write.options(priority=200, ttl="1h", schedule_at=datetime.now(UTC)).submit(report.day, [])
+        doubled: list[rota.Handle[int]] = await double.map([1, 2, 3])
+        more: list[rota.Handle[Report]] = await write.map([write.args(report.day, to=[])])
+        called: Report = await write(date.today(), to=[])
+        plain: int = double(5) + double(5, times=3)
+        bound: rota.TaskFunction[[int, int], int] = queue.bind(double)
+        print(called, plain, len(doubled), len(more), bound, (await sent.get()).status)
+
+
+def typed_in_sync() -> None:
+    with rota.sync.connect("memory:", app=app) as queue:
+        sent: rota.sync.Handle[int] = queue.bind(double).options(priority=1).submit(5)
+        result: int = sent.result(timeout="1m")
+        print(result, queue.bind(double).map([1, 2]))
 
 
 @app.task("greet", max_retries=5, timeout=timedelta(minutes=1), retry_policy=rota.RetryPolicy())
@@ -74,36 +133,125 @@ asyncio.run(main())
 in_sync()
 """
 
+
+class Mistake(NamedTuple):
+    """What a type checker says, and the sentence that a program gets that was not checked (None: Python's own)."""
+
+    checked: str
+    run: str | None
+
+
+HEAD = """
+import asyncio
+from datetime import date
+
+import rota
+import rota.sync
+
+app = rota.App()
+queue = rota.sync.connect("memory:", app=app)
+
+
+@app.task
+async def write(day: date, to: list[str], *, ctx: rota.Context = rota.injected) -> int:
+    return 1
+
+
+@app.task("double")
+def double(n: int) -> int:
+    return 2 * n
+
+
+bound = queue.bind(write)
+"""
+ARGUMENT, UNEXPECTED, NO_OVERLOAD = "Argument", "Unexpected keyword argument", "No overload variant"
 REFUSED = {
-    'queue.submit("greet", priority="high")': "Argument",
-    'queue.submit("greet", ttl="soon")': "Argument",
-    'queue.submit("greet", colour="red")': "Unexpected keyword argument",
-    'queue.submit_many([], idempotency_key="a")': "Unexpected keyword argument",
-    'queue.start_workflow("greet", max_retries="often")': "Argument",
-    'queue.list(state="failed")': "Unexpected keyword argument",
-    "queue.list_schedules(text=5)": "Argument",
-    'queue.create_schedule("s", task_type="greet", cron=5)': "Argument",
-    'queue.create_schedule("s", every=60)': "Unexpected keyword argument",
-    'queue.update_schedule("s", max_reschedules="few")': "Argument",
-    'queue.preview_timing(cron="@daily", queue="q")': "Unexpected keyword argument",
-    'queue.create_template("a", "greet", retry_policy="often")': "Argument",
-    'queue.set_limits("a", pending=5)': "Unexpected keyword argument",
-    'rota.App().schedule("s", task="greet")': "Unexpected keyword argument",
-    'queue.sbumit("greet")': "has no attribute",
-    'queue.get("id").otput': "has no attribute",
-    'rota.Worker(queue, app="x")': "Argument",
+    'queue.submit("x", priority="high")': Mistake(ARGUMENT, "priority: 'high' is not accepted; give a whole"),
+    'queue.submit("x", ttl=["1h"])': Mistake(ARGUMENT, "ttl: ['1h'] is not a duration; give a timedelta"),
+    'queue.submit("x", colour="red")': Mistake(UNEXPECTED, "colour: there is no such option; accepted are"),
+    'queue.submit("x", timeout_seconds=5)': Mistake(UNEXPECTED, "timeout_seconds: there is no such option"),
+    'queue.submit("x", unique_by=5)': Mistake(ARGUMENT, "unique_by: 5 is not a list; give a list of texts"),
+    'queue.submit_many([], idempotency_key="a")': Mistake(UNEXPECTED, "idempotency_key: one key cannot"),
+    'queue.start_workflow("x", max_retries="often")': Mistake(
+        ARGUMENT, "max_retries: 'often' is not accepted"
+    ),
+    'queue.list(state="failed")': Mistake(UNEXPECTED, "state: there is no such filter; accepted are"),
+    "queue.list_schedules(text=5)": Mistake(ARGUMENT, "text: 5 is not a text; accepted are"),
+    'queue.create_schedule("s", task_type="x", cron=5)': Mistake(ARGUMENT, "cron: 5 is not a text; accepted"),
+    'queue.create_schedule("s", task_type="x", crn="@daily")': Mistake(UNEXPECTED, "crn: there is no such"),
+    'queue.create_schedule("s", task_type="x", cron="@daily", timezone=5)': Mistake(
+        ARGUMENT, "timezone: 5 is not a text; accepted"
+    ),
+    'queue.update_schedule("s", max_reschedules="few")': Mistake(ARGUMENT, None),
+    'queue.preview_timing(cron="@daily", queue="q")': Mistake(UNEXPECTED, "queue: there is no such option"),
+    'queue.create_template("a", "x", retry_policy="often")': Mistake(
+        ARGUMENT, "retry_policy: 'often' is not"
+    ),
+    'queue.create_tenant("b", pending=5)': Mistake(UNEXPECTED, "pending: "),
+    'app.schedule("s", task="x")': Mistake(UNEXPECTED, "task: there is no such option; accepted are"),
+    'app.task("x", crn="@daily")': Mistake(UNEXPECTED, "crn: there is no such option; accepted are"),
+    'app.task("x", timezone=5)': Mistake(NO_OVERLOAD, None),
+    'app.task("x", timeout=[5])': Mistake(NO_OVERLOAD, "timeout: [5] is not a duration; give a timedelta"),
+    'app.task("x", task_type="y")': Mistake(UNEXPECTED, "task_type: there is no such option"),
+    "app.provide(5)": Mistake(ARGUMENT, "provide: 5 is not a class; give the class that handlers ask for"),
+    'app.provide(dict, per="day")': Mistake(
+        ARGUMENT, "per: 'day' is not known; accepted are worker and task"
+    ),
+    'asyncio.run(write.submit("x", to=[]))': Mistake(ARGUMENT, None),
+    'bound.submit("x", to=[])': Mistake(ARGUMENT, "input.day: expected a date such as 2026-01-31, got 'x'"),
+    "bound.submit(date.today())": Mistake("Missing", "input: write: missing a required argument: 'to'"),
+    "bound.submit(date.today(), to=[5])": Mistake("List item", "input.to[0]: expected a text, got 5"),
+    "bound.submit(date.today(), [], cc=1)": Mistake(UNEXPECTED, "input: write: got an unexpected keyword"),
+    "bound.options(crn=5)": Mistake(UNEXPECTED, "crn: there is no such option; accepted are"),
+    'queue.bind(double).map(["x"])': Mistake("List item", "input.n: expected a whole number, got 'x'"),
+    "bound.map([date.today()])": Mistake("List item", "input: write: missing a required argument: 'to'"),
+    "queue.bind(double).submit(5).result(timeout=[5])": Mistake(ARGUMENT, "timeout: [5] is not a duration"),
+    "queue.bind(double).submit(5).result().upper()": Mistake("has no attribute", None),
+    "double(5).upper()": Mistake("has no attribute", None),
+    'queue.sbumit("x")': Mistake("has no attribute", None),
+    'queue.get("id").otput': Mistake("has no attribute", None),
+    "rota.Worker(queue, app)": Mistake(ARGUMENT, None),
 }
 
 
-def checked(text: str, folder: Path) -> str:
-    """What mypy says about a program, in strict mode. Its cache is kept from run to run."""
-    program = folder / "program.py"
-    program.write_text(text)
+def programs(folder: Path) -> Iterator[Path]:
+    """Right ones, wrong ones, and the module behind the stub, which a checker that finds the stub does not look at."""
+    copy = (ROOT / "src" / "rota" / "sync.py").read_text().replace("from .", "from rota.")
+    for name, text in {"right": ACCEPTED, "wrong": HEAD + "\n".join(REFUSED), "behind": copy}.items():
+        program = folder / f"{name}.py"
+        program.write_text(text)
+        yield program
+
+
+def test_programs_are_accepted_or_refused_by_a_type_checker(tmp_path: Path) -> None:
+    """All in one run of mypy, in strict mode, whose cache is kept: it is the slowest thing here."""
     cache = ROOT / ".mypy_cache" / f"typed_api_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
     options = ["--strict", "--config-file=", f"--cache-dir={cache}", "--no-error-summary"]
-    said, trouble, _ = api.run([*options, str(program)])
+    said, trouble, _ = api.run([*options, *map(str, programs(tmp_path))])
     assert not trouble, trouble
-    return said
+    lines = said.splitlines()
+    assert not [line for line in lines if "/right.py" in line or "/behind.py" in line]
+    for number, (line, mistake) in enumerate(REFUSED.items(), start=HEAD.count("\n") + 1):
+        found = [each for each in lines if f"/wrong.py:{number}: error" in each]
+        assert found, f"{line} was accepted\n{said}"
+        assert mistake.checked in found[0]
+
+
+@pytest.fixture(scope="module")
+def names() -> Iterator[dict[str, Any]]:
+    made: dict[str, Any] = {"__name__": "mistaken"}
+    exec(compile(HEAD, "mistaken.py", "exec", dont_inherit=True), made)
+    with made["queue"]:
+        yield made
+
+
+@pytest.mark.parametrize("line", [line for line, mistake in REFUSED.items() if mistake.run is not None])
+def test_a_program_that_was_not_checked_gets_one_sentence(line: str, names: dict[str, Any]) -> None:
+    expected = REFUSED[line].run
+    assert expected is not None
+    with pytest.raises(rota.Invalid, match=f"^{re.escape(expected)}") as refused:
+        eval(line, names)
+    assert "\n" not in str(refused.value)
 
 
 def test_the_sync_stub_is_current() -> None:
@@ -117,25 +265,6 @@ def test_the_sync_stub_has_every_call_of_the_queue() -> None:
     missing = [name for name in calls if not name.startswith("_") and f"    def {name}(" not in text]
     assert not missing
     assert "async " not in text
-
-
-def test_a_program_that_uses_the_api_passes_strict_checking(tmp_path: Path) -> None:
-    assert checked(ACCEPTED, tmp_path) == ""
-
-
-def test_wrong_uses_are_found(tmp_path: Path) -> None:
-    head = "import rota\nimport rota.sync\n\nqueue = rota.sync.connect()\n"
-    said = checked(head + "\n".join(REFUSED), tmp_path)
-    for number, (line, problem) in enumerate(REFUSED.items(), start=head.count("\n") + 1):
-        found = [each for each in said.splitlines() if f"program.py:{number}: error" in each]
-        assert found, f"{line} was accepted\n{said}"
-        assert problem in found[0]
-
-
-def test_the_module_behind_the_stub_passes_strict_checking(tmp_path: Path) -> None:
-    """A checker that finds the stub does not look at `sync.py` any more."""
-    copy = (ROOT / "src" / "rota" / "sync.py").read_text().replace("from .", "from rota.")
-    assert checked(copy, tmp_path) == ""
 
 
 @pytest.mark.parametrize("name", ["py.typed", "sync.pyi"])

@@ -10,11 +10,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
-from rota.domain import definition
 from rota.domain.model import Limits, Run, RunReason, RunStatus, RunTrigger, Schedule, TaskTarget
 from rota.domain.recurrence import Cron, Interval, Once, Timing
-from rota.domain.schedule import decide, jittered
-from rota.domain.why import Pause, Why, explain, length, meant
+from rota.domain.schedule import decide, definition, jittered
+from rota.domain.schedule.why import Pause, Why, explain, length, meant
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

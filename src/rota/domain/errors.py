@@ -9,13 +9,21 @@ RotaError                     code: stable, for programs; str(): one sentence, f
 │   ├── Unavailable           the store did not answer: the outcome is unknown, repeat with the same ids
 │   │                         (`is_final`: nothing was written, and to repeat it at once is no use)
 │   └── Corrupt               what is stored cannot be read; names the place
+├── TaskFailed                a task whose result was awaited failed, expired or was cancelled
 └── HandlerError              raised *by handlers* to say what should become of their task
     ├── PermanentError        fail now, whatever retries are left
+    │   └── StepFailed        in a workflow: a step or a child has failed for good
     ├── RetryableError        retry, after this delay if one is given
     └── RescheduleError       run again later; not a failure, counted apart
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .model import Failure
+from functools import partial
 
 __all__ = [
     "Conflict",
@@ -28,12 +36,15 @@ __all__ = [
     "RescheduleError",
     "RetryableError",
     "RotaError",
+    "StepFailed",
     "StoreError",
+    "TaskFailed",
     "Unavailable",
 ]
 
 _SENTENCES = {
     "already_ended": "task {task} is already {status}, which is final",
+    "artifact_late": "the content of artifact {name!r} of task {task} took too long to write; leave it again",
     "bad_target": "schedule {schedule} cannot run its target: {problem}",
     "cannot_archive": "task {task} is {status}; only a task that has ended can be archived",
     "cannot_expire": "task {task} is {status}; only a pending task can expire",
@@ -42,6 +53,7 @@ _SENTENCES = {
     "cannot_replay": "task {task} is {status}; only a failed or cancelled task can be replayed",
     "completed_schedule": "schedule {schedule} is completed; give it a new time or a higher max_runs"
     " to activate it",
+    "concurrent_repeat": "the workflow calls {name!r} in branches that run at the same time; give each call a key=",
     "deleted_schedule": "schedule {schedule} is deleted; restore it first",
     "expired": "task {task} expired at {expires_at}; it cannot run any more, submit it anew",
     "idempotency_conflict": "idempotency_key {key!r} was already used for a task with another kind or input",
@@ -54,15 +66,32 @@ _SENTENCES = {
     "limit_reached": "tenant {tenant} may have {limit:,} {what} and {has}; {advice}",
     "newer_schema": "the store at {store} was written by a newer version of rota (schema {found}, this one"
     " knows {known}); upgrade rota",
+    "no_such_step": "task {task} has no step {step!r}; `queue.steps` lists them",
+    "not_a_workflow": "task {task} is a {kind}, which is no workflow: nothing would receive a signal",
     "not_claimable": "task {task} is {status} and cannot be claimed now",
+    "not_connected": "there is no queue to submit {function} to; open one with app.connect(…), or name one:"
+    " queue.bind({function}).submit(…)",
     "not_deleted": "schedule {schedule} is not deleted, so there is nothing to restore",
     "other_schema": "the store at {store} has a migration {migration} that differs from this version's; it"
     " was changed by hand or by another build",
     "stale_version": "{record} {id} is at version {found}, not {expected}; read it again and repeat the"
     " change",
+    "step_key_taken": "the workflow has asked for {key!r} before; give each call another name= or key=",
+    "step_undone": "step {step!r} of task {task} was undone; replay from it, or from an earlier one",
     "template_disabled": "template {template} is disabled; enable it first",
     "tenant_exists": "tenant {tenant} exists already; change its limits, or choose another name",
     "tenant_suspended": "tenant {tenant} is suspended",
+    "too_many_children": "the workflow waits for {most:,} children, the most it may have at a time",
+    "too_many_signals": "task {task} has {most:,} signals that it has not received, the most it may have",
+    "too_many_steps": "the workflow has {has}, the most it may have; go on with `await ctx.restart(input)`",
+    "workflow_changed": "the code of the workflow has changed: recorded is {recorded}, but it {asked}. Nothing was run."
+    " Put the code back, or let it ask `if ctx.version < …`; the run then goes on by itself",
+    "workflow_outside": "the context of a workflow works only inside its function: not in a step, a thread or after the"
+    " end",
+    "workflow_stuck": "the workflow waits for something that can never come: no step runs, and it waits for no time, no"
+    " signal and no child",
+    "workflow_version": "the run of {kind} began with version {begun} of its code, and this worker has version"
+    " {version} and accepts from {accepts} on; it waits for another worker",
 }
 
 
@@ -136,6 +165,25 @@ class Corrupt(StoreError):
     code = "corrupt"
 
 
+class TaskFailed(RotaError):
+    """A task whose result was awaited has none. `failure` is what its handler raised last, with the remote traceback,
+    which is a note of this error, too; None if it was cancelled or expired."""
+
+    code = "task_failed"
+
+    def __init__(
+        self, task: str, kind: str, status: str, failure: Failure | None = None, reason: str | None = None
+    ) -> None:
+        why = str(failure) if status == "failed" and failure is not None else reason
+        how = {"failed": "failed", "cancelled": "was cancelled"}.get(status, status)
+        super().__init__(f"{kind} {how}" + (f": {why}" if why else "") + f" (task {task})", task=task)
+        self.task_id = task
+        self.status = status
+        self.failure = failure
+        if failure is not None and failure.traceback:
+            self.add_note(f"in the worker:\n{failure.traceback}")
+
+
 class HandlerError(RotaError):
     """What a handler raises to decide the fate of its task."""
 
@@ -149,6 +197,17 @@ class PermanentError(HandlerError):
 
     def __init__(self, message: str = "failed permanently") -> None:
         super().__init__(message)
+
+
+class StepFailed(PermanentError):
+    """A step, or a child, failed for good. `step` is its key, `failure` what went wrong as it is recorded."""
+
+    code = "step_failed"
+
+    def __init__(self, step: str, failure: object) -> None:
+        super().__init__(f"{step}: {failure}")
+        self.step = step
+        self.failure = failure
 
 
 class RetryableError(HandlerError):
@@ -179,6 +238,16 @@ class RescheduleError(HandlerError):
         if extend_expiration_seconds < 0:
             problem = f"{extend_expiration_seconds:g} s would bring the expiry forward"
             raise Invalid("extend_expiration_seconds", problem, "give 0 or more seconds")
+
+    def __reduce__(self) -> tuple[partial[RescheduleError], tuple[()]]:
+        """It may come from another process."""
+        again = partial(
+            type(self),
+            str(self),
+            delay_seconds=self.delay_seconds,
+            extend_expiration_seconds=self.extend_expiration_seconds,
+        )
+        return again, ()
 
 
 def _seconds(field: str, value: float) -> float:

@@ -38,6 +38,7 @@ __all__ = [
     "has_to_ask",
     "is_limited",
     "leave",
+    "let_in",
     "limited",
     "of_kind",
     "of_queue",
@@ -136,8 +137,8 @@ def _new_gate(tenant: str, subject: str, key: str | None, limit: Limit, now: dat
 
 
 def has_to_ask(task: Task, now: datetime) -> bool:
-    """Whether a task that is ready must ask at a gate before it starts."""
-    return bool(task.gates) and (task.passed < len(task.gates) or has_missed(task, now))
+    """Whether a task that is due must ask at a gate before it starts."""
+    return task.asks_at is not None and task.asks_at <= now
 
 
 def has_missed(task: Task, now: datetime) -> bool:
@@ -155,7 +156,7 @@ def ask(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
     """A task that is due asks at its next gate."""
     if not room(gate):
         return _in_line(task, gate, now)
-    passed = replace(task, passed=task.passed + 1, line=None, lined_at=None)
+    passed = replace(task, passed=task.passed + 1)
     return take_moment(passed, _changed(gate, now, inside=gate.inside + 1), now)
 
 
@@ -170,7 +171,7 @@ def take_moment(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
 
 
 def _in_line(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
-    waits = replace(task, line=gate.id, lined_at=now, slot_until=None)
+    waits = replace(task, line=gate.id, available_at=now, slot_until=None)
     return waits, _changed(gate, now, waiting=gate.waiting + 1)
 
 
@@ -218,9 +219,14 @@ def leave(task: Task, gate: Gate, now: datetime) -> Gate:
     return gate
 
 
+def let_in(task: Task, now: datetime) -> Task:
+    """The task as it leaves the line, to ask."""
+    return replace(task, line=None, available_at=min(task.available_at, now))
+
+
 def without_places(task: Task) -> Task:
     """The task as it has asked at no gate."""
-    return replace(task, passed=0, line=None, lined_at=None, slot_until=None)
+    return replace(task, passed=0, line=None, slot_until=None)
 
 
 def describe_line(gate: Gate, before: int, *, is_more: bool = False) -> str:

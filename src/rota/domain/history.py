@@ -24,7 +24,7 @@ class ChangeType(StrEnum):
     RETRIED = "retried"
     RESCHEDULED = "rescheduled"
     RELEASED = "released"
-    """The worker stopped before the handler ended."""
+    """The worker stopped before the handler ended, or cannot run it."""
     LEASE_LOST = "lease_lost"
     """The worker did not renew its lease. The status says whether the task runs again or has failed."""
     CANCEL_REQUESTED = "cancel_requested"
@@ -53,7 +53,7 @@ def describe(change: Change) -> str:
         case ChangeType.RESCHEDULED:
             return f"rescheduled in {_seconds(change.delay)}{_extended(change)}{_because(change)}"
         case ChangeType.RELEASED:
-            return "handed back: the worker stopped"
+            return f"handed back: {change.reason or 'the worker stopped'}"
         case ChangeType.CANCEL_REQUESTED:
             return f"cancel requested{_because(change)}"
         case ChangeType.EXPIRED:

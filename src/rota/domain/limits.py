@@ -17,6 +17,7 @@ from .errors import Invalid
 from .model import Limits, RetryPolicy
 
 __all__ = [
+    "DURATIONS",
     "LONGEST",
     "NAME_PATTERN",
     "NAME_RULE",
@@ -35,6 +36,8 @@ __all__ = [
     "check_tags",
     "check_text",
     "check_time",
+    "check_unique_by",
+    "parsed_duration",
     "plain",
     "shown",
     "storable",
@@ -47,7 +50,21 @@ MAX_TAGS = 32
 MAX_TEXT = 10_000
 LONGEST = timedelta(days=36_500)
 
+DURATIONS = "accepted are whole numbers with ms, s, m, h, d or w, such as 30s, 5m, 1h30m, 7d or 2w"
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_PART = re.compile(r"([0-9]{1,12})(ms|[smhdw])")
+_WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
+
 _E = TypeVar("_E", bound=StrEnum)
+UNIQUE_PARTS = ("kind", "queue", "input")
+_UNIQUE_RULE = "accepted are kind, queue, input, and parts of the input such as input.customer"
 NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]{0,254}"
 _NAME = re.compile(NAME_PATTERN)
 NAME_RULE = "accepted are 1 to 255 letters, digits and _ . : / @ -, beginning with a letter, a digit or _"
@@ -121,17 +138,30 @@ def check_flag(field: str, value: object) -> bool:
 
 
 def check_duration(field: str, value: object, *, least: timedelta = timedelta(0)) -> timedelta:
-    """A timedelta, or a number of seconds."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    """A timedelta, a number of seconds, or a text such as 5m."""
+    if isinstance(value, str):
+        value = parsed_duration(field, value)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
         value = _seconds(field, value)
     if not isinstance(value, timedelta):
-        raise Invalid(field, f"{shown(value)} is not a duration", "give a timedelta or a number of seconds")
+        accepted = "give a timedelta, a number of seconds, or a text such as 5m"
+        raise Invalid(field, f"{shown(value)} is not a duration", accepted)
     if value < least:
         at_least = "it must not be negative" if not least else f"the least is {least.total_seconds():g} s"
         raise Invalid(field, f"{value.total_seconds():g} s is too short", at_least)
     if value > LONGEST:
         raise Invalid(field, f"{value.days:,} days are too long", "the most is 100 years")
     return value
+
+
+def parsed_duration(field: str, text: str) -> timedelta:
+    """`1h30m` as a timedelta."""
+    if not _WHOLE.fullmatch(text.strip()):
+        raise Invalid(field, f"{text!r:.60} is not a duration", DURATIONS)
+    try:
+        return sum((int(number) * _UNITS[unit] for number, unit in _PART.findall(text)), timedelta())
+    except OverflowError:
+        raise Invalid(field, f"{text!r:.60} is too long", "the most is 100 years") from None
 
 
 def check_tags(value: object) -> tuple[str, ...]:
@@ -141,6 +171,21 @@ def check_tags(value: object) -> tuple[str, ...]:
     if len(given) > MAX_TAGS:
         raise Invalid("tags", "there are too many", f"the most is {MAX_TAGS}")
     return tuple(dict.fromkeys(_name("tags", tag) for tag in given))
+
+
+def check_unique_by(field: str, value: object) -> tuple[str, ...]:
+    """The parts that make two submissions the same, in one order."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise Invalid(field, f"{shown(value)} is not a list", f"give a list of texts; {_UNIQUE_RULE}")
+    parts = list(value)
+    for part in parts:
+        if not isinstance(part, str) or not (
+            part in UNIQUE_PARTS or part.removeprefix("input.") not in ("", part)
+        ):
+            raise Invalid(field, f"{shown(part)} is not known", _UNIQUE_RULE)
+    if not parts:
+        raise Invalid(field, "it is empty", _UNIQUE_RULE)
+    return tuple(sorted(set(parts)))
 
 
 def check_retry_policy(value: object, field: str = "retry_policy") -> RetryPolicy:

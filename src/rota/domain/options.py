@@ -11,12 +11,12 @@ that nothing is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -37,8 +37,10 @@ from .limits import (
     check_tags,
     check_text,
     check_time,
+    check_unique_by,
 )
 from .model import (
+    Limit,
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
@@ -47,11 +49,14 @@ from .model import (
     TaskStatus,
 )
 from .recurrence import RecurrenceRule
+from .runtimes import Command
 
 __all__ = [
     "Duration",
+    "HandlerOptions",
     "LimitOptions",
     "Option",
+    "PolicyOptions",
     "RetryPolicyOptions",
     "ScheduleChanges",
     "ScheduleFilters",
@@ -63,6 +68,7 @@ __all__ = [
     "TemplateChanges",
     "TemplateOptions",
     "TimingOptions",
+    "UniqueOptions",
     "check_names",
     "check_option",
     "names_of",
@@ -71,8 +77,8 @@ __all__ = [
 ]
 
 MOST_RETRIES = 1_000_000
-Duration = timedelta | float
-"""A number is one of seconds."""
+Duration = timedelta | float | str
+"""A number is one of seconds; a text is such as 90s, 5m or 1h30m."""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,13 +222,29 @@ class RetryPolicyOptions(TypedDict, total=False):
     jitter: Annotated[float, _ratio("The share by which a wait is spread. [default: 0.25]", 0, 1)]
 
 
-class SubmitManyOptions(TaskOptions, total=False):
+class UniqueOptions(TypedDict, total=False):
+    """Which submissions are the same task."""
+
+    unique_for: Annotated[
+        Duration | None,
+        _duration("The same task back while one lives, and for this long after its submission."),
+    ]
+    unique_by: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="What makes two submissions the same: kind, queue, input, or a part of the input such as"
+            " input.customer. The same task back while one lives. [default: kind and input, if unique_for is given]",
+            check=check_unique_by,
+        ),
+    ]
+
+
+class SubmitManyOptions(TaskOptions, UniqueOptions, total=False):
     """What can be said of many submissions at once."""
 
     schedule_at: Annotated[datetime | None, _time("Run it at this time, not before.")]
     expires_at: Annotated[datetime | None, _time("It expires if it has not started by then.")]
     ttl_seconds: float | None
-    timeout_seconds: Duration | None
 
 
 class SubmitOptions(SubmitManyOptions, total=False):
@@ -270,11 +292,9 @@ class TimingOptions(TypedDict, total=False):
     ]
 
 
-class ScheduleOptions(TimingOptions, TaskOptions, total=False):
-    """What can be said of a schedule: when, what (`task_type` or `target`), how its task is run, and its policies."""
+class PolicyOptions(TimingOptions, TaskOptions, total=False):
+    """What can be said of the schedule of a known task: when, with which input, how it is run, and its policies."""
 
-    task_type: Annotated[str | None, _text("The kind of task it submits.")]
-    target: Target | None
     input: Any
     missed_run_policy: Annotated[
         MissedRunPolicy | str | None,
@@ -301,6 +321,23 @@ class ScheduleOptions(TimingOptions, TaskOptions, total=False):
     pause_note: Annotated[str | None, _text("Why it is paused.", clearable=True)]
 
 
+class ScheduleOptions(PolicyOptions, total=False):
+    """What can be said of a schedule: the same, and what it runs (`task_type` or `target`)."""
+
+    task_type: Annotated[str | None, _text("The kind of task it submits.")]
+    target: Target | None
+
+
+class HandlerOptions(PolicyOptions, UniqueOptions, total=False):
+    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when. Its
+    `limit` holds for all workers together. With `run_in="process"` it runs in a process that is kept for it, and killed
+    if it must end; there it gets at most `memory_limit` bytes."""
+
+    limit: Limit | None
+    run_in: Literal["process"] | None
+    memory_limit: int | None
+
+
 class ScheduleChanges(ScheduleOptions, total=False):
     """What can be changed in a schedule: all of it, and its name."""
 
@@ -311,7 +348,8 @@ class TemplateOptions(TaskOptions, total=False):
     """What can be said of a template, beside its alias and its kind."""
 
     parameters: dict[str, Any]
-    command: Annotated[str, _text("What people call the function.")]
+    parameters_schema: dict[str, Any] | None
+    command: Command | str | Sequence[str] | Mapping[str, Any]
     enabled: Annotated[bool, _flag("Whether it may run.")]
     runtime: str
 

@@ -10,25 +10,28 @@ import msgspec
 from msgspec.structs import replace
 
 from .errors import Invalid, Refused
-from .limits import check_choice, check_input, check_key, check_kind, shown
+from .limits import check_choice, check_input, check_key, check_kind, check_text, shown
 from .model import Limits, Runtime, Template
 from .options import Option, TaskOptions, TemplateOptions, check_option, names_of, options_of
+from .runtimes import COMMAND_KINDS, check_against, check_command, check_schema, kind_of
 from .task import Submission
 
 __all__ = ["alias_key", "as_facts", "check_runs", "create", "edit", "overlaid", "submission"]
 
+_NEEDED = "a template has an alias, and a kind or a command"
+
 
 def create(id: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, limits: Limits) -> Template:
-    """A checked template. `fields` are those of the record by name; alias and kind must be there."""
-    for name in ("alias", "kind"):
-        if name not in fields:
-            raise Invalid(name, "it is missing", "a template has an alias and a kind")
-    return Template(id=id, tenant=tenant, created_at=now, updated_at=now, **_checked(fields, limits))
+    """A checked template. `fields` are those of the record by name; the alias must be there, and what to run."""
+    if "alias" not in fields:
+        raise Invalid("alias", "it is missing", _NEEDED)
+    values = _runnable(_checked(fields, limits), limits)
+    return Template(id=id, tenant=tenant, created_at=now, updated_at=now, **values)
 
 
 def edit(template: Template, changes: Mapping[str, Any], now: datetime, limits: Limits) -> Template:
     """With the changes; what is given as it was is no change."""
-    values = _checked(changes, limits)
+    values = _runnable(_checked(changes, limits), limits, template)
     changed = {
         name: value for name, value in values.items() if _stored(value) != _stored(getattr(template, name))
     }
@@ -50,14 +53,19 @@ def submission(template: Template, input: object) -> Submission:
     """What running it submits: its parameters overlaid with `input`."""
     options = {name: getattr(template, name) for name in names_of(TaskOptions)}
     options["metadata"] = {**template.metadata, "template_id": template.id}
-    return Submission(kind=template.kind, input=overlaid(template, input), **options)
+    command = None if isinstance(template.command, str) else template.command
+    return Submission(kind=template.kind, input=overlaid(template, input), command=command, **options)
 
 
 def overlaid(template: Template, input: object, field: str = "input") -> dict[str, Any]:
+    """The parameters with the input laid over them; refused if that is not what the schema of the template asks for."""
     if not isinstance(input, dict | None):
         problem = f"{shown(input)} cannot be laid over a template's parameters"
         raise Invalid(field, problem, "give a dict")
-    return template.parameters | (input or {})
+    parameters = template.parameters | (input or {})
+    if template.parameters_schema is not None:
+        check_against(template.parameters_schema, parameters, field)
+    return parameters
 
 
 def as_facts(template: Template) -> dict[str, Any]:
@@ -76,6 +84,41 @@ def _checked(fields: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     return values
 
 
+def _runnable(values: dict[str, Any], limits: Limits, old: Template | None = None) -> dict[str, Any]:
+    """With the kind and the command that fit the runtime."""
+    if old is not None and not {"runtime", "kind", "command"} & values.keys():
+        return values
+    runtime = values.get("runtime", Runtime.PYTHON if old is None else old.runtime)
+    is_kept = old is not None and old.runtime is runtime
+    wanted = ({"kind": old.kind, "command": old.command} if old and is_kept else {}) | values
+    return values | (_function(wanted) if runtime is Runtime.PYTHON else _command(runtime, wanted, limits))
+
+
+def _function(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    kind = wanted.get("kind")
+    if kind is None:
+        raise Invalid("kind", "it is missing", _NEEDED)
+    if kind in COMMAND_KINDS:
+        runtime = COMMAND_KINDS[kind]
+        raise Invalid(
+            "kind", f"{kind!r} is for {runtime} templates", f"give runtime={runtime!r} and a command"
+        )
+    return {"kind": kind, "command": check_text("command", wanted.get("command", ""))}
+
+
+def _command(runtime: Runtime, wanted: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    given = wanted.get("command")
+    if given is None:
+        raise Invalid("command", "it is missing", f"a {runtime} template says what to run")
+    if isinstance(given, msgspec.Struct):
+        given = msgspec.to_builtins(given)
+    command = check_command(runtime, check_input(given, limits, "command"))
+    kind = kind_of(command)
+    if wanted.get("kind", kind) != kind:
+        raise Invalid("kind", f"a {runtime} template runs a command", "leave the kind out")
+    return {"kind": kind, "command": command}
+
+
 def _stored(value: object) -> bytes:
     """For comparing: to Python, True and 1 are equal."""
     return msgspec.json.encode(value)
@@ -92,6 +135,14 @@ def _parameters(field: str, value: object, limits: Limits) -> dict[str, Any]:
     return checked
 
 
+def _schema(field: str, value: object, limits: Limits) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    schema = _parameters(field, value, limits)
+    check_schema(schema, field)
+    return schema
+
+
 def _checking(option: Option) -> Callable[[str, object, Limits], Any]:
     return lambda field, value, limits: check_option(field, option, value)
 
@@ -100,6 +151,8 @@ _FIELDS: dict[str, Callable[[str, object, Limits], Any]] = {
     **{name: _checking(option) for name, option in options_of(TemplateOptions).items()},
     "alias": lambda field, value, limits: check_key(value, field),
     "kind": lambda field, value, limits: check_kind(value, field),
+    "command": lambda field, value, limits: value,  # as its runtime says: `_runnable`
     "parameters": _parameters,
+    "parameters_schema": _schema,
     "runtime": _runtime,
 }

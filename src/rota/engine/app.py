@@ -3,126 +3,145 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager as AsyncEntered
+from contextlib import AbstractContextManager as Entered
 from datetime import timedelta
-from typing import Any, TypeVar, Unpack
+from operator import attrgetter
+from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-import msgspec
+from msgspec.structs import replace
 
-from ..domain.errors import Invalid, PermanentError
+from ..domain.errors import Invalid
 from ..domain.gate import check_limit, of_kind
 from ..domain.limits import check_duration, check_key, check_kind, check_number, check_retry_policy
-from ..domain.model import Limit, RetryPolicy
-from ..domain.options import ScheduleOptions
+from ..domain.model import Limit, RetryPolicy, Task
+from ..domain.options import (
+    Duration,
+    HandlerOptions,
+    ScheduleOptions,
+    SubmitManyOptions,
+    TimingOptions,
+    UniqueOptions,
+    check_names,
+    names_of,
+    options_of,
+)
 from ..domain.task import DEFAULT_MAX_RETRIES, Defaults
+from .executor import Context, context_outside
+from .handlers.functions import AsyncTaskFunction, PlainTaskFunction, TaskFunction, TaskQueue
+from .handlers.handler import Handler
+from .handlers.providers import Lifetime, Provider, provider
+from .handlers.signature import Getter, Signature
 
-__all__ = ["App", "Handler"]
+__all__ = ["App"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 Hook = Callable[..., Any]
-_EMPTY = inspect.Parameter.empty
-_INPUT, _CONTEXT, _FIELD = object(), object(), object()
-_NO_FIELDS: dict[str, Any] = {}
 HOOKS = ("on_startup", "on_shutdown", "on_success", "on_error")
+LEAST_MEMORY = 64 * 1024 * 1024
+_OF_HANDLER = ("max_retries", "retry_policy", "timeout", "limit")
+_TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
+_OF_SUBMISSION = names_of(SubmitManyOptions) & names_of(HandlerOptions) - set(_OF_HANDLER)
+_WHEN = names_of(TimingOptions)
+_OF_WORKFLOW: Mapping[type, Getter] = {Task: attrgetter("task")}
+"""What the parameters of a workflow get by their type. The rest might differ each time that its code runs."""
+_GIVE_A_TIMING = "give one of cron, interval, run_at, rrule and rule with it"
 
 
-class Handler(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered function: where its parameters come from, and whether it accepts others by name."""
+class TaskDecorator(Protocol):
+    """What `App.task("kind", …)` gives: it makes a function a task."""
 
-    kind: str
-    function: Callable[..., Any]
-    defaults: Defaults
-    is_async: bool
-    sources: Sources
-    takes_any: bool
-    is_workflow: bool = False
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTaskFunction[P, R]: ...  # type: ignore[overload-overlap]  # the first that fits counts
 
-    def arguments(self, input: Any, context: Any) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with: nothing, (input), (input, context), or parameters filled by name.
-
-        A parameter `input` gets the whole input, `context` the context. The others are filled from the input's
-        fields; if the input has none (it is a text, a number, a list), the first of them gets it whole."""
-        fields = input if isinstance(input, dict) else _NO_FIELDS
-        values = {**fields} if self.takes_any and not self.sources.takes_input else {}
-        for name, source, default in self.sources.of(input):
-            if source is _FIELD:
-                value = fields.get(name, default)
-                if value is _EMPTY:
-                    raise self._has_no(name)
-                values[name] = context if value is _CONTEXT else value
-            else:
-                values[name] = context if source is _CONTEXT else input
-        return [values.pop(name) for name in self.sources.positional], values
-
-    def _has_no(self, name: str) -> PermanentError:
-        return PermanentError(
-            f"the input of {self.kind} has no {name!r}, which its handler asks for;"
-            " name the parameter 'input' to get the whole input"
-        )
-
-
-class Sources:
-    """Where the arguments of a function come from, for each kind of input: worked out once, when it is registered."""
-
-    def __init__(self, named: Sequence[inspect.Parameter]) -> None:
-        whole = next((p.name for p in named if p.name == "input"), None)
-        first = next((p.name for p in named if p.name != "context"), None)
-        self.takes_input = whole is not None
-        self.positional = [p.name for p in named if p.kind is p.POSITIONAL_ONLY]
-        self._of_fields = _sources(named, whole)
-        self._of_value = _sources(named, whole or first)
-
-    def of(self, input: Any) -> Sequence[tuple[str, object, Any]]:
-        """For each parameter its name, its source, and what it gets if the source has nothing for it."""
-        return self._of_fields if input is None or isinstance(input, dict) else self._of_value
-
-
-def _sources(named: Sequence[inspect.Parameter], whole: str | None) -> list[tuple[str, object, Any]]:
-    second = named[1].name if whole is not None and len(named) > 1 else None
-    found: list[tuple[str, object, Any]] = []
-    for p in named:
-        if p.name == whole:
-            found.append((p.name, _INPUT, None))
-        elif p.name == "context":
-            found.append((p.name, _CONTEXT, None))
-        elif p.name == second and p.default is _EMPTY:  # (input, ctx): a context by another name
-            found.append((p.name, _FIELD, _CONTEXT))
-        else:
-            found.append((p.name, _FIELD, p.default))
-    return found
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainTaskFunction[P, R]: ...
 
 
 class App:
-    """The registry of a program: `@app.task("kind")`, `@app.workflow("kind")`, `app.schedule("key", …)`, hooks."""
+    """The registry of a program: `@app.task`, `@app.workflow("kind")`, `app.schedule("key", …)`, `app.provide(…)`,
+    hooks. `queue` is the one that it is connected to."""
 
     def __init__(self) -> None:
+        self.inject: Mapping[type, Getter] = {Context: lambda context: context, Task: attrgetter("task")}
         self.handlers: dict[str, Handler] = {}
         self.schedules: dict[str, ScheduleOptions] = {}
+        self.provided: dict[type, Provider] = {}
+        self.queue: TaskQueue | None = None
         self.hooks: dict[str, list[Hook]] = {name: [] for name in HOOKS}
         self._parent: App | None = None
 
-    def task(
-        self,
-        kind: str,
-        *,
-        max_retries: int = DEFAULT_MAX_RETRIES,
-        retry_policy: RetryPolicy | None = None,
-        timeout: timedelta | float | None = None,
-        limit: Limit | None = None,
-    ) -> Callable[[F], F]:
-        """Register a handler, sync or async, for tasks of this kind. `limit` holds for all workers together."""
-        return self._register(kind, False, max_retries, retry_policy, timeout, limit)
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTaskFunction[P, R]: ...  # type: ignore[overload-overlap]  # the first that fits counts
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTaskFunction[P, R]: ...
+
+    @overload
+    def task(self, kind: str | None = None, **options: Unpack[HandlerOptions]) -> TaskDecorator: ...
+
+    def task(self, kind: Any = None, **options: Unpack[HandlerOptions]) -> Any:
+        """Register a handler, sync or async, for tasks of this kind; without one, it is the function's name. What it
+        gives back can be called as before, and submitted: `await function.submit(…)`.
+
+        Options that a submission has count for `function.submit`. With a timing the task has a schedule of its kind's
+        name, and the options are those of `schedule`, too."""
+        if callable(kind):
+            return self._task(kind, None, {}, Defaults(), {}, _names_around())
+        if kind is not None:
+            self._check_new(kind)
+        given = _checked(options)
+        defaults = _defaults(**{name: given.pop(name) for name in _OF_HANDLER if name in given})
+        place = _checked_place(given.pop("run_in", None), given.pop("memory_limit", None))
+        return lambda function: self._task(function, kind, given, defaults, place, _names_around())
 
     def workflow(
         self,
         kind: str,
         *,
+        version: int = 1,
+        accepts: int = 1,
         max_retries: int = DEFAULT_MAX_RETRIES,
         retry_policy: RetryPolicy | None = None,
-        timeout: timedelta | float | None = None,
+        timeout: Duration | None = None,
     ) -> Callable[[F], F]:
-        """Register a workflow: run as a task of its own kind."""
-        return self._register(kind, True, max_retries, retry_policy, timeout)
+        """Register a workflow: an async function whose first parameter is its context. Runs keep the `version` with
+        which they began; this code runs those from `accepts` on. `timeout` is for the whole run, waits included."""
+        newest = check_number("version", version, 1, 1_000_000)
+        oldest = check_number("accepts", accepts, 1, newest)
+        defaults = _defaults(max_retries=max_retries, retry_policy=retry_policy, timeout=timeout)
+        self._check_new(kind)
+
+        def register(function: F) -> F:
+            _check_workflow(kind, function)
+            self.handlers[kind] = Handler(
+                kind=kind,
+                function=function,
+                defaults=replace(defaults, workflow_version=newest),
+                is_async=True,
+                signature=Signature(
+                    kind, function, inject=_OF_WORKFLOW, namespace=_names_around(), context_first=True
+                ),
+                is_workflow=True,
+                version=newest,
+                accepts=oldest,
+            )
+            return function
+
+        return register
+
+    def handler_of(self, kind: object) -> Handler | None:
+        """By its kind, or by its function, decorated or not."""
+        if isinstance(kind, TaskFunction):
+            kind = kind.kind
+        if isinstance(kind, str):
+            return self.handlers.get(kind)
+        return next((each for each in self.handlers.values() if each.function == kind), None)
 
     def schedule(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> None:
         """Declare a schedule; a worker that starts creates it, or brings it up to date. Options as in
@@ -131,6 +150,20 @@ class App:
         if key in self.schedules:
             raise Invalid("schedule_id", f"{key!r} is declared twice", "give each schedule its own name")
         self.schedules[key] = options
+
+    def provide(
+        self,
+        cls: type[T],
+        factory: Callable[..., T | Awaitable[T] | AsyncEntered[T] | Entered[T] | Awaitable[AsyncEntered[T]]]
+        | None = None,
+        *,
+        per: Lifetime = "worker",
+    ) -> None:
+        """Offer something to handlers: a parameter annotated with `cls` gets what `factory` makes (without one, the
+        class is called), once for each worker or for each attempt at a task. What it makes may be a context manager,
+        made by `contextlib`, or any async one: it is left at the end. Provide a class before handlers ask for it."""
+        make = cls if factory is None else factory
+        self.provided[cls] = provider(cls, make, per, inject=self.inject, provided=self.provided)
 
     def on_startup(self, hook: Hook) -> Hook:
         return self._hook("on_startup", hook)
@@ -151,7 +184,17 @@ class App:
         """The same handlers and schedules, with room for hooks of its own."""
         child = App()
         child.handlers, child.schedules, child._parent = self.handlers, self.schedules, self
+        child.inject, child.provided = self.inject, self.provided
         return child
+
+    def check(self) -> None:
+        """Refused, if an annotation of a handler names what is not there."""
+        for handler in self.handlers.values():
+            handler.signature.check_resolved()
+
+    def connected(self) -> TaskQueue | None:
+        """The queue that it is connected to, if it is."""
+        return self.queue or (self._parent.connected() if self._parent else None)
 
     def limits(self) -> dict[str, Limit]:
         """The limits of its handlers, by what they limit."""
@@ -165,41 +208,126 @@ class App:
         self.hooks[name].append(hook)
         return hook
 
-    def _register(
+    def _task(
+        self,
+        function: Any,
+        kind: str | None,
+        options: Mapping[str, Any],
+        defaults: Defaults,
+        place: Mapping[str, Any],
+        names: Mapping[str, Any],
+    ) -> TaskFunction[..., Any]:
+        function = function.function if isinstance(function, TaskFunction) else function
+        kind = _name_of(function) if kind is None else kind
+        self._check_new(kind)
+        if place:
+            _check_findable(function)
+        handler = replace(self._handler(kind, function, defaults, names), **place)
+        self._declare(handler, options)
+        self.handlers[kind] = handler
+        made = AsyncTaskFunction if handler.is_async else PlainTaskFunction
+        own = {name: value for name, value in options.items() if name in _OF_SUBMISSION}
+        return made(kind, function, handler.signature, own, self.connected, context_outside)
+
+    def _handler(
         self,
         kind: str,
-        is_workflow: bool,
-        max_retries: int,
-        retry_policy: RetryPolicy | None,
-        timeout: timedelta | float | None,
-        limit: Limit | None = None,
-    ) -> Callable[[F], F]:
+        function: Callable[..., Any],
+        defaults: Defaults,
+        names: Mapping[str, Any],
+    ) -> Handler:
+        signature = Signature(kind, function, inject=self.inject, provided=self.provided, namespace=names)
+        return Handler(
+            kind=kind,
+            function=function,
+            defaults=defaults,
+            is_async=_is_async(function),
+            signature=signature,
+        )
+
+    def _declare(self, handler: Handler, options: Mapping[str, Any]) -> None:
+        """The schedule of a decorator that has a timing."""
+        if not any(name in options for name in _TIMINGS):
+            if extra := options.keys() - _OF_SUBMISSION:
+                raise Invalid(min(extra), "it belongs to a schedule, and no timing was given", _GIVE_A_TIMING)
+            return
+        if handler.signature.is_resolved:  # else it is checked when the schedule is created
+            handler.signature.check(options.get("input"))
+        schedule: Any = {
+            name: value for name, value in options.items() if name not in names_of(UniqueOptions)
+        }
+        self.schedule(handler.kind, task_type=handler.kind, **schedule)
+
+    def _check_new(self, kind: str) -> None:
         check_kind(kind)
         if kind in self.handlers:
             raise Invalid("kind", f"{kind!r} already has a handler", "register each kind once")
-        defaults = Defaults(
-            max_retries=check_number("max_retries", max_retries, 0, 1_000_000),
-            retry_policy=RetryPolicy() if retry_policy is None else check_retry_policy(retry_policy),
-            timeout=None
-            if timeout is None
-            else check_duration("timeout", timeout, least=timedelta(milliseconds=1)),
-            limit=None if limit is None else check_limit("limit", limit),
-        )
 
-        def register(function: F) -> F:
-            parameters = inspect.signature(function).parameters.values()
-            self.handlers[kind] = Handler(
-                kind=kind,
-                function=function,
-                defaults=defaults,
-                is_async=_is_async(function),
-                sources=Sources([p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]),
-                takes_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
-                is_workflow=is_workflow,
-            )
-            return function
 
-        return register
+def _defaults(
+    *,
+    max_retries: int = DEFAULT_MAX_RETRIES,
+    retry_policy: RetryPolicy | None = None,
+    timeout: Duration | None = None,
+    limit: Limit | None = None,
+) -> Defaults:
+    return Defaults(
+        max_retries=check_number("max_retries", max_retries, 0, 1_000_000),
+        retry_policy=RetryPolicy() if retry_policy is None else check_retry_policy(retry_policy),
+        timeout=None
+        if timeout is None
+        else check_duration("timeout", timeout, least=timedelta(milliseconds=1)),
+        limit=None if limit is None else check_limit("limit", limit),
+    )
+
+
+def _checked(options: HandlerOptions) -> dict[str, Any]:
+    """What is given. Timings are read when the schedule is declared."""
+    check_names(HandlerOptions, options)
+    known = {name: option for name, option in options_of(HandlerOptions).items() if name not in _WHEN}
+    given = {name: value for name, value in options.items() if value is not None}
+    return given | {name: known[name].check(name, value) for name, value in given.items() if name in known}
+
+
+def _names_around() -> Mapping[str, Any]:
+    """The names that stand where a decorator is used, for annotations that are texts. (In a module: nothing new.)"""
+    frame = sys._getframe(2)
+    return {} if frame.f_locals is frame.f_globals else frame.f_locals
+
+
+def _name_of(function: Any) -> str:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise Invalid("kind", "this function has no name", 'give one: @app.task("kind")')
+    return name
+
+
+def _checked_place(run_in: object, memory_limit: object) -> dict[str, Any]:
+    """Where the handler runs, if not in the worker's own process."""
+    if run_in not in (None, "process"):
+        raise Invalid("run_in", f"{run_in!r:.60} is not known", 'give "process", or leave it out')
+    if memory_limit is not None:
+        check_number("memory_limit", memory_limit, LEAST_MEMORY, 2**60)
+        if run_in is None:
+            raise Invalid("memory_limit", "it holds for processes only", 'give run_in="process", too')
+    return {} if run_in is None else {"run_in": run_in, "memory_limit": memory_limit}
+
+
+def _check_findable(function: Callable[..., Any]) -> None:
+    """A process finds the function by the names of its module and its own."""
+    name = getattr(function, "__qualname__", "<")
+    if "<" in name or not hasattr(function, "__module__"):
+        problem = f"a process cannot find {name if name != '<' else 'this'}"
+        raise Invalid("run_in", problem, "define the function with def at the top of a module")
+
+
+def _check_workflow(kind: str, function: Callable[..., Any]) -> None:
+    shape = "write `async def name(ctx, input)`: the first parameter is its context"
+    if not _is_async(function):
+        raise Invalid("function", f"the workflow {kind!r} is not an async function", shape)
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD) or first.name == "input":
+        raise Invalid("function", f"the workflow {kind!r} has no parameter for its context", shape)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -5,6 +5,7 @@ Each check is a work for `store.read`, and looks only where an index leads, so i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -12,6 +13,7 @@ import msgspec
 
 from ..domain.model import (
     LIVE,
+    NodeState,
     Receipt,
     Record,
     Run,
@@ -22,6 +24,7 @@ from ..domain.model import (
     TaskStatus,
     is_from_the_future,
 )
+from ..domain.serving import living, nobody_handles, silent_scheduler
 from ..stores.base import Tx, Work
 from ..stores.queries import (
     DueSchedules,
@@ -33,14 +36,71 @@ from ..stores.queries import (
     TaskList,
     UpcomingTasks,
 )
+from .commands.nodes import every_node
 
-__all__ = ["Health", "broken_records", "check_health", "remove_receipt", "write_receipt"]
+__all__ = [
+    "Health",
+    "Serving",
+    "broken_records",
+    "check_health",
+    "check_serving",
+    "remove_receipt",
+    "write_receipt",
+]
 
 PATIENCE = timedelta(seconds=60)
 WAITING = timedelta(minutes=10)
 ENOUGH = 1000
 LOOKED_AT = 5000
 """So many open tasks, tasks and schedules are read to see whether they can be."""
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is there, and who is missed. `unhandled` has a sentence for each kind that has pending tasks and that no live
+    worker handles, with their number. `silent_scheduler` is the last scheduler of a store that has none alive and has
+    schedules that need one, if it has not said that it stopped."""
+
+    alive: Sequence[NodeState]
+    silent: Sequence[NodeState]
+    unhandled: Mapping[str, int]
+    silent_scheduler: NodeState | None
+    at: datetime
+
+    @property
+    def alarms(self) -> list[str]:
+        """Codes, for programs, that tell nobody's names."""
+        found = {
+            "scheduler_silent": self.silent_scheduler is not None,
+            "kind_unhandled": bool(self.unhandled),
+        }
+        return [code for code, is_so in found.items() if is_so]
+
+
+def check_serving() -> Work[Serving]:
+    """Of all tenants."""
+
+    async def work(tx: Tx) -> Serving:
+        nodes = await every_node(tx)
+        alive = living(nodes, tx.now)
+        unhandled: Counter[str] = Counter()
+        if alive:
+            found = await tx.tally(OpenTasks(), "tenant", "kind", "queue", "status")
+            for (tenant, kind, queue, status), number in found.items():
+                sentence = nobody_handles(alive, tenant, kind, queue)
+                if status == TaskStatus.PENDING and sentence is not None:
+                    unhandled[sentence] += number
+        silent = silent_scheduler(nodes, tx.now)
+        if silent is not None and not await tx.find(DueSchedules(at=None), 1):
+            silent = None
+        return Serving(
+            alive=alive,
+            silent=[node for node in nodes if node not in alive],
+            unhandled=unhandled,
+            silent_scheduler=silent,
+            at=tx.now,
+        )
+
+    return work
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,23 +11,29 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
 from ..domain.limits import check_duration, check_input
-from ..domain.model import Failure, Limits, LogLine, Task
-from ..domain.task import Completed, Failed, Outcome, Released, Rescheduled
+from ..domain.model import Artifact, Failure, Limits, LogLine, Task, TaskStatus
+from ..domain.options import Duration
+from ..domain.task import LOGS_KEPT, Completed, Failed, Outcome, Released, Rescheduled
 from ..stores.threads import Threads
-from .app import Handler
-from .clock import wait_for_any
+from .artifacts import Source, leave
+from .clock import SystemClock, wait_for_any
 from .guard import entering_handler, is_a, name_of, text_of, traceback_of
+from .handlers.functions import running
+from .handlers.handler import Handler
+from .handlers.providers import Resources
 from .observe import tracing
 from .observe.telemetry import running_task
+from .runtimes.failed import AttemptFailed
 
-__all__ = ["Context", "Execution", "StopReason"]
+__all__ = ["Context", "Execution", "StopReason", "context_outside"]
 
 T = TypeVar("T")
 
@@ -58,6 +64,18 @@ class Flush:
         return self._flush().__await__()
 
 
+class Leaving:
+    """An artifact on its way to the store. Awaiting it gives its record, or raises what went wrong."""
+
+    def __init__(self, storing: asyncio.Future[Artifact], on_await: Callable[[Leaving], None]) -> None:
+        self.storing = storing
+        self._on_await = on_await
+
+    def __await__(self) -> Generator[Any, None, Artifact]:
+        self._on_await(self)
+        return self.storing.__await__()
+
+
 class Context:
     """What a handler may know and say while it runs. Its methods may be called from any thread."""
 
@@ -65,6 +83,9 @@ class Context:
         self.queue = queue
         self._execution = execution
         self._now = now
+
+    def now(self) -> datetime:
+        return self._now()
 
     @property
     def task(self) -> Task:
@@ -110,15 +131,42 @@ class Context:
     def log(self, message: object) -> Flush:
         """Add a line to the task's log."""
         line = LogLine(at=self._now(), attempt=self.attempt, message=text_of(message)[:MESSAGE_KEPT])
-        self._execution.logs += (line,)
+        self._execution.logs = (*self._execution.logs, line)[-LOGS_KEPT:]
         return self._reported()
 
-    def extend_lease(self, duration: timedelta | float | None = None) -> Flush:
+    def artifact(self, name: str, source: Source, *, media_type: str | None = None) -> Leaving:
+        """Leave something under a name, for whoever reads the task: bytes, a text, or a file by its `pathlib.Path`.
+        The last under a name counts. `media_type`: what the ending of the name says, unless given.
+
+        A sync handler has stored it when this returns, an async one when it has awaited it. What is not awaited is
+        stored before the task ends."""
+        queue = self.queue
+        return self._execution.leave(leave(queue.store, queue.clock, self.task, name, source, media_type))
+
+    def extend_lease(self, duration: Duration | None = None) -> Flush:
         """Ask to keep the task for this long from now (default: the worker's lease) without a renewal. Worth a
         call before something that blocks the event loop."""
         if duration is not None:
             self._execution.lease = check_duration("duration", duration, least=timedelta(seconds=1))
         return self._reported()
+
+    @property
+    def stopping(self) -> StopReason | None:
+        """Why the attempt is to end, if it is."""
+        return self._execution.stopping
+
+    def take_reports(self, reports: Reports) -> None:
+        """What a handler in another process told its own context."""
+        self._execution.lease, progress, logs = reports[0] or self._execution.lease, reports[1], reports[2]
+        self._execution.progress = self._execution.progress if progress is None else progress
+        self._execution.logs = (*self._execution.logs, *logs)[-LOGS_KEPT:]
+        self._execution.reported()
+
+    def __reduce__(self) -> tuple[Callable[[], Context], tuple[()]]:
+        """In another process it becomes the context of the attempt there."""
+        from .runtimes.child import context_here
+
+        return context_here, ()
 
     def _reported(self) -> Flush:
         self._execution.reported()
@@ -132,11 +180,14 @@ class Execution:
         "_calling",
         "_flush",
         "_in_thread",
+        "_leaving",
         "_loop",
         "_on_report",
+        "_resources",
         "_running",
         "error",
         "handler",
+        "is_settled",
         "lease",
         "logs",
         "progress",
@@ -150,10 +201,12 @@ class Execution:
         task: Task,
         handler: Handler,
         *,
+        resources: Resources,
         on_report: Callable[[Execution], None],
         flush: Callable[[Execution], Awaitable[None]],
     ) -> None:
         self.task = task
+        self._resources = resources
         self.handler = handler
         self.lease: timedelta | None = None
         self.renewals = 0  # under way, each with what was reported until then
@@ -161,9 +214,11 @@ class Execution:
         self.progress: Any = None
         self.logs: tuple[LogLine, ...] = ()
         self.error: BaseException | None = None
+        self.is_settled = False  # what became of it is stored already
         self._on_report = on_report
         self._flush = flush
         self._in_thread = False
+        self._leaving: list[Leaving] = []  # not awaited
         self._calling: asyncio.Task[Any] | None = None
         self._running: asyncio.Task[Outcome] | None = None
         self._loop = asyncio.get_running_loop()
@@ -182,9 +237,12 @@ class Execution:
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to end. An async one gets a CancelledError; a sync one sees it in its context."""
         before = self.stopping
-        self.stopping = max(before or reason, reason, key=list(StopReason).index)
+        self.note_stop(reason)
         if before is None and self._running is not None and self.handler.is_async:
             self._running.cancel()
+
+    def note_stop(self, reason: StopReason) -> None:
+        self.stopping = max(self.stopping or reason, reason, key=list(StopReason).index)
 
     def outcome(self) -> Outcome:
         """When what `start` gave has ended."""
@@ -216,6 +274,22 @@ class Execution:
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
+    def leave(self, storing: Coroutine[Any, Any, Artifact]) -> Leaving:
+        """Store an artifact: on the loop while its caller goes on, in a thread before it does."""
+        if _is_on(self._loop):
+            leaving = Leaving(self._loop.create_task(storing), self._awaited)
+            self._leaving.append(leaving)
+            return leaving
+        stored = self.call(storing)
+        done: asyncio.Future[Artifact] = self._loop.create_future()
+        self._loop.call_soon_threadsafe(done.set_result, stored)
+        return Leaving(done, self._awaited)
+
+    def _awaited(self, leaving: Leaving) -> None:
+        """Whoever awaits it hears what goes wrong."""
+        if leaving in self._leaving:
+            self._leaving.remove(leaving)
+
     def reported(self) -> None:
         """There is something to store; called from any thread."""
         self._loop.call_soon_threadsafe(self._on_report, self)
@@ -234,17 +308,18 @@ class Execution:
         lease, progress, logs = reports
         self.lease = self.lease or lease
         self.progress = progress if self.progress is None else self.progress
-        self.logs = logs + self.logs
+        self.logs = (*logs, *self.logs)[-LOGS_KEPT:]
 
     async def _outcome(self, context: Context, threads: Threads) -> Outcome:
         running_task.set(self.task)
+        running.set(context)
         timeout = self.task.timeout
         if timeout is None:  # the usual case, and a timer that never rings is not free
             ending = await self._ending(context, threads)
         else:
             ending = await self._ending_within(timeout, context, threads)
         try:
-            return self._judged(*ending)
+            return self.judged(*ending)
         except BaseException as error:  # looking at what a handler returned or raised runs its code again
             return self._failed(error)
 
@@ -273,12 +348,33 @@ class Execution:
         """What the handler returned, or what it raised: as a value, since asyncio lets SystemExit and
         KeyboardInterrupt of a task out of the event loop."""
         try:
-            return await self._called(context, threads), None
+            ending: Ending = await self._called(context, threads), None
         except BaseException as error:
+            ending = None, error
+        return await self._when_left(ending) if self._leaving else ending
+
+    async def _when_left(self, ending: Ending) -> Ending:
+        """What the handler left without waiting is stored before its task ends. If it cannot be, the attempt failed. A
+        handler that was cancelled waits no longer."""
+        storing = asyncio.gather(*(each.storing for each in self._leaving), return_exceptions=True)
+        if is_a(ending[1], asyncio.CancelledError):
+            storing.cancel()
+        try:
+            left = await storing
+        except asyncio.CancelledError as error:
             return None, error
+        problem = next((each for each in left if isinstance(each, BaseException)), None)
+        return ending if problem is None or ending[1] is not None else (None, problem)
 
     async def _called(self, context: Context, threads: Threads) -> Any:
-        args, kwargs = self.handler.arguments(self.task.input, context)
+        if not self.handler.signature.asks_for:
+            return await self._called_with({}, context, threads)
+        async with AsyncExitStack() as stack:
+            made = await self._resources.arguments(self.handler.signature, context, stack)
+            return await self._called_with(made, context, threads)
+
+    async def _called_with(self, made: Mapping[str, Any], context: Context, threads: Threads) -> Any:
+        args, kwargs = self.handler.arguments(self.task.input, context, made)
         entering_handler()
         if self.handler.is_async:
             return await self.handler.function(*args, **kwargs)
@@ -298,7 +394,7 @@ class Execution:
         finally:
             self._in_thread = False
 
-    def _judged(self, output: Any, error: BaseException | None) -> Outcome:
+    def judged(self, output: Any, error: BaseException | None) -> Outcome:
         if error is None:
             return self._completed(output)
         if is_a(error, asyncio.CancelledError):
@@ -309,7 +405,8 @@ class Execution:
         if output is None:
             return Completed()
         try:
-            return Completed(check_input(output, OUTPUT_LIMITS, "output"))
+            encoded = self.handler.signature.encoded_output(output)
+            return Completed(check_input(encoded, OUTPUT_LIMITS, "output"))
         except Invalid as unfit:
             return self._failed(PermanentError(f"the handler's result cannot be stored: {unfit}"))
 
@@ -322,12 +419,56 @@ class Execution:
 
     def _failed(self, error: BaseException) -> Failed:
         self.error = error
+        if is_a(error, AttemptFailed):
+            failure = Failure(type=error.type, message=text_of(error)[:MESSAGE_KEPT])
+            return Failed(
+                failure=failure, output=error.output, permanent=error.is_permanent, delay=error.delay
+            )
+        return self.failure_of(error)
+
+    def failure_of(self, error: BaseException) -> Failed:
+        """What was raised, as it can be stored."""
         failure = Failure(
             type=name_of(error),
             message=text_of(error)[:MESSAGE_KEPT],
             traceback=traceback_of(error)[-TRACEBACK_KEPT:],
         )
         return Failed(failure=failure, permanent=is_a(error, PermanentError), delay=_delay_asked(error))
+
+
+class _NoExecution(Execution):
+    """Of a function that is called without a worker: a first attempt at a task that nobody stores."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.stopping = None
+        self.logs = ()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(coroutine)
+
+    def reported(self) -> None:
+        pass
+
+    async def flush(self) -> None:
+        pass
+
+
+def context_outside(kind: str, queue: Any) -> Context:
+    """For a function that is called without a worker; what it reports is not stored."""
+    clock = SystemClock()
+    now = clock.now()
+    status = TaskStatus.RUNNING
+    task = Task(id="", kind=kind, status=status, attempt=1, created_at=now, available_at=now, updated_at=now)
+    return Context(_NoExecution(task), queue, clock.now)
+
+
+def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is code of this event loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 def _delay_asked(error: BaseException) -> timedelta | None:

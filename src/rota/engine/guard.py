@@ -49,11 +49,15 @@ def guarded_loop() -> Iterator[None]:
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
         context = options.get("context")
         inside = _inside.get() if context is None else context.get(_inside, False)
-        if inside and asyncio.iscoroutine(coro):
-            coro = _contained(coro)
+        is_guarded = inside and asyncio.iscoroutine(coro)
+        running = _contained(coro) if is_guarded else coro
         if before is not None:
-            return before(loop, coro, **options)
-        return asyncio.Task(coro, loop=loop, **options)
+            task: Any = before(loop, running, **options)
+        else:
+            task = asyncio.Task(running, loop=loop, **options)
+        if is_guarded:
+            task.add_done_callback(lambda _: coro.close())  # cancelled at once, it has never begun
+        return task
 
     reported_before = loop.get_exception_handler()
 

@@ -9,33 +9,42 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
-from typing import Any, TypeVar
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import cast
 
+from .. import __version__
 from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_duration, check_number, check_queue
-from .app import App, Hook
+from ..domain.model import NodeState
+from ..domain.options import Duration
+from ..domain.tenants import EVERY_TENANT
+from .app import HOOKS, App, Hook
 from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop
+from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_signals
-from .observe.telemetry import LoopFailed, Observer, fan_out
+from .observe.telemetry import HookFailed, LoopFailed, Observer, fan_out
+from .roles.heartbeat import Heartbeat
 from .roles.janitor import GRACE, Forgetter, Janitor
 from .roles.leases import LEASE, QueueLike
 from .roles.scheduler import Scheduler
 from .roles.watch import EVERY as BEAT
 from .roles.watch import BlockWatch, JumpWatch
 from .roles.worker import TaskWorker, call_hooks, run_hooks
+from .runtimes.runtimes import Runtimes
 
 __all__ = ["Node", "Worker", "worker_name"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
 LOOK_AGAIN = timedelta(seconds=1)
 ROLES = ("scheduler", "worker", "janitor")
+_UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
+"""For times that the store sets."""
 
 
 class Node:
@@ -49,18 +58,20 @@ class Node:
         janitor: bool = True,
         observers: Iterable[Observer] = (),
         retention: Retention | None = None,
-        shutdown_timeout: timedelta | float = SHUTDOWN,
+        shutdown_timeout: Duration = SHUTDOWN,
+        node_id: str | None = None,
     ) -> None:
         self.queue = queue
+        self.node_id = node_id or worker_name()
         self._patience = check_duration("shutdown_timeout", shutdown_timeout)
         self._patient_until = 0.0
         self.observe = fan_out((log_signals, *observers))
         self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
         in_real_time = isinstance(queue.clock, SystemClock)
-        if not in_real_time:
-            self.jump_watch.every = timedelta(
-                hours=1
-            )  # virtual days have many seconds; no laptop sleeps in them
+        self._heartbeat_every = queue.store.heartbeat
+        if not in_real_time:  # virtual days have many seconds; no laptop sleeps in them
+            self.jump_watch.every = self._heartbeat_every = timedelta(hours=1)
+        self.heartbeat = Heartbeat(queue.store, self._described)
         look = self.jump_watch.look
         self.scheduler: Scheduler | None = None
         self.janitor: Janitor | None = None
@@ -70,7 +81,7 @@ class Node:
             self.scheduler = Scheduler(queue.store, self.observe, look_for_jumps=look, early=early)
         if janitor:
             self.janitor = Janitor(queue.store, queue.clock, self.observe, look_for_jumps=look)
-            self.forgetter = Forgetter(queue.store, retention or Retention())
+            self.forgetter = Forgetter(queue.store, retention or Retention(), queue.clock)
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._tick_now = asyncio.Event()
@@ -89,12 +100,55 @@ class Node:
         """Run until `stop()`, SIGTERM or SIGINT."""
         with _signals(self._signalled, enabled=handle_signals):
             await self._take_role()
-            await self._run()
+            async with self._seen():
+                await self._run()
 
     async def _take_role(self) -> None:
         """Where a server shows who is connected, it is to show what we are."""
+        await self.queue.store.take_role("-".join(self._role_names()))
+
+    def _role_names(self) -> tuple[str, ...]:
         mine = {name for name, *_ in self._roles()}
-        await self.queue.store.take_role("-".join(name for name in ROLES if name in mine))
+        return tuple(name for name in ROLES if name in mine)
+
+    def _described(self) -> NodeState:
+        """What the heartbeat says of this node. A scheduler and a janitor work for every tenant."""
+        return NodeState(
+            id=self.node_id,
+            tenant=EVERY_TENANT,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            release=__version__,
+            roles=self._role_names(),
+            started_at=_UNKNOWN,
+            seen_at=_UNKNOWN,
+            heartbeat=self._heartbeat_every,
+        )
+
+    @asynccontextmanager
+    async def _seen(self) -> AsyncIterator[None]:
+        """Others see meanwhile that this node is alive, and in the end that it is gone. If the store does not take
+        that, they see it when the heartbeat stays away."""
+        stop = asyncio.Event()
+        beating = asyncio.create_task(
+            self._keep("heartbeat", self.heartbeat, NoHints(), None, stop), name="rota-heartbeat"
+        )
+        try:
+            yield
+        finally:
+            stop.set()
+            ending = asyncio.create_task(self._end_heartbeat(beating))
+            await _is_done(ending, at_most=LOOK_AGAIN, unless=self._hurry)
+            for task in (beating, ending):
+                task.cancel()
+            await asyncio.gather(beating, ending, return_exceptions=True)
+
+    async def _end_heartbeat(self, beating: asyncio.Task[None]) -> None:
+        await asyncio.wait({beating})
+        try:
+            await self.heartbeat.end()
+        except Exception as error:
+            self.observe(LoopFailed("heartbeat", error, timedelta(0)))
 
     async def run_once(self) -> timedelta:
         """One pass of every role; the shortest delay that any of them returned."""
@@ -186,11 +240,13 @@ class Worker(Node):
         *,
         queues: Sequence[str] | None = None,
         concurrency: int = 50,
-        lease: timedelta | float = LEASE,
-        shutdown_timeout: timedelta | float = SHUTDOWN,
+        lease: Duration = LEASE,
+        shutdown_timeout: Duration = SHUTDOWN,
         scheduler: bool = True,
         janitor: bool = True,
         all_tenants: bool = False,
+        allow_shell: bool = False,
+        allow_private_addresses: bool = False,
         observers: Iterable[Observer] = (),
         retention: Retention | None = None,
         worker_id: str | None = None,
@@ -206,18 +262,16 @@ class Worker(Node):
             observers=observers,
             retention=retention,
             shutdown_timeout=shutdown_timeout,
+            node_id=worker_id,
         )
         self.app = (app or App()).derived()
-        hooks = {
-            "on_startup": on_startup,
-            "on_shutdown": on_shutdown,
-            "on_success": on_success,
-            "on_error": on_error,
-        }
-        for name, hook in hooks.items():
+        self.app.inject = {**self.app.inject, type(queue): attrgetter("queue")}
+        self.app.queue = cast(TaskQueue, queue)  # for functions that are registered with this worker
+        self.task, self.workflow = self.app.task, self.app.workflow
+        for name, hook in zip(HOOKS, (on_startup, on_shutdown, on_success, on_error), strict=True):
             if hook is not None:
                 self.app.hooks[name].append(hook)
-        self.worker_id = worker_id or worker_name()
+        self.worker_id = self.node_id
         self._lease = check_duration("lease", lease, least=timedelta(seconds=1))
         self.tasks = TaskWorker(
             queue,
@@ -228,19 +282,14 @@ class Worker(Node):
             observe=self.observe,
             lease=self._lease,
             all_tenants=all_tenants,
+            runtimes=Runtimes(
+                self.app, allow_shell=allow_shell, allow_private_addresses=allow_private_addresses
+            ),
         )
         if self.janitor is not None:
             self.janitor.expect_leases(self._lease)
         if self.scheduler is not None:
             self.scheduler.claim_with_tick = self.tasks.claim_with_tick
-
-    def task(self, kind: str, **options: Any) -> Callable[[F], F]:
-        """As `App.task`."""
-        return self.app.task(kind, **options)
-
-    def workflow(self, kind: str, **options: Any) -> Callable[[F], F]:
-        """As `App.workflow`."""
-        return self.app.workflow(kind, **options)
 
     def on_startup(self, hook: Hook) -> Hook:
         return self.app.on_startup(hook)
@@ -262,7 +311,15 @@ class Worker(Node):
             if not self.tasks.is_idle:
                 async with self._kept():
                     own = await self._until_idle()
+            await self._close_resources()
         return min(delay, own)
+
+    async def _close_resources(self) -> None:
+        """One that cannot be closed harms nobody."""
+        try:
+            await self.tasks.resources.close()
+        except Exception as error:
+            self.observe(HookFailed("provide", error))
 
     async def _until_idle(self) -> timedelta:
         own = timedelta(0)
@@ -274,6 +331,7 @@ class Worker(Node):
 
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT; then let handlers finish, for a while, and hand back the rest."""
+        self.app.check()
         try:
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
             with guarded_loop(), _signals(self._signalled, enabled=handle_signals):
@@ -281,11 +339,13 @@ class Worker(Node):
                 await self.queue.declare_limits(self.app)
                 if self.app.schedules:
                     await self.queue.declare_schedules(self.app)
-                async with self._kept():
+                async with self._seen(), self._kept():
                     await self._run()
                     await self._drain()
         finally:
             self.tasks.close()
+            await self._close_resources()
+            await self.tasks.runtimes.close()
             await run_hooks(self.app, "on_shutdown", (self,), self.observe)
 
     async def _run(self) -> None:
@@ -298,6 +358,9 @@ class Worker(Node):
     def _roles(self) -> Iterator[tuple[str, Loop, Hints, asyncio.Event | None]]:
         yield from super()._roles()
         yield "worker", self.tasks, self.queue.store, self.tasks.wake
+
+    def _described(self) -> NodeState:
+        return self.tasks.described(super()._described())
 
     @asynccontextmanager
     async def _kept(self) -> AsyncIterator[None]:

@@ -10,68 +10,81 @@ from typing import Any
 
 import msgspec
 
-from ..domain import gate, recurrence, run
+from ..domain import artifact, recurrence
 from ..domain.errors import NotFound
 from ..domain.model import (
     ApiKey,
+    Artifact,
     Event,
-    Gate,
     Limit,
     Run,
     RunTrigger,
     Schedule,
     Task,
-    TaskStatus,
     Template,
+    TemplateTarget,
     Tenant,
     TenantStatus,
 )
-from ..domain.why import Why, check_near, explain, meant
+from ..domain.schedule import run
+from ..domain.schedule.why import Why, check_near, explain, meant
+from ..domain.serving import living, nobody_handles
+from ..domain.workflow import Step
 from ..stores.base import Tx, Work
 from ..stores.queries import (
     ApiKeyList,
+    ArtifactList,
+    ArtifactsByContent,
     Cursor,
     EventList,
     GateList,
     LiveTasks,
+    OpenSchedules,
     OpenTasks,
     RunList,
     ScheduleList,
     TaskList,
-    TasksInLine,
     TemplateList,
     TenantList,
 )
+from .commands.nodes import every_node
 from .commands.shared import LIVE_AT_MOST, find_schedule, find_task, find_template
 from .commands.tenants import find_tenant
+from .commands.workflows import steps_of
+from .serving import wait_of
 
 __all__ = [
     "Occurrence",
     "TenantUse",
     "are_gates_under",
+    "artifacts_of",
     "count_matching",
     "event_page",
+    "explained_runs",
     "key_page",
+    "last_runs",
+    "named_contents",
     "next_times",
+    "one_artifact",
     "one_schedule",
     "one_task",
     "one_template",
     "one_tenant",
+    "open_schedules",
     "schedule_events",
     "schedule_page",
     "schedule_runs",
+    "steps_of_task",
     "task_limits",
     "task_page",
     "template_page",
     "tenants_in_use",
     "upcoming",
     "why",
-    "why_in_line",
 ]
 
 EVENTS_AT_ONCE = 1000
 GATES_AT_ONCE = 1000
-LOOKED_AT_IN_LINE = 1000
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +98,47 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
 def one_task(tenant: str, id: str) -> Work[Task]:
     async def work(tx: Tx) -> Task:
         return (await find_task(tx, tenant, id)).as_of(tx.now)
+
+    return work
+
+
+def artifacts_of(tenant: str, id: str) -> Work[list[Artifact]]:
+    """What a task left, by name; before that what its handler returned, if that is anything."""
+
+    async def work(tx: Tx) -> list[Artifact]:
+        task = await find_task(tx, tenant, id)
+        found = await tx.find(ArtifactList(task_ids=(task.id,)), artifact.MOST_OF_TASK)
+        result = artifact.result_of(task)
+        return found if result is None else [result, *found]
+
+    return work
+
+
+def one_artifact(tenant: str, id: str, name: str) -> Work[Artifact | None]:
+    async def work(tx: Tx) -> Artifact | None:
+        task = await find_task(tx, tenant, id)
+        if name == artifact.RESULT:
+            return artifact.result_of(task)
+        return await tx.get(Artifact, artifact.id_of(task.id, name))
+
+    return work
+
+
+def named_contents(keys: Sequence[str]) -> Work[set[str]]:
+    """Those of the contents that a record names."""
+
+    async def work(tx: Tx) -> set[str]:
+        found = await tx.find(ArtifactsByContent(contents=tuple(keys)), len(keys))
+        return {each.content for each in found if each.content is not None}
+
+    return work
+
+
+def steps_of_task(tenant: str, id: str) -> Work[list[Step]]:
+    """What a workflow did and waits for, oldest first."""
+
+    async def work(tx: Tx) -> list[Step]:
+        return await steps_of(await find_task(tx, tenant, id))(tx)
 
     return work
 
@@ -267,7 +321,42 @@ def why(tenant: str, key: str, at: datetime) -> Work[Why]:
         pauses = _pauses(await _events(tx, schedule))
         owner = await tx.get(Tenant, tenant)
         suspended = owner is not None and owner.status is TenantStatus.SUSPENDED
-        return explain(schedule, instant, row, tx.now, pauses, suspended=suspended)
+        waiting = await _waiting(tx, schedule, row)
+        return explain(schedule, instant, row, tx.now, pauses, suspended=suspended, waiting=waiting)
+
+    return work
+
+
+async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
+    """What the task of this row waits for; without one, that nobody handles what the schedule would start."""
+    if row is not None:
+        task = None if row.target_id is None else await tx.get(Task, row.target_id)
+        return None if task is None else await wait_of(tx, task)
+    if isinstance(schedule.target, TemplateTarget):
+        return None
+    alive = living(await every_node(tx), tx.now)
+    return nobody_handles(alive, schedule.tenant, schedule.target.kind, schedule.target.queue)
+
+
+def explained_runs(tenant: str, key: str, limit: int) -> Work[list[Why]]:
+    """The latest rows of the ledger, oldest first, each with what `why` says of its time."""
+
+    async def work(tx: Tx) -> list[Why]:
+        schedule = await _any_schedule(tx, tenant, key)
+        rows = await _ledger(tx, RunList(schedule_id=schedule.id), limit)
+        return [explain(schedule, row.scheduled_at, row, tx.now, []) for row in reversed(rows)]
+
+    return work
+
+
+def last_runs(schedules: Sequence[Schedule], limit: int) -> Work[dict[str, list[Run]]]:
+    """The latest rows of the ledger of each schedule, by its id, oldest first."""
+
+    async def work(tx: Tx) -> dict[str, list[Run]]:
+        found = {}
+        for schedule in schedules:
+            found[schedule.id] = (await tx.find(RunList(schedule_id=schedule.id), limit))[::-1]
+        return found
 
     return work
 
@@ -306,6 +395,15 @@ def _pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime | None, st
     if since is not None:
         stretches.append((since.at, None, since.actor, since.detail or since.action))
     return stretches
+
+
+def open_schedules(tenant: str) -> Work[int]:
+    """How many are neither deleted nor completed: a number that every store keeps."""
+
+    async def work(tx: Tx) -> int:
+        return await tx.count(OpenSchedules(tenant=tenant))
+
+    return work
 
 
 def count_schedules(query: ScheduleList) -> Work[int]:
@@ -434,25 +532,5 @@ def are_gates_under(tenant: str, subject: str, limit: Limit) -> Work[bool]:
                 return False
             after = page[-1].id
         return True
-
-    return work
-
-
-def why_in_line(tenant: str, id: str) -> Work[str | None]:
-    """In words; None: it is in no line, and waits for no moment of a rate."""
-
-    async def work(tx: Tx) -> str | None:
-        task = (await find_task(tx, tenant, id)).as_of(tx.now)
-        gates = await tx.get_many(Gate, task.gates) if task.gates else {}
-        if task.status is not TaskStatus.PENDING or not gates:
-            return None
-        if task.line is None or task.line not in gates:
-            return gate.describe_moment(task, list(gates.values()), tx.now)
-        before = 0
-        for other in await tx.find(TasksInLine(gate=task.line, at=tx.now), LOOKED_AT_IN_LINE):
-            if other.id == id:
-                break
-            before += 1
-        return gate.describe_line(gates[task.line], before, is_more=before == LOOKED_AT_IN_LINE)
 
     return work

@@ -48,6 +48,10 @@ another transaction has locked are left out (on stores where transactions overla
 the query ScheduleByKey raise `Corrupt` for it. Every other `find` leaves it out, fills its place with the next record,
 logs it once, and adds it to `tx.unreadable`: one bad record never stops a batch. `count` and `tally` count it.
 
+**Contents.** `store.contents` keeps bytes that are too many for a record, each under a key that is written once. It
+knows no records and takes no part in transactions: content is durable when `write` returns, and a record that names it
+is written after that. Content that no record names is removed by the janitor.
+
 **What only some stores can do.** `join` works inside a transaction of the caller, `take_role` names this node to the
 server, `tidy` does housekeeping, `prove` and `prove_upkeep` try the service under the store. `Store` has a default for
 each. Nobody asks what kind of store it is.
@@ -55,22 +59,45 @@ each. Nobody asks what kind of store it is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import datetime
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
 from ..domain.errors import Corrupt, Invalid, Unavailable
-from ..domain.model import ApiKey, Event, Gate, Receipt, Record, Run, Schedule, Task, Template, Tenant
+from ..domain.model import (
+    ApiKey,
+    Artifact,
+    Event,
+    Gate,
+    NodeState,
+    PausedQueue,
+    Receipt,
+    Record,
+    Run,
+    Schedule,
+    Task,
+    Template,
+    Tenant,
+)
+from ..domain.task import Update
+from ..domain.workflow import Signal, Step
 from .queries import (
     ApiKeyList,
+    ArtifactQuery,
     EventQuery,
     GateQuery,
+    NodeList,
     OldReceipts,
+    PausedQueues,
     Query,
+    ReadyTasks,
     RunQuery,
     ScheduleQuery,
+    SignalList,
+    StepList,
     TaskQuery,
     TemplateQuery,
     TenantList,
@@ -82,10 +109,12 @@ __all__ = [
     "BufferedTx",
     "Clock",
     "CommitOptions",
+    "Contents",
     "Proof",
     "Store",
     "Tx",
     "Work",
+    "no_content",
     "no_store",
 ]
 
@@ -102,6 +131,11 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     ApiKey,
     Receipt,
     Gate,
+    NodeState,
+    PausedQueue,
+    Artifact,
+    Step,
+    Signal,
 )
 
 
@@ -148,6 +182,16 @@ class Tx(Protocol):
     async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
     @overload
     async def find(self, query: GateQuery, /, limit: int, *, lock: bool = False) -> list[Gate]: ...
+    @overload
+    async def find(self, query: NodeList, /, limit: int, *, lock: bool = False) -> list[NodeState]: ...
+    @overload
+    async def find(self, query: PausedQueues, /, limit: int, *, lock: bool = False) -> list[PausedQueue]: ...
+    @overload
+    async def find(self, query: ArtifactQuery, /, limit: int, *, lock: bool = False) -> list[Artifact]: ...
+    @overload
+    async def find(self, query: StepList, /, limit: int, *, lock: bool = False) -> list[Step]: ...
+    @overload
+    async def find(self, query: SignalList, /, limit: int, *, lock: bool = False) -> list[Signal]: ...
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,
@@ -160,7 +204,17 @@ class Tx(Protocol):
         a text; none is the empty text. For OpenTasks, PastExpiry and ScheduleList."""
         ...
 
-    def put(self, record: R, /) -> R: ...
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
+        """Apply an update to the tasks that the query finds, at most `limit` of them. The answer: the tasks as they are
+        stored then. None: one of them has its `asks_at` at `query.at` or before, and nothing was changed. It does what
+        `find` with a lock, `applied_to` and `put` would do; a store may do it in one statement, and commit that at
+        once. So it is the last write of a work."""
+        ...
+
+    def put(self, record: R, /, *, was: R | None = None) -> R:
+        """Store the record. `was` is the record that it replaces, if the caller has that: then a store need write only
+        what differs."""
+        ...
 
     def delete(self, record: Record, /) -> None: ...
 
@@ -187,6 +241,26 @@ class CommitOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Works of different lanes gain nothing from a common commit. Where transactions can overlap, theirs do."""
 
 
+class Contents(Protocol):
+    """Bytes under keys. A key is used for one writing and is never written again."""
+
+    async def write(self, key: str, chunks: Iterator[bytes]) -> None:
+        """Keep the bytes. The chunks are taken in another thread, one after the other."""
+        ...
+
+    def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
+        """The bytes from `start` up to `stop`, in pieces. `Corrupt` if they are not there."""
+        ...
+
+    async def keys(self) -> list[str]:
+        """Every key, those of unfinished writings, too."""
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove contents. It is no error if they are not there."""
+        ...
+
+
 class Proof(NamedTuple):
     """One promise that a store needs of the service under it, tried on the live service: what was tried, whether it
     holds, and what was found."""
@@ -197,6 +271,7 @@ class Proof(NamedTuple):
 
 
 PLAIN_COMMIT = CommitOptions()
+HEARTBEAT = timedelta(seconds=30)
 
 
 def no_store(url: str) -> Unavailable:
@@ -204,8 +279,13 @@ def no_store(url: str) -> Unavailable:
     return Unavailable(f"there is no store at {url}", is_final=True, missing=url)
 
 
+def no_content(url: str, key: str) -> Corrupt:
+    """What reading raises where a record names content that is not there."""
+    return Corrupt(f"the content {key} is missing in {url}", key=key)
+
+
 class Store(Protocol):
-    """A place that keeps records. Stores inherit from this class, for the defaults from `schema` on."""
+    """A place that keeps records. Stores inherit from this class, for the defaults from `heartbeat` on."""
 
     @property
     def url(self) -> str:
@@ -235,9 +315,19 @@ class Store(Protocol):
 
     async def wait(self, until: datetime | None) -> None: ...
 
+    @property
+    def contents(self) -> Contents:
+        """The bytes of large artifacts."""
+        ...
+
     async def snapshot(self) -> dict[str, list[Record]]:
         """The whole state, by record type, each sorted by id: for tests and repairs."""
         ...
+
+    @property
+    def heartbeat(self) -> timedelta:
+        """How often a node writes down that it is alive: so rarely that an idle store stays idle."""
+        return HEARTBEAT
 
     @property
     def schema(self) -> str | None:
@@ -267,7 +357,7 @@ class Store(Protocol):
         return ()
 
 
-class BufferedTx:
+class BufferedTx(ABC):
     """The part of a `Tx` that all stores share. Writes are checked and gathered here; the store flushes them when the
     work ends."""
 
@@ -276,12 +366,26 @@ class BufferedTx:
         self.unreadable: list[Corrupt] = []
         self.puts: dict[type[Record], dict[str, Record]] = {}
         self.deletes: dict[type[Record], dict[str, Record]] = {}
+        self.replaced: dict[type[Record], dict[str, Record]] = {}
+        self.has_written = False
         self._writable = writable
-        self._wrote = False
 
-    def put(self, record: R, /) -> R:
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
+        """One by one. A store with statements of its own does better."""
+        found = await self.find(query, limit, lock=True)
+        if any(task.asks_at is not None and task.asks_at <= query.at for task in found):
+            return None
+        return [self.put(update.applied_to(task)) for task in found]
+
+    @abstractmethod
+    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+        """As `Tx.find`."""
+
+    def put(self, record: R, /, *, was: R | None = None) -> R:
         stored = msgspec.structs.replace(record, version=record.version + 1)
         self._gather(self.puts, record, stored)
+        if was is not None:
+            self.replaced.setdefault(type(record), {})[record.id] = was
         return stored
 
     def delete(self, record: Record, /) -> None:
@@ -292,16 +396,20 @@ class BufferedTx:
 
     def reading(self) -> None:
         """Called by every read."""
-        if self._wrote:
+        if self.has_written:
             raise AssertionError("a work reads before it writes: what it wrote cannot be read back")
 
-    def _gather(self, into: dict[type[Record], dict[str, Record]], record: Record, stored: Record) -> None:
+    def writing(self) -> None:
+        """Called before every write."""
         if not self._writable:
             raise AssertionError("a work given to read() does not write")
+
+    def _gather(self, into: dict[type[Record], dict[str, Record]], record: Record, stored: Record) -> None:
+        self.writing()
         of_type = type(record)
         if record.id in self.puts.get(of_type, ()) or record.id in self.deletes.get(of_type, ()):
             raise AssertionError(
                 f"a work writes a record once: {of_type.__name__} {record.id} was written before"
             )
         into.setdefault(of_type, {})[record.id] = stored
-        self._wrote = True
+        self.has_written = True

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar, get_args
@@ -26,8 +26,11 @@ import msgspec
 from ..domain.errors import Corrupt, Invalid
 from ..domain.model import (
     ApiKey,
+    Artifact,
     Event,
     Gate,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Run,
@@ -38,18 +41,24 @@ from ..domain.model import (
     Tenant,
 )
 from ..domain.template import alias_key
+from ..domain.workflow import Signal, Step
 from .queries import (
     ApiKeyList,
+    ArtifactQuery,
     EventQuery,
     GateQuery,
+    NodeList,
     OldReceipts,
     OpenTasks,
     PastExpiry,
+    PausedQueues,
     Query,
     RunQuery,
     ScheduleByKey,
     ScheduleList,
     ScheduleQuery,
+    SignalList,
+    StepList,
     TaskQuery,
     TemplateQuery,
     TenantList,
@@ -61,6 +70,7 @@ __all__ = [
     "Column",
     "Table",
     "micros",
+    "read_each",
     "readable",
     "search_text",
     "searched",
@@ -144,11 +154,16 @@ def _query_records() -> dict[type[Query], type[Record]]:
         EventQuery: Event,
         TemplateQuery: Template,
         GateQuery: Gate,
+        ArtifactQuery: Artifact,
     }
     alone: dict[type[Query], type[Record]] = {
         ApiKeyList: ApiKey,
         TenantList: Tenant,
         OldReceipts: Receipt,
+        NodeList: NodeState,
+        PausedQueues: PausedQueue,
+        StepList: Step,
+        SignalList: Signal,
     }
     return {query: record for union, record in unions.items() for query in get_args(union)} | alone
 
@@ -223,8 +238,13 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Template, (*_TENANT_ONLY, Column("alias_key", lambda template: alias_key(template.alias)))),
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),
-        Table(Receipt, _columns("tenant! at!@")),
+        Table(Receipt, _columns("tenant! at@")),
         Table(Gate, _columns("tenant! subject! idle_since@")),
+        Table(NodeState, (*_TENANT_ONLY, _column("seen_at", time=True))),
+        Table(PausedQueue, _columns("tenant! queue")),
+        Table(Artifact, _columns("tenant! task_id! name! content")),
+        Table(Step, _columns("tenant! task_id! created_at!@ status")),
+        Table(Signal, _columns("tenant! task_id! at!@ received_at@")),
     )
 }
 
@@ -236,36 +256,48 @@ _logged: set[str] = set()
 
 
 async def readable(
-    query: Query, limit: int, fetch: Callable[[int], Awaitable[Sequence[str]]], left_out: list[Corrupt]
+    query: Query,
+    limit: int,
+    fetch: Callable[[int], Awaitable[Sequence[Any]]],
+    read: Callable[[Sequence[Any]], Iterable[Any]],
+    left_out: list[Corrupt],
 ) -> list[Any]:
-    """The records of the query, from the bodies that `fetch` gives for a limit. Damaged ones go to `left_out`."""
-    table = TABLES[RECORD_OF[type(query)]]
-    bodies = await fetch(limit)
+    """The records of the query: `fetch` gives rows for a limit, and `read` the records of rows. Damaged records go to
+    `left_out`."""
+    rows = await fetch(limit)
     try:
-        return [table.decode(body) for body in bodies]
+        return list(read(rows))
     except Corrupt:
         if isinstance(query, ScheduleByKey):  # without it, the answer would be that there is no such schedule
             raise
     asked = limit
     while True:
-        records, problems = _decoded(table, bodies)
-        if len(records) >= limit or len(bodies) < asked:
-            _log_once(problems)
+        problems: list[Corrupt] = []
+        records = read_each(rows, read, problems)
+        if len(records) >= limit or len(rows) < asked:
             left_out += problems
             return records[:limit]
         asked *= 2
-        bodies = await fetch(asked)
+        rows = await fetch(asked)
 
 
-def _decoded(table: Table[Any], bodies: Sequence[str]) -> tuple[list[Any], list[Corrupt]]:
-    records: list[Any] = []
+def read_each(
+    rows: Sequence[Any], read: Callable[[Sequence[Any]], Iterable[Any]], left_out: list[Corrupt]
+) -> list[Any]:
+    """The records of these rows. Damaged ones are logged, and go to `left_out`."""
+    try:
+        return list(read(rows))
+    except Corrupt:
+        records: list[Any] = []
     problems: list[Corrupt] = []
-    for body in bodies:
+    for row in rows:
         try:
-            records.append(table.decode(body))
+            records += read([row])
         except Corrupt as problem:
             problems.append(problem)
-    return records, problems
+    _log_once(problems)
+    left_out += problems
+    return records
 
 
 def _log_once(problems: Sequence[Corrupt]) -> None:

@@ -11,6 +11,9 @@ from ..domain.model import RunStatus, ScheduleStatus, TaskStatus
 
 __all__ = [
     "ApiKeyList",
+    "ArtifactList",
+    "ArtifactQuery",
+    "ArtifactsByContent",
     "Cancelling",
     "Cursor",
     "DueSchedules",
@@ -24,6 +27,7 @@ __all__ = [
     "IdleGates",
     "LiveTasks",
     "LostLeases",
+    "NodeList",
     "OldEvents",
     "OldReceipts",
     "OldRuns",
@@ -32,6 +36,7 @@ __all__ = [
     "OpenTasks",
     "OutdatedZones",
     "PastExpiry",
+    "PausedQueues",
     "Query",
     "ReadyTasks",
     "ReturnedTasks",
@@ -40,6 +45,8 @@ __all__ = [
     "ScheduleByKey",
     "ScheduleList",
     "ScheduleQuery",
+    "SignalList",
+    "StepList",
     "TaskList",
     "TaskQuery",
     "TasksInLine",
@@ -77,12 +84,14 @@ class OutdatedZones(Query, frozen=True, kw_only=True):
 
 class ReadyTasks(Query, frozen=True, kw_only=True):
     """Task: pending, in no line, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
-    `kinds`, of `tenant` (None for each: any). By priority (highest first), available_at, id."""
+    `kinds`, of `tenant` (None for each: any), in no queue that its tenant has paused (PausedQueue), and none of
+    `without`, which are ids. By priority (highest first), available_at, id."""
 
     at: datetime
     queues: tuple[str, ...] | None = None
     kinds: tuple[str, ...] | None = None
     tenant: str | None = None
+    without: tuple[str, ...] = ()
 
 
 class UpcomingTasks(Query, frozen=True, kw_only=True):
@@ -247,6 +256,31 @@ class OldEvents(Query, frozen=True, kw_only=True):
     before: datetime
 
 
+class ArtifactList(Query, frozen=True, kw_only=True):
+    """Artifact: of one of the tasks `task_ids`. By task_id, name, id."""
+
+    task_ids: tuple[str, ...]
+
+
+class ArtifactsByContent(Query, frozen=True, kw_only=True):
+    """Artifact: whose content is one of `contents`. By content, id."""
+
+    contents: tuple[str, ...]
+
+
+class StepList(Query, frozen=True, kw_only=True):
+    """Step: of one of the tasks `task_ids`. By task_id, created_at, id."""
+
+    task_ids: tuple[str, ...]
+
+
+class SignalList(Query, frozen=True, kw_only=True):
+    """Signal: of one of the tasks `task_ids`; with `unread`, those that were not received yet. By task_id, at, id."""
+
+    task_ids: tuple[str, ...]
+    unread: bool = False
+
+
 class TemplateByAlias(Query, frozen=True, kw_only=True):
     """Template: of `tenant`, whose alias is compared as `alias_key`. There is at most one."""
 
@@ -273,6 +307,18 @@ class TenantList(Query, frozen=True, kw_only=True):
     """Tenant: all. By id; `after` continues behind an id."""
 
     after: str | None = None
+
+
+class NodeList(Query, frozen=True, kw_only=True):
+    """NodeState: all, of any tenant. By id; `after` continues behind an id."""
+
+    after: str | None = None
+
+
+class PausedQueues(Query, frozen=True, kw_only=True):
+    """PausedQueue: of `tenant`. By queue, id."""
+
+    tenant: str
 
 
 class OldReceipts(Query, frozen=True, kw_only=True):
@@ -312,6 +358,7 @@ TaskQuery = (
 ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | OpenSchedules | OldSchedules | ScheduleList
 RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
+ArtifactQuery = ArtifactList | ArtifactsByContent
 TemplateQuery = TemplateByAlias | TemplateList
 GateQuery = GateList | IdleGates
 

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
-from ..domain.errors import Invalid
+from ..domain.limits import DURATIONS as ACCEPTED
+from ..domain.limits import parsed_duration as parsed
 
 __all__ = ["ACCEPTED", "coarse", "long_text", "parsed", "relative", "short"]
 
-ACCEPTED = "accepted are whole numbers with ms, s, m, h, d or w, such as 30s, 5m, 1h30m, 7d or 2w"
-_UNITS = {
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
-_PART = re.compile(r"([0-9]{1,12})(ms|[smhdw])")
-_WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
 _LONG = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-
-
-def parsed(field: str, text: str) -> timedelta:
-    """`1h30m` as a timedelta."""
-    if not _WHOLE.fullmatch(text.strip()):
-        raise Invalid(field, f"{text!r:.60} is not a duration", ACCEPTED)
-    try:
-        return sum((int(number) * _UNITS[unit] for number, unit in _PART.findall(text)), timedelta())
-    except OverflowError:
-        raise Invalid(field, f"{text!r:.60} is too long", "the most is 100 years") from None
 
 
 def short(span: timedelta) -> str:

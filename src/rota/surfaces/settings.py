@@ -143,6 +143,13 @@ FIELDS: tuple[SettingField, ...] = (
     SettingField(
         "keep_events", timedelta(days=365), _duration_or_forever, "how long the audit trail is kept"
     ),
+    SettingField("allow_shell", False, _yes_or_no, "whether shell commands of templates may run here"),
+    SettingField(
+        "allow_private_addresses",
+        False,
+        _yes_or_no,
+        "whether requests of templates may go to addresses that are not of the public internet",
+    ),
     SettingField("http", True, _yes_or_no, "whether `up` serves the HTTP API"),
     SettingField("host", "127.0.0.1", _text, "the address of this machine that the HTTP API is served on"),
     SettingField("port", 8000, _port, "the port that it is served on (0: any)"),

@@ -11,32 +11,43 @@ import msgspec
 
 from ..domain.model import (
     ApiKey,
+    Artifact,
     Change,
     Event,
+    NodeState,
+    PausedQueue,
     Run,
     Schedule,
     Target,
     Task,
     TaskTarget,
+    Template,
     TemplateTarget,
     Tenant,
 )
 from ..domain.options import Duration, ScheduleOptions, options_of, value_type
 from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ..domain.serving import is_alive
 from ..engine.queries import Occurrence
+from ..engine.serving import QueueUse
 
 __all__ = [
     "Answer",
     "Time",
     "api_key",
+    "artifact",
     "change",
     "event",
     "fields_of",
+    "node",
     "occurrence",
+    "paused_queue",
+    "queue_use",
     "run",
     "schedule",
     "shaped",
     "task",
+    "template",
     "tenant",
 ]
 
@@ -106,6 +117,33 @@ def tenant(record: Tenant) -> dict[str, Any]:
 def api_key(record: ApiKey) -> dict[str, Any]:
     """A key, without its digest. The secret itself is not stored."""
     return fields_of(record, leave_out=("digest", "version"))
+
+
+def node(record: NodeState, now: datetime) -> dict[str, Any]:
+    """A node, and whether it is alive."""
+    shape = fields_of(record, leave_out=("version",))
+    return {"id": shape.pop("id"), "alive": is_alive(record, now), **shape}
+
+
+def paused_queue(record: PausedQueue) -> dict[str, Any]:
+    return fields_of(record, leave_out=("id", "version", "tenant"))
+
+
+def queue_use(record: QueueUse, now: datetime) -> dict[str, Any]:
+    """A queue; `oldest_seconds` is for how long the first of its tasks could have run."""
+    shape = fields_of(record, leave_out=("paused",))
+    oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
+    paused = None if record.paused is None else paused_queue(record.paused)
+    return {**shape, "oldest_seconds": oldest, "paused": paused}
+
+
+def artifact(record: Artifact) -> dict[str, Any]:
+    """An artifact, without its bytes and where they are."""
+    return fields_of(record, leave_out=("tenant", "version", "inline", "content"))
+
+
+def template(record: Template) -> dict[str, Any]:
+    return fields_of(record)
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:

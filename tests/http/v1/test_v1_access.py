@@ -30,6 +30,9 @@ NEEDED = {
     ("get", "jobs/{id}"): VIEWER,
     ("delete", "jobs/{id}"): OPERATOR,
     ("get", "jobs/{id}/$stream"): VIEWER,
+    ("get", "artifacts"): VIEWER,
+    ("get", "artifacts/{id}"): VIEWER,
+    ("get", "artifacts/{id}/$files/{name}"): VIEWER,
 }
 BODIES: dict[str, Any] = {
     "tasks": PYTHON_TASK,

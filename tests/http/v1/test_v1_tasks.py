@@ -11,7 +11,7 @@ import pytest
 from http_world import eventually
 from rota.surfaces.http.v1 import answers as answers
 from served import serving
-from v1_world import PYTHON_TASK, Api, at, shaped
+from v1_world import PYTHON_TASK, Api, at, document_app, shaped
 
 
 def test_create(still: Api) -> None:
@@ -49,9 +49,8 @@ def test_every_field(still: Api) -> None:
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
-        ({"command": "ls -l", "task_type": "shell"}, "task_type", "come later"),
-        ({"command": "https://example.com", "task_type": "http"}, "task_type", "come later"),
-        ({"command": "echo", "task_type": "rust"}, "task_type", "accepted is python"),
+        ({"command": "ls -l", "task_type": "shell"}, "task_type", "the workers of this server run none"),
+        ({"command": "echo", "task_type": "rust"}, "task_type", "accepted are python, shell, http"),
         ({"command": "os.system", "task_type": "python"}, "command", "backup_database, broken"),
         ({"command": "monthly_report", "task_type": "python"}, "command", "endless, health_check"),
         ({"command": "a b", "task_type": "python"}, "command", ""),
@@ -78,6 +77,36 @@ def test_without_an_app_any_function_may_be_named(tmp_path: Path) -> None:
         api = Api(served)
         assert api.ask("POST", "tasks", {"command": "elsewhere", "task_type": "python"}, 201)
         assert api.refused("POST", "tasks", {"command": "ls", "task_type": "shell"})["field"] == "task_type"
+
+
+def test_a_shell_command(tmp_path: Path) -> None:
+    """As the document says: stdout, stderr and the exit code are the result in its artifact."""
+    options = {"engine": True, "allow_shell": True}
+    with serving(f"sqlite:///{tmp_path}/rota.db", document_app(), **options) as served:
+        api = Api(served)
+        body: Any = {
+            "command": "echo out; echo err >&2; exit $INPUT_code",
+            "task_type": "shell",
+            "max_retries": 0,
+        }
+        made = api.ask("POST", "tasks", body, 201)
+        assert (made["command"], made["name"]) == (body["command"], body["command"])
+        for code, status in ((0, "completed"), (3, "failed")):
+            parameters = {"code": code}
+            asked = {"parameters": parameters}
+            job = api.ended(api.ask("POST", f"tasks/{made['id']}/$execute", asked, 202)["job_id"])
+            assert job["status"] == status
+            artifact = job["artifact"]
+            assert artifact["result"] == {"exit_code": code, "stdout": "out\n", "stderr": "err\n"}
+            snapshot = {**body, "id": made["id"], "parameters": parameters}
+            del snapshot["max_retries"]
+            assert artifact["task"] == snapshot
+        listed: Any = {"run": ["ls", "-l"], "success_codes": [0, 2]}
+        path = f"tasks/{made['id']}"
+        assert api.ask("PATCH", path, {"command": listed})["command"] == listed
+        assert api.ask("PATCH", path, {"command": ["ls", "-l"]})["command"] == ["ls", "-l"]
+        assert api.refused("PATCH", path, {"command": {"ran": "ls"}})["field"] == "command.ran"
+        assert api.ask("PATCH", path, {"task_type": "python", "command": "broken"})["task_type"] == "python"
 
 
 def test_list_in_pages(still: Api) -> None:

@@ -5,7 +5,10 @@ the work needs are made before it runs, so that running it again, after a confli
 does the same thing and not another.
 """
 
+from .artifacts import leave_artifact
 from .limits import limit_tasks, replan_lines, replan_moments
+from .nodes import every_node, forget_nodes, remove_node, write_node
+from .queues import pause_queue, resume_queue
 from .schedules import (
     Declared,
     create_schedule,
@@ -33,7 +36,6 @@ from .tasks import (
     expire_task,
     next_to_claim,
     renew_leases,
-    replay_task,
     settle_tasks,
     submit_tasks,
 )
@@ -58,16 +60,32 @@ from .tick import (
     replan_schedules,
 )
 from .upkeep import Retention, Sweep, forget_old, sweep
+from .workflows import (
+    Parting,
+    Recorded,
+    Waited,
+    record_steps,
+    replay_task,
+    replay_tasks,
+    restart_workflow,
+    send_signal,
+    start_workflow,
+    steps_of,
+    wait_or_park,
+)
 
 __all__ = [
     "Claim",
     "Claimed",
     "Declared",
+    "Parting",
+    "Recorded",
     "Renewal",
     "Result",
     "Retention",
     "Sweep",
     "Tick",
+    "Waited",
     "archive_task",
     "bring_back_leases",
     "bring_back_tasks",
@@ -84,33 +102,47 @@ __all__ = [
     "delete_template",
     "edit_schedule",
     "edit_template",
+    "every_node",
     "execute_template",
     "expire_task",
     "fire_due",
+    "forget_nodes",
     "forget_old",
     "is_anything_due",
+    "leave_artifact",
     "lies_anything_ahead",
     "limit_tasks",
     "naming_schedule",
     "new_secret",
     "next_to_claim",
     "once",
+    "pause_queue",
     "pause_schedule",
     "purge_schedule",
+    "record_steps",
     "refresh_zones",
+    "remove_node",
     "renew_leases",
     "replan_lines",
     "replan_moments",
     "replan_schedules",
     "replay_task",
+    "replay_tasks",
+    "restart_workflow",
     "restore_schedule",
+    "resume_queue",
     "resume_schedule",
     "resume_tenant",
     "revoke_key",
+    "send_signal",
     "set_limits",
     "settle_tasks",
+    "start_workflow",
+    "steps_of",
     "submit_tasks",
     "suspend_tenant",
     "sweep",
     "trigger_schedule",
+    "wait_or_park",
+    "write_node",
 ]

@@ -61,7 +61,7 @@ class Gates:
 
     def admit(self, task: Task) -> Task:
         """The task after it has asked at its gates, as far as it is due and there is room."""
-        while gate.has_to_ask(task, self._at) and task.line is None and task.available_at <= self._at:
+        while gate.has_to_ask(task, self._at) and task.line is None:
             if gate.has_missed(task, self._at):
                 task = self._again(task)
                 continue
@@ -81,18 +81,20 @@ class Gates:
         task, self._now[asked.id] = gate.take_moment(task, asked, self._at)
         return task
 
-    def settle(self, tasks: Sequence[Task]) -> list[Task]:
+    def settle(self, tasks: Sequence[Task], woken: dict[str, Task] | None = None) -> list[Task]:
         """The tasks, of which some have ended or wait again, after they have left their gates. Those in line come
-        first; then those ask anew that are due already."""
+        first; then those ask anew that are due already. `woken` are others that change in this commit: those that are
+        let in are written here, and taken from it."""
+        woken = {} if woken is None else woken
         moved = [self._left(task) if gate.is_limited(task) else task for task in tasks]
         gone = {task.id for task in tasks}
         for id in sorted(
             self._lines, reverse=True
-        ):  # queues before kinds: who passes a kind may need a queue's place
+        ):  # queues first: who passes a kind may need a queue's place
             for waiting in self._lines[id]:
                 if waiting.id not in gone and gate.room(self._now[id]):
                     self._now[id] = gate.leave(waiting, self._now[id], self._at)
-                    self._let_in.append(self.admit(replace(waiting, line=None, lined_at=None)))
+                    self._let_in.append(self.admit(gate.let_in(woken.pop(waiting.id, waiting), self._at)))
         settled = [self.admit(task) if task.status is TaskStatus.PENDING else task for task in moved]
         self.admitted = {task.id: self.admit(task) for task in self._expected}
         return settled

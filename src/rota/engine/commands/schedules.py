@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import definition, run, schedule
+from ...domain import schedule
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.limits import check_input, check_key
 from ...domain.model import (
@@ -28,6 +28,8 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.recurrence import Timing
+from ...domain.schedule import definition, run
+from ...domain.template import check_runs, overlaid
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
 from .gates import put_new
@@ -188,8 +190,8 @@ async def _retired(tx: Tx, changes: Sequence[_Change], actor: str) -> list[_Chan
 
 
 async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None = None) -> Target:
-    """With the id of the template that it names by id or alias; refused if there is none, or if it is disabled (unless
-    the schedule had it before)."""
+    """With the id of the template that it names by id or alias; refused if there is none, if it is disabled (unless
+    the schedule had it before), or if its parameters would not be what it asks for."""
     if not isinstance(target, TemplateTarget):
         return target
     name = check_key(target.template_id, "template_id")
@@ -197,6 +199,8 @@ async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None 
         found = await find_template(tx, tenant, name)
     except NotFound:
         raise Invalid("template_id", f"there is no template {name!r}", "create it first") from None
+    if found.parameters_schema is not None:
+        overlaid(found, target.input)
     had_it = isinstance(old, TemplateTarget) and old.template_id == found.id
     if not found.enabled and not had_it:
         raise Invalid("template_id", f"template {found.alias!r} is disabled", "enable it first")
@@ -312,9 +316,15 @@ async def given_up(tx: Tx, changes: Sequence[tuple[Schedule, Schedule]]) -> list
 
 
 def trigger_schedule(
-    run_id: str, tenant: str, key: str, actor: str, input: Any = msgspec.UNSET
+    run_id: str,
+    tenant: str,
+    key: str,
+    actor: str,
+    input: Any = msgspec.UNSET,
+    *,
+    check: Callable[[str, Any], None] = lambda *_: None,
 ) -> Work[tuple[Run, Task]]:
-    """Run it now, beside its times: neither the next time nor the count moves."""
+    """Run it now, beside its times: neither the next time nor the count moves. `check` may refuse the task's input."""
 
     async def work(tx: Tx) -> tuple[Run, Task]:
         limits = await limits_of(tx, tenant)
@@ -331,8 +341,11 @@ def trigger_schedule(
         asked = found if input is msgspec.UNSET else replace(found, target=replace(found.target, input=input))
         template = template_of(asked, templates)
         row, started = run.start(run_id, asked, tx.now, RunTrigger.MANUAL, template, tx.now, limits, actor)
+        if template is not None:
+            check_runs(template)
         if started is None:
             raise Refused("bad_target", schedule=key, problem=row.error)
+        check(started.kind, started.input)
         new = await put_new(tx, {started.id: started})
         audit(tx, "triggered", actor, found, found, f"task {started.id}", act=row.id)
         return tx.put(row), new[started.id].as_of(tx.now)

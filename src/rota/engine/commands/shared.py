@@ -5,16 +5,19 @@ end reaches its run and its schedule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ...domain import definition, keys, run, template, tenants
+from ...domain import keys, serving, template, tenants, workflow
+from ...domain import task as life
 from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
 from ...domain.model import (
     ApiKey,
     Event,
     Limits,
+    PausedQueue,
     Receipt,
     Run,
     RunStatus,
@@ -25,8 +28,10 @@ from ...domain.model import (
     Template,
     Tenant,
 )
+from ...domain.schedule import definition, run
+from ...domain.workflow import Step
 from ...stores.base import Tx, Work
-from ...stores.queries import OpenSchedules, ScheduleByKey, TaskList, TemplateByAlias
+from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias
 from .gates import Gates
 
 __all__ = [
@@ -111,12 +116,13 @@ async def find_template(tx: Tx, tenant: str, id: str) -> Template:
 
 
 T = TypeVar("T")
-_Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey)
+_Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey, PausedQueue)
 _FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Schedule: ("schedule", definition.as_facts),
     Template: ("template", template.as_facts),
     Tenant: ("tenant", tenants.as_facts),
     ApiKey: ("key", keys.as_facts),
+    PausedQueue: ("queue", serving.as_facts),
 }
 
 
@@ -178,39 +184,52 @@ def once(
 
 
 class RelatedRuns:
-    """The runs, schedules and gates of some tasks that end, wait again or are to stop. They are read before anything
-    is written, and written with the tasks."""
+    """What follows from the end of tasks, whatever the reason of it: their runs say how they ended, schedules pause if
+    they are to, a workflow gets the answer of its child, the children of a workflow do not outlive it, and the gates of
+    limits let in the next. All of it is read before anything is written, and written with the tasks."""
 
-    def __init__(self, runs: dict[str, Run], schedules: dict[str, Schedule], gates: Gates) -> None:
+    def __init__(
+        self, runs: dict[str, Run], schedules: dict[str, Schedule], family: _Family, gates: Gates
+    ) -> None:
         self._runs = runs
         self._schedules = schedules
+        self._family = family
         self._gates = gates
 
     @classmethod
-    async def of(cls, tx: Tx, tasks: Sequence[Task], *, new: Sequence[Task] = ()) -> RelatedRuns:
-        """`tasks` are as they will be written. `new` are tasks that begin in the same commit."""
-        gates = await Gates.of(tx, [*tasks, *new])
+    async def of(
+        cls, tx: Tx, tasks: Sequence[Task], *, left: Sequence[Task] = (), new: Sequence[Task] = ()
+    ) -> RelatedRuns:
+        """`tasks` are as they will be written. `left` are workflows that leave their children behind; `new` are tasks
+        that begin in the same commit."""
+        family = await _Family.of(tx, tasks, left)
+        gates = await Gates.of(tx, [*tasks, *family.children, *new])
         gates.expect(new)
         of_runs = [task for task in tasks if task.run_id is not None]
         if not of_runs:
-            return cls({}, {}, gates)
+            return cls({}, {}, family, gates)
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
         may_fail = (TaskStatus.FAILED, TaskStatus.EXPIRED)
         failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in may_fail}
-        return cls(runs, await tx.get_many(Schedule, failing) if failing else {}, gates)
+        return cls(runs, await tx.get_many(Schedule, failing) if failing else {}, family, gates)
 
-    def put(self, tx: Tx, tasks: Sequence[Task], actor: str) -> list[Task]:
-        """Write the tasks, their runs where those change, and pause schedules that ask for it on failure. Called once,
-        with all of them."""
-        settled = self._gates.settle(tasks)
+    def put(
+        self, tx: Tx, tasks: Sequence[Task], actor: str, was: Mapping[str, Task] = MappingProxyType({})
+    ) -> list[Task]:
+        """Write the tasks, their runs where those change, and pause schedules that ask for it on failure. `was` has
+        tasks as they were before, by id. Called once, with all of them."""
+        tasks, woken = self._family.answer(tx, tasks)
+        moved = self._gates.settle([*tasks, *self._family.children], woken)
         self._gates.put(tx)
-        return [self._put_one(tx, task, actor) for task in settled]
+        for other in (*moved[len(tasks) :], *woken.values()):
+            tx.put(other)
+        return [self._put_one(tx, task, actor, was.get(task.id)) for task in moved[: len(tasks)]]
 
     def admitted(self, new: Task) -> Task:
-        """The new task after it has asked at its gates."""
+        """The new task after it has asked at its gates. Asked for after `put`."""
         return self._gates.admitted.get(new.id, new)
 
-    def _put_one(self, tx: Tx, task: Task, actor: str) -> Task:
+    def _put_one(self, tx: Tx, task: Task, actor: str, was: Task | None) -> Task:
         old = self._runs.get(task.run_id) if task.run_id is not None else None
         if old is not None:
             new = run.follow(old, task)
@@ -218,7 +237,7 @@ class RelatedRuns:
                 tx.put(new)
                 if new.status is RunStatus.FAILED:
                     self._pause_if_asked(tx, new, actor)
-        return tx.put(task)
+        return tx.put(task, was=was)
 
     def _pause_if_asked(self, tx: Tx, failed: Run, actor: str) -> None:
         schedule = self._schedules.pop(failed.schedule_id, None)
@@ -228,3 +247,56 @@ class RelatedRuns:
             note = f"paused because the run of {failed.scheduled_at.isoformat()} failed: {failed.error}"
             paused = tx.put(definition.pause(schedule, tx.now, actor, note))
             audit(tx, "paused", actor, schedule, paused, note)
+
+
+class _Family:
+    """The parents and children of some tasks, as far as their end concerns them. The children are cancelled."""
+
+    def __init__(self, parents: dict[str, Task], steps: dict[str, Step], children: list[Task]) -> None:
+        self._parents = parents
+        self._steps = steps
+        self.children = children
+
+    @classmethod
+    async def of(cls, tx: Tx, tasks: Sequence[Task], left: Sequence[Task]) -> _Family:
+        ended = [task for task in tasks if not task.is_live]
+        leaving = tuple(task.id for task in (*ended, *left) if task.live_children)
+        children: list[Task] = []
+        if leaving:
+            steps = await tx.find(StepList(task_ids=leaving), LIVE_AT_MOST)
+            ids = [step.child_id for step in steps if step.child_id is not None and not step.is_over]
+            found = await tx.get_many(Task, ids) if ids else {}
+            written = {task.id for task in tasks}
+            live = (child for child in found.values() if child.as_of(tx.now).is_live)
+            children = [
+                life.cancel(child, tx.now, "workflow", "the workflow that started it has ended")
+                for child in live
+                if child.id not in written and not child.cancel_requested
+            ]
+        of_parents = [
+            task for task in ended if task.parent_step is not None and task.parent_id not in leaving
+        ]
+        if not of_parents:
+            return cls({}, {}, children)
+        parents = await tx.get_many(Task, {task.parent_id for task in of_parents if task.parent_id})
+        answered = await tx.get_many(Step, [task.parent_step for task in of_parents if task.parent_step])
+        return cls(parents, answered, children)
+
+    def answer(self, tx: Tx, tasks: Sequence[Task]) -> tuple[list[Task], dict[str, Task]]:
+        """Write the answers of children that have ended. The tasks, as they are to be written, since a parent may be
+        among them; and the other parents, as they go on."""
+        written = {task.id: task for task in tasks}
+        woken: dict[str, Task] = {}
+        for task in tasks:
+            step = self._steps.get(task.parent_step) if task.parent_step is not None else None
+            if step is None or task.is_live or task.parent_id is None:
+                continue
+            parent = written.get(task.parent_id) or woken.get(task.parent_id)
+            parent = parent or self._parents.get(task.parent_id)
+            if parent is None:
+                continue
+            new, answered = workflow.child_ended(parent, step, task, tx.now)
+            if answered is not step:
+                (written if parent.id in written else woken)[parent.id] = new
+                tx.put(answered)
+        return [written[task.id] for task in tasks], woken

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import gate
+from ...domain import gate, unique
 from ...domain import task as life
 from ...domain.errors import Refused
 from ...domain.ids import derived_id
 from ...domain.limits import check_input
-from ...domain.model import LogLine, Task, Tenant
+from ...domain.model import Limits, LogLine, Receipt, Task, Tenant
 from ...domain.task import Defaults, Outcome, Submission
 from ...stores.base import Tx, Work
 from ...stores.queries import Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
@@ -34,7 +34,6 @@ __all__ = [
     "expire_task",
     "next_to_claim",
     "renew_leases",
-    "replay_task",
     "settle_tasks",
     "submit_tasks",
 ]
@@ -85,27 +84,59 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: str) -> Work[list[Task]]:
-    """Admit tasks, each under the id given. The same id, or the same idempotency key and input, gives the task
-    that is there already."""
+    """Admit tasks, each under the id given. The same id, the same idempotency key and input, or what is the same by
+    `unique_by`, gives the task that is there already."""
     items = [(_submission_id(tenant, id, asked), asked) for id, asked in items]
-    may_exist = any(asked.idempotency_key is not None for _, asked in items)
+    is_unique = any(asked.unique_by for _, asked in items)
+    may_exist = is_unique or any(asked.idempotency_key is not None for _, asked in items)
 
     async def work(tx: Tx) -> list[Task]:
         nonlocal may_exist
         limits = await limits_of(tx, tenant)
-        known = dict(await tx.get_many(Task, {id for id, _ in items})) if may_exist else {}
+        keys = [_unique_key(tenant, asked, limits) if is_unique else None for _, asked in items]
+        receipts, same = await _same_tasks(tx, items, keys) if is_unique else ({}, {})
+        ids = [same.get(key, id) for (id, _), key in zip(items, keys, strict=True)]
+        known = dict(await tx.get_many(Task, set(ids))) if may_exist else {}
         may_exist = True  # from the second time on: an answer may have been lost
-        await check_room_for_tasks(tx, tenant, limits, len({id for id, _ in items} - known.keys()))
+        await check_room_for_tasks(tx, tenant, limits, len(set(ids) - known.keys()))
         new: dict[str, Task] = {}
-        for id, asked in items:
+        named: list[Receipt] = []
+        for id, key, (_, asked) in zip(ids, keys, items, strict=True):
             if id in known or id in new:
                 _check_same(known.get(id) or new[id], asked)
-            else:
-                new[id] = life.admit(id, asked, tenant, tx.now, limits, actor)
+                continue
+            new[id] = life.admit(id, asked, tenant, tx.now, limits, actor)
+            if key is not None:
+                named.append(unique.receipt_for(key, new[id], asked.unique_for, receipts.get(key)))
         known |= await put_new(tx, new)
-        return [known[id].as_of(tx.now) for id, _ in items]
+        for receipt in named:
+            tx.put(receipt)
+        return [known[id].as_of(tx.now) for id in ids]
 
     return work
+
+
+def _unique_key(tenant: str, asked: Submission, limits: Limits) -> str | None:
+    """The id of the receipt that names the task; None: it need not be submission."""
+    if not asked.unique_by:
+        return None
+    input = check_input(asked.input, limits)
+    return unique.unique_id(tenant, asked.kind, asked.queue, input, asked.unique_by)
+
+
+async def _same_tasks(
+    tx: Tx, items: Sequence[tuple[str, Submission]], keys: Sequence[str | None]
+) -> tuple[Mapping[str, Receipt], dict[str | None, str]]:
+    """The receipts that are there, and for each key the id of its task: there already, or the first one given."""
+    receipts = await tx.get_many(Receipt, {key for key in keys if key is not None})
+    holders = await tx.get_many(Task, {unique.holder_of(receipt) for receipt in receipts.values()})
+    same: dict[str | None, str] = {}
+    for (id, asked), key in zip(items, keys, strict=True):
+        if key is not None:
+            holder = holders.get(unique.holder_of(receipts[key])) if key in receipts else None
+            is_there = holder is not None and unique.is_same(holder, asked.unique_for, tx.now)
+            same.setdefault(key, holder.id if holder is not None and is_there else id)
+    return receipts, same
 
 
 def _submission_id(tenant: str, id: str, asked: Submission) -> str:
@@ -120,28 +151,52 @@ def _check_same(known: Task, asked: Submission) -> None:
 
 def claim_tasks(ask: Claim) -> Work[Claimed]:
     """Take the tasks that are ready, best first, and learn what to cancel."""
-    kinds = tuple(sorted(ask.kinds))
 
     async def work(tx: Tx) -> Claimed:
         cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
-        ready = await _ready(tx, ask, kinds) if ask.limit > 0 and kinds else []
-        asking = await _with_late_gates(tx, ask, [task for task in ready if _has_to_ask(task, ask, tx.now)])
-        gates = await Gates.of(tx, asking.values())
-        admitted = [gates.admit(asking[task.id]) if task.id in asking else task for task in ready]
-        gates.put(tx)
-        claimed = [_claimed(tx, task, ask) for task in admitted if task.is_available_at(tx.now)]
-        turned_away = [tx.put(task) for task in admitted if not task.is_available_at(tx.now)]
+        claimed, turned_away = await _claimed(tx, ask) if ask.limit > 0 and ask.kinds else ([], 0)
         return Claimed(
             tasks=claimed,
             cancelling=[task.id for task in cancelling],
             at=tx.now,
-            is_more_ready=bool(turned_away) and len(ready) >= ask.limit,
+            is_more_ready=turned_away > 0 and len(claimed) + turned_away >= ask.limit,
         )
 
     return work
 
 
-def _claimed(tx: Tx, task: Task, ask: Claim) -> Task:
+async def _claimed(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
+    """The tasks, and how many limits turned away. All are claimed in one update, if they are plain tasks. An update
+    cannot say how a workflow is claimed, nor ask at a gate: if one of those is ready, the best of all are claimed one
+    by one. So the order is the same for all."""
+    plain = tuple(
+        sorted(
+            kind for kind, each in ask.kinds.items() if each.workflow_version is None and each.limit is None
+        )
+    )
+    others = tuple(sorted(ask.kinds.keys() - set(plain)))
+    if plain and not (others and await tx.find(_ready(ask, others, tx.now), 1)):
+        update = life.claiming(
+            worker_id=ask.worker_id, lease_id=ask.lease_id, lease=ask.lease, defaults=ask.kinds, now=tx.now
+        )
+        claimed = await tx.update(_ready(ask, plain, tx.now), update, ask.limit)
+        if claimed is not None:
+            return claimed, 0
+    return await _claimed_one_by_one(tx, ask)
+
+
+async def _claimed_one_by_one(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
+    ready = await tx.find(_ready(ask, tuple(sorted(ask.kinds)), tx.now), ask.limit, lock=True)
+    asking = await _with_late_gates(tx, ask, [task for task in ready if _has_to_ask(task, ask, tx.now)])
+    gates = await Gates.of(tx, asking.values())
+    asked = [(gates.admit(asking[task.id]) if task.id in asking else task, task) for task in ready]
+    gates.put(tx)
+    claimed = [_claim(tx, task, was, ask) for task, was in asked if task.is_available_at(tx.now)]
+    turned_away = [tx.put(task, was=was) for task, was in asked if not task.is_available_at(tx.now)]
+    return claimed, len(turned_away)
+
+
+def _claim(tx: Tx, task: Task, was: Task, ask: Claim) -> Task:
     claimed = life.claim(
         task,
         worker_id=ask.worker_id,
@@ -150,7 +205,7 @@ def _claimed(tx: Tx, task: Task, ask: Claim) -> Task:
         defaults=ask.kinds[task.kind],
         now=tx.now,
     )
-    return tx.put(claimed)
+    return tx.put(claimed, was=was)
 
 
 def _has_to_ask(task: Task, ask: Claim, now: datetime) -> bool:
@@ -169,13 +224,8 @@ async def _with_late_gates(tx: Tx, ask: Claim, tasks: Sequence[Task]) -> dict[st
     return found
 
 
-async def _ready(tx: Tx, ask: Claim, kinds: tuple[str, ...]) -> list[Task]:
-    query = ReadyTasks(at=tx.now, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
-    found = await tx.find(query, ask.limit, lock=True)
-    if ask.begun.isdisjoint(task.id for task in found):
-        return found
-    found = await tx.find(query, ask.limit + len(ask.begun), lock=True)
-    return [task for task in found if task.id not in ask.begun][: ask.limit]
+def _ready(ask: Claim, kinds: tuple[str, ...], now: datetime) -> ReadyTasks:
+    return ReadyTasks(at=now, queues=ask.queues, kinds=kinds, tenant=ask.tenant, without=tuple(ask.begun))
 
 
 def next_to_claim(ask: Claim, after: datetime) -> Work[datetime | None]:
@@ -195,7 +245,10 @@ def renew_leases(renewals: Sequence[Renewal]) -> Work[list[Task | Refused]]:
     async def work(tx: Tx) -> list[Task | Refused]:
         stored = await tx.get_many(Task, {renewal.task.id for renewal in renewals})
         answers = [_renewed(stored.get(renewal.task.id), renewal, tx.now) for renewal in renewals]
-        return [tx.put(answer) if isinstance(answer, Task) else answer for answer in answers]
+        return [
+            tx.put(answer, was=stored[answer.id]) if isinstance(answer, Task) else answer
+            for answer in answers
+        ]
 
     return work
 
@@ -224,7 +277,7 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         answers = [_settled(stored.get(result.task.id), result, tx.now) for result in results]
         settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
         related = await RelatedRuns.of(tx, settled)
-        by_id = {task.id: task for task in related.put(tx, settled, "worker")}
+        by_id = {task.id: task for task in related.put(tx, settled, "worker", stored)}
         return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
 
     return work
@@ -268,16 +321,6 @@ def cancel_task(tenant: str, id: str, actor: str, reason: str) -> Work[Task]:
 
 def expire_task(tenant: str, id: str, actor: str) -> Work[Task]:
     return _change(tenant, id, actor, lambda task, now: life.expire(task, now, actor))
-
-
-def replay_task(tenant: str, id: str, actor: str) -> Work[Task]:
-    change = _change(tenant, id, actor, lambda task, now: life.replay(task, now, actor))
-
-    async def work(tx: Tx) -> Task:
-        await check_room_for_tasks(tx, tenant, await limits_of(tx, tenant))
-        return await change(tx)
-
-    return work
 
 
 def archive_task(tenant: str, id: str, actor: str) -> Work[Task]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import fields as fields_of
 
-from ...domain import definition, task
+from ...domain import task
 from ...domain import template as rules
 from ...domain.errors import Refused
 from ...domain.model import Schedule, Task, Template
+from ...domain.schedule import definition
 from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
 from .gates import put_new
@@ -74,12 +75,16 @@ def edit_template(
 
 
 async def _with_alias(tx: Tx, tenant: str, id: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Whoever gives no alias gets the kind as one, or, if that is taken, the kind and a part of the id."""
-    if fields.get("alias") is not None or not isinstance(kind := fields.get("kind"), str):
+    """Whoever gives no alias gets the kind as one, or the command; if that is taken, with a part of the id."""
+    if fields.get("alias") is not None:
         return fields
-    holders = await tx.find(TemplateByAlias(tenant=tenant, alias_key=rules.alias_key(kind)), 1)
+    given = fields.get("kind") or fields.get("command")
+    name = given[:LONGEST_ALIAS].strip() if isinstance(given, str) else str(fields.get("runtime"))
+    if not name or not name.isprintable():
+        name = str(fields.get("runtime"))
+    holders = await tx.find(TemplateByAlias(tenant=tenant, alias_key=rules.alias_key(name)), 1)
     taken = any(holder.id != id for holder in holders)
-    return {**fields, "alias": f"{kind[:LONGEST_ALIAS]}-{id[-12:]}" if taken else kind}
+    return {**fields, "alias": f"{name}-{id[-12:]}" if taken else name}
 
 
 async def _check_alias(tx: Tx, template: Template) -> None:
@@ -119,8 +124,16 @@ def _put_deleted(tx: Tx, old: Schedule, new: Schedule, actor: str, detail: str) 
     audit(tx, "deleted", actor, old, tx.put(new), detail)
 
 
-def execute_template(id: str, tenant: str, template_id: str, input: Any, actor: str) -> Work[Task]:
-    """Run it now, as the task of this id."""
+def execute_template(
+    id: str,
+    tenant: str,
+    template_id: str,
+    input: Any,
+    actor: str,
+    *,
+    check: Callable[[str, Any], None] = lambda *_: None,
+) -> Work[Task]:
+    """Run it now, as the task of this id. `check` may refuse the task's input."""
 
     async def work(tx: Tx) -> Task:
         limits = await limits_of(tx, tenant)
@@ -131,6 +144,7 @@ def execute_template(id: str, tenant: str, template_id: str, input: Any, actor: 
         rules.check_runs(template)
         await check_room_for_tasks(tx, tenant, limits)
         new = task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor)
+        check(new.kind, new.input)
         return (await put_new(tx, {id: new}))[id]
 
     return work

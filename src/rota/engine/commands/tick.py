@@ -15,7 +15,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import definition, recurrence, run, schedule, task
+from ...domain import recurrence, schedule, task
 from ...domain.model import (
     Run,
     RunStatus,
@@ -27,7 +27,7 @@ from ...domain.model import (
     TenantStatus,
     is_from_the_future,
 )
-from ...domain.schedule import Decision
+from ...domain.schedule import Decision, definition, run
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from ...domain import task as life
+from ...domain import unique
 from ...domain.model import Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
+    ArtifactList,
     FinishedTasks,
     IdleGates,
     LiveTasks,
@@ -20,12 +23,15 @@ from ...stores.queries import (
     OldSchedules,
     PastExpiry,
     RunList,
+    SignalList,
+    StepList,
 )
 from .shared import LIVE_AT_MOST, RelatedRuns, audit
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
 JANITOR = "janitor"
+PARTS_AT_ONCE = 1000
 RECEIPTS_KEPT = timedelta(hours=24)
 GATES_KEPT = timedelta(hours=1)
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
@@ -85,10 +91,14 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
 
     async def work(tx: Tx) -> int:
         completed: list[Schedule] = []
-        old: list[Record] = [*await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)]
+        receipts = await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)
+        holders = await tx.get_many(Task, {unique.holder_of(receipt) for receipt in receipts} - {""})
+        live = {task.id for task in holders.values() if task.as_of(tx.now).is_live}
+        kept = [receipt for receipt in receipts if unique.holder_of(receipt) in live]
+        old: list[Record] = [receipt for receipt in receipts if receipt not in kept]
         old += await tx.find(IdleGates(before=tx.now - GATES_KEPT), limit)
         if retention.tasks is not None:
-            old += await tx.find(FinishedTasks(before=tx.now - retention.tasks), limit)
+            old += await _ended_tasks(tx, tx.now - retention.tasks, limit)
         if retention.runs is not None:
             old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
         if retention.events is not None:
@@ -96,6 +106,8 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         if retention.schedules is not None:
             rows, completed = await _completed_schedules(tx, tx.now - retention.schedules, limit)
             old += [*rows, *completed]
+        for receipt in kept:
+            tx.put(replace(receipt, at=tx.now))
         for record in old:
             tx.delete(record)
         for schedule in completed:
@@ -103,6 +115,20 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         return len(old)
 
     return work
+
+
+async def _ended_tasks(tx: Tx, before: datetime, limit: int) -> list[Record]:
+    """Ended tasks, with what they left, and with the steps and signals of those that are workflows. If that is more
+    than fits into one work, a part of it goes first: a task goes with the last of its parts."""
+    tasks = await tx.find(FinishedTasks(before=before), limit)
+    if not tasks:
+        return []
+    parts: list[Record] = []
+    parts += await tx.find(ArtifactList(task_ids=tuple(task.id for task in tasks)), PARTS_AT_ONCE)
+    if ids := tuple(task.id for task in tasks if task.workflow_version is not None or task.is_workflow):
+        parts += await tx.find(StepList(task_ids=ids), PARTS_AT_ONCE)
+        parts += await tx.find(SignalList(task_ids=ids), PARTS_AT_ONCE)
+    return parts if len(parts) >= PARTS_AT_ONCE else [*tasks, *parts]
 
 
 async def _completed_schedules(tx: Tx, before: datetime, limit: int) -> tuple[list[Run], list[Schedule]]:

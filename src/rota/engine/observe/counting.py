@@ -20,15 +20,15 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ...domain.model import ChangeType, RunStatus, Task, TaskStatus
-from ...domain.run import follows, is_by_hand
+from ...domain.schedule.run import follows, is_by_hand
 from .telemetry import (
     ClockJumped,
     HookFailed,
     LeaseLost,
     LoopBlocked,
     LoopFailed,
+    Observation,
     ResultLost,
-    Signal,
     TaskMoved,
     TaskStarted,
     TimesHandled,
@@ -131,7 +131,7 @@ class SignalCounts:
         self._of_tasks(make)
         self._of_schedules(make)
         self._of_trouble(make)
-        self._handle: dict[type[Signal], Callable[[Any], None]] = {
+        self._handle: dict[type[Observation], Callable[[Any], None]] = {
             TaskStarted: self._task_started,
             TaskMoved: self._task_moved,
             TimesHandled: self._times_handled,
@@ -143,7 +143,7 @@ class SignalCounts:
             ClockJumped: lambda signal: self._clock_jumps().inc(),
         }
 
-    def __call__(self, signal: Signal) -> None:
+    def __call__(self, signal: Observation) -> None:
         handle = self._handle.get(type(signal))
         if handle is not None:
             handle(signal)

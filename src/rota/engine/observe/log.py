@@ -19,9 +19,9 @@ from .telemetry import (
     LeaseLost,
     LoopBlocked,
     LoopFailed,
+    Observation,
     ResultLost,
     ScheduleStopped,
-    Signal,
     TaskMoved,
     TaskStarted,
     TimesHandled,
@@ -47,7 +47,7 @@ FIELDS = (
 )
 
 
-def log_signals(signal: Signal) -> None:
+def log_signals(signal: Observation) -> None:
     _TELL.get(type(signal), _log_trouble)(signal)
 
 
@@ -122,7 +122,7 @@ def _zones_refreshed(signal: ZonesRefreshed) -> None:
     log.info("new zone data: schedule %s is next due at %s", schedule.key, schedule.next_run_at, extra=about)
 
 
-def _log_trouble(signal: Signal) -> None:
+def _log_trouble(signal: Observation) -> None:
     trouble = trouble_of(signal)
     if trouble is None:
         return
@@ -132,7 +132,7 @@ def _log_trouble(signal: Signal) -> None:
     log.log(level, "%s %s%s", *trouble, where, exc_info=error, extra=about)
 
 
-def _where(signal: Signal) -> tuple[str, BaseException | None]:
+def _where(signal: Observation) -> tuple[str, BaseException | None]:
     """Where in the code it happened: lines to add, or the error to log. A store that is away is an event, not a defect:
     the sentence says it all, and an outage has many of them."""
     match signal:
@@ -147,7 +147,7 @@ def _where(signal: Signal) -> tuple[str, BaseException | None]:
     return "", None
 
 
-_TELL: dict[type[Signal], Callable[[Any], None]] = {
+_TELL: dict[type[Observation], Callable[[Any], None]] = {
     TaskStarted: _task_started,
     TaskMoved: _task_moved,
     TimesHandled: _times_handled,

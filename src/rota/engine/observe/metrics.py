@@ -25,13 +25,15 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from ...domain import serving
 from ...domain.errors import StoreError, Unavailable
+from ...domain.model import TaskStatus
 from ...stores.base import Store, Tx, Work
-from ...stores.queries import DueSchedules, OpenTasks, PastExpiry, ScheduleList
+from ...stores.queries import DueSchedules, NodeList, OpenTasks, PastExpiry, ScheduleList
 from ..clock import SteadyClock, SystemClock
 from .counting import BRIEF, OTHER, Instruments, Names, SignalCounts
 from .observed import LoopLag, ObservedStore
-from .telemetry import Signal
+from .telemetry import Observation
 
 __all__ = [
     "CONTENT_TYPE",
@@ -47,6 +49,7 @@ __all__ = [
 
 LATE = timedelta(seconds=60)
 COUNTED_AT_MOST = 100_000
+NODES_AT_MOST = 10_000
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +59,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     schedules: Mapping[tuple[str, ...], int]
     near_expiration: Mapping[tuple[str, ...], int]
     overdue: int
+    nodes: Mapping[tuple[str, ...], int] = {}
+    unhandled: Mapping[tuple[str, ...], int] = {}
 
 
 class Bounds(Protocol):
@@ -78,8 +83,22 @@ def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
         now = at or tx.now
         past = await tx.tally(PastExpiry(at=now), "kind")  # these read as expired, swept or not
         soon = await tx.tally(PastExpiry(at=now + near), "kind")
+        nodes = await tx.find(NodeList(), NODES_AT_MOST)
+        alive = serving.living(nodes, now)
+        tasks: Counter[tuple[str, ...]] = Counter()
+        unhandled: Counter[tuple[str, ...]] = Counter()
+        for (tenant, queue, kind, status), number in (
+            await tx.tally(OpenTasks(), "tenant", "queue", "kind", "status")
+        ).items():
+            tasks[tenant, queue, status] += number
+            if status == TaskStatus.PENDING and serving.is_unhandled(alive, tenant, kind, queue):
+                unhandled[(kind,)] += number
         return Reading(
-            tasks=await tx.tally(OpenTasks(), "tenant", "queue", "status"),
+            tasks=tasks,
+            nodes=Counter(
+                (role, "alive" if node in alive else "silent") for node in nodes for role in node.roles
+            ),
+            unhandled=unhandled,
             schedules=await tx.tally(ScheduleList(tenant=None), "tenant", "status"),
             near_expiration=Counter(soon) - Counter(past),
             overdue=await tx.count(DueSchedules(at=now - LATE), at_most=COUNTED_AT_MOST),
@@ -114,6 +133,18 @@ def families(reading: Reading | None, bounds: Bounds) -> Iterator[GaugeMetricFam
         "Tasks that wait or run, by queue and state.",
         {"tenant": bounds.tenant, "queue": bounds.queue, "state": None},
         {} if reading is None else reading.tasks,
+    )
+    yield _family(
+        "rota_nodes",
+        "Nodes by role; silent: not seen for three heartbeats.",
+        {"role": None, "state": None},
+        {} if reading is None else reading.nodes,
+    )
+    yield _family(
+        "rota_tasks_unhandled",
+        "Pending tasks of a kind that no live worker handles.",
+        {"task_type": bounds.task_type},
+        {} if reading is None else reading.unhandled,
     )
     yield _family(
         "rota_tasks_near_expiration",
@@ -180,7 +211,7 @@ class Metrics:
         self._of_http(make)
         self.registry.register(_Gauges(lambda: families(self._reading, make)))
 
-    def observe(self, signal: Signal) -> None:
+    def observe(self, signal: Observation) -> None:
         """An Observer, for `Node(observers=…)`."""
         self._counts(signal)
 

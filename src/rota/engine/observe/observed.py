@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ...domain.errors import Refused, StoreError
 from ...domain.model import Record
-from ...stores.base import PLAIN_COMMIT, CommitOptions, Proof, Store, Work
+from ...stores.base import PLAIN_COMMIT, CommitOptions, Contents, Proof, Store, Work
 from ..clock import SteadyClock, SystemClock
 
 __all__ = ["LoopLag", "ObservedStore"]
@@ -66,6 +66,14 @@ class ObservedStore(Store):
 
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self._store.snapshot()
+
+    @property
+    def heartbeat(self) -> timedelta:
+        return self._store.heartbeat
+
+    @property
+    def contents(self) -> Contents:
+        return self._store.contents
 
     @property
     def schema(self) -> str | None:

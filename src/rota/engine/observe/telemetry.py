@@ -26,10 +26,10 @@ __all__ = [
     "LeaseLost",
     "LoopBlocked",
     "LoopFailed",
+    "Observation",
     "Observer",
     "ResultLost",
     "ScheduleStopped",
-    "Signal",
     "TaskMoved",
     "TaskStarted",
     "TimesHandled",
@@ -45,11 +45,11 @@ log = logging.getLogger("rota")
 running_task: ContextVar[Task | None] = ContextVar("rota_running_task", default=None)
 
 
-class Signal(msgspec.Struct, frozen=True):
+class Observation(msgspec.Struct, frozen=True):
     """Something happened."""
 
 
-class TimesHandled(Signal, frozen=True):
+class TimesHandled(Observation, frozen=True):
     """A tick fired or skipped this expected time (`task` is what it started)."""
 
     schedule: Schedule
@@ -57,57 +57,57 @@ class TimesHandled(Signal, frozen=True):
     task: Task | None
 
 
-class ScheduleStopped(Signal, frozen=True):
+class ScheduleStopped(Observation, frozen=True):
     """A tick completed or paused the schedule."""
 
     schedule: Schedule
 
 
-class TaskStarted(Signal, frozen=True):
+class TaskStarted(Observation, frozen=True):
     """A worker began to run the task."""
 
     task: Task
 
 
-class TaskMoved(Signal, frozen=True):
+class TaskMoved(Observation, frozen=True):
     """A task ended, or went back to wait: its status says which, its last line of history why."""
 
     task: Task
 
 
-class LeaseLost(Signal, frozen=True):
+class LeaseLost(Observation, frozen=True):
     """A worker's task was no longer its own; what its handler did is not recorded."""
 
     task: Task
 
 
-class ResultLost(Signal, frozen=True):
+class ResultLost(Observation, frozen=True):
     """The result of a task cannot be stored, whatever is tried; its lease will run out."""
 
     task: Task
     error: BaseException
 
 
-class ClockJumped(Signal, frozen=True):
+class ClockJumped(Observation, frozen=True):
     """The wall clock moved by this much on its own: a laptop slept, or someone set the clock."""
 
     by: timedelta
 
 
-class ClockSetBack(Signal, frozen=True):
+class ClockSetBack(Observation, frozen=True):
     """So many schedules and tasks were written by a clock that was ahead; they now count from now."""
 
     schedules: int
     tasks: int
 
 
-class ZonesRefreshed(Signal, frozen=True):
+class ZonesRefreshed(Observation, frozen=True):
     """New zone data moved the next time of this schedule."""
 
     schedule: Schedule
 
 
-class LoopBlocked(Signal, frozen=True):
+class LoopBlocked(Observation, frozen=True):
     """A handler keeps the event loop from running; leases cannot be renewed meanwhile."""
 
     blocked_for: timedelta
@@ -115,7 +115,7 @@ class LoopBlocked(Signal, frozen=True):
     stack: str
 
 
-class LoopFailed(Signal, frozen=True):
+class LoopFailed(Observation, frozen=True):
     """A round of a loop failed and will be tried again."""
 
     role: str
@@ -123,7 +123,7 @@ class LoopFailed(Signal, frozen=True):
     again_in: timedelta
 
 
-class HookFailed(Signal, frozen=True):
+class HookFailed(Observation, frozen=True):
     """A hook of the user raised."""
 
     hook: str
@@ -137,7 +137,7 @@ class Trouble(NamedTuple):
     words: str
 
 
-def trouble_of(signal: Signal) -> Trouble | None:
+def trouble_of(signal: Observation) -> Trouble | None:
     """A signal that something went wrong, in words. None: nothing did."""
     match signal:
         case LeaseLost(task):
@@ -161,14 +161,14 @@ def trouble_of(signal: Signal) -> Trouble | None:
     return None
 
 
-Observer = Callable[[Signal], None]
+Observer = Callable[[Observation], None]
 
 
 def fan_out(observers: Iterable[Observer]) -> Observer:
     """One observer for many."""
     listeners = tuple(observers)
 
-    def observe(signal: Signal) -> None:
+    def observe(signal: Observation) -> None:
         for listener in listeners:
             try:
                 listener(signal)

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from ...domain.errors import StoreError, Unavailable
 from ...stores.base import CommitOptions, Store, Tx
 from ...stores.queries import LostLeases
+from ..artifacts import sweep_contents
 from ..clock import SteadyClock, sleep
-from ..commands import Retention, forget_old, sweep
+from ..commands import Retention, forget_nodes, forget_old, sweep
 from ..commands.upkeep import END_OF_TIME
 from ..loops import Backoff
 from ..observe.telemetry import Observer, TaskMoved
@@ -35,6 +36,7 @@ GRACE = timedelta(seconds=2)
 """How long the holder of a lease that ran out has, from a look on that found the store free."""
 NOW = timedelta(0)
 FORGET_EVERY = timedelta(minutes=10)
+SWEEP_EVERY = timedelta(hours=1)
 NOTHING = Retention(tasks=None, runs=None, events=None, schedules=None)
 
 
@@ -139,10 +141,12 @@ async def _probe(tx: Tx) -> None:
 
 
 class Forgetter:
-    """Forgets, batch after batch, then rests."""
+    """Forgets, batch after batch, then rests. Now and then it removes the contents of artifacts that are gone."""
 
-    def __init__(self, store: Store, retention: Retention) -> None:
+    def __init__(self, store: Store, retention: Retention, clock: SteadyClock) -> None:
         self._store = store
+        self._clock = clock
+        self._sweep_at = clock.monotonic()
         self._parts = (
             replace(NOTHING, tasks=retention.tasks),
             replace(NOTHING, runs=retention.runs),
@@ -154,14 +158,23 @@ class Forgetter:
         """One batch of each kind. At once again if anything went."""
         gone = 0
         problem: StoreError | None = None
-        for part in self._parts:
+        for work in (forget_nodes(), *(forget_old(part, BATCH) for part in self._parts)):
             try:
-                gone += await self._store.transact(forget_old(part, BATCH))
+                gone += await self._store.transact(work)
             except StoreError as error:
                 problem = problem or error
         if gone:
             return NOW
         await self._store.tidy()
+        try:
+            await self._sweep_contents()
+        except StoreError as error:
+            problem = problem or error
         if problem is not None:
             raise problem
         return FORGET_EVERY
+
+    async def _sweep_contents(self) -> None:
+        if self._clock.monotonic() >= self._sweep_at:
+            await sweep_contents(self._store)
+            self._sweep_at = self._clock.monotonic() + SWEEP_EVERY.total_seconds()

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...domain.errors import Refused, Unavailable
-from ...domain.model import Task, TaskStatus
+from ...domain.model import NodeState, Task, TaskStatus
 from ...domain.task import Failed, Outcome, Released
+from ...domain.tenants import EVERY_TENANT
 from ...stores.base import CommitOptions
 from ...stores.threads import Threads
 from ..app import App
@@ -24,7 +28,10 @@ from ..clock import NewId, new_id
 from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settle_tasks
 from ..executor import Execution, StopReason
 from ..guard import entering_handler, is_a
+from ..handlers.providers import Resources
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
+from ..runtimes.runtimes import Runtimes
+from ..workflows.runner import WorkflowExecution
 from .leases import LEASE, Leases, QueueLike, pieces
 
 __all__ = ["TaskWorker"]
@@ -63,6 +70,7 @@ class TaskWorker:
         lease: timedelta = LEASE,
         all_tenants: bool = False,
         new_id: NewId = new_id,
+        runtimes: Runtimes | None = None,
     ) -> None:
         self.blocked = BlockedResults(self)
         self.wake = asyncio.Event()
@@ -71,12 +79,14 @@ class TaskWorker:
         self.worker_id = worker_id
         self._queue = queue
         self._app = app
+        self.runtimes = runtimes or Runtimes(app)
         self._queues = None if queues is None else tuple(queues)
         self._tenant = None if all_tenants else queue.tenant
         self._concurrency = concurrency
         self._observe = observe
         self._lease = lease
         self._new_id = new_id
+        self.resources = Resources(app.provided)
         self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
@@ -90,6 +100,17 @@ class TaskWorker:
     @property
     def kinds_running(self) -> tuple[str, ...]:
         return tuple(sorted({execution.task.kind for execution in self._running}))
+
+    def described(self, node: NodeState) -> NodeState:
+        """The node, and what it does as a worker."""
+        return replace(
+            node,
+            tenant=EVERY_TENANT if self._tenant is None else self._tenant,
+            kinds=tuple(sorted(self.runtimes.defaults())),
+            queues=self._queues,
+            slots=self._concurrency,
+            running=dict(Counter(execution.task.kind for execution in self._running)),
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -157,7 +178,7 @@ class TaskWorker:
             lease_id=self._new_id(),
             lease=self._lease,
             limit=free,
-            kinds=self._app.defaults(),
+            kinds=self.runtimes.defaults(),
             queues=self._queues,
             tenant=self._tenant,
             is_running=bool(self._running),
@@ -270,8 +291,7 @@ class TaskWorker:
     # Handlers
 
     def _start(self, task: Task, claimed_since: datetime) -> None:
-        handler = self._app.handlers[task.kind]
-        execution = Execution(task, handler, on_report=self.leases.note_report, flush=self.leases.flush)
+        execution = self._execution(task)
         self._running[execution] = None
         self.handlers_ended.clear()
         self.leases.started()
@@ -282,11 +302,15 @@ class TaskWorker:
     def _give_back(self, task: Task) -> None:
         """The process or the store stood still for a lease since the claim was asked: another worker may have the task
         by now, so it is not begun. If it is ours still, it goes back to the queue; if not, the store refuses that."""
-        execution = Execution(
-            task, self._app.handlers[task.kind], on_report=self.leases.note_report, flush=self.leases.flush
-        )
-        self._ended[execution] = Released()
+        self._ended[self._execution(task)] = Released()
         self.wake.set()
+
+    def _execution(self, task: Task) -> Execution:
+        handler = self.runtimes.handler(task.kind)
+        reporting: Any = {"on_report": self.leases.note_report, "flush": self.leases.flush}
+        if handler.is_workflow:
+            return WorkflowExecution(self._app, task, handler, resources=self.resources, **reporting)
+        return Execution(task, handler, resources=self.resources, **reporting)
 
     def _queue_of(self, task: Task) -> QueueLike:
         """What a handler may reach: the queue of its own tenant and no other."""
@@ -299,7 +323,7 @@ class TaskWorker:
         if execution.still_runs:
             self._overrunning.append(execution)
             execution.call_when_ended(self.wake.set)
-        if execution.stopping is not StopReason.LEASE_LOST:
+        if execution.stopping is not StopReason.LEASE_LOST and not execution.is_settled:
             self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
         self.wake.set()
 

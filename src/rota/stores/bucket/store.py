@@ -7,7 +7,8 @@ race for an entry reads the winner's entry and runs its works again (`commit`).
 Snapshots bound how much of the log a node reads at its start (`snapshot`). Records that have ended leave memory for the
 archive (`archive`). People and scripts read the views (`views`). The time is the service's (`service/clock`).
 
-All requests are made in threads: one thread commits, four read and poll, eight read the archive, one does the upkeep.
+All requests are made in threads: one thread commits, four read and poll, eight read the archive, four carry the
+contents of artifacts, one does the upkeep.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ..waiting import Waiters
 from ..works import Groups, drive
 from .archive.lookups import ArchiveReads, SegmentCache
 from .commit import Committer
+from .contents import BucketContents
 from .formats import TYPES
 from .log import Log
 from .replica import BucketTx, Replica
@@ -47,6 +49,8 @@ from .upkeep import Upkeep
 __all__ = ["BucketStore", "OpenBucket"]
 
 T = TypeVar("T")
+HEARTBEAT = timedelta(minutes=5)
+"""A heartbeat is a write, which costs money, and one that every node reads."""
 
 
 class BucketStore(Store):
@@ -109,8 +113,16 @@ class BucketStore(Store):
     async def wait(self, until: datetime | None) -> None:
         await self.opened.wait(until)
 
+    @property
+    def contents(self) -> BucketContents:
+        return self.opened.contents
+
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self.opened.everything()
+
+    @property
+    def heartbeat(self) -> timedelta:
+        return HEARTBEAT
 
     async def prove(self) -> list[Proof]:
         """Whether the service does what a store needs of it, tried on the live bucket."""
@@ -140,6 +152,7 @@ class OpenBucket:
     def __init__(self, bucket: Bucket, clock: Clock, tuning: Tuning) -> None:
         watch = Stopwatch(clock)
         self._watch = watch
+        self.contents = BucketContents(bucket)
         self._closing = threading.Event()
         self.time = ServiceClock(clock, bucket.date)
         self.replica = Replica()
@@ -194,6 +207,7 @@ class OpenBucket:
         self._writer.close(wait=True)
         self._reader.shutdown()
         self.archive_reads.close()
+        self.contents.close()
 
     async def transact(self, work: Work[T], options: CommitOptions) -> T:
         return await self.archive_reads.run(work, lambda each: self.groups.run(each, options))

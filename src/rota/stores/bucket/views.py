@@ -36,10 +36,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from ...domain.definition import SCHEDULE_FIELDS
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record, Run, RunTrigger, Schedule, Target, Task
 from ...domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ...domain.schedule.definition import SCHEDULE_FIELDS
 from ..codec import TABLES
 from ..memory.finders import walk
 from ..queries import RunList, ScheduleByKey

@@ -17,8 +17,11 @@ from typing import Any, TypeVar
 from ...domain.model import (
     LIVE,
     ApiKey,
+    Artifact,
     Event,
     Gate,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Run,
@@ -28,9 +31,12 @@ from ...domain.model import (
     Template,
     Tenant,
 )
+from ...domain.workflow import Signal, Step
 from ..codec import search_text, searched, tallied, target_kind, template_id
 from ..queries import (
     ApiKeyList,
+    ArtifactList,
+    ArtifactsByContent,
     Cancelling,
     Cursor,
     DueSchedules,
@@ -42,6 +48,7 @@ from ..queries import (
     IdleGates,
     LiveTasks,
     LostLeases,
+    NodeList,
     OldEvents,
     OldReceipts,
     OldRuns,
@@ -50,12 +57,15 @@ from ..queries import (
     OpenTasks,
     OutdatedZones,
     PastExpiry,
+    PausedQueues,
     Query,
     ReadyTasks,
     ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SignalList,
+    StepList,
     TaskList,
     TasksInLine,
     TemplateByAlias,
@@ -123,10 +133,20 @@ def _lanes(state: State, query: ReadyTasks | UpcomingTasks) -> dict[int, list[In
 
 
 def _ready(state: State, query: ReadyTasks) -> Iterator[Task]:
-    index = state.index["ready"]
+    index, paused = state.index["ready"], _paused_pairs(state)
+    without = frozenset(query.without)
     for groups in _lanes(state, query).values():
-        entries = merge(*(_until(index.ascending(group), query.at) for group in groups))
-        yield from _startable(state, entries, query.at, query.tenant)
+        open_groups = [group for group in groups if (query.tenant, group[0]) not in paused]
+        entries = merge(*(_until(index.ascending(group), query.at) for group in open_groups))
+        for task in _startable(state, entries, query.at, query.tenant):
+            if (task.tenant, task.queue) not in paused and task.id not in without:
+                yield task
+
+
+def _paused_pairs(state: State) -> set[tuple[str, str]]:
+    """The queues that are paused, each with its tenant."""
+    groups = state.index["paused"].groups
+    return {(tenant, entry[0]) for (tenant,), entries in groups.items() for entry in entries.ascending()}
 
 
 def _upcoming(state: State, query: UpcomingTasks) -> Iterator[Task]:
@@ -312,6 +332,36 @@ def _old_receipts(state: State, query: OldReceipts) -> Iterator[Receipt]:
     return _records(state, Receipt, _before(state.index["receipt"].ascending(), query.before))
 
 
+def _node_list(state: State, query: NodeList) -> Iterator[NodeState]:
+    return _records(state, NodeState, state.index["node"].ascending((), _id_key(query.after) or ()))
+
+
+def _paused_queues(state: State, query: PausedQueues) -> Iterator[PausedQueue]:
+    return _records(state, PausedQueue, state.index["paused"].ascending((query.tenant,)))
+
+
+def _artifact_list(state: State, query: ArtifactList) -> Iterator[Artifact]:
+    for task_id in sorted(set(query.task_ids)):
+        yield from _records(state, Artifact, state.index["artifact"].ascending((task_id,)))
+
+
+def _by_content(state: State, query: ArtifactsByContent) -> Iterator[Artifact]:
+    for content in sorted(set(query.contents)):
+        yield from _records(state, Artifact, state.index["content"].ascending((content,)))
+
+
+def _step_list(state: State, query: StepList) -> Iterator[Step]:
+    for task_id in sorted(set(query.task_ids)):
+        yield from _records(state, Step, state.index["step"].ascending((task_id,)))
+
+
+def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
+    for task_id in sorted(set(query.task_ids)):
+        for signal in _records(state, Signal, state.index["signal"].ascending((task_id,))):
+            if not query.unread or signal.received_at is None:
+                yield signal
+
+
 def _gate_list(state: State, query: GateList) -> Iterator[Gate]:
     entries = state.index["gate"].ascending((query.tenant,), _id_key(query.after) or ())
     return (gate for gate in _records(state, Gate, entries) if query.subject in (None, gate.subject))
@@ -323,6 +373,8 @@ def _idle_gates(state: State, query: IdleGates) -> Iterator[Gate]:
 
 _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     ApiKeyList: _key_list,
+    ArtifactList: _artifact_list,
+    ArtifactsByContent: _by_content,
     Cancelling: _cancelling,
     DueSchedules: _due,
     EndedRuns: _ended_runs,
@@ -333,6 +385,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     IdleGates: _idle_gates,
     LiveTasks: _live_tasks,
     LostLeases: _lost_leases,
+    NodeList: _node_list,
     OldEvents: _old_events,
     OldReceipts: _old_receipts,
     OldRuns: _old_runs,
@@ -341,11 +394,14 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     OpenTasks: _open,
     OutdatedZones: _outdated_zones,
     PastExpiry: _past_expiry,
+    PausedQueues: _paused_queues,
     ReadyTasks: _ready,
     ReturnedTasks: _returned,
     RunList: _run_list,
     ScheduleByKey: _by_key,
     ScheduleList: _schedule_list,
+    SignalList: _signal_list,
+    StepList: _step_list,
     TaskList: _task_list,
     TasksInLine: _in_line,
     TemplateByAlias: _by_alias,

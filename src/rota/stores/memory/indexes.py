@@ -12,8 +12,11 @@ from typing import Any
 
 from ...domain.model import (
     ApiKey,
+    Artifact,
     Event,
     Gate,
+    NodeState,
+    PausedQueue,
     Receipt,
     Record,
     Run,
@@ -26,6 +29,7 @@ from ...domain.model import (
     Tenant,
 )
 from ...domain.template import alias_key
+from ...domain.workflow import Signal, Step
 
 __all__ = ["INDEXES", "Index", "IndexEntry", "SortedEntries"]
 
@@ -238,6 +242,22 @@ def _at(record: Event | Receipt) -> IndexKey:
     return (), (record.at, record.id)
 
 
+def _artifact(artifact: Artifact) -> IndexKey:
+    return (artifact.task_id,), (artifact.name, artifact.id)
+
+
+def _content(artifact: Artifact) -> IndexKey | None:
+    return None if artifact.content is None else ((artifact.content,), (artifact.id,))
+
+
+def _step(step: Step) -> IndexKey:
+    return (step.task_id,), (step.created_at, step.id)
+
+
+def _signal(signal: Signal) -> IndexKey:
+    return (signal.task_id,), (signal.at, signal.id)
+
+
 def _gate(gate: Gate) -> IndexKey:
     return (gate.tenant,), (gate.id,)
 
@@ -254,7 +274,11 @@ def _of_tenant(record: Template | ApiKey) -> IndexKey:
     return (record.tenant,), (record.id,)
 
 
-def _id(record: ApiKey | Tenant) -> IndexKey:
+def _paused(paused: PausedQueue) -> IndexKey:
+    return (paused.tenant,), (paused.queue, paused.id)
+
+
+def _id(record: ApiKey | Tenant | NodeState) -> IndexKey:
     return (), (record.id,)
 
 
@@ -291,4 +315,10 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "receipt": (Receipt, _at),
     "gate": (Gate, _gate),
     "idle_gate": (Gate, _idle_gate),
+    "node": (NodeState, _id),
+    "paused": (PausedQueue, _paused),
+    "artifact": (Artifact, _artifact),
+    "content": (Artifact, _content),
+    "step": (Step, _step),
+    "signal": (Signal, _signal),
 }

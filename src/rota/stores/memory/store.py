@@ -9,14 +9,24 @@ exactly those of a store on disk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeVar
 
 from ...domain.errors import Unavailable
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, RECORD_TYPES, BufferedTx, Clock, CommitOptions, Store, Work
+from ..base import (
+    PLAIN_COMMIT,
+    RECORD_TYPES,
+    BufferedTx,
+    Clock,
+    CommitOptions,
+    Contents,
+    Store,
+    Work,
+    no_content,
+)
 from ..codec import TABLES
 from ..queries import Query
 from ..waiting import Waiters
@@ -60,12 +70,37 @@ class MemoryTx(BufferedTx):
         return tally(walk(self._state, query), query, by)
 
 
+class MemoryContents(Contents):
+    """Bytes in memory."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._bodies: dict[str, bytes] = {}
+
+    async def write(self, key: str, chunks: Iterator[bytes]) -> None:
+        body = await asyncio.get_running_loop().run_in_executor(None, b"".join, chunks)
+        self._bodies[key] = body
+
+    async def read(self, key: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
+        if key not in self._bodies:
+            raise no_content(self._url, key)
+        yield self._bodies[key][start:stop]
+
+    async def keys(self) -> list[str]:
+        return sorted(self._bodies)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._bodies.pop(key, None)
+
+
 class MemoryStore(Store):
     """A store for tests, demonstrations, and programs that keep nothing."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._state = State()
+        self._contents = MemoryContents(self.url)
         self._waiters = Waiters(clock)
         self._is_open = False
 
@@ -103,6 +138,11 @@ class MemoryStore(Store):
     async def wait(self, until: datetime | None) -> None:
         self._check_open()
         await self._waiters.wait(until)
+
+    @property
+    def contents(self) -> MemoryContents:
+        self._check_open()
+        return self._contents
 
     async def snapshot(self) -> dict[str, list[Record]]:
         self._check_open()

@@ -1,9 +1,12 @@
 """Hearing of commits by other nodes: `LISTEN` on a connection of its own, opened by the first `wait`.
 
-Every `interval` the same connection is asked whether any transaction has committed since (the snapshot differs). So a
-lost notification costs at most the interval, a dead connection is noticed, and an idle node sends one statement per
-interval. When the connection is lost, all waiting calls wake, and it is opened anew with growing delays and jitter.
-Behind a pooler there is no `LISTEN`: the question is asked on any connection of the pool.
+Every `interval` the same connection is asked whether any rows of ours were written since. So a lost notification costs
+little more than the interval (a server counts rows up to ten seconds late), a dead connection is noticed, and an idle
+node sends one statement per interval. When the connection is lost, all waiting calls wake, and it is opened anew with
+growing delays and jitter.
+
+Behind a pooler there is no `LISTEN`. Then a connection of the pool is asked whether any transaction has committed on
+the server: that is seen at once, but other databases of the server wake us, too.
 """
 
 from __future__ import annotations
@@ -84,7 +87,7 @@ class ChangeListener:
             closed = asyncio.Event()
             connection.add_termination_listener(lambda _: closed.set())
             await connection.add_listener(self.address.channel, self._notified)
-            look = self._statements.plain["look"].sql
+            look = self._statements.plain["rows_written"].sql
             seen = await connection.fetchval(look)
             self._started()
             while not closed.is_set():

@@ -12,7 +12,10 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...domain.model import Record, TaskStatus
+import msgspec
+
+from ...domain.model import Record, Task, TaskStatus
+from ...domain.task import Update
 from ..codec import search_text, tallied
 from ..queries import (
     ApiKeyList,
@@ -23,6 +26,7 @@ from ..queries import (
     EventList,
     GateList,
     LostLeases,
+    NodeList,
     PastExpiry,
     Query,
     ReturnedTasks,
@@ -35,7 +39,7 @@ from ..queries import (
     begins_behind,
 )
 from ..sql_files import load
-from .rows import WRITERS, text_of
+from .rows import WHOLE_RECORD, WRITERS, text_of
 
 __all__ = [
     "MANY_PENDING",
@@ -45,6 +49,7 @@ __all__ = [
     "named",
     "statement_name",
     "values_of",
+    "values_of_update",
 ]
 
 _LOCK = "for update skip locked"
@@ -66,6 +71,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     ApiKeyList: {"after": _LAST},
     TenantList: {"after": ""},
     GateList: {"after": ""},
+    NodeList: {"after": ""},
 }
 """What stands for a bound that was not given."""
 
@@ -107,8 +113,12 @@ class Statements:
         sql = {name: text.replace("{schema}", schema) for name, text in load("postgres").items()}
         selects = {name: text for name, text in sql.items() if "{what}" in text}
         self.plain = {name: named(text) for name, text in sql.items() if name not in selects}
-        self.find = {name: _select(text, "body::text") for name, text in selects.items()}
-        self.locked = {name: _select(text, "body::text", _LOCK) for name, text in selects.items()}
+        what = {name: _what(text) for name, text in selects.items()}
+        self.find = {name: _select(text, what[name]) for name, text in selects.items()}
+        self.locked = {name: _select(text, what[name], _LOCK) for name, text in selects.items()}
+        self.plain["lock_ready_tasks"] = self.find["lock_ready_tasks"]
+        self._update = selects["update_ready_tasks"].replace("{what}", what["update_ready_tasks"])
+        self._updates: dict[tuple[str, ...], Statement] = {}
         self._unsorted = {name: _SORT.sub("", text) for name, text in selects.items()}
         counting = {
             name: text.replace("{what}", "1").replace("{lock}", "") for name, text in self._unsorted.items()
@@ -123,6 +133,13 @@ class Statements:
             for of_type, writer in WRITERS.items()
         }
 
+    def update(self, update: Update) -> Statement:
+        """The statement that applies such an update to ready tasks. Its values are those of `values_of_update`."""
+        fields = (*update.set, *update.add, *update.fill)
+        if fields not in self._updates:
+            self._updates[fields] = named(self._update.replace("{changes}", _changes(update)))
+        return self._updates[fields]
+
     def tally(self, query: Query, by: Sequence[str]) -> Statement:
         """Counts what the query finds by these columns: they, and the number."""
         columns = ", ".join(column.name for column in tallied(query, by))
@@ -136,6 +153,40 @@ def named(sql: str) -> Statement:
     numbers: dict[str, int] = {}
     text = _PARAMETER.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", sql)
     return Statement(text, tuple(numbers))
+
+
+def _what(sql: str) -> str:
+    return WRITERS[Task].what if ".task" in sql else WHOLE_RECORD
+
+
+def _changes(update: Update) -> str:
+    """What an update of tasks sets."""
+    types = WRITERS[Task].types
+    changes = ["version = task.version + 1", "changes = task.changes + 1"]
+    changes += [f"{name} = :set_{name}::{_through_text(types[name])}" for name in update.set]
+    changes += [f"{name} = task.{name} + :add_{name}::{types[name]}" for name in update.add]
+    changes += [
+        f"{name} = coalesce(task.{name}, (:fill_{name}::jsonb ->> task.kind)::{types[name]})"
+        for name in update.fill
+    ]
+    return ", ".join(changes)
+
+
+def _through_text(type: str) -> str:
+    return f"text::{type}" if type == "json" else type
+
+
+def values_of_update(update: Update) -> dict[str, Any]:
+    """The parameters: JSON as a text."""
+    types = WRITERS[Task].types
+    values: dict[str, Any] = {}
+    for name, value in update.set.items():
+        is_json = types[name] == "json" and value is not None
+        values[f"set_{name}"] = msgspec.json.encode(value).decode() if is_json else value
+    values |= {f"add_{name}": number for name, number in update.add.items()}
+    return values | {
+        f"fill_{name}": msgspec.json.encode(by_kind).decode() for name, by_kind in update.fill.items()
+    }
 
 
 def _select(sql: str, what: str, lock: str = "") -> Statement:

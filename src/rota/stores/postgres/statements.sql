@@ -44,6 +44,16 @@ notify "{channel}", '{sender}'; commit
 -- name: clock
 select clock_timestamp()
 
+-- How many rows were written to our tables so far, as the server's statistics have it. Whatever happens in other schemas
+-- and databases of the server makes no difference.
+-- name: rows_written
+select coalesce(
+  sum(pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid) + pg_stat_get_tuples_deleted(oid)), 0
+)::bigint
+from pg_catalog.pg_class
+where relkind = 'r' and relnamespace = (select oid from pg_catalog.pg_namespace where nspname = '{schema}')
+
+-- Different after every commit of the server, in other databases, too.
 -- name: look
 select pg_current_snapshot()::text
 
@@ -138,16 +148,16 @@ with new as (
 select {notified} from checked
 
 -- name: get
-select body::text from {schema}.{table} where id = :id::text
+select {record} from {schema}.{table} where id = :id::text
 
 -- name: get_many
-select body::text from {schema}.{table} where id = any(:ids::text[])
+select {record} from {schema}.{table} where id = any(:ids::text[])
 
 -- name: get_and_lock
-select body::text from {schema}.{table} where id = any(:ids::text[]) order by id for update
+select {record} from {schema}.{table} where id = any(:ids::text[]) order by id for update
 
 -- name: all
-select '{table}' as of, id, body from {schema}.{table}
+select {record} from {schema}.{table} order by id
 
 -- ## Tasks
 
@@ -210,6 +220,8 @@ task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind an
   and task.available_at <= :at::timestamptz
   and (task.expires_at is null or task.expires_at > :at::timestamptz)
   and (:tenant::text is null or task.tenant = :tenant::text)
+  and task.id <> all(:without::text[])
+  and ((select count(*) from paused) = 0 or (task.queue, task.tenant) not in (select queue, tenant from paused))
 
 -- name: part upcoming
 task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind and task.priority = lane.priority
@@ -218,21 +230,29 @@ task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind an
   and (task.expires_at is null or task.expires_at > :after::timestamptz)
   and (:tenant::text is null or task.tenant = :tenant::text)
 
+-- A lane of a queue that is paused for the only tenant that is asked for is not looked into.
 -- name: part shares
+paused as (
+  select queue, tenant from {schema}.pausedqueue
+),
+ready_lane as (
+  select * from open_lane
+  where not exists (select 1 from paused where paused.queue = open_lane.queue and paused.tenant = :tenant::text)
+),
 best as (
   select lane.*
-  from open_lane as lane
+  from ready_lane as lane
   cross join lateral (
     select task.available_at, task.id from {schema}.task where {ready}
     order by task.available_at, task.id limit :limit::bigint
   ) as candidate
-  where (select count(*) from open_lane) > 1
+  where (select count(*) from ready_lane) > 1
   order by lane.priority desc, candidate.available_at, candidate.id limit :limit::bigint
 ),
 share as (
   select queue, kind, priority, count(*) as most from best group by queue, kind, priority
   union all
-  select queue, kind, priority, :limit::bigint from open_lane where (select count(*) from open_lane) = 1
+  select queue, kind, priority, :limit::bigint from ready_lane where (select count(*) from ready_lane) = 1
 )
 
 -- name: ready_tasks
@@ -240,36 +260,55 @@ with recursive {lanes}, {shares}
 select {what}
 from share as lane
 cross join lateral (
-  select task.available_at, task.id, task.body from {schema}.task where {ready}
+  select task.* from {schema}.task where {ready}
   order by task.available_at, task.id limit lane.most
-) as found
-order by lane.priority desc, found.available_at, found.id
+) as task
+order by lane.priority desc, task.available_at, task.id
 
--- The same rows, locked. A last row has the number of the best of several lanes. If fewer were locked, others hold some
--- of them, and there may be more behind those.
--- name: lock_ready_tasks
-with recursive {lanes}, {shares}
-select held.body::text, null::bigint from (
-  select found.body
+-- name: part held
+held as (
+  select found.id, found.asks_at
   from share as lane
   cross join lateral (
-    select task.available_at, task.id, task.body from {schema}.task where {ready}
+    select task.available_at, task.id, task.asks_at from {schema}.task where {ready}
     order by task.available_at, task.id limit lane.most for update skip locked
   ) as found
-  order by lane.priority desc, found.available_at, found.id
-) as held
-union all
-select null, count(*) from best
+  order by lane.priority desc, found.available_at, found.id limit :most::bigint
+)
+
+-- The same rows, locked. The first column is the number of the best of several lanes. If fewer were locked, others hold
+-- some of them, and there may be more behind those. There is always a row: without a task, if there is none.
+-- name: lock_ready_tasks
+with recursive {lanes}, {shares}, {held}
+select (select count(*) from best), {what}
+from (select) as one left join (
+  select task.* from {schema}.task where task.id = any(array(select id from held))
+) as task on true
+order by task.priority desc, task.available_at, task.id
+
+-- The same rows, changed; none of them, if one has to ask first, as the second column says.
+-- name: update_ready_tasks
+with recursive {lanes}, {shares}, {held},
+asking as (
+  select exists (select 1 from held where asks_at <= :at::timestamptz) as is_there
+),
+changed as (
+  update {schema}.task set {changes}
+  where task.id = any(array(select id from held where not (select is_there from asking))) returning task.*
+)
+select (select count(*) from best), (select is_there from asking), {what}
+from (select) as one left join changed as task on true
+order by task.priority desc, task.available_at, task.id
 
 -- name: upcoming_tasks
 with recursive {lanes}
 select {what}
 from open_lane as lane
 cross join lateral (
-  select task.available_at, task.id, task.body from {schema}.task where {upcoming}
+  select task.* from {schema}.task where {upcoming}
   order by task.available_at, task.id limit :limit::bigint
-) as found
-order by found.available_at, found.id limit :limit::bigint
+) as task
+order by task.available_at, task.id limit :limit::bigint
 
 -- name: tasks_in_line
 select {what} from {schema}.task
@@ -506,7 +545,7 @@ select {what} from {schema}.event
 where at < :before::timestamptz
 order by at, id limit :limit::bigint {lock}
 
--- ## Templates, keys, tenants, receipts
+-- ## Templates, keys, tenants, receipts, nodes, paused queues
 
 -- name: template_list
 select {what} from {schema}.template
@@ -537,6 +576,52 @@ order by id limit :limit::bigint {lock}
 select {what} from {schema}.receipt
 where at < :before::timestamptz
 order by at, id limit :limit::bigint {lock}
+
+-- name: node_list
+select {what} from {schema}.nodestate
+where id > :after::text
+order by id limit :limit::bigint {lock}
+
+-- name: paused_queues
+select {what} from {schema}.pausedqueue
+where tenant = :tenant::text
+order by queue, id limit :limit::bigint {lock}
+
+-- ## Artifacts
+
+-- name: artifact_list
+select {what} from {schema}.artifact
+where task_id = any(:task_ids::text[])
+order by task_id, name, id limit :limit::bigint {lock}
+
+-- name: artifacts_by_content
+select {what} from {schema}.artifact
+where content is not null and content = any(:contents::text[])
+order by content, id limit :limit::bigint {lock}
+
+-- name: write_content
+insert into {schema}.content (key, number, bytes) values ($1::text, $2::integer, $3::bytea)
+
+-- name: read_content
+select substring(bytes from $3::integer for $4::integer) from {schema}.content where key = $1::text and number = $2::integer
+
+-- name: content_keys
+select key from {schema}.content where number = 0 order by key
+
+-- name: delete_contents
+delete from {schema}.content where key = any($1::text[])
+
+-- ## Workflows
+
+-- name: step_list
+select {what} from {schema}.step
+where task_id = any(:task_ids::text[])
+order by task_id, created_at, id limit :limit::bigint {lock}
+
+-- name: signal_list
+select {what} from {schema}.signal
+where task_id = any(:task_ids::text[]) and (not :unread::boolean or received_at is null)
+order by task_id, at, id limit :limit::bigint {lock}
 
 -- ## Gates
 

@@ -24,6 +24,7 @@ from ..base import PLAIN_COMMIT, Clock, CommitOptions, Store, Work
 from ..waiting import Waiters
 from .address import Address
 from .clock import DatabaseClock
+from .contents import TableContents
 from .errors import FAILURES, Blocked, as_store_error, driver_errors_translated
 from .foreign_transaction import run_in_foreign_transaction
 from .group_commit import ConnectionLost, GroupCommit
@@ -120,6 +121,10 @@ class PostgresStore(Store):
         opened.listener.start()
         await opened.waiters.wait(until)
 
+    @property
+    def contents(self) -> TableContents:
+        return self.parts().contents
+
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self.parts().read(lambda shared: read_all(shared.database, self.statements))
 
@@ -165,8 +170,9 @@ class _OpenDatabase:
             self.run_in_transaction, max(1, address.pool - 2), self.waiters.changed
         )
         self.listener = ChangeListener(
-            address, statements, self._sender, self._changed_elsewhere, self._run_on_connection
+            address, statements, self._sender, self.waiters.changed, self._run_on_connection
         )
+        self.contents = TableContents(self._on_any_connection, statements, address.shown)
         self._pool: asyncpg.Pool[Any] = asyncpg.create_pool(
             min_size=0, max_size=address.pool, reset=_no_reset, **address.connect_options()
         )
@@ -202,11 +208,6 @@ class _OpenDatabase:
             self._address = self.listener.address = address
             self._pool.set_connect_args(**address.connect_options())
             await self._pool.expire_connections()
-
-    def _changed_elsewhere(self) -> None:
-        """Another node has committed something. Most likely it is a task that is ready."""
-        self._found_nothing.discard("ready_tasks")
-        self.waiters.changed()
 
     async def check_clock(self) -> None:
         if self._database_clock is not None and not self._database_clock.was_checked_lately():
@@ -327,6 +328,11 @@ class _OpenDatabase:
                     return await use(connection)
                 async with connection.transaction():
                     return await use(connection)
+
+    async def _on_any_connection(self, use: Callable[[Any], Awaitable[Any]], /) -> Any:
+        """For contents, which take no part in transactions."""
+        with driver_errors_translated(self._address.place, "reading or writing the content of an artifact"):
+            return await self._run_on_connection(use, in_transaction=self._address.pgbouncer)
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:

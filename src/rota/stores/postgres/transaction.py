@@ -6,8 +6,7 @@ round trips. Behind a pooler the transaction begins with the first statement, si
 messages reach the same server.
 
 `found_nothing` has the names of locking queries that found nothing the last time. They are first asked without a lock,
-so that an idle node begins no transactions: a claim that finds nothing takes 46 % less processor time here and 27 %
-less in the server.
+so that an idle node begins no transactions: it sends 0.75 statements a second, and 1.0 without this.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ...domain.errors import Conflict, StoreError
-from ...domain.model import Record, Schedule
+from ...domain.model import Record, Schedule, Task
 from .errors import COMMITTING, FAILURES, as_store_error, is_lost
 from .queries import Statements
-from .rows import WRITERS, Rows, Writer
+from .rows import WRITERS, Histories, Rows, Writer
+from .task_row import has_same_body
 
 __all__ = ["DatabaseTransaction", "Records", "SecondStatement"]
 
@@ -62,6 +62,7 @@ class DatabaseTransaction:
         self._place = place
         self._has_written = False
         self._must_notify = False
+        self._locked_counts: set[str] = set()
         self._statements_left: int | None = None
         self.is_open = is_open
         self.failure: StoreError | None = None
@@ -103,6 +104,13 @@ class DatabaseTransaction:
             self._found_nothing.add(name)
         return found
 
+    async def lock_count(self, name: str) -> None:
+        """Until the end of the transaction, no other one has this lock."""
+        await self.begin()
+        if name not in self._locked_counts:
+            await self.fetch(self._statements.plain["lock_count"].sql, (name,))
+            self._locked_counts.add(name)
+
     async def clock(self) -> datetime:
         [now] = await self.fetch(self._statements.plain["clock"].sql, ())
         assert isinstance(now, datetime)
@@ -114,9 +122,24 @@ class DatabaseTransaction:
                 await self._connection.execute(self._begin)
             self.is_open = True
 
-    async def write(self, deletes: Records, puts: Records, *, commit: bool, notify: bool) -> None:
-        """Write all of the records, or raise Conflict. With `commit` this is the end of the transaction."""
-        writes = _in_order(self._statements, deletes, puts)
+    async def update(self, sql: str, args: Sequence[Any], *, commit: bool) -> list[Any]:
+        """Send a statement that writes by itself. With `commit` it is the whole transaction, if none has begun."""
+        if commit and not self.is_open and not self._begin_at_once:
+            with self._failure_kept(COMMITTING):
+                committed: list[Any] = await self._connection.fetch(sql, *args)
+                return committed
+        await self.begin()
+        self._has_written = True
+        with self._failure_kept("writing"):
+            written: list[Any] = await self._connection.fetch(sql, *args)
+            return written
+
+    async def write(
+        self, deletes: Records, puts: Records, replaced: Records, *, commit: bool, notify: bool
+    ) -> None:
+        """Write all of the records, or raise Conflict. `replaced` has some that are replaced, as they were. With
+        `commit` this is the end of the transaction."""
+        writes = _in_order(self._statements, deletes, puts, replaced)
         self._must_notify |= notify
         whole = writes[0].committing_statement if len(writes) == 1 else None
         if commit and whole is not None and not self.is_open and not self._begin_at_once:
@@ -182,23 +205,39 @@ class _Write(NamedTuple):
     rows: Rows
 
 
-def _in_order(statements: Statements, deletes: Records, puts: Records) -> list[_Write]:
+def _in_order(statements: Statements, deletes: Records, puts: Records, replaced: Records) -> list[_Write]:
     """Deletes, replacements, inserts. Records are encoded here."""
     writes: list[_Write] = []
     inserts: list[_Write] = []
     for of_type, gone in deletes.items():
         own, writer = statements.of[of_type], WRITERS[of_type]
-        rows = writer.rows(gone.values(), identities=True)
+        rows = writer.identities(gone.values())
         writes.append(_Write(writer.compose(own.delete, rows.varying), None, rows))
     for of_type, records in puts.items():
         own, writer = statements.of[of_type], WRITERS[of_type]
         old = [record for record in records.values() if record.version > 1]
         new = [record for record in records.values() if record.version == 1]
+        histories = writer.histories(records.values())
         for part in _deleted_first(old):
-            writes.append(_write(writer, own.replace, own.replace_and_commit, part))
+            without_body = _with_same_body(part, replaced.get(of_type, {}), histories)
+            whole = [record for record in part if record.id not in without_body]
+            for some, with_body in ((without_body.values(), False), (whole, True)):
+                if some:
+                    rows = writer.rows(some, histories, with_body=with_body)
+                    writes.append(_write(writer, own.replace, own.replace_and_commit, rows))
         if new:
-            inserts.append(_write(writer, own.insert, own.insert_and_commit, new))
+            inserts.append(_write(writer, own.insert, own.insert_and_commit, writer.rows(new, histories)))
     return writes + inserts
+
+
+def _with_same_body(records: list[Record], was: dict[str, Record], histories: Histories) -> dict[str, Record]:
+    """Of tasks whose old record is known, by id: those whose body did not change. It need not be sent then."""
+    found: dict[str, Record] = {}
+    for record in records if was else ():
+        match record, was.get(record.id):
+            case Task() as new, Task() as old if has_same_body(old, new, histories[new.id]):
+                found[new.id] = new
+    return found
 
 
 def _deleted_first(records: list[Record]) -> list[list[Record]]:
@@ -211,6 +250,5 @@ def _deleted_first(records: list[Record]) -> list[list[Record]]:
     return [part for part in (deleted, others) if part]
 
 
-def _write(writer: Writer, statement: str, committing: str, records: list[Record]) -> _Write:
-    rows = writer.rows(records)
+def _write(writer: Writer, statement: str, committing: str, rows: Rows) -> _Write:
     return _Write(writer.compose(statement, rows.varying), writer.compose(committing, rows.varying), rows)

@@ -2,7 +2,8 @@
 
 Works of a group run one after the other in one `SharedTransaction`. Their writes stay in `PendingWrites` until the
 database needs them: before a `find` in that table, before another write of the same record, or at the commit. A `get`
-looks there first and remembers its answers: sixteen submits read their tenant once and become one insert.
+looks there first and remembers its answers: sixteen submits read their tenant once and become one insert. So do sixteen
+new schedules, though each looks for its key and counts the others.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
 
-import msgspec
+from msgspec.structs import replace
 
-from ...domain.model import LIVE, Gate, Record, Task, TaskStatus
+from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule, Task, TaskStatus
+from ...domain.task import Update
 from ..base import BufferedTx
-from ..codec import RECORD_OF, TABLES, readable
-from ..queries import OpenSchedules, Query, ReadyTasks, TaskList
-from .queries import MANY_PENDING, Statements, statement_name, values_of
+from ..codec import RECORD_OF, TABLES, read_each, readable
+from ..queries import OpenSchedules, Query, ReadyTasks, ScheduleByKey, TaskList
+from .queries import MANY_PENDING, Statement, Statements, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
+from .task_row import read_tasks
 from .transaction import DatabaseTransaction, Records
 
 __all__ = ["PendingWrites", "PostgresTx", "SharedTransaction", "read_all"]
@@ -32,51 +35,53 @@ class PendingWrites:
 
     def __init__(self, transaction: DatabaseTransaction) -> None:
         self._transaction = transaction
-        self._read: dict[tuple[type[Record], str], str | None] = {}
-        self._locked: dict[tuple[type[Record], str], str | None] = {}
+        self._read: dict[tuple[type[Record], str], Any] = {}
+        self._locked: dict[tuple[type[Record], str], Record | None] = {}
         self._puts: Records = {}
+        self._replaced: Records = {}
         self._deletes: Records = {}
         self._must_notify = False
 
-    async def get(self, statement: str, of_type: type[Record], id: str) -> str | bytes | None:
-        """The body of a record: as it was written here, as it was read before, or from the database."""
+    async def get(self, statement: str, of_type: type[Record], id: str) -> Record | None:
+        """A record: as it was written here, as it was read before, or from the database. A new copy each time."""
         put = self._puts.get(of_type, {}).get(id)
         if put is not None:
-            return TABLES[of_type].encode(put)
+            return cast("Record", TABLES[of_type].decode(TABLES[of_type].encode(put)))
         if id in self._deletes.get(of_type, {}):
             return None
         if (of_type, id) not in self._read:
-            bodies = await self._transaction.fetch(statement, (text_of(id),))
-            self._read[of_type, id] = bodies[0] if bodies else None
-        return self._read[of_type, id]
+            rows = await self._transaction.fetch_rows(statement, text_of(id))
+            self._read[of_type, id] = rows[0] if rows else None
+        row = self._read[of_type, id]
+        return None if row is None else next(iter(WRITERS[of_type].read([row])))
 
-    async def get_locked(
-        self, statement: str, of_type: type[Record], ids: Iterable[str]
-    ) -> list[str | bytes]:
-        """The bodies of records, which stay locked. What an earlier work of the group has locked or written is known:
-        so the works of a group that change the same record send it once."""
+    async def get_locked(self, statement: str, of_type: type[Record], ids: Iterable[str]) -> list[Record]:
+        """Records that stay locked. What an earlier work of the group has locked or written is known: so the works of a
+        group that change the same record send it once."""
         wanted = sorted({text_of(id) for id in ids})
         written = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
         unknown = [id for id in wanted if (of_type, id) not in self._locked and id not in written]
         if unknown:
             await self._transaction.begin()
+            rows = await self._transaction.fetch_rows(statement, unknown)
             self._locked.update(dict.fromkeys(((of_type, id) for id in unknown), None))
-            for body in await self._transaction.fetch(statement, (unknown,)):
-                self._locked[of_type, TABLES[of_type].decode(body).id] = body
+            self._locked.update({(of_type, found.id): found for found in WRITERS[of_type].read(rows)})
         found = [self._known(of_type, id) for id in wanted]
-        return [body for body in found if body is not None]
+        return [record for record in found if record is not None]
 
-    def _known(self, of_type: type[Record], id: str) -> str | bytes | None:
+    def _known(self, of_type: type[Record], id: str) -> Record | None:
         put = self._puts.get(of_type, {}).get(id)
-        if put is not None:
-            return TABLES[of_type].encode(put)
-        return None if id in self._deletes.get(of_type, {}) else self._locked[of_type, id]
+        if put is not None or id in self._deletes.get(of_type, {}):
+            return put
+        return self._locked[of_type, id]
 
     async def add(self, tx: BufferedTx) -> None:
         """Take over the writes of a work."""
         self._merge_gates(tx)
         if any(self._holds(of_type, records) for of_type, records in (*tx.puts.items(), *tx.deletes.items())):
             await self.flush()
+        for of_type, replaced in tx.replaced.items():
+            self._replaced.setdefault(of_type, {}).update(replaced)
         for gathered, into in ((tx.puts, self._puts), (tx.deletes, self._deletes)):
             for of_type, records in gathered.items():
                 into.setdefault(of_type, {}).update(records)
@@ -91,33 +96,46 @@ class PendingWrites:
         for id, gate in list(tx.puts.get(Gate, {}).items()):
             before = waiting.get(id)
             if before is not None and gate.version == before.version + 1:
-                waiting[id] = msgspec.structs.replace(gate, version=before.version)
+                waiting[id] = replace(gate, version=before.version)
                 del tx.puts[Gate][id]
 
     def _holds(self, of_type: type[Record], records: dict[str, Record]) -> bool:
         held = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
         return not held.isdisjoint(records)
 
-    async def flush_before_query(self, of_type: type[Record]) -> None:
-        """A query of this table must see the writes to it."""
-        if of_type in self._puts or of_type in self._deletes:
+    async def flush_before_query(self, *of_types: type[Record]) -> None:
+        """A query of these tables must see the writes to them."""
+        if any(of_type in self._puts or of_type in self._deletes for of_type in of_types):
             await self.flush()
+
+    def new_schedules(self) -> list[Schedule] | None:
+        """The schedules that are to be inserted; None if others are to be replaced or deleted."""
+        if Schedule in self._deletes:
+            return None
+        schedules = cast("dict[str, Schedule]", self._puts.get(Schedule, {})).values()
+        return list(schedules) if all(each.version == 1 for each in schedules) else None
 
     async def flush(self, *, commit: bool = False) -> None:
         """Send all writes; with `commit`, end the transaction with them."""
-        puts, deletes, notify = self._puts, self._deletes, self._must_notify
-        self._puts, self._deletes, self._must_notify = {}, {}, False
-        await self._transaction.write(deletes, puts, commit=commit, notify=notify)
+        puts, deletes, replaced, notify = self._puts, self._deletes, self._replaced, self._must_notify
+        self._puts, self._deletes, self._replaced, self._must_notify = {}, {}, {}, False
+        await self._transaction.write(deletes, puts, replaced, commit=commit, notify=notify)
 
 
 def _concerns_others(tx: BufferedTx) -> bool:
-    """Whether other nodes may be waiting for these writes. Nobody waits for a claim or a renewed lease."""
-    if tx.puts.keys() | tx.deletes.keys() != {Task}:
-        return bool(tx.puts or tx.deletes)
+    """Whether other nodes may be waiting for these writes. Nobody waits for a claim, a renewed lease or a heartbeat."""
+    written = tx.puts.keys() | tx.deletes.keys()
+    if written != {Task}:
+        return not written <= {NodeState}
     puts = cast("Iterable[Task]", tx.puts.get(Task, {}).values())
     return Task in tx.deletes or any(
         task.status is not TaskStatus.RUNNING or task.cancel_requested for task in puts
     )
+
+
+def _tables_of(query: Query) -> tuple[type[Record], ...]:
+    found = RECORD_OF[type(query)]
+    return (found, PausedQueue) if isinstance(query, ReadyTasks) else (found,)
 
 
 class SharedTransaction:
@@ -137,10 +155,15 @@ class SharedTransaction:
         self._now = now
         self._writable = writable
 
-    def new_tx(self) -> PostgresTx:
-        """For the next work."""
+    def new_tx(self, *, is_alone: bool = False) -> PostgresTx:
+        """For the next work. `is_alone`: it is the only one of the transaction."""
         return PostgresTx(
-            self.database, self._statements, self.pending_writes, self._now(), writable=self._writable
+            self.database,
+            self._statements,
+            self.pending_writes,
+            self._now(),
+            writable=self._writable,
+            is_alone=is_alone,
         )
 
 
@@ -155,87 +178,126 @@ class PostgresTx(BufferedTx):
         now: datetime,
         *,
         writable: bool = True,
+        is_alone: bool = False,
     ) -> None:
         super().__init__(now, writable=writable)
+        self._is_alone = is_alone
         self._transaction = transaction
         self._statements = statements
         self._pending_writes = pending_writes
 
     async def get(self, type: type[R], id: str, /) -> R | None:
         self.reading()
-        body = await self._pending_writes.get(self._statements.of[type].get, type, id)
-        return None if body is None else cast("R", TABLES[type].decode(body))
+        return cast("R | None", await self._pending_writes.get(self._statements.of[type].get, type, id))
 
     async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
         if lock and self._writable:
             statement = self._statements.of[type].get_and_lock
-            bodies = await self._pending_writes.get_locked(statement, type, ids)
-            return {record.id: cast("R", record) for record in map(TABLES[type].decode, bodies)}
+            found = await self._pending_writes.get_locked(statement, type, ids)
+            return {record.id: cast("R", record) for record in found}
         await self._pending_writes.flush_before_query(type)
         wanted = [text_of(id) for id in set(ids)]
         if not wanted:
             return {}
-        decode = TABLES[type].decode
-        records = [
-            decode(body)
-            for body in await self._transaction.fetch(self._statements.of[type].get_many, (wanted,))
-        ]
-        return {record.id: cast("R", record) for record in records}
+        rows = await self._transaction.fetch_rows(self._statements.of[type].get_many, wanted)
+        return {record.id: cast("R", record) for record in WRITERS[type].read(rows)}
 
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
-        await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
+        if not self._is_found_without_writes(query):
+            await self._pending_writes.flush_before_query(*_tables_of(query))
         name = statement_name(query, many_pending=await self._many_pending(query))
         free = self._statements.find[name]
 
-        async def bodies(limit: int) -> list[str]:
+        async def rows(limit: int) -> list[Any]:
             args = free.args(values_of(query, limit))
-            fetch = partial(self._transaction.fetch, free.sql, args)
+            fetch = partial(self._transaction.fetch_rows, free.sql, *args)
             if not lock or not self._writable:
                 return await fetch()
             if isinstance(query, ReadyTasks):
                 fetch_and_lock = partial(self._lock_ready_tasks, query, limit)
             else:
-                fetch_and_lock = partial(self._transaction.fetch, self._statements.locked[name].sql, args)
+                fetch_and_lock = partial(
+                    self._transaction.fetch_rows, self._statements.locked[name].sql, *args
+                )
             return await self._transaction.fetch_locked(name, fetch, fetch_and_lock)
 
-        return await readable(query, limit, bodies, self.unreadable)
+        read = WRITERS[RECORD_OF[type(query)]].read
+        return await readable(query, limit, rows, read, self.unreadable)
 
-    async def _lock_ready_tasks(self, query: ReadyTasks, limit: int) -> list[str]:
+    def _is_found_without_writes(self, query: Query) -> bool:
+        """Whether what is to be written makes no difference to the query: new schedules have other keys."""
+        if not isinstance(query, ScheduleByKey):
+            return False
+        new = self._pending_writes.new_schedules()
+        return new is not None and all((each.tenant, each.key) != (query.tenant, query.key) for each in new)
+
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
+        """One statement, which is the whole commit if there are no other works."""
+        self.reading()
+        self.writing()
+        await self._pending_writes.flush_before_query(Task)
+        statement, values = self._statements.update(update), values_of_update(update)
+        changed: list[Task] = []
+        asked = limit
+        while True:
+            limits = {"most": limit - len(changed)}
+            args = statement.args(values_of(query, asked) | values | limits)
+            rows = await self._transaction.update(statement.sql, args, commit=self._is_alone)
+            if rows[0][1]:
+                return changed or None
+            found = [row[2:] for row in rows if row[2] is not None]
+            self.has_written = self.has_written or bool(found)
+            read = read_each(found, read_tasks, self.unreadable)
+            changed += read
+            if len(changed) >= limit or (rows[0][0] < asked and len(read) == len(found)):
+                return changed
+            asked *= 2  # others hold some of the best, or some cannot be read: look behind those
+
+    async def _lock_ready_tasks(self, query: ReadyTasks, limit: int) -> list[Any]:
         """Lock as many as there are, up to the limit, also if others hold many in front of them."""
         statement = self._statements.plain["lock_ready_tasks"]
         asked = limit
         while True:
-            *locked, (_, best) = await self._transaction.fetch_rows(
-                statement.sql, *statement.args(values_of(query, asked))
-            )
-            if len(locked) >= limit or best < asked:
-                return [body for body, _ in locked[:limit]]
+            args = statement.args(values_of(query, asked) | {"most": limit})
+            rows = await self._transaction.fetch_rows(statement.sql, *args)
+            locked = [row[1:] for row in rows if row[1] is not None]
+            if len(locked) >= limit or rows[0][0] < asked:
+                return locked
             asked *= 2  # others hold some of the best: look behind those
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
-        await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
         name = statement_name(query)
         if lock and self._writable:
-            await self._transaction.begin()
-            await self._transaction.fetch(
-                self._statements.plain["lock_count"].sql,
-                (f"{name} {text_of(getattr(query, 'tenant', None) or '')}",),
-            )
+            await self._transaction.lock_count(f"{name} {text_of(getattr(query, 'tenant', None) or '')}")
         if isinstance(query, OpenSchedules):
-            statement = self._statements.plain["open_schedules_number"]
+            number = await self._number_of_open_schedules(query)
         else:
-            statement = self._statements.count[name]
-        [number] = await self._transaction.fetch(statement.sql, statement.args(values_of(query, at_most)))
-        assert isinstance(number, int)
+            await self._pending_writes.flush_before_query(*_tables_of(query))
+            number = await self._number(self._statements.count[name], values_of(query, at_most))
         return number if at_most is None else min(number, at_most)
+
+    async def _number_of_open_schedules(self, query: OpenSchedules) -> int:
+        """The number that the database keeps, and those that it has not seen yet."""
+        new = self._pending_writes.new_schedules()
+        if new is None:
+            await self._pending_writes.flush()
+            new = []
+        statement = self._statements.plain["open_schedules_number"]
+        number = await self._number(statement, values_of(query, None))
+        return number + sum(each.is_open and each.tenant == query.tenant for each in new)
+
+    async def _number(self, statement: Statement, values: dict[str, Any]) -> int:
+        [number] = await self._transaction.fetch(statement.sql, statement.args(values))
+        assert isinstance(number, int)
+        return number
 
     async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
         statement = self._statements.tally(query, by)
-        await self._pending_writes.flush_before_query(RECORD_OF[type(query)])
+        await self._pending_writes.flush_before_query(*_tables_of(query))
         rows = await self._transaction.fetch_rows(statement.sql, *statement.args(values_of(query, None)))
         return {tuple(value or "" for value in values): number for *values, number in rows}
 
@@ -243,18 +305,12 @@ class PostgresTx(BufferedTx):
         if not isinstance(query, TaskList) or query.status not in LIVE or query.schedule_id is not None:
             return False
         statement = self._statements.plain["pending_at_most"]
-        [number] = await self._transaction.fetch(statement.sql, [MANY_PENDING + 1])
-        assert isinstance(number, int)
-        return number > MANY_PENDING
+        return await self._number(statement, {"limit": MANY_PENDING + 1}) > MANY_PENDING
 
 
 async def read_all(transaction: DatabaseTransaction, statements: Statements) -> dict[str, list[Record]]:
     """All records, by type, each sorted by id."""
-    tables = " union all ".join(statements.of[of_type].all for of_type in TABLES)
-    found: dict[str, list[Record]] = {table.name: [] for table in TABLES.values()}
-    kinds = {WRITERS[of_type].name: table for of_type, table in TABLES.items()}
-    for name, body in await transaction.fetch_rows(
-        f"select of, body::text from ({tables}) as everything order by id"
-    ):
-        found[kinds[name].name].append(kinds[name].decode(body))
-    return found
+    return {
+        table.name: list(WRITERS[of_type].read(await transaction.fetch_rows(statements.of[of_type].all)))
+        for of_type, table in TABLES.items()
+    }

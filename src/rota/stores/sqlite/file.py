@@ -33,7 +33,7 @@ from ..base import no_store
 from ..sql_files import load
 from ..threads import Threads
 
-__all__ = ["DataVersion", "FileThread", "Header", "SqliteFile"]
+__all__ = ["DataVersion", "FileThread", "FileWatch", "Header", "SqliteFile"]
 
 T = TypeVar("T")
 
@@ -104,6 +104,11 @@ class SqliteFile:
                     is_final=True,
                 )
         return None
+
+    @property
+    def wal(self) -> str:
+        """Where SQLite writes first."""
+        return f"{os.path.realpath(self.path)}-wal"
 
     def look(self, function: Callable[[apsw.Connection], T], url: str, is_awaited: Callable[[], bool]) -> T:
         """Call a function that reads, with a connection that changes nothing: no file is made, none is put into WAL
@@ -291,6 +296,36 @@ class Header:
     def read(self) -> bytes:
         """Only while the connection is open."""
         return ctypes.string_at(self._address, self.SIZE)
+
+
+_IN_MODIFY = 2
+
+
+class FileWatch:
+    """Calls `heard` on the event loop when any process has written to a file. Linux only (inotify)."""
+
+    def __init__(self, path: str, heard: Callable[[], None]) -> None:
+        """Raises OSError where there is no such thing."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(libc, "inotify_init1"):
+            raise OSError("this system has no inotify")
+        self._heard = heard
+        self._number: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._number < 0:
+            raise OSError(ctypes.get_errno(), "inotify cannot be used")
+        if libc.inotify_add_watch(self._number, os.fsencode(path), _IN_MODIFY) < 0:
+            os.close(self._number)
+            raise OSError(ctypes.get_errno(), "the file cannot be watched", path)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._number, self._read)
+
+    def _read(self) -> None:
+        os.read(self._number, 65536)
+        self._heard()
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._number)
+        os.close(self._number)
 
 
 class DataVersion:

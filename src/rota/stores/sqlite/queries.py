@@ -29,6 +29,7 @@ from ..queries import (
     EventList,
     GateList,
     LostLeases,
+    NodeList,
     OpenSchedules,
     OpenTasks,
     OutdatedZones,
@@ -55,6 +56,7 @@ _FIND_TIMED = {
     name: _SELECTS[name].replace("{what}", f"{time}, id, body")
     for name, time in {
         "ready_tasks": "available_at",
+        "ready_tasks_unpaused": "available_at",
         "upcoming_tasks": "available_at",
         "task_list_unusual": "created_at",
         "task_list_past_expiry": "created_at",
@@ -83,6 +85,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     ApiKeyList: {"after": _LAST},
     TenantList: {"after": ""},
     GateList: {"after": ""},
+    NodeList: {"after": ""},
 }
 """What stands for a bound that was not given."""
 
@@ -111,7 +114,8 @@ def find(db: apsw.Connection, query: Query, limit: int) -> list[str]:
     if isinstance(query, ReadyTasks):
         return _ready(db, query, values, limit)
     if isinstance(query, UpcomingTasks):
-        found = [row for lane in _all_lanes(db, query) for row in _in_lane(db, query, values, lane)]
+        lanes = _Lanes(db, query)
+        found = [row for lane in lanes.all() for row in lanes.rows(values, lane)]
         return [body for _, _, body in sorted(found)[:limit]]
     statements = _statements(db, query)
     if len(statements) == 1:
@@ -137,8 +141,8 @@ def count(db: apsw.Connection, query: Query, at_most: int | None = None) -> int:
 def _parts(db: apsw.Connection, query: Query, values: Values) -> Iterator[int]:
     """A count, statement by statement."""
     if isinstance(query, LaneQuery):
-        statement = COUNT[_name(query)]
-        return (_number(db, statement, values | lane._asdict()) for lane in _all_lanes(db, query))
+        lanes = _Lanes(db, query)
+        return (lanes.count(values, lane) for lane in lanes.all())
     if isinstance(query, TaskList) and query.status is TaskStatus.PENDING and query.schedule_id is None:
         return iter((_number(db, COUNT["task_list_pending"], values),))
     return (_number(db, COUNT[statement], values) for statement in _statements(db, query))
@@ -228,49 +232,76 @@ def _task_list(db: apsw.Connection, query: TaskList) -> list[str]:
 
 def _ready(db: apsw.Connection, query: ReadyTasks, values: Values, limit: int) -> list[str]:
     """From the highest priority down, until there are enough; what is less urgent is not looked at."""
-    tops = list(_top_lanes(db, query))
+    lanes = _Lanes(db, query)
+    tops = list(lanes.tops())
     found: list[str] = []
     while tops and len(found) < limit:
         highest = max(lane.priority for lane in tops)
         level = [lane for lane in tops if lane.priority == highest]
-        rows = [row for lane in level for row in _in_lane(db, query, values, lane)]
+        rows = [row for lane in level for row in lanes.rows(values, lane)]
         if len(level) > 1:
             rows.sort()
         found += [body for _, _, body in rows[: limit - len(found)]]
         if len(found) < limit:
-            lower = (_lane_below(db, lane) for lane in level)
+            lower = (lanes.below(lane) for lane in level)
             tops = [lane for lane in tops if lane.priority < highest] + [lane for lane in lower if lane]
     return found
 
 
-def _in_lane(db: apsw.Connection, query: LaneQuery, values: Values, lane: Lane) -> list[tuple[int, str, str]]:
-    rows: list[Any] = db.execute(_FIND_TIMED[_name(query)], values | lane._asdict()).fetchall()
-    return rows
+class _Lanes:
+    """The lanes that a query looks into. Ready tasks are looked for in no queue that is paused."""
 
+    def __init__(self, db: apsw.Connection, query: LaneQuery) -> None:
+        self._db = db
+        self._query = query
+        self._paused: dict[str, list[str]] = {}
+        if isinstance(query, ReadyTasks):
+            for queue, tenant in db.execute(SEEK["paused_pairs"]):
+                self._paused.setdefault(queue, []).append(tenant)
 
-def _all_lanes(db: apsw.Connection, query: LaneQuery) -> Iterator[Lane]:
-    for top in _top_lanes(db, query):
-        lane: Lane | None = top
-        while lane is not None:
-            yield lane
-            lane = _lane_below(db, lane)
+    def count(self, values: Values, lane: Lane) -> int:
+        return _number(self._db, COUNT[self._statement(lane)], self._values(values, lane))
 
+    def rows(self, values: Values, lane: Lane) -> list[tuple[int, str, str]]:
+        statement = _FIND_TIMED[self._statement(lane)]
+        rows: list[Any] = self._db.execute(statement, self._values(values, lane)).fetchall()
+        return rows
 
-def _lane_below(db: apsw.Connection, lane: Lane) -> Lane | None:
-    row = db.execute(SEEK["next_priority"], lane._asdict()).fetchone()
-    return None if row is None else lane._replace(priority=row[0])
+    def _statement(self, lane: Lane) -> str:
+        return "ready_tasks_unpaused" if lane.queue in self._paused else _name(self._query)
 
+    def _values(self, values: Values, lane: Lane) -> Values:
+        if lane.queue not in self._paused:
+            return values | lane._asdict()
+        return {**values, **lane._asdict(), "paused": msgspec.json.encode(self._paused[lane.queue]).decode()}
 
-def _top_lanes(db: apsw.Connection, query: LaneQuery) -> Iterator[Lane]:
-    """For each queue and kind that has pending tasks and is asked for: the lane of the highest priority."""
-    kinds = None if query.kinds is None else sorted(set(query.kinds))
-    if query.queues is not None:
-        for queue in sorted(set(query.queues)):
-            yield from _top_lanes_from(db, SEEK["next_lane_in_queue"], queue, kinds)
-    else:
-        for lane in _top_lanes_from(db, SEEK["next_lane"], "", None):
-            if kinds is None or lane.kind in kinds:
+    def all(self) -> Iterator[Lane]:
+        for top in self.tops():
+            lane: Lane | None = top
+            while lane is not None:
                 yield lane
+                lane = self.below(lane)
+
+    def below(self, lane: Lane) -> Lane | None:
+        row = self._db.execute(SEEK["next_priority"], lane._asdict()).fetchone()
+        return None if row is None else lane._replace(priority=row[0])
+
+    def tops(self) -> Iterator[Lane]:
+        """For each queue and kind that has pending tasks and is asked for: the lane of the highest priority."""
+        query = self._query
+        kinds = None if query.kinds is None else sorted(set(query.kinds))
+        if query.queues is not None:
+            for queue in sorted(set(query.queues)):
+                if not self._is_closed(queue):
+                    yield from _top_lanes_from(self._db, SEEK["next_lane_in_queue"], queue, kinds)
+        else:
+            for lane in _top_lanes_from(self._db, SEEK["next_lane"], "", None):
+                if (kinds is None or lane.kind in kinds) and not self._is_closed(lane.queue):
+                    yield lane
+
+    def _is_closed(self, queue: str) -> bool:
+        """Whether it is paused for the only tenant that is asked for."""
+        return self._query.tenant in self._paused.get(queue, ())
 
 
 def _top_lanes_from(db: apsw.Connection, seek: str, queue: str, kinds: list[str] | None) -> Iterator[Lane]:

@@ -97,6 +97,9 @@ select queue, kind, priority from task indexed by task_pending
 where status = 'pending' and (queue, kind) >= (:queue, :kind)
 order by queue, kind, priority desc limit 1
 
+-- name: paused_pairs
+select queue, tenant from pausedqueue indexed by pausedqueue_of_tenant
+
 -- name: next_lane_in_queue
 select queue, kind, priority from task indexed by task_pending
 where status = 'pending' and queue = :queue and kind >= :kind
@@ -107,11 +110,21 @@ select priority from task indexed by task_pending
 where status = 'pending' and queue = :queue and kind = :kind and priority < :priority
 order by priority desc limit 1
 
--- name: ready_tasks
-select {what} from task indexed by task_pending
-where status = 'pending' and queue = :queue and kind = :kind and priority = :priority and available_at <= :at
+-- name: part ready
+status = 'pending' and queue = :queue and kind = :kind and priority = :priority and available_at <= :at
   and (expires_at is null or expires_at > :at)
   and (:tenant is null or tenant = :tenant)
+  and (:without = '[]' or id not in (select value from json_each(:without)))
+
+-- name: ready_tasks
+select {what} from task indexed by task_pending
+where {ready}
+order by available_at, id limit :limit
+
+-- name: ready_tasks_unpaused
+select {what} from task indexed by task_pending
+where {ready}
+  and tenant not in (select value from json_each(:paused))
 order by available_at, id limit :limit
 
 -- name: upcoming_tasks
@@ -326,7 +339,7 @@ select {what} from event indexed by event_at
 where at < :before
 order by at, id limit :limit
 
--- ## Templates, keys, tenants, receipts
+-- ## Templates, keys, tenants, receipts, nodes, paused queues
 
 -- name: template_list
 select {what} from template indexed by template_of_tenant
@@ -357,6 +370,40 @@ order by id limit :limit
 select {what} from receipt indexed by receipt_at
 where at < :before
 order by at, id limit :limit
+
+-- name: node_list
+select {what} from nodestate indexed by sqlite_autoindex_nodestate_1
+where id > :after
+order by id limit :limit
+
+-- name: paused_queues
+select {what} from pausedqueue indexed by pausedqueue_of_tenant
+where tenant = :tenant
+order by queue, id limit :limit
+
+-- ## Artifacts
+
+-- name: artifact_list
+select {what} from artifact indexed by artifact_of_task
+where task_id in (select value from json_each(:task_ids))
+order by task_id, name, id limit :limit
+
+-- name: artifacts_by_content
+select {what} from artifact indexed by artifact_content
+where content is not null and content in (select value from json_each(:contents))
+order by content, id limit :limit
+
+-- ## Workflows
+
+-- name: step_list
+select {what} from step indexed by step_of_task
+where task_id in (select value from json_each(:task_ids))
+order by task_id, created_at, id limit :limit
+
+-- name: signal_list
+select {what} from signal indexed by signal_of_task
+where task_id in (select value from json_each(:task_ids)) and (not :unread or received_at is null)
+order by task_id, at, id limit :limit
 
 -- ## Gates
 

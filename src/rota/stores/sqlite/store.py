@@ -6,12 +6,14 @@ own writes. If a group as a whole fails (the disk is full, …) it is rolled bac
 one by one, so that only those that cannot be done fail. Reads have a connection and a thread of their own,
 and never wait for the disk.
 
-`wait` sees commits of this process at once, and those of others by looking at the WAL index in shared
-memory, which costs no statement; where that is impossible, by a slow `pragma data_version`.
+`wait` sees commits of this process at once, and those of others by looking at the WAL index in shared memory, which
+costs no statement; where that is impossible, by a slow `pragma data_version`. On Linux it looks when somebody has
+written to the WAL, which comes just before a commit; elsewhere, fifty times a second.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -27,7 +29,8 @@ from ..secrets import without_secrets
 from ..sql_files import load
 from ..waiting import Waiters
 from ..works import Groups, Job, drive, run_work
-from .file import DataVersion, FileThread, Header, SqliteFile
+from .contents import FolderContents
+from .file import DataVersion, FileThread, FileWatch, Header, SqliteFile
 from .schema import check, migrate, plan
 from .tx import SqliteTx, everything, flush
 
@@ -40,6 +43,8 @@ T = TypeVar("T")
 
 _SQL = load("sqlite")
 SLOW_POLL_INTERVAL = timedelta(seconds=2)
+_WATCHED_POLL_INTERVAL = timedelta(milliseconds=100)
+"""Where the WAL is watched: for what the watch may not hear of, such as a file that is gone."""
 
 
 def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[Any]]) -> None:
@@ -183,6 +188,10 @@ class SqliteStore(Store):
     async def wait(self, until: datetime | None) -> None:
         await self.parts().waiters.wait(until)
 
+    @property
+    def contents(self) -> FolderContents:
+        return self.parts().contents
+
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self.parts().read(everything)
 
@@ -221,7 +230,9 @@ class _OpenFile:
         self.clock = clock
         self.writer = FileThread(file, "writer", lambda: self.groups.is_awaited)
         self.reader = FileThread(file, "reader")
+        self.contents = FolderContents(file.path.with_name(f"{file.path.name}-artifacts"))
         self._data_version: DataVersion | None = None
+        self._watch: FileWatch | None = None
         self.waiters = Waiters(clock)
         self.groups = Groups(self.writer.thread, self._commit, lambda: self.waiters.changed())
 
@@ -241,19 +252,32 @@ class _OpenFile:
         try:
             header = await self.reader.run(Header)
             look: Callable[[], object] = header.read
-            interval = poll_interval
+            interval = max(poll_interval, _WATCHED_POLL_INTERVAL) if self._watch_wal() else poll_interval
         except OSError:
             self._data_version = DataVersion(self._file)
             look, interval = self._data_version.read, SLOW_POLL_INTERVAL
         self.waiters = Waiters(self.clock, lambda: (look(), self._file.whereabouts()), interval)
 
+    def _watch_wal(self) -> bool:
+        """Not in virtual time, in which nothing happens by itself."""
+        if hasattr(asyncio.get_running_loop(), "hold"):
+            return False
+        try:
+            self._watch = FileWatch(self._file.wal, lambda: self.waiters.look_soon())
+        except (OSError, NotImplementedError):  # an event loop need not be able to
+            return False
+        return True
+
     async def close(self) -> None:
         await self.groups.finish()
         self.waiters.close()
+        if self._watch is not None:
+            self._watch.close()
         if self._data_version is not None:
             self._data_version.close()
         await self.reader.close()
         await self.writer.close()
+        self.contents.close()
 
     async def migrate_only(self, settings: str, url: str) -> Sequence[str]:
         await self.writer.open(settings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import apsw
@@ -16,7 +17,7 @@ import msgspec
 from ...domain.errors import Conflict
 from ...domain.model import Record, Schedule
 from ..base import BufferedTx
-from ..codec import TABLES, Table, micros, readable
+from ..codec import RECORD_OF, TABLES, Table, micros, readable
 from ..queries import Query
 from ..sql_files import load
 from .queries import count, find, tally
@@ -97,7 +98,9 @@ class SqliteTx(BufferedTx):
         async def bodies(limit: int) -> list[str]:
             return find(self._db, query, limit)
 
-        return await readable(query, limit, bodies, self.unreadable)
+        return await readable(
+            query, limit, bodies, partial(map, TABLES[RECORD_OF[type(query)]].decode), self.unreadable
+        )
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -271,8 +271,9 @@ def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[d
         }
     elif isinstance(kind, type) and issubclass(kind, StrEnum):
         settings["type"] = click.Choice([str(choice) for choice in kind])
-    elif name == "tags":
-        settings |= {"multiple": True, "metavar": "NAME", "help": "A tag; may be repeated."}
+    elif kind == Iterable[str]:
+        about = "A tag; may be repeated." if name == "tags" else f"May be repeated. {option.help}"
+        settings |= {"multiple": True, "metavar": "NAME", "help": about}
     elif name == "metadata":
         settings |= {"type": JSON, "metavar": "JSON"}
     else:

@@ -7,7 +7,7 @@ import click
 from ... import __version__
 from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = ["cli", "completion", "keys", "queue", "schedule", "scheduler", "tenant"]
+__all__ = ["artifact", "cli", "completion", "keys", "queue", "schedule", "scheduler", "template", "tenant"]
 
 _RUN = {
     "up": Entry(
@@ -25,19 +25,26 @@ _TASKS = {
     "status": Entry("commands.tasks:status", "Everything about one task."),
     "list": Entry("commands.tasks:list_tasks", "The newest tasks."),
     "history": Entry("commands.tasks:history", "What happened to a task, one line per version."),
+    "artifacts": Entry("commands.artifacts:list_artifacts", "What a task left: its result, texts and files."),
+    "artifact": Entry("root:artifact", "Get one of them."),
     "cancel": Entry("commands.tasks:cancel", "Cancel tasks."),
     "replay": Entry("commands.tasks:replay", "Run failed or cancelled tasks again."),
     "archive": Entry("commands.tasks:archive", "Put ended tasks away."),
     "wait": Entry("commands.tasks:wait", "Wait until tasks have ended."),
     "tail": Entry("commands.tail:tail", "Follow what happens to tasks, live."),
 }
+_WORKFLOWS = {"workflow": Entry("root:workflow", "Start, look at, signal and cancel workflows.")}
 _SCHEDULES = {
+    "template": Entry("root:template", "Store what to run: kinds, shell commands, HTTP requests."),
     "schedule": Entry("root:schedule", "Create, look at and change schedules."),
     "preview": Entry(
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
     ),
 }
-_QUEUES = {"queue": Entry("root:queue", "Limit queues.")}
+_WORKERS = {
+    "workers": Entry("commands.serving:workers", "Who is alive, and what each handles."),
+    "queue": Entry("root:queue", "Look into queues, pause, resume and limit them."),
+}
 _ACCESS = {
     "keys": Entry("root:keys", "Create, list and revoke the keys of the HTTP API."),
     "tenant": Entry("root:tenant", "Create, limit and suspend tenants."),
@@ -55,8 +62,9 @@ _STORE = {
     sections={
         "Run": _RUN,
         "Tasks": _TASKS,
+        "Workflows": _WORKFLOWS,
         "Schedules": _SCHEDULES,
-        "Queues": _QUEUES,
+        "Workers": _WORKERS,
         "Access": _ACCESS,
         "Store": _STORE,
     },
@@ -135,6 +143,58 @@ def schedule(ctx: click.Context) -> None:
 
 @click.group(
     cls=Group,
+    sections={
+        "Look": {
+            "list": Entry("commands.templates:list_templates", "The stored templates, newest first."),
+            "show": Entry("commands.templates:show", "One template."),
+        },
+        "Change": {
+            "create": Entry("commands.templates:create", "Store what to run, under a name."),
+            "update": Entry("commands.templates:update", "Change what is named, nothing else."),
+            "execute": Entry("commands.templates:execute", "Run it now."),
+            "delete": Entry("commands.templates:delete", "Remove it, and delete its schedules."),
+        },
+    },
+    examples=[
+        "rota template create backup --shell 'pg_dump shop > /backup/shop.sql'",
+        "rota template execute backup",
+        "rota schedule create nightly --template backup --cron '0 3 * * *'",
+    ],
+)
+@click.pass_context
+def template(ctx: click.Context) -> None:
+    """Store what to run, apart from when: a kind of task, a shell command, an HTTP request."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "Look": {
+            "list": Entry("commands.workflows:list_workflows", "The newest runs."),
+            "show": Entry("commands.workflows:show", "What a run did, and what it waits for."),
+        },
+        "Change": {
+            "start": Entry("commands.workflows:start", "Start a workflow."),
+            "signal": Entry("commands.workflows:signal", "Send a signal to a run."),
+            "cancel": Entry("commands.workflows:cancel", "Cancel a run, and undo what it did."),
+            "replay": Entry("commands.workflows:replay", "Run again what failed, from a step on."),
+        },
+    },
+    examples=[
+        'rota workflow start order -i \'{"sku":"lamp"}\'',
+        "rota workflow show $ID",
+        "rota workflow signal $ID paid 40",
+    ],
+)
+@click.pass_context
+def workflow(ctx: click.Context) -> None:
+    """Start, look at, signal and cancel workflows. A run is named by its id."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
     sections={"Run": {"run": Entry("process.commands:run_scheduler", "Fire schedules until stopped.")}},
     examples=["rota scheduler run"],
 )
@@ -146,12 +206,36 @@ def scheduler(ctx: click.Context) -> None:
 
 @click.group(
     cls=Group,
-    sections={"Change": {"limit": Entry("commands.limits:limit", "Limit its tasks, or show its limit.")}},
-    examples=["rota queue limit mail --rate 50/s --concurrency 10"],
+    sections={"Look": {"get": Entry("commands.artifacts:get", "Write one to stdout or to a file.")}},
+    examples=["rota artifact get 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e report.pdf -o report.pdf"],
+)
+@click.pass_context
+def artifact(ctx: click.Context) -> None:
+    """Get what a task left. `rota artifacts ID` lists it."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "Look": {"list": Entry("commands.serving:list_queues", "Every queue, and how much is in it.")},
+        "Change": {
+            "pause": Entry("commands.serving:pause", "Let no worker take its tasks."),
+            "resume": Entry("commands.serving:resume", "Let workers take its tasks again."),
+            "drain": Entry("commands.serving:drain", "Pause it, and wait until nothing of it runs."),
+            "limit": Entry("commands.limits:limit", "Limit its tasks, or show its limit."),
+        },
+    },
+    examples=[
+        "rota queue list",
+        "rota queue pause mail --note 'the mail server is moving'",
+        "rota queue resume mail",
+        "rota queue limit mail --rate 50/s --concurrency 10",
+    ],
 )
 @click.pass_context
 def queue(ctx: click.Context) -> None:
-    """Limit queues: how many of their tasks run at once, and how many begin in a while."""
+    """Look into queues, pause, resume and limit them."""
     help_if_alone(ctx)
 
 

@@ -37,8 +37,12 @@ class Session:
         """Open the store, do the work with its queue, close it. A store is made only by a work that `creates`
         something: any other needs what is there already."""
         import asyncio
+        import warnings
 
-        return asyncio.run(self._with_queue(work, creates))
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = lambda message, *_: self.screen.warn(str(message))
+            return asyncio.run(self._with_queue(work, creates))
 
     async def _with_queue(self, work: Callable[[Queue], Awaitable[T]], creates: bool) -> T:
         from ...engine.clock import SystemClock

@@ -4,6 +4,9 @@ With keys in the store, every request carries one, as `Authorization: Bearer …
 machine is answered: the peer's address, the Host and the Origin must all be loopback, so that no page in a browser
 and no other machine can reach it. Another tenant's things are not there: 404, before any question of roles.
 
+A key may come in a cookie, too, which the dashboard sets at sign-in: then only for requests that change nothing, or
+that a page from here sent.
+
 How often someone may ask: a token bucket for each, in this process.
 """
 
@@ -30,10 +33,13 @@ from .problems import Problem
 
 __all__ = [
     "ALL_TENANTS",
+    "COOKIE",
+    "LOCAL",
     "Access",
     "Caller",
     "Identify",
     "Limiter",
+    "came_from_here",
 ]
 
 CALLERS_REMEMBERED = 10_000
@@ -62,6 +68,8 @@ class Limiter:
 
 T = TypeVar("T")
 ALL_TENANTS = "*"
+COOKIE = "rota_key"
+LOCAL = "http:local"
 FRESH = timedelta(seconds=2)
 """A key that was read is believed for so long: a revoked one stops working everywhere after this."""
 
@@ -104,6 +112,11 @@ class Access:
         self._requests = Limiter(rate, 2 * rate)
         self._guesses = Limiter(*GUESSES)
 
+    @property
+    def takes_keys(self) -> bool:
+        """Whether callers are known by keys, and not by the application around this one."""
+        return self._identify is None
+
     async def caller(self, request: Request, *, patience: timedelta | None = None) -> Caller:
         """Who asks. With `patience`: if the store does not answer within it, what was read of a key still holds."""
         if self._identify is not None:
@@ -113,11 +126,11 @@ class Access:
             return found
         token = _token(request)
         if token is not None:
-            return await self._by_key(token, request, patience)
+            return await self.by_key(token, request, patience)
         if await self.has_keys(patience):
             raise _unauthorized("give an API key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
         _check_local(request)
-        return Caller(ALL_TENANTS, Role.ADMIN, "http:local")
+        return Caller(ALL_TENANTS, Role.ADMIN, LOCAL)
 
     async def allow(self, request: Request, tenant: str | None, role: Role) -> Caller:
         """The caller, if they may act as `role` in `tenant` (None: wherever they may act)."""
@@ -148,7 +161,8 @@ class Access:
         self._known.pop(key_id, None)
         self._any_keys = None
 
-    async def _by_key(self, token: str, request: Request, patience: timedelta | None) -> Caller:
+    async def by_key(self, token: str, request: Request, patience: timedelta | None = None) -> Caller:
+        """Who has this key."""
         now = self._clock.monotonic()
         address = request.client.host if request.client else "unknown"
         parsed = keys.parse(token)
@@ -206,7 +220,30 @@ def _token(request: Request) -> str | None:
     if given is not None:
         return given.strip()
     scheme, _, rest = request.headers.get("authorization", "").partition(" ")
-    return rest.strip() if scheme.lower() == "bearer" else None
+    if scheme.lower() == "bearer":
+        return rest.strip()
+    return request.cookies.get(COOKIE) if _changes_nothing(request) or came_from_here(request) else None
+
+
+def _changes_nothing(request: Request) -> bool:
+    return request.method in ("GET", "HEAD")
+
+
+def came_from_here(request: Request) -> bool:
+    """Whether a page of this very server sent the request. Browsers say so, and pages cannot make them lie: by
+    `Sec-Fetch-Site`, or, where they do not send that, by `Origin`."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin, host = request.headers.get("origin"), request.headers.get("host")
+    return origin is not None and host is not None and _place(origin) == host.lower()
+
+
+def _place(url: str) -> str | None:
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _check_local(request: Request) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
@@ -17,8 +18,9 @@ from .access import Identify
 from .events import live
 from .server.middleware import MOST_BODY, Guard, Head, RequestRecorder
 from .service import Replayed, Service, replayed
-from .tenants import executions, fast_routes, keys, schedules
-from .v1 import jobs, tasks
+from .tenants import artifacts as tenant_artifacts
+from .tenants import executions, fast_routes, keys, schedules, serving, templates
+from .v1 import artifacts, jobs, tasks
 
 if TYPE_CHECKING:
     from ...engine.observe.metrics import Metrics
@@ -31,29 +33,39 @@ _ABOUT = """A durable scheduler and task queue: what to run, when, and for every
 Every error is an RFC 9457 problem document with a stable `code`. Fields are accepted in camelCase and in snake_case;
 fields that are not known are refused. Times without a zone are UTC."""
 
+PARTS = (
+    *(schedules, executions, templates, tenant_artifacts, serving, keys, live, operations),
+    *(tasks, jobs, artifacts),
+)
+"""The modules that have routes, in the order of the document."""
+
 
 def create_app(
     store: Store | str | None = None,
     *,
     app: App | None = None,
     strict: bool = False,
+    allow_shell: bool = False,
     identify: Identify | None = None,
     metrics: Metrics | bool = True,
     rate: float = RATE,
     most_body: int = MOST_BODY,
     clock: SteadyClock | None = None,
+    dashboard: bool = True,
 ) -> FastAPI:
     """An ASGI application on a store: an address (None: as the settings say), which is opened at start-up or by the
     first request and closed at shutdown; or a store that is open already, and stays so.
 
     `app`: the handlers that are known here; a python template must then name one of them, and with
-    `strict` every execution and every target of a schedule. `identify`: who asks, if
-    the application around this one knows it better than an API key does. `metrics`: those of this process, if it has
-    some already; False: none. `rate`: requests per second and key."""
+    `strict` every execution and every target of a schedule. `allow_shell`: its workers run shell commands, so that
+    templates may have them. `identify`: who asks, if the application around this one knows it better than an API key
+    does. `metrics`: those of this process, if it has some already; False: none. `rate`: requests per second and key.
+    `dashboard`: pages for people, at `/`, if Jinja2 is installed."""
     service = Service(
         store,
         app=app,
         strict=strict,
+        allow_shell=allow_shell,
         clock=clock,
         rate=rate,
         identify=identify,
@@ -71,19 +83,24 @@ def create_app(
     )
     api.state.rota = service
     problems.install(api)
-
-    @api.exception_handler(Replayed)
-    async def again(request: Request, error: Replayed) -> Response:
-        return replayed(error)
-
-    for part in (schedules, executions, keys, live, operations, tasks, jobs):
+    api.add_exception_handler(Replayed, _again)
+    for part in PARTS:
         api.include_router(part.router)
     fast_routes.install(api)
     openapi.install(api)
+    if dashboard and find_spec("jinja2") is not None:
+        from ..dashboard import install
+
+        install(api)
     api.add_middleware(Guard, most_body=most_body)
     api.add_middleware(Head)
     api.add_middleware(RequestRecorder, service=service)
     return api
+
+
+async def _again(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Replayed), "it is registered for those"
+    return replayed(error)
 
 
 def _metrics(given: Metrics | bool, clock: SteadyClock | None) -> Metrics | None:

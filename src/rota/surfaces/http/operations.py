@@ -28,25 +28,29 @@ class HealthAnswer(Answer, frozen=True, kw_only=True):
 
     status: Literal["live", "ready"]
     version: str
+    alarms: list[Literal["scheduler_silent", "kind_unhandled"]]
 
 
 @router.get("/health", **documented(200, HealthAnswer))
 @router.get("/health/ready", **documented(200, HealthAnswer))
 async def ready(request: Request) -> Response:
-    """Ready: the store answers."""
+    """Ready: the store answers. `alarms` say what nobody seems to do: all schedulers are silent, or tasks wait of a
+    kind that no live worker handles. `rota doctor` says more."""
+    service = of(request)
     try:
         async with asyncio.timeout(READY_WITHIN):
-            await (await of(request).opened()).now()
+            await (await service.opened()).now()
+            alarms = await service.alarms()
     except (TimeoutError, StoreError):  # which store, and what is wrong with it, is for the log
         sentence = f"the store did not answer within {READY_WITHIN:g} s"
         raise Problem(503, "unavailable", sentence, headers={"Retry-After": "1"}) from None
-    return answer(HealthAnswer(status="ready", version=__version__))
+    return answer(HealthAnswer(status="ready", version=__version__, alarms=alarms))
 
 
 @router.get("/health/live", **documented(200, HealthAnswer))
 async def live() -> Response:
     """Live: the process answers."""
-    return answer(HealthAnswer(status="live", version=__version__))
+    return answer(HealthAnswer(status="live", version=__version__, alarms=[]))
 
 
 @router.get("/metrics", **documented(200))

@@ -21,7 +21,7 @@ from ...domain.limits import NAME_RULE, shown
 from ..shapes import Answer
 from .fields import as_given, in_words_of
 
-__all__ = ["CONTENT_TYPE", "Problem", "ProblemDocument", "Unreadable", "install", "respond"]
+__all__ = ["CONTENT_TYPE", "Problem", "ProblemDocument", "Unreadable", "install", "respond", "status_of"]
 
 log = logging.getLogger("rota.http")
 
@@ -47,6 +47,7 @@ _TITLES = {
     413: "Too large",
     414: "The address is too long",
     415: "Not JSON",
+    416: "There is no such part",
     422: "A value is wrong",
     429: "Too many requests",
     431: "The headers are too large",
@@ -141,6 +142,11 @@ def install(api: FastAPI) -> None:
         return respond(Problem(500, "internal", sentence), request.url.path)
 
 
+def status_of(error: RotaError) -> int:
+    """The status of an answer that reports this error."""
+    return _STATUS.get(error.code, 409 if isinstance(error, Refused) else 500)
+
+
 def _from_error(error: RotaError, request: Request) -> Problem:
     if not isinstance(error, Refused):
         return _from_store(error, request)
@@ -158,7 +164,7 @@ def _from_error(error: RotaError, request: Request) -> Problem:
         sentence = f"name: {taken}; choose another, or delete the schedule that has it"
     if error.code == "stale_version":
         members["current_version"] = error.details["found"]
-    return Problem(_STATUS.get(error.code, 409), error.code, sentence, **members)
+    return Problem(status_of(error), error.code, sentence, **members)
 
 
 def _from_store(error: RotaError, request: Request) -> Problem:
@@ -168,7 +174,7 @@ def _from_store(error: RotaError, request: Request) -> Problem:
         sentence = "the store does not answer; nothing is known to be lost, repeat the request"
         return Problem(503, error.code, sentence, headers={"Retry-After": RETRY_AFTER})
     sentence = "what is stored cannot be read; the server's log has it"
-    return Problem(_STATUS.get(error.code, 500), error.code, sentence)
+    return Problem(status_of(error), error.code, sentence)
 
 
 def _from_http(error: HTTPException, request: Request) -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from ...domain.ids import derived_id
 from ...domain.limits import check_key
 from ...domain.model import Role
 from ...engine.app import App
+from ...engine.checks import check_serving
 from ...engine.clock import SteadyClock, SystemClock
 from ...engine.commands import once
 from ...stores.base import Store, Tx, Work
@@ -31,6 +33,7 @@ __all__ = ["Acting", "Admin", "Operator", "Service", "Viewer", "answer", "of"]
 
 T = TypeVar("T")
 DEFAULT_TENANT = "default"
+LOOK_AGAIN = timedelta(seconds=10)
 _SAFE = "/:@!$&'()*+,;=~"
 TenantName = Annotated[
     str, Path(description="Whose schedules and tasks.", min_length=1, max_length=255, examples=["acme"])
@@ -47,6 +50,7 @@ class Service:
         *,
         app: App | None = None,
         strict: bool = False,
+        allow_shell: bool = False,
         clock: SteadyClock | None = None,
         rate: float,
         identify: Identify | None = None,
@@ -58,10 +62,13 @@ class Service:
         self._identify = identify
         self.clock: SteadyClock = clock or SystemClock()
         self.app = app
+        self.allow_shell = allow_shell
         self._is_strict = strict and app is not None
         self.metrics = metrics
         self.queue: Queue | None = None
         self._access: Access | None = None
+        self._alarms: list[str] = []
+        self._looked_at: float | None = None
 
     async def open(self) -> Queue:
         async with self._opening:
@@ -75,7 +82,7 @@ class Service:
         if self.metrics is not None:
             store = self.metrics.observed(store)
         self._access = Access(store, self.clock, rate=self._rate, identify=self._identify)
-        return Queue(store, actor="http", clock=self.clock)
+        return Queue(store, actor="http", clock=self.clock, app=self.app)
 
     async def close(self) -> None:
         """Close the store, unless it was given: then it stays open."""
@@ -89,6 +96,14 @@ class Service:
             return await self.open()
         except RotaError as error:
             raise Unavailable(str(error)) from error
+
+    async def alarms(self) -> list[Any]:
+        """What nobody seems to do, as of a moment ago: whoever asks for it often costs the store little."""
+        now = self.clock.monotonic()
+        if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN.total_seconds():
+            self._alarms = (await (await self.opened()).store.read(check_serving())).alarms
+            self._looked_at = now
+        return self._alarms
 
     async def access(self) -> Access:
         if self._access is None:
@@ -135,7 +150,12 @@ class Acting(Queue):
 
     def __init__(self, queue: Queue, tenant: str, caller: Caller) -> None:
         super().__init__(
-            queue.store, tenant=tenant, actor=caller.actor, clock=queue.clock, new_id=queue._new_id
+            queue.store,
+            tenant=tenant,
+            actor=caller.actor,
+            clock=queue.clock,
+            new_id=queue._new_id,
+            app=queue.app,
         )
         self.caller = caller
         self._receipt: tuple[str, str, Callable[[Any], tuple[int, Any]]] | None = None
@@ -146,6 +166,9 @@ class Acting(Queue):
             return
         body = await request.body()
         self._receipt = (*receipt_of(self.tenant, key, request.method, request.url.path, body), answer)
+
+    async def _warn_of_unhandled(self, *asked: tuple[str, str]) -> None:
+        """Nobody would hear it here: the answer to a GET says what a task waits for."""
 
     async def _commit(self, work: Work[T]) -> T:
         if self._receipt is None:

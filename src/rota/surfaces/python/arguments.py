@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...domain import definition, recurrence
+from ...domain import recurrence
 from ...domain.errors import Invalid
 from ...domain.limits import check_duration, check_text, shown
 from ...domain.model import (
@@ -37,6 +37,7 @@ from ...domain.options import (
     options_of,
 )
 from ...domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
+from ...domain.schedule import definition
 from ...domain.task import Submission, check_submission
 from ...engine.app import App
 from ...engine.clock import aware
@@ -74,9 +75,12 @@ def new_target(chosen: Mapping[str, Any]) -> Target:
 
 
 def check_registered(target: Target, app: App) -> None:
-    """Refused, if the app has this kind as something else: a workflow as a task, or a task as a workflow."""
-    handler = None if isinstance(target, TemplateTarget) else app.handlers.get(target.kind)
-    if handler is None or handler.is_workflow == isinstance(target, WorkflowTarget):
+    """Refused, if the app has this kind as something else (a workflow as a task, or a task as a workflow), or its
+    handler cannot take this input."""
+    if isinstance(target, TemplateTarget) or (handler := app.handlers.get(target.kind)) is None:
+        return
+    if handler.is_workflow == isinstance(target, WorkflowTarget):
+        handler.signature.check(target.input)
         return
     what, wanted = ("workflow", "WorkflowTarget") if handler.is_workflow else ("task", "TaskTarget")
     raise Invalid(
@@ -113,7 +117,6 @@ def _fitted(target: object, chosen: Mapping[str, Any]) -> Target:
     return replace(target, **options | checked)
 
 
-_IN_SECONDS = {"ttl_seconds": "ttl", "timeout_seconds": "timeout"}
 _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
 _TIMES = ("run_at", "start_at", "end_at")
 _ONE_OF = "give exactly one of cron, interval, run_at, rrule and rule"
@@ -123,13 +126,11 @@ def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
     """A checked submission from the options of `Queue.submit`."""
     check_names(SubmitOptions, options)
     chosen = {name: value for name, value in options.items() if value is not None}
-    for together in (("ttl", "ttl_seconds", "expires_at"), ("timeout", "timeout_seconds")):
-        found = [name for name in together if name in chosen]
-        if len(found) > 1:
-            raise Invalid(found[1], f"it was given together with {found[0]}", "give one of them")
-    for seconds, name in _IN_SECONDS.items():
-        if seconds in chosen:
-            chosen[name] = _FOR_TASK[name].check(seconds, chosen.pop(seconds))
+    found = [name for name in ("ttl", "ttl_seconds", "expires_at") if name in chosen]
+    if len(found) > 1:
+        raise Invalid(found[1], f"it was given together with {found[0]}", "give one of them")
+    if "ttl_seconds" in chosen:
+        chosen["ttl"] = _FOR_TASK["ttl"].check("ttl_seconds", chosen.pop("ttl_seconds"))
     for name in ("schedule_at", "expires_at"):
         if name in chosen:
             chosen[name] = given_time(name, chosen[name])

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
-from itertools import count
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from ...domain.errors import Unavailable
 from ...domain.limits import check_number, check_text
 from ...domain.model import Run
 from ...domain.tenants import check_tenant
-from ...engine.clock import NewId, SteadyClock, SystemClock, new_id, sleep
+from ...engine.app import App
+from ...engine.clock import NewId, SteadyClock, SystemClock, new_id
+from ...engine.commits import commit
 from ...stores.base import Store, Work
 from . import arguments
+from .known_nodes import KnownNodes
 
 __all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
 
 T = TypeVar("T")
 LIMIT = 100
 MOST = 10_000
-TRIES = 3
-PATIENCE = timedelta(seconds=5)
 
 
 class Page(list[T], Generic[T]):
@@ -48,7 +47,7 @@ class DueRuns(list[Run]):
 
 
 class Calls:
-    """One tenant's view of one store."""
+    """One tenant's view of one store. With an `app`, the inputs of the tasks that it has are checked."""
 
     def __init__(
         self,
@@ -58,29 +57,32 @@ class Calls:
         actor: str | None = None,
         clock: SteadyClock | None = None,
         new_id: NewId = new_id,
+        app: App | None = None,
     ) -> None:
         self.store = store
+        self.app = app
         self.clock: SteadyClock = clock or SystemClock()
         self.tenant = check_tenant(tenant)
         self.actor = check_actor(actor) or _whoami()
         self._new_id = new_id
+        self._known_nodes = KnownNodes()
 
     async def now(self) -> datetime:
         """The store's clock, which all nodes share."""
         return await self.store.now()
 
+    def _check_input(self, kind: object, input: Any) -> None:
+        """Where the handler is known, what it cannot be called with is refused now."""
+        handler = self.app.handlers.get(kind) if self.app is not None and isinstance(kind, str) else None
+        if handler is not None:
+            handler.signature.check(input)
+
+    async def _warn_of_unhandled(self, *asked: tuple[str, str]) -> None:
+        """Warn the caller's caller of each (kind, queue) that no live worker handles."""
+        await self._known_nodes.warn(self.store, self.clock, self.tenant, asked, stacklevel=3)
+
     async def _commit(self, work: Work[T]) -> T:
-        """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not
-        happened is not repeated: the store has waited already."""
-        give_up_at = self.clock.monotonic() + PATIENCE.total_seconds()
-        for attempt in count(1):
-            try:
-                return await self.store.transact(work)
-            except Unavailable as problem:
-                if problem.is_final or attempt == TRIES or self.clock.monotonic() > give_up_at:
-                    raise
-                await sleep(timedelta(milliseconds=50 * attempt))
-        raise AssertionError("unreachable")
+        return await commit(self.store, self.clock, work)
 
 
 def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ...domain.errors import Invalid
 from ...domain.tenants import check_tenant
+from ...engine.app import App
 from ...engine.clock import SteadyClock, SystemClock
+from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
+from .artifact_calls import ArtifactCalls
 from .calls import DueRuns, Page, check_actor
 from .limit_calls import LimitCalls
 from .schedule_calls import ScheduleCalls
-from .task_calls import TaskCalls
+from .serving_calls import ServingCalls
 from .template_calls import TemplateCalls
 from .tenant_calls import TenantCalls
+from .workflow_calls import WorkflowCalls
 
-__all__ = ["DueRuns", "Page", "Queue", "connect"]
+__all__ = ["Connecting", "DueRuns", "Page", "Queue", "connect"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
-class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls, LimitCalls):
+class Queue(
+    WorkflowCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls, LimitCalls
+):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:
@@ -38,19 +46,34 @@ class Queue(TaskCalls, ScheduleCalls, TemplateCalls, TenantCalls, LimitCalls):
 
     def for_tenant(self, tenant: str) -> Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
-        return Queue(self.store, tenant=tenant, actor=self.actor, clock=self.clock, new_id=self._new_id)
+        other = Queue(
+            self.store,
+            tenant=tenant,
+            actor=self.actor,
+            clock=self.clock,
+            new_id=self._new_id,
+            app=self.app,
+        )
+        other._known_nodes = self._known_nodes
+        return other
+
+    def bind(self, function: TaskFunction[P, R]) -> TaskFunction[P, R]:
+        """The function, submitted to this queue: `await queue.bind(function).submit(…)`."""
+        return function.bound_to(self)
 
 
-class _Connecting:
+class Connecting:
     """`await rota.connect()` and `async with rota.connect() as queue` both work."""
 
     def __init__(self, opening: Callable[[], Coroutine[Any, Any, Queue]]) -> None:
         self._opening = opening
         self._queue: Queue | None = None
 
+    async def open(self) -> Queue:
+        return await self._opening()
+
     def __await__(self) -> Generator[Any, None, Queue]:
-        queue: Queue = yield from self._opening().__await__()
-        return queue
+        return self.open().__await__()
 
     async def __aenter__(self) -> Queue:
         self._queue = await self
@@ -68,17 +91,19 @@ def connect(
     tenant: str = "default",
     actor: str | None = None,
     clock: SteadyClock | None = None,
-) -> _Connecting:
+    app: App | None = None,
+) -> Connecting:
     """Open a store and its queue. Without an address: ROTA_STORE, else the file rota.db. `bucket` is short for the
-    store s3://BUCKET."""
+    store s3://BUCKET. With an `app`, the inputs of the tasks that it has are checked when they are submitted."""
 
     async def opening() -> Queue:
         check_tenant(tenant)
         check_actor(actor)
         time = clock or SystemClock()
-        return Queue(await open_store(_address(store, bucket), time), tenant=tenant, actor=actor, clock=time)
+        opened = await open_store(_address(store, bucket), time)
+        return Queue(opened, tenant=tenant, actor=actor, clock=time, app=app)
 
-    return _Connecting(opening)
+    return Connecting(opening)
 
 
 def _address(store: str | None, bucket: str | None) -> str | None:

@@ -37,11 +37,6 @@ class LimitCalls(Calls):
         """The limits of kinds ("kind:send") and queues ("queue:mail")."""
         return await self.store.read(queries.task_limits(self.tenant))
 
-    async def why_in_line(self, task_id: str) -> str | None:
-        """Why a limit keeps a task waiting: "waits behind 40 others of kind send, key 7 (at most 5 at once)".
-        None: none does."""
-        return await self.store.read(queries.why_in_line(self.tenant, task_id))
-
     async def declare_limits(self, app: App) -> None:
         """Set the limits that the handlers of an app have."""
         limits = app.limits()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
@@ -10,14 +11,15 @@ from msgspec import UNSET
 from ...domain import recurrence
 from ...domain.errors import Invalid, Refused
 from ...domain.limits import check_choice, check_key, check_number
-from ...domain.model import Event, Run, RunStatus, Schedule, Task
+from ...domain.model import Event, Run, RunStatus, Schedule, Target, Task, TemplateTarget
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
-from ...domain.why import Why
+from ...domain.schedule.why import Why
 from ...engine import commands, queries
 from ...engine.app import App
 from ...engine.observe.log import log_signals
 from ...engine.observe.telemetry import Observer
+from ...engine.overview import Overview, overview
 from ...engine.queries import Occurrence
 from ...engine.roles.scheduler import Scheduler
 from ...stores.queries import Cursor, ScheduleList
@@ -40,9 +42,13 @@ class ScheduleCalls(Calls):
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
         timing, target, fields = arguments.new_schedule(options, await self.now())
+        self._check_target(target)
         work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
         with arguments.in_words_of(options):
-            return await self._commit(work)
+            created = await self._commit(work)
+        if not isinstance(created.target, TemplateTarget):
+            await self._warn_of_unhandled((created.target.kind, created.target.queue))
+        return created
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
         return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))
@@ -65,7 +71,7 @@ class ScheduleCalls(Calls):
         work = commands.edit_schedule(
             self.tenant,
             check_key(schedule_id),
-            lambda old, now: arguments.schedule_changes(old, changes, now),
+            lambda old, now: self._checked(arguments.schedule_changes(old, changes, now)),
             self.actor,
             version,
         )
@@ -87,7 +93,12 @@ class ScheduleCalls(Calls):
     async def trigger_schedule(self, schedule_id: str, input: Any = UNSET) -> Task:
         """Run it now, beside its times (with another `input`, if one is given); the task."""
         work = commands.trigger_schedule(
-            self._new_id(), self.tenant, check_key(schedule_id), self.actor, input
+            self._new_id(),
+            self.tenant,
+            check_key(schedule_id),
+            self.actor,
+            input,
+            check=self._check_input,
         )
         return (await self._commit(work))[1]
 
@@ -155,6 +166,23 @@ class ScheduleCalls(Calls):
             raise Invalid("at", f"{at!r:.60} is not a time", "give a datetime")
         return await self.store.read(queries.why(self.tenant, check_key(schedule_id), at))
 
+    async def explained_runs(self, schedule_id: str, *, limit: int = 60) -> list[Why]:
+        """The latest rows of the ledger, oldest first, each in the words of `why`; `run` of each is the row."""
+        work = queries.explained_runs(self.tenant, check_key(schedule_id), check_limit(limit))
+        return await self.store.read(work)
+
+    async def last_runs(self, schedules: Sequence[Schedule], *, limit: int = 30) -> dict[str, list[Run]]:
+        """The latest runs of each of these schedules, oldest first, by the id of the schedule."""
+        return await self.store.read(queries.last_runs(schedules, check_limit(limit)))
+
+    async def open_schedules(self) -> int:
+        """How many schedules are neither deleted nor completed. Every store keeps this number."""
+        return await self.store.read(queries.open_schedules(self.tenant))
+
+    async def overview(self) -> Overview:
+        """How things are: what is late, failing or stuck, what runs, what is due within the hour."""
+        return await self.store.read(overview(self.tenant))
+
     async def run_due(self, *, observe: Observer = log_signals) -> DueRuns:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
         thousand at most: if `is_more_due` is set in what it returns, call it again."""
@@ -188,6 +216,15 @@ class ScheduleCalls(Calls):
             changes=lambda old, now: arguments.schedule_changes(old, wanted, old.created_at),
             in_words=lambda: arguments.in_words_of(options),
         )
+
+    def _check_target(self, target: Target) -> None:
+        if not isinstance(target, TemplateTarget):
+            self._check_input(target.kind, target.input)
+
+    def _checked(self, changes: dict[str, Any]) -> dict[str, Any]:
+        if "target" in changes:
+            self._check_target(changes["target"])
+        return changes
 
     async def _schedule_list(self, filters: ScheduleFilters, after: Cursor | None = None) -> ScheduleList:
         chosen = arguments.filters(ScheduleFilters, filters)

@@ -9,10 +9,11 @@ from typing import Any, Unpack
 
 from msgspec.structs import replace
 
+from ...domain import task as life
 from ...domain.errors import Invalid
 from ...domain.limits import check_duration, check_text, shown, storable
 from ...domain.model import LIVE, Change, Task, TaskStatus
-from ...domain.options import SubmitManyOptions, SubmitOptions, TaskFilters
+from ...domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
 from ...domain.task import Submission
 from ...engine import commands, queries
 from ...engine.clock import SystemClock, sleep
@@ -20,10 +21,11 @@ from ...engine.observe import tracing
 from . import arguments
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
-__all__ = ["TaskCalls"]
+__all__ = ["TaskCalls", "task_id_of"]
 
 Tasks = list[Task]
 CANCEL_AT_ONCE = 500
+REPLAY_AT_ONCE = 500
 LOOK_AGAIN = timedelta(seconds=30)
 
 
@@ -37,14 +39,11 @@ class TaskCalls(Calls):
 
         On PostgreSQL, `connection` is one of yours (asyncpg or psycopg): the task then exists if and only if the
         transaction commits that is open on it."""
-        return await self._submit(arguments.submission(kind, input, options), connection)
-
-    async def start_workflow(
-        self, kind: str, input: Any = None, *, connection: Any = None, **options: Unpack[SubmitOptions]
-    ) -> Task:
-        """Start a workflow, which runs as a task of its own. Options as in `submit`."""
         asked = arguments.submission(kind, input, options)
-        return await self._submit(replace(asked, is_workflow=True), connection)
+        self._check_input(kind, input)
+        task = await self._submit(asked, connection)
+        await self._warn_of_unhandled((task.kind, task.queue))
+        return task
 
     async def submit_many(
         self, tasks: Iterable[tuple[str, Any]], **options: Unpack[SubmitManyOptions]
@@ -53,10 +52,14 @@ class TaskCalls(Calls):
         if options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
         asked = arguments.submissions(_pairs(tasks), options)
-        return await self._submit_all(asked, None) if asked else []
+        for each in asked:
+            self._check_input(each.kind, each.input)
+        submitted = await self._submit_all(asked, None) if asked else []
+        await self._warn_of_unhandled(*{(task.kind, task.queue) for task in submitted})
+        return submitted
 
     async def get(self, task_id: str) -> Task:
-        return await self.store.read(queries.one_task(self.tenant, _id("task_id", task_id)))
+        return await self.store.read(queries.one_task(self.tenant, task_id_of("task_id", task_id)))
 
     async def list(
         self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[TaskFilters]
@@ -77,7 +80,7 @@ class TaskCalls(Calls):
     async def cancel(self, task_id: str, reason: str = "") -> Task:
         """Cancel a task: at once if it is pending; if it is running its handler is asked to stop."""
         why = check_text("reason", reason)
-        work = commands.cancel_task(self.tenant, _id("task_id", task_id), self.actor, why)
+        work = commands.cancel_task(self.tenant, task_id_of("task_id", task_id), self.actor, why)
         return await self._commit(work)
 
     request_cancellation = cancel
@@ -109,17 +112,52 @@ class TaskCalls(Calls):
 
     async def mark_expired(self, task_id: str) -> Task:
         """Expire a pending task by hand."""
-        return await self._commit(commands.expire_task(self.tenant, _id("task_id", task_id), self.actor))
+        return await self._commit(
+            commands.expire_task(self.tenant, task_id_of("task_id", task_id), self.actor)
+        )
 
-    async def replay(self, task_id: str) -> Task:
-        """Run a failed or cancelled task again, with fresh retries."""
-        return await self._commit(commands.replay_task(self.tenant, _id("task_id", task_id), self.actor))
+    async def replay(self, task_id: str, *, from_step: str | None = None) -> Task:
+        """Run a failed or cancelled task again, with fresh retries. A workflow goes on where it failed, or from the
+        step with this key: what came before is not done again."""
+        step = None if from_step is None else check_text("from_step", from_step)
+        return await self._commit(
+            commands.replay_task(self.tenant, task_id_of("task_id", task_id), self.actor, step)
+        )
+
+    async def replay_many(
+        self,
+        *,
+        since: timedelta | float | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[TaskFilters],
+    ) -> int:
+        """Run again all failed tasks that match the filters (or cancelled ones: `status="cancelled"`), with fresh
+        retries; how many there are. With `since`, only those that ended at most that long ago; with `dry_run` they are
+        only counted. What has expired meanwhile is passed over."""
+        wanted = _wanted(filters)
+        wanted["status"] = wanted.get("status") or TaskStatus.FAILED
+        if wanted["status"] not in life.REPLAYABLE:
+            problem = f"a task that is {wanted['status']} cannot be replayed"
+            raise Invalid("status", problem, "accepted are failed and cancelled")
+        period = None if since is None else check_duration("since", since)
+        query = await self.store.read(queries.task_query(self.tenant, **wanted))
+        ended_since = None if period is None else query.at - period
+        replayed, after = 0, None
+        while True:
+            page = replace(query, after=after)
+            work = commands.replay_tasks(page, ended_since, REPLAY_AT_ONCE, self.actor, dry_run=dry_run)
+            found, after = await (self.store.read(work) if dry_run else self._commit(work))
+            replayed += found
+            if after is None:
+                return replayed
 
     async def archive(self, task_id: str) -> Task:
         """Put an ended task away."""
-        return await self._commit(commands.archive_task(self.tenant, _id("task_id", task_id), self.actor))
+        return await self._commit(
+            commands.archive_task(self.tenant, task_id_of("task_id", task_id), self.actor)
+        )
 
-    async def wait(self, task_id: str, timeout: timedelta | float | None = None) -> Task:  # noqa: ASYNC109  a word of the API
+    async def wait(self, task_id: str, timeout: Duration | None = None) -> Task:  # noqa: ASYNC109  a word of the API
         """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
         async with asyncio.timeout(
             None if timeout is None else check_duration("timeout", timeout).total_seconds()
@@ -183,10 +221,10 @@ def _pairs(tasks: object) -> Iterable[tuple[str, Any]]:
 
 def _ids(values: object) -> tuple[str, ...]:
     listed = _listed("task_ids", values, "give a list of the ids of tasks")
-    return tuple(_id(f"task_ids[{number}]", value) for number, value in enumerate(listed))
+    return tuple(task_id_of(f"task_ids[{number}]", value) for number, value in enumerate(listed))
 
 
-def _id(field: str, value: object) -> str:
+def task_id_of(field: str, value: object) -> str:
     if not isinstance(value, str) or not value or storable(value) != value:
         raise Invalid(field, f"{shown(value)} is not an id", "give the id of a task")
     return value

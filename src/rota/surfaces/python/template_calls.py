@@ -18,12 +18,13 @@ class TemplateCalls(Calls):
     """Keep what to run apart from when; run it by hand or by a schedule (`rota.TemplateTarget`)."""
 
     async def create_template(
-        self, alias: str | None, kind: str, **fields: Unpack[TemplateOptions]
+        self, alias: str | None, kind: str | None = None, **fields: Unpack[TemplateOptions]
     ) -> Template:
-        """Store what to run: a `kind` of task, under a name for people (`alias`; None: one is made from the kind).
+        """Store what to run: a `kind` of task, or a `command` of another `runtime`, under a name for people (`alias`;
+        None: one is made from what it runs).
 
         No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does."""
-        given = {"alias": alias, "kind": kind, **fields}
+        given = {"alias": alias, **({} if kind is None else {"kind": kind}), **fields}
         return await self._commit(commands.create_template(self._new_id(), self.tenant, given, self.actor))
 
     async def get_template(self, template_id: str) -> Template:
@@ -58,7 +59,9 @@ class TemplateCalls(Calls):
 
     async def execute_template(self, template_id: str, input: Any = None) -> Task:
         """Run it now: its parameters, overlaid with `input` (a dict), are the task's input."""
-        work = commands.execute_template(self._new_id(), self.tenant, _id(template_id), input, self.actor)
+        work = commands.execute_template(
+            self._new_id(), self.tenant, _id(template_id), input, self.actor, check=self._check_input
+        )
         return await self._commit(work)
 
 

@@ -52,6 +52,9 @@ REPEATING: dict[str, Any] = {
     "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=5), "base": 2},
 }
 ONCE: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(0)}
+PART = 5 * 1024 * 1024
+"""The least that S3 takes as a part of an object."""
+PARTS_AT_ONCE = 3
 _REMEMBERED = 10_000
 _TRIES = 10
 _DATE_TIMEOUT = timedelta(seconds=10)
@@ -82,6 +85,12 @@ class Requests(Protocol):
     def replace(self, key: str, body: bytes, etag: str) -> None: ...
 
     def put(self, key: str, body: bytes) -> None: ...
+
+    def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
+        """Write an object that may be large, in parts. It is there when all of them are."""
+        ...
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes: ...
 
     def delete(self, keys: list[str]) -> None: ...
 
@@ -116,6 +125,12 @@ class ObstoreRequests:
 
     def put(self, key: str, body: bytes) -> None:
         obstore.put(self._repeating, key, body, use_multipart=False)
+
+    def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
+        obstore.put(self._repeating, key, chunks, chunk_size=PART, max_concurrency=PARTS_AT_ONCE)
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        return bytes(obstore.get_range(self._repeating, key, start=start, end=stop))
 
     def delete(self, keys: list[str]) -> None:
         obstore.delete(self._repeating, keys)
@@ -155,20 +170,23 @@ class FolderRequests(ObstoreRequests):
 
     def create(self, key: str, body: bytes) -> None:
         try:
-            self._write(key, body, os.link)
+            self._write(key, [body], os.link)
         except FileExistsError as error:
             raise obs.AlreadyExistsError(str(error)) from error
 
     def put(self, key: str, body: bytes) -> None:
-        self._write(key, body, os.replace)
+        self._write(key, [body], os.replace)
 
-    def _write(self, key: str, body: bytes, name: Callable[[Path, Path], None]) -> None:
+    def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
+        self._write(key, chunks, os.replace)
+
+    def _write(self, key: str, chunks: Iterable[bytes], name: Callable[[Path, Path], None]) -> None:
         """Write the text to the disk, then give it its name. So no reader ever finds half of it."""
         path = self._folder / key
         unfinished = path.with_name(f"{path.name}#{os.getpid()}{get_ident()}")  # a name that lists leave out
         try:
             with self._open_new(unfinished) as file:
-                file.write(body)
+                file.writelines(chunks)
                 file.flush()
                 os.fsync(file.fileno())
             name(unfinished, path)
@@ -232,6 +250,10 @@ class FolderRequests(ObstoreRequests):
     def get(self, key: str) -> FetchedObject:
         self._open_folder()
         return super().get(key)
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        self._open_folder()
+        return super().get_range(key, start, stop)
 
     def list(self, prefix: str, after: str | None) -> Iterator[str]:
         with suppress(FileNotFoundError):
@@ -352,6 +374,18 @@ class Bucket:
     def put(self, key: str, body: bytes) -> None:
         with self._translate_errors("put", key):
             self._requests.put(key, body)
+
+    def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
+        with self._translate_errors("put", key):
+            self._requests.put_parts(key, chunks)
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes | None:
+        """Some bytes of an object; None where nothing is."""
+        try:
+            with self._translate_errors("read", key):
+                return self._requests.get_range(key, start, stop)
+        except FileNotFoundError:
+            return None
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects. It is no error if they are not there."""

@@ -1,6 +1,6 @@
--- One table per record type. `body` is the record, as JSON, and the truth; the other columns repeat what indexes need and
--- what people ask for. It is `json` and not `jsonb`: texts come back as they went (the character U+0000 included), and
--- nothing is parsed on the way. Texts sort by code point (collation C), as on every store. Indexes are partial where a
+-- One table per record type. A task is its columns and a `body` of the rest, as JSON. Of other records the body is all,
+-- and the truth; their other columns repeat what indexes need and what people ask for. It is `json` and not `jsonb`: texts
+-- come back as they went (the character U+0000 included), and nothing is parsed on the way. Texts sort by code point (collation C), as on every store. Indexes are partial where a
 -- state selects few rows. The hot table leaves room for new versions of a row on its page and is vacuumed early.
 -- `{schema}` is filled in when this is applied.
 
@@ -13,22 +13,33 @@ create table {schema}.task (
   priority smallint not null,
   attempt integer not null,
   error text,
+  output json,
+  progress json,
+  max_retries integer,
+  retry_policy json,
+  timeout interval,
   tags text[],
   created_at timestamptz not null,
   available_at timestamptz not null,
   started_at timestamptz,
+  updated_at timestamptz not null,
   completed_at timestamptz,
   expires_at timestamptz,
+  lease_id text collate "C",
   lease_expires_at timestamptz,
   worker_id text collate "C",
   cancel_requested boolean not null,
   schedule_id text collate "C",
-  version bigint not null,
-  body json not null,
   is_workflow boolean not null default false,
-  returned_at timestamptz,
   line text collate "C",
-  lined_at timestamptz
+  lined_at timestamptz,
+  asks_at timestamptz,
+  is_parked boolean not null default false,
+  returned_at timestamptz generated always as (case when status = 'pending' and not is_parked and updated_at <> created_at then updated_at end) stored,
+  changes integer not null,
+  actor text,
+  version bigint not null,
+  body json not null
 ) with (
   fillfactor = 80,
   autovacuum_vacuum_scale_factor = 0,
@@ -201,6 +212,84 @@ create table {schema}.receipt (
 
 create index receipt_at on {schema}.receipt (at, id);
 
+create table {schema}.nodestate (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  seen_at timestamptz not null,
+  host text not null,
+  pid bigint not null,
+  release text not null,
+  version bigint not null,
+  body json not null
+);
+
+create table {schema}.pausedqueue (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  queue text collate "C" not null,
+  note text not null,
+  paused_at timestamptz not null,
+  paused_by text not null,
+  version bigint not null,
+  body json not null
+);
+
+create index pausedqueue_of_tenant on {schema}.pausedqueue (tenant, queue, id);
+
+create table {schema}.artifact (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  name text collate "C" not null,
+  media_type text not null,
+  size bigint not null,
+  created_at timestamptz not null,
+  content text collate "C",
+  version bigint not null,
+  body json not null
+);
+
+create index artifact_of_task on {schema}.artifact (task_id, name, id);
+create index artifact_content on {schema}.artifact (content, id) where content is not null;
+
+create table {schema}.content (
+  key text collate "C" not null,
+  number integer not null,
+  bytes bytea not null,
+  primary key (key, number)
+);
+
+alter table {schema}.content alter column bytes set storage external;
+
+create table {schema}.step (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  key text not null,
+  kind text not null,
+  status text collate "C" not null,
+  created_at timestamptz not null,
+  due_at timestamptz,
+  completed_at timestamptz,
+  version bigint not null,
+  body json not null
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+
+create index step_of_task on {schema}.step (task_id, created_at, id);
+
+create table {schema}.signal (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  task_id text collate "C" not null,
+  name text not null,
+  at timestamptz not null,
+  received_at timestamptz,
+  version bigint not null,
+  body json not null
+);
+
+create index signal_of_task on {schema}.signal (task_id, at, id);
+
 create table {schema}.gate (
   id text collate "C" primary key,
   tenant text collate "C" not null,
@@ -226,12 +315,16 @@ comment on column {schema}.task.error is 'What went wrong last: type and message
 comment on column {schema}.task.available_at is 'Not before this time; later for delayed and for retried tasks; the end of time for one in a line.';
 comment on column {schema}.task.line is 'The gate in whose line it waits; null: in none.';
 comment on column {schema}.task.lined_at is 'Since when it waits in that line.';
+comment on column {schema}.task.asks_at is 'From when on it has to ask at a gate before a worker may have it; null: it has not to.';
 comment on column {schema}.task.expires_at is 'If it has not started by then, it never will.';
 comment on column {schema}.task.lease_expires_at is 'While running: when the task is taken back unless its worker renews.';
-comment on column {schema}.task.worker_id is 'host:pid:… of the worker that has it, or had it last.';
+comment on column {schema}.task.worker_id is 'host:pid:… of the worker that has it.';
+comment on column {schema}.task.changes is 'How many lines its history has had.';
+comment on column {schema}.task.actor is 'Who completed it, where body does not say so.';
 comment on column {schema}.task.schedule_id is 'The schedule that started it, if one did.';
 comment on column {schema}.task.version is 'Counts the writes of this row.';
-comment on column {schema}.task.body is 'The whole record: input, output, history, logs, progress, metadata, …';
+comment on column {schema}.task.body is
+  'What no column has: input, metadata, logs, … and the history, but for the last lines where the columns say the same.';
 comment on table {schema}.schedule is 'When to run what. key is unique per tenant among those not deleted.';
 comment on column {schema}.schedule.timing is 'once, interval, cron or rrule, with its zone.';
 comment on column {schema}.schedule.target is 'What to run: a task, a workflow or a template, with its input.';
@@ -250,6 +343,7 @@ comment on table {schema}.template is 'Stored task definitions.';
 comment on column {schema}.template.alias_key is 'The alias as it is compared: without letter case, - and _.';
 comment on table {schema}.tenant is 'Tenants with limits or a status of their own; others have the defaults.';
 comment on column {schema}.task.is_workflow is 'Whether a durable workflow is to run.';
+comment on column {schema}.task.is_parked is 'Whether it is a workflow that waits for a time, a signal or a child; body -> ''waits_for'' says for which.';
 comment on column {schema}.task.returned_at is 'Since when it waits again: after a retry, a reschedule, a lost lease, a replay.';
 comment on table {schema}.apikey is 'Who may do what over HTTP. Of the key itself only a digest is kept.';
 comment on column {schema}.apikey.tenant is 'Whose records it opens; * is every tenant.';
@@ -263,6 +357,16 @@ comment on column {schema}.gate.inside is 'How many have passed and not ended.';
 comment on column {schema}.gate.waiting is 'How many wait in its line.';
 comment on column {schema}.gate.next_at is 'The next moment that its rate leaves free.';
 comment on column {schema}.gate.idle_since is 'Since when nobody needs it; null: someone does.';
+comment on table {schema}.nodestate is 'Processes that run roles. One that was not seen for three heartbeats is taken for dead.';
+comment on column {schema}.nodestate.tenant is 'Whose tasks it takes; * is every tenant.';
+comment on table {schema}.pausedqueue is 'Queues whose tasks no worker takes, while they have a row here.';
+comment on table {schema}.artifact is 'What tasks left under a name. The bytes of small ones are in body -> ''inline'', in base64.';
+comment on column {schema}.artifact.content is 'The key of its bytes in the table content; null: they are in the body.';
+comment on table {schema}.content is 'The bytes of larger artifacts, in pieces. The janitor removes what no artifact names.';
+comment on table {schema}.step is 'What a workflow did or waits for. Its code asks for each by its key.';
+comment on column {schema}.step.due_at is 'When a wait ends, or when a failed try is repeated.';
+comment on table {schema}.signal is 'What was sent to a workflow under a name.';
+comment on column {schema}.signal.received_at is 'When the workflow took it; null: it has not.';
 
 -- Raised by a write that met another version than it expected: undoes the whole statement.
 create function {schema}.expect(rows bigint, wanted bigint) returns void language plpgsql as $$
@@ -480,16 +584,13 @@ begin
       tenant, to_char(most_pending, 'FM999,999,999,999,999,990') using errcode = '54000', detail = 'limit_reached';
   end if;
   insert into {schema}.task (
-    id, tenant, status, kind, queue, priority, attempt, tags, created_at, available_at, expires_at, cancel_requested, version, body
+    id, tenant, status, kind, queue, priority, attempt, max_retries, timeout, tags, created_at, available_at, updated_at,
+    expires_at, cancel_requested, changes, version, body
   ) values (
-    task_id::text, tenant, 'pending', kind, queue, priority, 0, labels, at, greatest(schedule_at, at), expires_at,
-    false, 1,
+    task_id::text, tenant, 'pending', kind, queue, priority, 0, max_retries, make_interval(secs => timeout::double precision), labels,
+    at, greatest(schedule_at, at), at, expires_at, false, 1, 1,
     json_build_object(
-      'record', 'task.1', 'id', task_id, 'tenant', tenant, 'version', 1, 'kind', kind, 'queue', queue, 'priority', priority,
-      'input', input, 'metadata', coalesce(metadata, '{}'), 'tags', coalesce(to_json(labels), '[]'::json),
-      'created_at', {schema}.iso(at), 'updated_at', {schema}.iso(at), 'available_at', {schema}.iso(greatest(schedule_at, at)),
-      'expires_at', {schema}.iso(expires_at), 'max_retries', max_retries, 'idempotency_key', idempotency_key,
-      'timeout', 'PT' || round(timeout, 6) || 'S',
+      'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key,
       'history', json_build_array(json_build_object(
         'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
         'type', 'created', 'expires_at', {schema}.iso(expires_at)

@@ -27,7 +27,7 @@ create table task (
 
 create index task_created on task (tenant, created_at, id);
 create index task_of_schedule on task (schedule_id, created_at, id) where schedule_id is not null;
-create index task_pending on task (queue, kind, priority desc, available_at, id) where status = 'pending';
+create index task_pending on task (queue, kind, priority desc, available_at, id, tenant) where status = 'pending';
 create index task_lease on task (lease_expires_at, id) where status = 'running';
 create index task_cancelling on task (worker_id, id) where status = 'running' and cancel_requested = 1;
 create index task_expiry on task (expires_at, id) where status = 'pending' and expires_at is not null;
@@ -156,6 +156,62 @@ create table receipt (
 ) strict;
 
 create index receipt_at on receipt (at, id);
+
+create table nodestate (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  seen_at integer not null,
+  body text not null
+) strict;
+
+create table pausedqueue (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  queue text not null,
+  body text not null
+) strict;
+
+create index pausedqueue_of_tenant on pausedqueue (tenant, queue, id);
+
+create table artifact (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  name text not null,
+  content text,
+  body text not null
+) strict;
+
+create index artifact_of_task on artifact (task_id, name, id);
+create index artifact_content on artifact (content, id) where content is not null;
+
+-- What workflows did and wait for, and what was sent to them.
+create table step (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  created_at integer not null,
+  status text not null,
+  body text not null
+) strict;
+
+create index step_of_task on step (task_id, created_at, id);
+
+create table signal (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  task_id text not null,
+  at integer not null,
+  received_at integer,
+  body text not null
+) strict;
+
+create index signal_of_task on signal (task_id, at, id);
 
 -- The state of the limits of tasks. A task in a line has the end of time as its `available_at`.
 create table gate (

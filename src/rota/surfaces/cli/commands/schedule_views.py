@@ -10,14 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import NODEFAULT, Struct, to_builtins
-from msgspec.structs import fields
 
 from ....domain import recurrence
-from ....domain.model import Schedule, TaskTarget
+from ....domain.model import Schedule
 from ....domain.recurrence import Cron, Interval, RRule, Timing
+from ... import words
 from ...durations import coarse, parsed, relative, short
-from .. import words
+from ...versions import differences
 from ..command import command
 from ..options import TIME, WALL_TIME
 from ..render import Cell, seconds, styled
@@ -36,8 +35,6 @@ SHORT_STRIP = 10
 NEXT = 5
 OVERDUE = timedelta(seconds=2)
 MOST_TIMES = 10_000
-_NOT_TOLD = ("version", "updated_at", "updated_by", "due_at", "zone_data", "record", "deleted_at")
-"""Fields that a history leaves out: they change with every edit, or say nothing to people."""
 
 
 @command(
@@ -335,28 +332,8 @@ def _event_row(session: Session, event: Event, now: datetime) -> list[Cell | str
 
 def _difference(event: Event) -> str:
     """What is not the same before and after."""
-    if not event.before:
-        return event.detail
-    before, after = _flat(event.before), _flat(event.after or {})
-    names = [
-        name for name in {**before, **after} if before.get(name) != after.get(name) and name not in _NOT_TOLD
-    ]
-    parts = [f"{name}: {_brief(before.get(name))} → {_brief(after.get(name))}" for name in names]
+    parts = [f"{name}: {_brief(old)} → {_brief(new)}" for name, old, new in differences(event)]
     return "; ".join([*([event.detail] if event.detail else []), *parts])
-
-
-def _flat(version: dict[str, Any]) -> dict[str, Any]:
-    """Field by field, those of the target and the timing too. What is not stored has its default."""
-    target = version.get("target") or {}
-    usual = _defaults(TaskTarget) if target.get("type") == "task" else {}
-    flat = _defaults(Schedule) | {name: version[name] for name in version if name not in ("target", "timing")}
-    for part, values in (("target", usual | target), ("timing", version.get("timing") or {})):
-        flat |= {f"{part}.{name}": value for name, value in values.items()}
-    return flat
-
-
-def _defaults(record: type[Struct]) -> dict[str, Any]:
-    return {each.name: to_builtins(each.default) for each in fields(record) if each.default is not NODEFAULT}
 
 
 def _brief(value: Any) -> str:

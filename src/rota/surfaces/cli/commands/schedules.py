@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....domain.options import ScheduleOptions
-from .. import words
+from ... import words
 from ..command import command
 from ..options import JSON, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session
@@ -46,8 +46,17 @@ _input = click.option(
 )
 
 
+_template = click.option("--template", metavar="NAME", help="Run this template, by its name or id.")
+
+
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None and value != ()}
+    from ....domain.model import TemplateTarget
+
+    given = {name: value for name, value in options.items() if value is not None and value != ()}
+    template = given.pop("template", None)
+    if template is not None and "task_type" in given:
+        raise click.UsageError("--template was given together with --task-type; give one of them")
+    return given if template is None else {**given, "target": TemplateTarget(template_id=template)}
 
 
 @command(
@@ -57,9 +66,11 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
         "rota schedule create sync -t sync_orders --interval 5m --overlap-policy allow --jitter 30s",
         "rota schedule create payday -t pay --rrule 'FREQ=MONTHLY;BYDAY=-1FR'",
         "rota schedule create launch -t launch --run-at 2027-06-01T12:00:00Z",
+        "rota schedule create nightly --template backup --cron '0 3 * * *'",
     ]
 )
 @click.argument("schedule_id")
+@_template
 @_input
 @_definition
 @click.option("--paused", "status", flag_value="paused", help="Create it, but do not fire yet.")
@@ -87,6 +98,7 @@ def create(session: Session, schedule_id: str, **options: Any) -> None:
     ]
 )
 @schedule_argument
+@_template
 @_input
 @_definition
 @click.option("--clear", multiple=True, type=click.Choice(CLEARABLE), help="Take this away; may be repeated.")

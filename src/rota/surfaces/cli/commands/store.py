@@ -12,7 +12,16 @@ import click
 
 from ....domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailable
 from ....domain.model import Schedule, Task
-from ....engine.checks import Health, broken_records, check_health, remove_receipt, write_receipt
+from ....domain.schedule.why import length
+from ....engine.checks import (
+    Health,
+    Serving,
+    broken_records,
+    check_health,
+    check_serving,
+    remove_receipt,
+    write_receipt,
+)
 from ....engine.clock import SystemClock, new_id
 from ....stores.base import CommitOptions, Store
 from ...durations import short
@@ -257,6 +266,7 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
     try:
         health = await store.read(check_health(tenant))
         findings += [_overdue(health), _leases(health), _expiries(health), _waiting(health), _states(health)]
+        findings += _serving(await store.read(check_serving()))
         if health.ahead:
             findings.append(_from_the_future(health.ahead, await store.now()))
         if health.unreadable:
@@ -326,6 +336,25 @@ def _waiting(health: Health) -> Finding:
     return Finding(
         "waiting", False, found, "start a worker that has handlers for them: `rota worker module:app`"
     )
+
+
+def _serving(serving: Serving) -> list[Finding]:
+    """Nodes that are silent are named; they are trouble if nobody does what they did."""
+    silent = [f"{node.id} for {length(serving.at - node.seen_at)}" for node in serving.silent]
+    about = f"; silent: {_names(silent)}" if silent else ""
+    found = f"{len(serving.alive):,} alive{about}"
+    missed = serving.silent_scheduler
+    if missed is not None:
+        advice = "a scheduler died and none is alive: start `rota up` or `rota scheduler run`"
+        return [Finding("nodes", False, found, advice), *_unhandled(serving)]
+    return [Finding("nodes", True, found), *_unhandled(serving)]
+
+
+def _unhandled(serving: Serving) -> list[Finding]:
+    if not serving.unhandled:
+        return []
+    names = [f"{sentence} ({number:,} pending)" for sentence, number in serving.unhandled.items()]
+    return [Finding("handlers", False, _names(names, "; "), "start a worker that has handlers for them")]
 
 
 def _from_the_future(ahead: Sequence[Schedule | Task], now: datetime) -> Finding:

@@ -18,6 +18,7 @@ from ..session import Session, with_session
 
 if TYPE_CHECKING:
     from ....domain.model import Change, Task
+    from ....domain.serving import Waiting
     from ...python.client import Page, Queue
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "history",
     "list_tasks",
     "replay",
+    "show_page",
     "status",
     "submit",
     "task_filters",
@@ -93,7 +95,7 @@ def submit(session: Session, task_type: str, text: str | None, lines: bool, **gi
 
 async def _submit_options(queue: Queue, given: dict[str, Any]) -> dict[str, Any]:
     """The options of `Queue.submit`. `--in` counts on the clock of the store."""
-    options = {**given, "tags": given["tags"] or None}
+    options = {name: None if value == () else value for name, value in given.items()}
     delay = options.pop("delay")
     if delay is not None:
         try:
@@ -143,16 +145,16 @@ def status(session: Session, task_id: str) -> None:
     """Everything about one task."""
     from ...shapes import task as shape
 
-    async def ask(queue: Queue) -> tuple[Task, str | None, str | None, datetime]:
+    async def ask(queue: Queue) -> tuple[Task, Waiting | None, str | None, datetime]:
         task = await queue.get(task_id)
-        in_line = await queue.why_in_line(task_id)
-        return task, await _schedule_name(queue, task), in_line, await queue.now()
+        return task, await queue.waiting(task_id), await _schedule_name(queue, task), await queue.now()
 
-    task, schedule, in_line, now = session.run(ask)
+    task, waiting, schedule, now = session.run(ask)
     if session.as_json:
-        session.screen.json({**shape(task), "schedule": schedule, "why_in_line": in_line})
+        about = None if waiting is None else {"reason": waiting.reason, "explanation": waiting}
+        session.screen.json({**shape(task), "waiting": about, "schedule": schedule})
     else:
-        session.screen.fields(_fields(session, task, schedule, in_line, now))
+        session.screen.fields(_fields(session, task, waiting, schedule, now))
         if task.error is not None and task.error.traceback:
             session.screen.say()
             session.screen.say(click.style(task.error.traceback.rstrip(), dim=True))
@@ -168,14 +170,14 @@ async def _schedule_name(queue: Queue, task: Task) -> str | None:
 
 
 def _fields(
-    session: Session, task: Task, schedule: str | None, in_line: str | None, now: datetime
+    session: Session, task: Task, waiting: Waiting | None, schedule: str | None, now: datetime
 ) -> Iterator[tuple[str, str]]:
     yield "id", task.id
     yield "task_type", click.style(task.kind, bold=True)
     yield "status", styled(session.screen.status(task.status)) + _about_status(task)
+    if waiting is not None:
+        yield "waiting", waiting
     yield "queue", f"{task.queue}, priority {task.priority}"
-    if in_line:
-        yield "limit", in_line
     yield from _times(task, now)
     if task.attempt:
         most = "" if task.max_retries is None else f", {task.retries} of {task.max_retries} retries used"
@@ -250,10 +252,10 @@ def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **
         from ...shapes import task as shape
 
         return screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
-    return _show_page(session, page, now)
+    return show_page(session, page, now)
 
 
-def _show_page(session: Session, page: Page[Task], now: datetime) -> None:
+def show_page(session: Session, page: Page[Task], now: datetime) -> None:
     screen = session.screen
     if not page:
         screen.remark("no tasks match")
@@ -377,12 +379,34 @@ def cancel(
     return session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
 
 
-@command(examples=["rota replay 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
-@click.argument("task_ids", nargs=-1, required=True)
+@command(
+    examples=[
+        "rota replay 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e",
+        "rota replay --status failed --type send_reminder --since 1h --dry-run",
+    ]
+)
+@click.argument("task_ids", nargs=-1)
+@task_filters
+@click.option("--since", type=DURATION, help="Only tasks that ended at most this long ago: 30s 5m 1h 7d 2w.")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
 @with_session
-def replay(session: Session, task_ids: tuple[str, ...]) -> None:
-    """Run failed or cancelled tasks again, with fresh retries."""
-    _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
+def replay(
+    session: Session, task_ids: tuple[str, ...], since: timedelta | None, dry_run: bool, **filters: Any
+) -> None:
+    """Run failed or cancelled tasks again, with fresh retries: those named, or all that match the filters, in commits
+    of 500."""
+    has_filters = since is not None or any(value is not None for value in filters.values())
+    if bool(task_ids) == has_filters:
+        raise click.UsageError("name tasks, or give --status, --type, --queue, --schedule, --tag or --since")
+    if task_ids:
+        if dry_run:
+            raise click.UsageError("--dry-run is for filters; `rota status` says how a task ended")
+        return _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
+    number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
+    if session.as_json:
+        return session.screen.json({"replayed": 0 if dry_run else number, "matching": number})
+    done = f"{number:,} tasks would be replayed" if dry_run else f"replayed {number:,} tasks"
+    return session.screen.say(done)
 
 
 @command(examples=["rota archive 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])

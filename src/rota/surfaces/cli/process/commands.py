@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["monitor", "run_scheduler", "serve", "tick", "up", "worker"]
 
+_allow_shell = click.option(
+    "--allow-shell",
+    is_flag=True,
+    default=None,
+    help="Run the shell commands of templates, as the user that runs this. [default: no]",
+)
 _worker_options = together(
     click.option("--queues", metavar="A,B", help="Only tasks of these queues. [default: all]"),
     click.option("--concurrency", type=int, metavar="N", help="How many tasks at once. [default: 50]"),
@@ -26,6 +32,13 @@ _worker_options = together(
         "--shutdown-timeout",
         type=DURATION,
         help="How long to wait for handlers at the end. [default: 30s]",
+    ),
+    _allow_shell,
+    click.option(
+        "--allow-private-addresses",
+        is_flag=True,
+        default=None,
+        help="Let the requests of templates go to private and local addresses, too. [default: no]",
     ),
     click.option(
         "--all-tenants",
@@ -192,6 +205,7 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
 @_http_options
 @click.option("--rate-limit", type=int, metavar="N", help="Requests a second for each key. [default: 500]")
 @click.option("--max-body", type=SIZE, help="How large the body of a request may be. [default: 2MB]")
+@_allow_shell
 @click.option("--strict", is_flag=True, help="Refuse kinds of tasks that APP does not have.")
 @click.option("--engine", is_flag=True, help="Fire schedules, run tasks and keep house here, too.")
 @_log_option

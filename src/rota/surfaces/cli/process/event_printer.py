@@ -15,9 +15,9 @@ from ....domain.model import ChangeType, Run, RunReason, RunStatus, Schedule, Ta
 from ....engine.clock import SteadyClock
 from ....engine.observe.telemetry import (
     LeaseLost,
+    Observation,
     ResultLost,
     ScheduleStopped,
-    Signal,
     TaskMoved,
     TaskStarted,
     TimesHandled,
@@ -61,7 +61,7 @@ class EventPrinter:
         self.is_unread = False
         self.on_unread: Callable[[], None] = lambda: None
 
-    def __call__(self, signal: Signal) -> None:
+    def __call__(self, signal: Observation) -> None:
         line = _line(signal, self._clock.now())
         if line is None or self.is_unread:
             return
@@ -97,7 +97,7 @@ class EventPrinter:
         return ", ".join(parts) or "nothing happened"
 
 
-def _line(signal: Signal, now: datetime) -> EventLine | None:
+def _line(signal: Observation, now: datetime) -> EventLine | None:
     match signal:
         case TimesHandled(schedule, run, task):
             return _handled(schedule, run, task, now)
@@ -161,7 +161,7 @@ def _moved(task: Task) -> EventLine | None:
     return None
 
 
-def _trouble(signal: Signal) -> EventLine | None:
+def _trouble(signal: Observation) -> EventLine | None:
     trouble = trouble_of(signal)
     if trouble is None:
         return None

@@ -16,9 +16,9 @@ from .... import __version__
 from ....domain.errors import NotFound
 from ....domain.model import Schedule, TemplateTarget
 from ....engine.app import App
+from ... import words
 from ...durations import relative
 from ...python.client import Queue
-from .. import words
 from ..session import Session
 
 if TYPE_CHECKING:

@@ -13,8 +13,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
+from ....domain import recurrence
 from ....domain.errors import Invalid
 from ....engine.app import App
 from ...listening import PortTaken, find, is_installed, listen, url_of
@@ -92,6 +94,8 @@ class ApiServer:
         if session.as_json:
             return session.screen.remark(f"http: {self.url}")
         session.screen.say(f"http: {self.url}  documentation: {self.url}/docs")
+        if find_spec("jinja2") is not None:
+            session.screen.say(f"dashboard: {self.url}/")
         if self.is_all:
             session.screen.say(f"keys: {await _about_keys(queue)}")
         return None
@@ -135,12 +139,14 @@ class ApiServer:
             buffered.store,
             app=self._options.app,
             strict=self._options.strict,
+            allow_shell=self._options.settings["allow_shell"],
             clock=queue.clock,
             metrics=metrics,
             rate=settings["rate_limit"],
             most_body=settings["max_body"],
         )
         api.openapi()  # made now: the first request for it would hold up the whole loop
+        recurrence.describe(recurrence.Cron("@daily"))  # so with the words for schedules
         patience = min(PATIENCE, settings["shutdown_timeout"])
         return prepared(api, until=until, patience=patience), metrics
 

@@ -27,7 +27,7 @@ from ....domain.errors import Invalid
 from ....engine.loops import NoHints, keep_running
 from ....engine.observe.log import FIELDS, ids_of_task
 from ....engine.observe.observed import ObservedStore
-from ....engine.observe.telemetry import LoopFailed, Signal, running_task
+from ....engine.observe.telemetry import LoopFailed, Observation, running_task
 from ....stores.base import Store
 from ...python.client import Queue
 from ..session import Session
@@ -167,7 +167,7 @@ class BufferedMetrics:
         self._measuring: asyncio.Task[None] | None = None
         queue.store = ObservedStore(self.store, self._answered, self._failed, queue.clock)
 
-    def observe(self, signal: Signal) -> None:
+    def observe(self, signal: Observation) -> None:
         self._tell(lambda metrics: metrics.observe(signal))
 
     def arrived(self, metrics: Metrics) -> None:

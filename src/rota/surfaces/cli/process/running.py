@@ -205,6 +205,8 @@ def _node(session: Session, options: ProcessOptions, queue: Queue, *observers: O
         concurrency=settings["concurrency"],
         lease=settings["lease"],
         all_tenants=options.serves_every_tenant,
+        allow_shell=settings["allow_shell"],
+        allow_private_addresses=settings["allow_private_addresses"],
         **shared,
     )
 
@@ -237,6 +239,7 @@ async def _pass(session: Session, options: ProcessOptions) -> None:
         finally:
             if isinstance(node, Worker):
                 node.tasks.close()
+                await node.tasks.runtimes.close()
                 await run_hooks(node.app, "on_shutdown", (node,), node.observe)
     if printer.is_unread:
         raise BrokenPipeError

@@ -4,7 +4,7 @@ A field whose name a record has, too, is copied from there (`shaped`). The funct
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ....domain import recurrence
 from ....domain.model import (
     ApiKey,
+    Artifact,
     Change,
     ChangeType,
     Event,
@@ -37,7 +38,9 @@ from ....domain.model import (
 )
 from ....domain.options import TaskOptions, options_of
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
-from ....domain.why import Why
+from ....domain.schedule.why import Why
+from ....domain.serving import Waiting, WaitReason
+from ....domain.workflow import Step, StepKind, StepStatus
 from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
@@ -52,8 +55,10 @@ __all__ = [
     "logs",
     "new_key",
     "occurrences",
+    "one_execution",
     "run",
     "schedule",
+    "steps",
     "why",
 ]
 
@@ -218,6 +223,53 @@ class ExecutionAnswer(Answer, frozen=True, kw_only=True):
     scheduled_at: Time | None
     idempotency_key: str | None
     progress: Any
+    workflow_version: int | None
+    waits_for: tuple[str, ...]
+    unread_signals: int
+    parent_id: str | None
+
+
+class StepAnswer(Answer, frozen=True, kw_only=True):
+    """One thing that a workflow did or waits for."""
+
+    key: str
+    kind: StepKind
+    status: StepStatus
+    number: int | None
+    attempts: int
+    output: Any
+    error: FailureAnswer | None
+    created_at: Time
+    started_at: Time | None
+    due_at: Time | None
+    completed_at: Time | None
+    child_id: str | None
+
+
+class StepsAnswer(Answer, frozen=True, kw_only=True):
+    """All steps, in the order in which the workflow got the answers; what it waits for comes last."""
+
+    items: list[StepAnswer]
+
+
+class WaitingAnswer(Answer, frozen=True, kw_only=True):
+    """Why a task does not run."""
+
+    reason: WaitReason
+    explanation: str
+
+
+class OneExecutionAnswer(ExecutionAnswer, frozen=True, kw_only=True):
+    """One task or workflow. `waiting` says why it does not run; null: it does, or has ended."""
+
+    waiting: WaitingAnswer | None
+
+
+class ReplayedAnswer(Answer, frozen=True, kw_only=True):
+    """How many tasks matched, and how many of them were replayed: none in a dry run."""
+
+    matching: int
+    replayed: int
 
 
 class ExecutionsAnswer(Answer, frozen=True, kw_only=True):
@@ -256,6 +308,23 @@ class LogsAnswer(Answer, frozen=True, kw_only=True):
     """All lines, oldest first."""
 
     items: list[LogLineAnswer]
+
+
+class FileAnswer(Answer, frozen=True, kw_only=True):
+    """What a task left under a name. `digest` is the SHA-256 of its bytes."""
+
+    name: str
+    media_type: str
+    size: int
+    digest: str
+    attempt: int
+    created_at: Time
+
+
+class FilesAnswer(Answer, frozen=True, kw_only=True):
+    """All that it left, by name; its result comes first."""
+
+    items: list[FileAnswer]
 
 
 class ChangeAnswer(Answer, frozen=True, kw_only=True):
@@ -409,14 +478,30 @@ def _option_value(value: Any) -> Any:
 
 
 def execution(record: Task) -> ExecutionAnswer:
+    return shaped(ExecutionAnswer, record, **_parts_of(record))
+
+
+def one_execution(record: Task, waiting: Waiting | None) -> OneExecutionAnswer:
+    about = None if waiting is None else WaitingAnswer(reason=waiting.reason, explanation=str(waiting))
+    return shaped(OneExecutionAnswer, record, waiting=about, **_parts_of(record))
+
+
+def _parts_of(record: Task) -> dict[str, Any]:
     policy, failure = record.retry_policy, record.error
-    return shaped(
-        ExecutionAnswer,
-        record,
-        type="workflow" if record.is_workflow else "task",
-        error=None if failure is None else shaped(FailureAnswer, failure),
-        retry_policy=None if policy is None else shaped(RetryPolicyAnswer, policy),
-    )
+    return {
+        "type": "workflow" if record.is_workflow else "task",
+        "error": None if failure is None else shaped(FailureAnswer, failure),
+        "retry_policy": None if policy is None else shaped(RetryPolicyAnswer, policy),
+    }
+
+
+def steps(records: Iterable[Step]) -> StepsAnswer:
+    return StepsAnswer(items=[_step(record) for record in records])
+
+
+def _step(record: Step) -> StepAnswer:
+    failure = record.error
+    return shaped(StepAnswer, record, error=None if failure is None else shaped(FailureAnswer, failure))
 
 
 def run(record: Run) -> RunAnswer:
@@ -454,6 +539,10 @@ def event(record: Event) -> EventAnswer:
 
 def logs(record: Task) -> LogsAnswer:
     return LogsAnswer(items=[shaped(LogLineAnswer, line) for line in record.logs])
+
+
+def files(found: Sequence[Artifact]) -> FilesAnswer:
+    return FilesAnswer(items=[shaped(FileAnswer, each) for each in found])
 
 
 def attempts(record: Task) -> AttemptsAnswer:

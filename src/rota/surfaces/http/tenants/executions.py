@@ -53,10 +53,21 @@ async def list_tasks(
     return _page(await queue.list(workflow=False, limit=limit, cursor=cursor, **filters))
 
 
-@router.get("/task-executions/{id}", **documented(200, answers.ExecutionAnswer, **_TASKS))
+@router.post("/task-executions/replay", **documented(200, answers.ReplayedAnswer, **_TASKS))
+async def replay_many(queue: Operator, body: schemas.ReplayBody) -> Response:
+    """Run all failed or cancelled tasks that match again, with fresh retries, in commits of 500. To repeat the request
+    does no harm: what was replayed does not match any more."""
+    filters = {name: getattr(body, name) for name in ("status", "kind", "queue", "schedule", "tag")}
+    number = await queue.replay_many(
+        since=body.since_seconds, dry_run=body.dry_run, workflow=False, **filters
+    )
+    return answer(answers.ReplayedAnswer(matching=number, replayed=0 if body.dry_run else number))
+
+
+@router.get("/task-executions/{id}", **documented(200, answers.OneExecutionAnswer, **_TASKS))
 async def get(queue: Viewer, id: Id) -> Response:
-    """One task."""
-    return answer(answers.execution(await queue.get(id)))
+    """One task, and what it waits for."""
+    return answer(await _one(queue, await queue.get(id)))
 
 
 @router.post("/task-executions/{id}/cancel", **documented(200, answers.ExecutionAnswer, **_TASKS))
@@ -115,10 +126,10 @@ async def list_workflows(
     return _page(await queue.list(workflow=True, limit=limit, cursor=cursor, status=status, kind=kind))
 
 
-@router.get("/workflow-executions/{id}", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
+@router.get("/workflow-executions/{id}", **documented(200, answers.OneExecutionAnswer, **_WORKFLOWS))
 async def get_workflow(queue: Viewer, id: Id) -> Response:
-    """One workflow."""
-    return answer(answers.execution(await _workflow(queue, id)))
+    """One workflow, and what it waits for."""
+    return answer(await _one(queue, await _workflow(queue, id)))
 
 
 @router.post("/workflow-executions/{id}/cancel", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
@@ -132,11 +143,36 @@ async def cancel_workflow(
 
 
 @router.post("/workflow-executions/{id}/replay", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
-async def replay_workflow(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
-    """Run a failed or cancelled workflow again, with fresh retries."""
+async def replay_workflow(
+    request: Request,
+    queue: Operator,
+    id: Id,
+    body: schemas.ReplayWorkflowBody | None = None,
+    once: OnceKey = None,
+) -> Response:
+    """Run a failed or cancelled workflow again: from where it failed, or from a step on."""
     await _workflow(queue, id)
     await queue.once(request, once, _answered)
-    return answer(answers.execution(await queue.replay(id)))
+    return answer(
+        answers.execution(await queue.replay(id, from_step=None if body is None else body.from_step))
+    )
+
+
+@router.post("/workflow-executions/{id}/signal", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
+async def signal(
+    request: Request, queue: Operator, id: Id, body: schemas.SignalBody, once: OnceKey = None
+) -> Response:
+    """Send it a signal. When this answers it is kept until the workflow receives it, once."""
+    await _workflow(queue, id)
+    await queue.once(request, once, _answered)
+    return answer(answers.execution(await queue.signal(id, body.name, body.payload)))
+
+
+@router.get("/workflow-executions/{id}/steps", **documented(200, answers.StepsAnswer, **_WORKFLOWS))
+async def steps(queue: Viewer, id: Id) -> Response:
+    """What it did, and what it waits for."""
+    await _workflow(queue, id)
+    return answer(answers.steps(await queue.steps(id)))
 
 
 @router.get("/workflow-executions/{id}/attempts", **documented(200, answers.AttemptsAnswer, **_WORKFLOWS))
@@ -155,6 +191,10 @@ async def workflow_logs(queue: Viewer, id: Id) -> Response:
 async def workflow_history(queue: Viewer, id: Id) -> Response:
     """What happened to it, oldest first."""
     return answer(answers.history((await _workflow(queue, id)).history))
+
+
+async def _one(queue: Acting, found: Task) -> answers.OneExecutionAnswer:
+    return answers.one_execution(found, await queue.waiting(found.id) if found.is_live else None)
 
 
 async def _workflow(queue: Acting, id: str) -> Task:

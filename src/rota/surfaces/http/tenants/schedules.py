@@ -14,11 +14,11 @@ from msgspec.structs import fields
 from pydantic import AfterValidator
 
 from ....domain import recurrence
-from ....domain.definition import FIELDS
 from ....domain.errors import Invalid, Refused
 from ....domain.limits import check_metadata
 from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
+from ....domain.schedule.definition import FIELDS
 from ...python.client import Queue
 from ..fields import SLASH, Body, Time, given_options
 from ..openapi import documented

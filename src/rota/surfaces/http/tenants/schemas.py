@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from ....domain.definition import FIELDS
-from ....domain.options import ScheduleOptions, SubmitOptions, TaskOptions, options_of
+from ....domain.model import Runtime
+from ....domain.options import ScheduleOptions, SubmitOptions, TaskOptions, TemplateOptions, options_of
+from ....domain.schedule.definition import FIELDS
 from ..fields import (
     Body,
     Flag,
@@ -26,12 +27,19 @@ from ..fields import (
 __all__ = [
     "BulkBody",
     "CancelBody",
+    "Command",
+    "ExecuteTemplateBody",
     "ExecutionBody",
     "KeyBody",
     "PauseBody",
     "PreviewBody",
+    "ReplayBody",
+    "ReplayWorkflowBody",
     "ScheduleBody",
     "SchedulePatch",
+    "SignalBody",
+    "StoredTemplateBody",
+    "StoredTemplatePatch",
     "TriggerBody",
     "WorkflowBody",
 ]
@@ -39,6 +47,16 @@ __all__ = [
 Version = Annotated[Whole, Field(ge=1)]
 ReadOnly = Annotated[Any, Field(json_schema_extra={"readOnly": True})]
 """A field of answers. A body may have it, so that an answer can be sent back as it came; it is ignored."""
+
+
+Command = Annotated[
+    Text | list[Text] | dict[str, Json],
+    Field(
+        description="python: the kind under which the function is registered. shell: a command line, or a list: a"
+        " program and its arguments. http: a URL, after its method if that is not GET. Or an object with all that can"
+        " be said of a shell command or a request."
+    ),
+]
 
 
 class Once(Body):
@@ -293,12 +311,92 @@ class WorkflowBody(_Submission):
     kind: Kind
 
 
+class _TemplateFields(Body):
+    """What can be said of a template, beside its names."""
+
+    __annotations__ = body_fields(TemplateOptions, RetryPolicyBody)
+
+
+class _Template(_TemplateFields):
+    alias: Name | None = Field(default=None, description="For people; what it runs, if it is left out.")
+    kind: Kind | None = Field(default=None, description="Of python templates: which function.")
+    command: Command | None = None
+    parameters: dict[str, Json] = Field(default_factory=dict, description="The input, by name.")
+    parameters_schema: dict[str, Json] | None = Field(
+        default=None,
+        description="A JSON Schema for the parameters: checked when it is executed or scheduled.",
+    )
+
+
+class StoredTemplateBody(_Template):
+    """What to run: a kind of task, a shell command, an HTTP request."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"alias": "reminder", "kind": "send-reminder", "runtime": "python"}]}
+    )
+
+    runtime: Runtime = Runtime.PYTHON
+
+
+class StoredTemplatePatch(_Template):
+    """What shall change; the rest stays. `version`, or If-Match: only if it is still at that one."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": False}]})
+
+    runtime: Runtime | None = None
+    version: Version | None = None
+
+
+class ExecuteTemplateBody(Body):
+    """Run it with this input laid over its parameters."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"input": {"userId": "123"}}]})
+
+    input: dict[str, Json] = Field(default_factory=dict)
+
+
 class CancelBody(Body):
     """Why, for the history."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "no longer needed"}]})
 
     reason: Text = ""
+
+
+class ReplayBody(Body):
+    """Which tasks to run again: those that match everything given. `sinceSeconds`: only those that ended at most so
+    long ago."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"status": "failed", "kind": "send", "sinceSeconds": 3600, "dryRun": True}]
+        }
+    )
+
+    status: Literal["failed", "cancelled"]
+    kind: Name | None = None
+    queue: Name | None = None
+    schedule: Name | None = None
+    tag: Name | None = None
+    since_seconds: Seconds | None = None
+    dry_run: Flag = False
+
+
+class SignalBody(Body):
+    """What a workflow receives."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "paid", "payload": {"amount": 40}}]})
+
+    name: Name
+    payload: Json = None
+
+
+class ReplayWorkflowBody(Body):
+    """From which step on: its key."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"fromStep": "charge"}]})
+
+    from_step: Text | None = None
 
 
 class KeyBody(Body):

@@ -10,12 +10,26 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ....domain.model import Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
+from ....domain.artifact import RESULT
+from ....domain.model import Artifact, Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
 from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ....domain.runtimes import COMMAND_KINDS
 from ...shapes import Time, shaped
 from ..tenants.answers import FailureAnswer
+from ..tenants.templates import template_command
 
-__all__ = ["job", "jobs", "schedule", "started", "template", "template_id_of", "templates"]
+__all__ = [
+    "has_artifact",
+    "job",
+    "job_artifact",
+    "job_artifacts",
+    "jobs",
+    "schedule",
+    "started",
+    "template",
+    "template_id_of",
+    "templates",
+]
 
 _ENDED_WITH_ARTIFACT = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
@@ -37,10 +51,11 @@ class TemplateAnswer(SnakeAnswer, frozen=True, kw_only=True):
     """A stored task."""
 
     id: str
-    command: str
+    command: str | list[str] | dict[str, Any]
     task_type: Runtime
     name: str
     parameters: dict[str, Any]
+    parameters_schema: dict[str, Any] | None
     queue: str
     priority: int
     max_retries: int | None
@@ -85,8 +100,8 @@ class TaskSnapshot(SnakeAnswer, frozen=True, kw_only=True):
     """What was run."""
 
     id: str | None
-    command: str
-    task_type: Literal["python"]
+    command: str | list[str] | dict[str, Any]
+    task_type: Runtime
     parameters: Any
 
 
@@ -110,7 +125,30 @@ class JobAnswer(SnakeAnswer, frozen=True, kw_only=True):
     started_at: Time | None
     finished_at: Time | None
     error: str | None
+    artifact_id: str | None
     artifact: ArtifactAnswer | None
+
+
+class JobFileAnswer(SnakeAnswer, frozen=True, kw_only=True):
+    """A file that a job left. `digest` is the SHA-256 of its bytes."""
+
+    name: str
+    media_type: str
+    size: int
+    digest: str
+    attempt: int
+    created_at: Time
+
+
+class JobArtifactAnswer(SnakeAnswer, frozen=True, kw_only=True):
+    """What came of one execution: `data`, and the files that it left, to be fetched from `$files/{name}`."""
+
+    id: str
+    job_id: str
+    task_id: str | None
+    created_at: Time | None
+    data: ArtifactAnswer
+    files: list[JobFileAnswer]
 
 
 class _PageAnswer(SnakeAnswer, frozen=True, kw_only=True):
@@ -126,6 +164,12 @@ class JobsAnswer(_PageAnswer, frozen=True, kw_only=True):
     items: list[JobAnswer]
 
 
+class JobArtifactsAnswer(_PageAnswer, frozen=True, kw_only=True):
+    """A page of artifacts."""
+
+    items: list[JobArtifactAnswer]
+
+
 class TemplatesAnswer(_PageAnswer, frozen=True, kw_only=True):
     """A page of stored tasks."""
 
@@ -137,7 +181,7 @@ def template(record: Template) -> TemplateAnswer:
     return shaped(
         TemplateAnswer,
         record,
-        command=record.command or record.kind,
+        command=template_command(record.command) or record.kind,
         task_type=record.runtime,
         name=record.alias,
         retry_policy=None if policy is None else shaped(TemplateRetryPolicyAnswer, policy),
@@ -190,8 +234,31 @@ def job(record: Task) -> JobAnswer:
         submitted_at=record.created_at,
         finished_at=_finished_at(record),
         error=_error(record, status),
+        artifact_id=record.id if status in _ENDED_WITH_ARTIFACT else None,
         artifact=_artifact(record) if status in _ENDED_WITH_ARTIFACT else None,
     )
+
+
+def has_artifact(record: Task) -> bool:
+    return _status(record) in _ENDED_WITH_ARTIFACT
+
+
+def job_artifact(record: Task, left: Sequence[Artifact]) -> JobArtifactAnswer:
+    return JobArtifactAnswer(
+        id=record.id,
+        job_id=record.id,
+        task_id=template_id_of(record),
+        created_at=_finished_at(record),
+        data=_artifact(record),
+        files=[shaped(JobFileAnswer, each) for each in left if each.name != RESULT],
+    )
+
+
+def job_artifacts(
+    found: Sequence[tuple[Task, Sequence[Artifact]]], total: int, number: int, size: int
+) -> JobArtifactsAnswer:
+    items = [job_artifact(task, left) for task, left in found]
+    return JobArtifactsAnswer(items=items, total=total, page=number, size=size, pages=_pages(total, size))
 
 
 def template_id_of(record: Task) -> str | None:
@@ -225,7 +292,10 @@ def _error(record: Task, status: str) -> str | None:
 def _artifact(record: Task) -> ArtifactAnswer:
     return ArtifactAnswer(
         task=TaskSnapshot(
-            id=template_id_of(record), command=record.kind, task_type="python", parameters=record.input
+            id=template_id_of(record),
+            command=record.kind if record.command is None else template_command(record.command),
+            task_type=Runtime(COMMAND_KINDS.get(record.kind, "python")),
+            parameters=record.input,
         ),
         result=record.output,
         error=None if record.error is None else shaped(FailureAnswer, record.error),

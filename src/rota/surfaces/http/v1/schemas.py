@@ -17,10 +17,11 @@ from pydantic import (
     model_validator,
 )
 
+from ....domain.model import Runtime
 from ....domain.options import RetryPolicyOptions, TemplateOptions
-from ..fields import Flag, Json, Kind, Name, Text, Time, Whole, body_fields, camel, said_once
+from ..fields import Flag, Json, Name, Text, Time, Whole, body_fields, camel, said_once
 from ..problems import Problem
-from ..tenants.schemas import ReadOnly, Version
+from ..tenants.schemas import Command, ReadOnly, Version
 
 __all__ = ["ExecuteBody", "ScheduleV1", "TaskSchedulePatch", "TemplateBody", "TemplatePatch", "TemplatePut"]
 
@@ -40,15 +41,12 @@ class SnakeBody(BaseModel):
 
 
 def _task_type(value: object) -> object:
-    if value in ("shell", "http"):
-        raise ValueError(f"{value} tasks cannot run yet, they come later; accepted is python")
-    if value != "python":
-        raise ValueError(f"{value!r:.60} is not known; accepted is python")
+    if value not in list(Runtime):
+        raise ValueError(f"{value!r:.60} is not known; accepted are {', '.join(Runtime)}")
     return value
 
 
-TaskType = Annotated[Literal["python"], BeforeValidator(_task_type)]
-Command = Annotated[Kind, Field(description="The kind under which the function is registered.")]
+TaskType = Annotated[Literal["python", "shell", "http"], BeforeValidator(_task_type)]
 Parameters = dict[str, Json]
 
 
@@ -68,6 +66,10 @@ class _Options(_TemplateOptions):
     name: Name = Field(default_factory=str, description="For people; its command, if it is left out.")
     alias: Name = Field(default_factory=str, description="Another word for name.")
     parameters: Parameters = Field(default_factory=dict, description="The function's arguments, by name.")
+    parameters_schema: dict[str, Json] | None = Field(
+        default=None,
+        description="A JSON Schema for the parameters: checked when it is executed or scheduled.",
+    )
 
     @model_validator(mode="after")
     def _one_name(self) -> _Options:

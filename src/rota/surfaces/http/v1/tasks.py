@@ -16,6 +16,7 @@ from ....domain.model import (
     MissedRunPolicy,
     OverlapPolicy,
     Role,
+    Runtime,
     Schedule,
     ScheduleStatus,
     Task,
@@ -32,6 +33,7 @@ from ..openapi import documented
 from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, OnceKey, OwnAdmin, OwnOperator, OwnViewer, answer, of, wanted_version
+from ..tenants.templates import check_shell_allowed
 from . import answers, schemas
 from .jobs import Number, Size, check_reach, template_page
 
@@ -53,11 +55,12 @@ _SCHEDULES: dict[str, Any] = {"tags": ["v1 schedules"]}
 async def create(
     request: Request, queue: OwnAdmin, body: schemas.TemplateBody, once: OnceKey = None
 ) -> Response:
-    """Store a task. `python` ones run registered functions, and nothing else."""
-    _check_registered(request, body)
+    """Store a task. `python` ones run registered functions, and nothing else; `shell` ones are accepted where shell
+    commands are allowed."""
+    _check_runs(request, body, Runtime(body.task_type))
     await queue.once(request, once, lambda made: (201, answers.template(made)))
-    fields = _fields(body)
-    made = await queue.create_template(fields.pop("alias", None), fields.pop("kind"), **fields)
+    fields = _fields(body, Runtime(body.task_type))
+    made = await queue.create_template(fields.pop("alias", None), fields.pop("kind", None), **fields)
     return _one(made, 201, {"Location": f"{request.url.path}/{made.id}"})
 
 
@@ -80,9 +83,10 @@ async def replace(
     request: Request, queue: OwnAdmin, id: Id, body: schemas.TemplatePut, if_match: IfMatch = None
 ) -> Response:
     """Make the task say this, and nothing else: what is left out has its default."""
-    _check_registered(request, body)
+    runtime = Runtime(body.task_type)
+    _check_runs(request, body, runtime)
     version = wanted_version(if_match, body.version)
-    return _one(await queue.update_template(id, version=version, replace=True, **_fields(body)))
+    return _one(await queue.update_template(id, version=version, replace=True, **_fields(body, runtime)))
 
 
 @router.patch("/tasks/{id}", **documented(200, answers.TemplateAnswer, **_TASKS))
@@ -90,9 +94,11 @@ async def change(
     request: Request, queue: OwnAdmin, id: Id, body: schemas.TemplatePatch, if_match: IfMatch = None
 ) -> Response:
     """Change what is named; the rest stays."""
-    _check_registered(request, body)
+    is_given = "task_type" in body.model_fields_set
+    runtime = Runtime(body.task_type) if is_given else (await queue.get_template(id)).runtime
+    _check_runs(request, body, runtime)
     version = wanted_version(if_match, body.version)
-    return _one(await queue.update_template(id, version=version, **_fields(body)))
+    return _one(await queue.update_template(id, version=version, **_fields(body, runtime)))
 
 
 @router.delete("/tasks/{id}", **documented(204, **_TASKS))
@@ -199,10 +205,14 @@ def _check_admin(queue: Acting, what: str) -> None:
         raise Problem(403, "role_needed", sentence)
 
 
-def _check_registered(request: Request, body: schemas.TemplateBody | schemas.TemplatePatch) -> None:
-    """Where the functions are known, a task names one of them. A workflow is none: it is started as one."""
+def _check_runs(
+    request: Request, body: schemas.TemplateBody | schemas.TemplatePatch, runtime: Runtime
+) -> None:
+    """Where the functions are known, a task names one of them. A workflow is none: it is started as one. A shell
+    command needs workers that may run it."""
     app = of(request).app
-    if app is None or not body.command:
+    check_shell_allowed(request, runtime, "task_type")
+    if app is None or runtime is not Runtime.PYTHON or not body.command:
         return
     kinds = sorted(each.kind for each in app.handlers.values() if not each.is_workflow)
     if body.command in kinds:
@@ -212,13 +222,14 @@ def _check_registered(request: Request, body: schemas.TemplateBody | schemas.Tem
     raise Invalid("command", problem, f"registered are: {known}")
 
 
-def _fields(body: schemas.TemplateBody | schemas.TemplatePatch) -> dict[str, Any]:
-    """The fields of a template that the body gives."""
-    given = given_options(body, TemplateOptions)
-    for name, field in (("kind", "command"), ("alias", "name")):
-        if field in body.model_fields_set:
-            given[name] = getattr(body, field)
-    for name in ("alias", "command", "parameters"):
+def _fields(body: schemas.TemplateBody | schemas.TemplatePatch, runtime: Runtime) -> dict[str, Any]:
+    """The fields of a template that the body gives. The command of a python one is its kind."""
+    given: dict[str, Any] = {**given_options(body, TemplateOptions), "runtime": runtime}
+    if runtime is Runtime.PYTHON and "command" in body.model_fields_set:
+        given["kind"] = body.command
+    if "name" in body.model_fields_set:
+        given["alias"] = body.name
+    for name in ("alias", "command", "parameters", "parameters_schema"):
         if name in body.model_fields_set:
             given[name] = getattr(body, name)
     return given

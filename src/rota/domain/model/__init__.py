@@ -1,0 +1,80 @@
+"""The records that Rota stores, and the words for their states and policies.
+
+All are frozen. Times are aware UTC datetimes; durations are timedeltas. `version` counts the writes of a record (0: not
+stored yet), and only the store moves it. This room has shapes, and questions that a record can answer by itself; the
+rules that change a record are in `domain/task` and `domain/schedule`. In such a question a naive datetime is the local
+time of the process. Begin with `task`. A record that one rule alone uses is beside it, as a workflow's steps are.
+"""
+
+from ..history import ChangeType
+from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
+from .gate import Gate, Limit
+from .schedule import (
+    MissedRunPolicy,
+    OverlapPolicy,
+    Run,
+    RunReason,
+    RunStatus,
+    RunTrigger,
+    Schedule,
+    ScheduleStatus,
+    Target,
+    TaskTarget,
+    TemplateTarget,
+    WorkflowTarget,
+)
+from .serving import NodeState, PausedQueue
+from .shared import Record, is_from_the_future
+from .task import (
+    LIVE,
+    Artifact,
+    Change,
+    Failure,
+    LogLine,
+    RetryPolicy,
+    Runtime,
+    Task,
+    TaskRequest,
+    TaskStatus,
+    Template,
+)
+
+__all__ = [
+    "LIVE",
+    "ApiKey",
+    "Artifact",
+    "Change",
+    "ChangeType",
+    "Event",
+    "Failure",
+    "Gate",
+    "Limit",
+    "Limits",
+    "LogLine",
+    "MissedRunPolicy",
+    "NodeState",
+    "OverlapPolicy",
+    "PausedQueue",
+    "Receipt",
+    "Record",
+    "RetryPolicy",
+    "Role",
+    "Run",
+    "RunReason",
+    "RunStatus",
+    "RunTrigger",
+    "Runtime",
+    "Schedule",
+    "ScheduleStatus",
+    "Target",
+    "Task",
+    "TaskRequest",
+    "TaskStatus",
+    "TaskTarget",
+    "Template",
+    "TemplateTarget",
+    "Tenant",
+    "TenantStatus",
+    "WorkflowTarget",
+    "is_from_the_future",
+]

@@ -1,0 +1,176 @@
+"""Schedules, what they start, and the ledger of their runs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from ..recurrence import Timing, next_after
+from .shared import Record, Value, aware
+from .task import TaskRequest
+
+
+class ScheduleStatus(StrEnum):
+    DRAFT = "draft"
+    ACTIVE = "active"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+
+    @classmethod
+    def _missing_(cls, value: object) -> ScheduleStatus | None:
+        return cls.PAUSED if value == "inactive" else None
+
+
+class MissedRunPolicy(StrEnum):
+    SKIP = "skip"
+    EXECUTE_ONCE = "execute_once"
+    CATCH_UP = "catch_up"
+
+
+class OverlapPolicy(StrEnum):
+    SKIP = "skip"
+    ALLOW = "allow"
+    CANCEL_PREVIOUS = "cancel_previous"
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+class RunTrigger(StrEnum):
+    SCHEDULED = "scheduled"
+    MANUAL = "manual"
+    CATCH_UP = "catch_up"
+
+
+class RunReason(StrEnum):
+    """Why a run is not simply `completed`."""
+
+    MISSED = "missed"
+    OVERLAP = "overlap"
+    CHANGED = "changed"
+    LIMIT = "limit"
+    BAD_TARGET = "bad_target"
+    EXPIRED = "expired"
+    SUSPENDED = "suspended"
+    DISABLED = "disabled"
+
+
+class TaskTarget(TaskRequest, frozen=True, kw_only=True, tag_field="type", tag="task"):
+    """A schedule that submits a task."""
+
+
+class WorkflowTarget(TaskRequest, frozen=True, kw_only=True, tag_field="type", tag="workflow"):
+    """A schedule that starts a workflow."""
+
+
+class TemplateTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="template"):
+    """A schedule that runs a stored template, its parameters overlaid with `input`."""
+
+    template_id: str
+    input: Any = None
+
+
+Target = TaskTarget | WorkflowTarget | TemplateTarget
+
+
+class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
+    """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
+    `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
+    time."""
+
+    key: str
+    description: str = ""
+    timing: Timing
+    target: Target
+    status: ScheduleStatus = ScheduleStatus.ACTIVE
+    next_run_at: datetime | None = None
+    due_at: datetime | None = None
+    last_run_at: datetime | None = None
+    last_task_id: str | None = None
+    run_count: int = 0
+    max_runs: int | None = None
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    missed_run_policy: MissedRunPolicy = MissedRunPolicy.SKIP
+    misfire_grace: timedelta | None = None
+    catch_up_window: timedelta = timedelta(days=365)
+    overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
+    jitter: timedelta = timedelta(0)
+    pause_note: str | None = None
+    pause_on_failure: bool = False
+    completed_reason: str | None = None
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    zone_data: str = ""
+    created_by: str | None = None
+    updated_by: str | None = None
+    created_at: datetime
+    updated_at: datetime
+    deleted_at: datetime | None = None
+
+    @property
+    def schedule_id(self) -> str:
+        return self.key
+
+    @property
+    def name(self) -> str:
+        return self.key
+
+    @property
+    def enabled(self) -> bool:
+        return self.status is ScheduleStatus.ACTIVE and self.deleted_at is None
+
+    @property
+    def is_open(self) -> bool:
+        """Neither deleted nor completed: what counts towards a tenant's limit."""
+        return self.deleted_at is None and self.status is not ScheduleStatus.COMPLETED
+
+    @property
+    def completed_at(self) -> datetime | None:
+        """When it completed, or was changed last since then; None: it has not completed."""
+        return self.updated_at if self.status is ScheduleStatus.COMPLETED else None
+
+    @property
+    def timezone(self) -> str:
+        return getattr(self.timing, "timezone", "UTC")
+
+    def is_due(self, now: datetime) -> bool:
+        return self.enabled and self.due_at is not None and self.due_at <= aware(now)
+
+    def has_reached_end_date(self, now: datetime) -> bool:
+        return self.end_at is not None and aware(now) > self.end_at
+
+    def has_reached_max_executions(self) -> bool:
+        return self.max_runs is not None and self.run_count >= self.max_runs
+
+    def next_occurrence(self, after: datetime) -> datetime | None:
+        """The first time after `after` that the timing and its bounds allow, whatever the status is."""
+        return next_after(self.timing, aware(after), start_at=self.start_at, end_at=self.end_at)
+
+
+class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):
+    """The ledger: one row for every time a schedule was expected to run.
+
+    A run of misses is one row: `scheduled_at` is the first, `until` the last, `count` how many."""
+
+    schedule_id: str
+    scheduled_at: datetime
+    until: datetime | None = None
+    count: int = 1
+    trigger: RunTrigger = RunTrigger.SCHEDULED
+    status: RunStatus = RunStatus.RUNNING
+    reason: RunReason | None = None
+    target_type: str = "task"
+    target_id: str | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    error: str | None = None
+    created_at: datetime
+    actor: str | None = None

@@ -1,0 +1,30 @@
+"""What every record is made of."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+_NO_STEP = timedelta(seconds=2)
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A part of a record. Frozen data has no cycles, so that the collector need not look for them."""
+
+
+class Record(Value, frozen=True, kw_only=True):
+    """What a store keeps: it has an identity, an owner and a count of its writes."""
+
+    id: str
+    tenant: str = "default"
+    version: int = 0
+
+
+def is_from_the_future(written_at: datetime, now: datetime) -> bool:
+    """Whether a clock that was ahead wrote it, and was set back since. Two seconds are no step."""
+    return written_at > now + _NO_STEP
+
+
+def aware(at: datetime) -> datetime:
+    return at if at.tzinfo is not None else at.astimezone(UTC)

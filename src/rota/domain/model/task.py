@@ -1,0 +1,291 @@
+"""Tasks, and what they have in common with templates."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from ..history import ChangeType, describe
+from ..runtimes import Command
+from .shared import Record, Value, aware
+
+
+class TaskStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    ARCHIVED = "archived"
+
+    Pending = PENDING
+    Running = RUNNING
+    Completed = COMPLETED
+    Failed = FAILED
+    Cancelled = CANCELLED
+    Expired = EXPIRED
+    Archived = ARCHIVED
+
+
+LIVE = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING})
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+class RetryPolicy(Value, frozen=True, kw_only=True):
+    """Backoff: `initial * multiplier ** retries`, at most `maximum`, spread by `jitter` to either side."""
+
+    initial: timedelta = timedelta(seconds=1)
+    multiplier: float = 2.0
+    maximum: timedelta = timedelta(seconds=60)
+    jitter: float = 0.25
+
+
+class Failure(Value, frozen=True, kw_only=True):
+    """What went wrong in a handler, as it can be stored."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class Change(Value, frozen=True, kw_only=True):
+    """One line of a task's history: what happened, and the status since then. The facts from `attempt` on belong to
+    some types only. `expires_at` is the expiry that the change set; `was` is the status of a task that was archived."""
+
+    number: int
+    at: datetime
+    status: TaskStatus
+    actor: str
+    type: ChangeType
+    attempt: int | None = None
+    retry: int | None = None
+    max_retries: int | None = None
+    delay: timedelta = timedelta(0)
+    expires_at: datetime | None = None
+    was: TaskStatus | None = None
+    reason: str = ""
+
+    @property
+    def detail(self) -> str:
+        """What happened, in words."""
+        return describe(self)
+
+
+class LogLine(Value, frozen=True, kw_only=True):
+    """One line that a handler logged."""
+
+    at: datetime
+    attempt: int
+    message: str
+
+
+class Runnable(Record, frozen=True, kw_only=True):
+    """What a task and a template have in common: what to run, and how. `None` in max_retries, retry_policy, timeout: as
+    the handler was registered."""
+
+    kind: str
+    queue: str = "default"
+    priority: int = 128
+    max_retries: int | None = None
+    max_reschedules: int | None = None
+    retry_policy: RetryPolicy | None = None
+    timeout: timedelta | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    limit_key: str | None = None
+
+
+class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
+    """One piece of work. `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace`
+    is the W3C traceparent of whoever submitted it; `command` is that of its template, if no function runs it.
+
+    A workflow has more: the `workflow_version` of the code that it began with (None: it has not begun), how often it
+    was begun anew (`rewinds`), what it waits for while it is parked, and how many signals and children it has. A child
+    knows its parent and the parent's step.
+
+    `gates` are the limits that it has to pass, by the ids of their gates, and `passed` is how many it has passed.
+    `line` is the gate in whose line it waits, since `available_at`. A rate gives it a time, `available_at`; it has to
+    start by `slot_until`, or ask for another."""
+
+    is_workflow: bool = False
+    command: Command | None = None
+    input: Any = None
+    output: Any = None
+    error: Failure | None = None
+    status: TaskStatus = TaskStatus.PENDING
+    created_at: datetime
+    available_at: datetime
+    expires_at: datetime | None = None
+    expired_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    updated_at: datetime
+    attempt: int = 0
+    retries: int = 0
+    reschedules: int = 0
+    lease_id: str | None = None
+    lease_expires_at: datetime | None = None
+    worker_id: str | None = None
+    cancel_requested: bool = False
+    cancelled_by: str | None = None
+    cancel_reason: str | None = None
+    schedule_id: str | None = None
+    run_id: str | None = None
+    scheduled_at: datetime | None = None
+    idempotency_key: str | None = None
+    trace: str | None = None
+    progress: Any = None
+    workflow_version: int | None = None
+    rewinds: int = 0
+    waits_for: tuple[str, ...] = ()
+    unread_signals: int = 0
+    live_children: int = 0
+    parent_id: str | None = None
+    parent_step: str | None = None
+    gates: tuple[str, ...] = ()
+    passed: int = 0
+    line: str | None = None
+    slot_until: datetime | None = None
+    logs: tuple[LogLine, ...] = ()
+    history: tuple[Change, ...] = ()
+
+    @property
+    def task_type(self) -> str:
+        return self.kind
+
+    @property
+    def is_live(self) -> bool:
+        return self.status in LIVE
+
+    @property
+    def last_change(self) -> ChangeType | None:
+        """What happened to it last."""
+        return self.history[-1].type if self.history else None
+
+    @property
+    def returned_at(self) -> datetime | None:
+        """Since when it waits *again*: after a retry, a reschedule, a lost lease, a replay. A workflow that is parked
+        goes on as it is."""
+        again = (
+            self.status is TaskStatus.PENDING and self.updated_at != self.created_at and not self.waits_for
+        )
+        return self.updated_at if again else None
+
+    @property
+    def ready_at(self) -> datetime:
+        """When a worker may find it: in a line, never."""
+        return self.available_at if self.line is None else END_OF_TIME
+
+    @property
+    def lined_at(self) -> datetime | None:
+        """Since when it waits in a line."""
+        return None if self.line is None else self.available_at
+
+    @property
+    def asks_at(self) -> datetime | None:
+        """From when on it has to ask at a gate before a worker may have it: it has not passed all of them, or the
+        moment that a rate gave it is over then. None: it has not to ask."""
+        if self.passed < len(self.gates):
+            return self.available_at
+        return None if self.slot_until is None else self.slot_until + MICROSECOND
+
+    def is_expired_at(self, at: datetime) -> bool:
+        """Past its expiry and never started, or already marked so."""
+        if self.status is TaskStatus.EXPIRED:
+            return True
+        return (
+            self.status is TaskStatus.PENDING and self.expires_at is not None and aware(at) >= self.expires_at
+        )
+
+    def is_available_at(self, at: datetime) -> bool:
+        at = aware(at)
+        is_ready = self.status is TaskStatus.PENDING and self.line is None and at >= self.available_at
+        return is_ready and not self.is_expired_at(at)
+
+    def as_of(self, now: datetime) -> Task:
+        """How this task reads at `now`: a pending one past its expiry is expired, swept or not. One that had no time to
+        live has that in its history, too."""
+        if self.status is not TaskStatus.PENDING or not self.is_expired_at(now):
+            return self
+        at = self.created_at
+        if self.expires_at is None or self.expires_at > at or not self.history:
+            return msgspec.structs.replace(self, status=TaskStatus.EXPIRED)
+        last = self.history[-1]
+        line = Change(
+            number=last.number + 1,
+            at=at,
+            status=TaskStatus.EXPIRED,
+            actor=last.actor,
+            type=ChangeType.EXPIRED,
+        )
+        return msgspec.structs.replace(
+            self,
+            status=TaskStatus.EXPIRED,
+            expired_at=at,
+            completed_at=at,
+            history=(*self.history, line),
+        )
+
+
+class TaskRequest(Value, frozen=True, kw_only=True):
+    """What to run, and how: the fields that `options.TaskOptions` declares, as they are stored. `None`: as the handler
+    was registered."""
+
+    kind: str
+    queue: str = "default"
+    input: Any = None
+    max_retries: int | None = None
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    ttl: timedelta | None = None
+    priority: int = 128
+    timeout: timedelta | None = None
+    max_reschedules: int | None = None
+    retry_policy: RetryPolicy | None = None
+    limit_key: str | None = None
+
+
+class Runtime(StrEnum):
+    """How a template is run."""
+
+    PYTHON = "python"
+    SHELL = "shell"
+    HTTP = "http"
+
+
+class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="template.1"):
+    """A stored task definition: what to run, kept apart from when. `command` is what its runtime runs; of a python
+    template, what people call the function."""
+
+    alias: str
+    runtime: Runtime = Runtime.PYTHON
+    command: Command | str = ""
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    parameters_schema: dict[str, Any] | None = None
+    ttl: timedelta | None = None
+    enabled: bool = True
+    created_at: datetime
+    updated_at: datetime
+
+
+class Artifact(Record, frozen=True, kw_only=True, tag_field="record", tag="artifact.1"):
+    """What a task left under a name. A small one has its bytes here (`inline`); those of a larger one are under the key
+    `content`, beside the records. `digest` is the SHA-256 of the bytes, `attempt` the one that left it."""
+
+    task_id: str
+    name: str
+    media_type: str
+    size: int
+    digest: str
+    attempt: int
+    created_at: datetime
+    inline: bytes | None = None
+    content: str | None = None

@@ -1,0 +1,32 @@
+"""What a template's command and parameters may be. Pure: `engine/runtimes` runs commands. Begin with `command`."""
+
+from .checks import check_command
+from .command import (
+    COMMAND_KINDS,
+    Command,
+    HttpRequest,
+    ShellCommand,
+    command_text,
+    kind_of,
+)
+from .json_schema import check_against, check_schema
+from .request import FilledRequest, fill, secrets_of
+from .signing import TOLERANCE, is_signed, signature_headers
+
+__all__ = [
+    "COMMAND_KINDS",
+    "TOLERANCE",
+    "Command",
+    "FilledRequest",
+    "HttpRequest",
+    "ShellCommand",
+    "check_against",
+    "check_command",
+    "check_schema",
+    "command_text",
+    "fill",
+    "is_signed",
+    "kind_of",
+    "secrets_of",
+    "signature_headers",
+]

@@ -1,0 +1,36 @@
+"""Schedules: what a due time becomes. Begin with `decision`: what a tick decides, the heart of the product. What
+people do to a schedule is in `definition`, the rows of its ledger are in `run`, and `why` explains one time."""
+
+from .decision import (
+    LONGEST_GRACE,
+    Decision,
+    Fire,
+    Skip,
+    decide,
+    given_up,
+    grace_at,
+    jittered,
+    minds_overlap,
+    planned,
+    replanned,
+    turned_away,
+    with_fewer_runs,
+    without,
+)
+
+__all__ = [
+    "LONGEST_GRACE",
+    "Decision",
+    "Fire",
+    "Skip",
+    "decide",
+    "given_up",
+    "grace_at",
+    "jittered",
+    "minds_overlap",
+    "planned",
+    "replanned",
+    "turned_away",
+    "with_fewer_runs",
+    "without",
+]

@@ -1,0 +1,354 @@
+"""What a tick decides: `decide(schedule, now, live)`, pure, the heart of the product.
+
+The due times are `next_run_at` and those that the timing gives after it, up to now. One that is late by more
+than its grace is *missed*, and the missed-run policy says what becomes of it. The others fire, unless the
+overlap policy forbids it. Every due time ends as a fire or as a skip; nothing is dropped, and a long outage is
+one row, not thousands. Jitter delays a time without making it late: lateness counts from `due_at`.
+
+The grace is `misfire_grace`, kept to the letter. If none was given, it is the shorter of a minute and the
+distance to the next time: of several due times only the latest can be within it.
+
+| case | outcome |
+| --- | --- |
+| late by at most the grace | fires |
+| missed, policy `skip` | skipped (missed) |
+| missed, policy `execute_once` | the latest due time fires, once; the others are skipped (missed) |
+| missed, policy `catch_up` | each fires, oldest first; those before the window are skipped (missed) |
+| several within the grace, overlap `allow` | each fires |
+| several within the grace, overlap `skip` or `cancel_previous` | the latest fires; the others are skipped (missed) |
+| several within the grace, and the clock jumped (a laptop slept) | the latest fires; the others are skipped (missed) |
+| a live target, overlap `skip` | skipped (overlap); does not count as a run |
+| a live target, overlap `allow` | fires beside it |
+| a live target, overlap `cancel_previous` | the live ones are cancelled, then it fires |
+| policy `catch_up`, whatever is live | each fires, those on time included; nothing is cancelled |
+| the tenant has no room for another pending task | skipped (limit); does not count as a run |
+| the tenant is suspended | skipped (suspended), whatever the policies say |
+| `max_runs` reached, or no time left | the schedule is completed, with the reason |
+| paused, draft, deleted, completed | nothing |
+
+`catch_up` asks for every run, so neither the overlap policy nor a clock that jumped takes any of them. A tick
+starts at most a hundred of a schedule, and the next tick goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from itertools import islice
+
+import msgspec
+from msgspec.structs import replace
+
+from .. import recurrence
+from ..model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
+from ..recurrence import Interval, RRule
+
+__all__ = [
+    "LONGEST_GRACE",
+    "Decision",
+    "Fire",
+    "Skip",
+    "decide",
+    "given_up",
+    "grace_at",
+    "jittered",
+    "minds_overlap",
+    "planned",
+    "replanned",
+    "turned_away",
+    "with_fewer_runs",
+    "without",
+]
+
+FIRES_PER_DECISION = 100
+ROWS_PER_OUTAGE = 100
+LONGEST_GRACE = timedelta(seconds=60)
+"""Of a schedule that was given none."""
+_TICK = timedelta(microseconds=1)
+_SHORTEST = timedelta(seconds=1)
+
+
+class Fire(msgspec.Struct, frozen=True):
+    """A due time that starts its target."""
+
+    scheduled_at: datetime
+    trigger: RunTrigger = RunTrigger.SCHEDULED
+
+
+class Skip(msgspec.Struct, frozen=True):
+    """A due time that does not, or (`count` > 1) a whole stretch of them."""
+
+    scheduled_at: datetime
+    reason: RunReason
+    until: datetime | None = None
+    count: int = 1
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What a tick does about one schedule: how it is afterwards, what happens to each due time, and the last of them
+    (`until`)."""
+
+    schedule: Schedule
+    fires: tuple[Fire, ...] = ()
+    skips: tuple[Skip, ...] = ()
+    cancels: tuple[Task, ...] = ()
+    until: datetime | None = None
+
+
+def decide(
+    schedule: Schedule, now: datetime, live: Sequence[Task], *, jumped: bool = False, room: int | None = None
+) -> Decision:
+    """What becomes of every due time of the schedule. `live` are its pending and running tasks; `room` is how many
+    tasks its tenant may still start (None: any number)."""
+    first = schedule.next_run_at
+    if first is None or not schedule.is_due(now):
+        return Decision(schedule)
+    wanted, missed = _Due(schedule, first, now).judged(jumped)
+    most = FIRES_PER_DECISION
+    if schedule.max_runs is not None:
+        most = min(most, schedule.max_runs - schedule.run_count)
+    fires, overlaps, cancels = _without_overlap(schedule, tuple(islice(wanted, max(most, 0))), live)
+    fires, excess = _within(room, fires)
+    skips = (*missed, *overlaps, *excess)
+    done = [fire.scheduled_at for fire in fires] + [skip.until or skip.scheduled_at for skip in skips]
+    moved = replace(
+        schedule,
+        run_count=schedule.run_count + len(fires),
+        last_run_at=now if fires else schedule.last_run_at,
+        updated_at=now,
+    )
+    until = max(done, default=now)
+    return Decision(planned(moved, until), fires, skips, () if excess else cancels, until)
+
+
+def with_fewer_runs(decision: Decision, number: int) -> Schedule:
+    """The schedule of a decision of whose fires so many started nothing: they do not count towards `max_runs`."""
+    schedule = decision.schedule
+    if not number or decision.until is None:
+        return schedule
+    return planned(replace(schedule, run_count=schedule.run_count - number), decision.until)
+
+
+def minds_overlap(schedule: Schedule) -> bool:
+    """Whether it matters to `decide` what is live: `catch_up` asks for every run."""
+    is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
+    return schedule.overlap_policy is not OverlapPolicy.ALLOW and not is_catching_up
+
+
+def turned_away(schedule: Schedule, now: datetime) -> Decision:
+    """What is decided while the tenant is suspended: every due time is skipped, and the schedule moves on."""
+    if schedule.next_run_at is None or not schedule.is_due(now):
+        return Decision(schedule)
+    due = _Due(schedule, schedule.next_run_at, now)
+    moved = planned(replace(schedule, updated_at=now), due.last)
+    return Decision(moved, skips=due.skipped(due.last, RunReason.SUSPENDED))
+
+
+def given_up(schedule: Schedule, now: datetime) -> tuple[Skip, ...]:
+    """The times that are due and not handled when someone changes, pauses or deletes the schedule. They must not
+    vanish, and a change runs nothing by itself: they are skipped (changed)."""
+    if schedule.next_run_at is None or not schedule.is_due(now):
+        return ()
+    due = _Due(schedule, schedule.next_run_at, now)
+    return due.skipped(due.last, RunReason.CHANGED)
+
+
+def planned(schedule: Schedule, after: datetime) -> Schedule:
+    """With the next time after `after`, or completed, with the reason, if there is none."""
+    if schedule.has_reached_max_executions():
+        return _completed(schedule, f"it has run {schedule.run_count} times, its max_runs")
+    nominal = schedule.next_occurrence(after)
+    if nominal is None:
+        return _completed(schedule, _why_no_more(schedule, after))
+    return replace(
+        schedule,
+        status=ScheduleStatus.ACTIVE,
+        next_run_at=nominal,
+        due_at=jittered(schedule, nominal),
+        completed_reason=None,
+        zone_data=zone_data(schedule),
+    )
+
+
+def replanned(schedule: Schedule, now: datetime) -> Schedule:
+    """Planned from now, after the clock was set back: what was planned before counts from a time that has not come.
+
+    What began with a creation in the future begins now. An interval keeps to its grid, so that a time that had its run
+    is known by its id."""
+    timing, ahead = schedule.timing, schedule.created_at - now
+    match timing:
+        case Interval(every, anchor) if (
+            anchor is not None and now < anchor <= schedule.updated_at + _SHORTEST + every
+        ):
+            timing = replace(timing, anchor=anchor + (now - anchor) // every * every)
+        case RRule() if schedule.start_at is None and ahead > timedelta(0):
+            timing = replace(timing, dtstart=(timing.dtstart - ahead).replace(microsecond=0))
+    return planned(replace(schedule, timing=timing, updated_at=now), now)
+
+
+def without(decision: Decision, had: Collection[datetime], before: Schedule) -> Decision:
+    """The decision about `before`, less the times that had their run already: the clock went back since. They use up no
+    `max_runs`."""
+    fires = tuple(fire for fire in decision.fires if fire.scheduled_at not in had)
+    if len(fires) == len(decision.fires):
+        return decision
+    moved = replace(
+        decision.schedule,
+        run_count=before.run_count + len(fires),
+        last_run_at=decision.schedule.last_run_at if fires else before.last_run_at,
+    )
+    return replace(decision, schedule=planned(moved, decision.until or before.updated_at), fires=fires)
+
+
+def jittered(schedule: Schedule, nominal: datetime) -> datetime:
+    """The nominal time plus a share of the jitter that is a hash of schedule and time: always the same, and
+    always before the next nominal time."""
+    if not schedule.jitter:
+        return nominal
+    following = recurrence.next_after(schedule.timing, nominal, start_at=schedule.start_at)
+    room = schedule.jitter if following is None else min(schedule.jitter, following - nominal)
+    digest = blake2b(f"{schedule.id}:{nominal.isoformat()}".encode(), digest_size=8).digest()
+    return nominal + timedelta(microseconds=int.from_bytes(digest) * (room // _TICK) >> 64)
+
+
+def grace_at(schedule: Schedule, nominal: datetime) -> timedelta:
+    """How late this time may be without being missed."""
+    if schedule.misfire_grace is not None:
+        return schedule.misfire_grace
+    following = schedule.next_occurrence(nominal)
+    return LONGEST_GRACE if following is None else min(LONGEST_GRACE, following - nominal)
+
+
+def zone_data(schedule: Schedule) -> str:
+    """The release of the zone data that the next time was computed with, if it depends on a zone."""
+    return "" if schedule.timezone == "UTC" else recurrence.tzdata_version()
+
+
+class _Due:
+    """The due times of a schedule at `now`: from `first` to `last`, and up to `last_missed` past the grace.
+
+    `first` is the time that was promised, even if the timing would not give it any more (new zone data)."""
+
+    def __init__(self, schedule: Schedule, first: datetime, now: datetime) -> None:
+        self.schedule = schedule
+        self.now = now
+        self.first = first
+        self.before = first - _TICK
+        self.last = self._last_due_by(now) or first
+        self.last_missed = self._last_missed(schedule.misfire_grace)
+
+    def judged(self, jumped: bool) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
+        """(those that are to fire, oldest first; those that were missed)"""
+        match self.schedule.missed_run_policy:
+            case MissedRunPolicy.CATCH_UP:
+                return self._caught_up()
+            case MissedRunPolicy.EXECUTE_ONCE if self.last_missed is not None:
+                return self._made_up_once()
+            case _:
+                return self._on_time(jumped)
+
+    def _on_time(self, jumped: bool) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
+        passed = self.last_missed or self.before
+        if jumped or self.schedule.overlap_policy is not OverlapPolicy.ALLOW:
+            passed = max(passed, self.last - _TICK)
+        return map(Fire, self._between(passed, self.last)), self._missed(passed)
+
+    def _made_up_once(self) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
+        late = self.last == self.last_missed
+        fire = Fire(self.last, RunTrigger.CATCH_UP if late else RunTrigger.SCHEDULED)
+        return iter((fire,)), self._missed(self.last - _TICK)
+
+    def _caught_up(self) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
+        missed = self.last_missed or self.before
+        too_old = max(self.before, min(missed, self.now - self.schedule.catch_up_window - _TICK))
+        trigger = {True: RunTrigger.CATCH_UP, False: RunTrigger.SCHEDULED}
+        wanted = (Fire(at, trigger[at <= missed]) for at in self._between(too_old, self.last))
+        return wanted, self._missed(too_old)
+
+    def _missed(self, until: datetime) -> tuple[Skip, ...]:
+        return self.skipped(until, RunReason.MISSED)
+
+    def skipped(self, until: datetime, reason: RunReason) -> tuple[Skip, ...]:
+        """Everything from the first to `until`: a row for each, or one row for a long stretch."""
+        if until < self.first:
+            return ()
+        times = list(islice(self._between(self.before, until), ROWS_PER_OUTAGE + 1))
+        if len(times) <= ROWS_PER_OUTAGE:
+            return tuple(Skip(at, reason) for at in times)
+        schedule = self.schedule
+        others = recurrence.count(
+            schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at
+        )
+        return (Skip(self.first, reason, self._latest(until), 1 + others),)
+
+    def _last_missed(self, grace: timedelta | None) -> datetime | None:
+        if grace is not None:
+            return self._last_due_by(self.now - grace - _TICK)
+        late = self.now - jittered(self.schedule, self.last)
+        return self.last if late > LONGEST_GRACE else self._latest(self.last - _TICK)
+
+    def _last_due_by(self, at: datetime) -> datetime | None:
+        """The last nominal time whose jittered time is at or before `at`; only one can be still to come."""
+        nominal = self._latest(at)
+        if nominal is not None and jittered(self.schedule, nominal) > at:
+            nominal = self._latest(nominal - _TICK)
+        return nominal
+
+    def _latest(self, until: datetime) -> datetime | None:
+        if until < self.first:
+            return None
+        if (
+            until - self.first < _SHORTEST
+        ):  # a tick that is on time need not look: nothing fires so soon again
+            return self.first
+        schedule = self.schedule
+        bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+        following = recurrence.next_after(schedule.timing, self.first, **bounds)
+        if following is None or following > until:  # most often: asked from the end it would take longer
+            return self.first
+        return recurrence.latest(schedule.timing, self.first, until, **bounds) or self.first
+
+    def _between(self, after: datetime, until: datetime) -> Iterator[datetime]:
+        if after < self.first <= until:
+            yield self.first
+        if until <= self.first:
+            return
+        schedule = self.schedule
+        yield from recurrence.between(
+            schedule.timing,
+            max(after, self.first),
+            until,
+            start_at=schedule.start_at,
+            end_at=schedule.end_at,
+        )
+
+
+def _without_overlap(
+    schedule: Schedule, wanted: tuple[Fire, ...], live: Sequence[Task]
+) -> tuple[tuple[Fire, ...], tuple[Skip, ...], tuple[Task, ...]]:
+    """(fires, those skipped for overlap, live tasks to cancel)"""
+    if not live or not wanted or not minds_overlap(schedule):
+        return wanted, (), ()
+    if schedule.overlap_policy is OverlapPolicy.CANCEL_PREVIOUS:
+        return wanted, (), tuple(live)
+    return (), tuple(Skip(fire.scheduled_at, RunReason.OVERLAP) for fire in wanted), ()
+
+
+def _within(room: int | None, fires: tuple[Fire, ...]) -> tuple[tuple[Fire, ...], tuple[Skip, ...]]:
+    """(those that there is room for, those that there is not)"""
+    if room is None or len(fires) <= room:
+        return fires, ()
+    return fires[:room], tuple(Skip(fire.scheduled_at, RunReason.LIMIT) for fire in fires[room:])
+
+
+def _completed(schedule: Schedule, reason: str) -> Schedule:
+    return replace(
+        schedule, status=ScheduleStatus.COMPLETED, next_run_at=None, due_at=None, completed_reason=reason
+    )
+
+
+def _why_no_more(schedule: Schedule, after: datetime) -> str:
+    if schedule.end_at is not None and recurrence.next_after(schedule.timing, after) is not None:
+        return f"its next time would be after its end_at, {schedule.end_at.isoformat()}"
+    return "its timing has no further time"

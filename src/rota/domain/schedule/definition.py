@@ -1,0 +1,366 @@
+"""A schedule's definition: the fields, targets and timings that are accepted, and the changes that people make. Pure.
+
+People create, edit, pause, resume, delete and restore a schedule. A new schedule first fires at its first time *after*
+creation. An edit of its timing, a resume and a restore compute the next time from now: none of them runs anything by
+itself, and none replays what was missed. A completed schedule becomes active again only with a new time or a higher
+`max_runs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from itertools import islice, pairwise
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from .. import recurrence
+from ..errors import Invalid, Refused
+from ..limits import (
+    check_duration,
+    check_input,
+    check_key,
+    check_kind,
+    check_text,
+    check_time,
+    shown,
+)
+from ..model import (
+    Limits,
+    MissedRunPolicy,
+    Schedule,
+    ScheduleStatus,
+    Target,
+    TaskTarget,
+    TemplateTarget,
+    WorkflowTarget,
+)
+from ..options import ScheduleOptions, TaskOptions, check_option, options_of
+from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
+from .decision import jittered, planned
+
+__all__ = ["FIELDS", "SCHEDULE_FIELDS", "as_facts", "create", "delete", "edit", "pause", "restore", "resume"]
+
+PAST_GRACE = timedelta(seconds=5)
+SHORTEST = timedelta(seconds=1)
+CHECKED_GAPS = 50
+CHECKED_AHEAD = timedelta(days=3660)
+_T = TypeVar("_T", TaskTarget, WorkflowTarget)
+
+
+def check_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The optional fields of a schedule, by name."""
+    values = {}
+    for name, value in fields.items():
+        if name not in FIELDS:
+            accepted = f"accepted are {', '.join(sorted(FIELDS))}"
+            raise Invalid(name, "a schedule has no such field", accepted)
+        values[name] = check_option(name, FIELDS[name], value)
+    return values
+
+
+def check_target(target: object, limits: Limits) -> Target:
+    match target:
+        case TemplateTarget():
+            if not isinstance(target.input, dict | None):
+                problem = f"{shown(target.input)} cannot be laid over a template's parameters"
+                raise Invalid("input", problem, "give a dict")
+            checked_id = check_key(target.template_id, "template_id")
+            return replace(target, template_id=checked_id, input=check_input(target.input, limits))
+        case WorkflowTarget():
+            return _checked_request(target, limits)
+        case TaskTarget():
+            return _checked_request(target, limits)
+    accepted = "accepted are TaskTarget, WorkflowTarget and TemplateTarget"
+    raise Invalid("target", f"{shown(target)} is not a target", accepted)
+
+
+def check_timing(timing: object) -> Timing:
+    """The timing in its stored form, its times in UTC; refused if it is malformed or can never fire."""
+    checked = _typed(timing)
+    try:
+        recurrence.check(checked)
+    except ValueError as problem:
+        field, _, sentence = str(problem).partition(": ")
+        raise Invalid(field, sentence) from None
+    return checked
+
+
+def check_when(schedule: Schedule, changed: Collection[str], now: datetime, limits: Limits) -> None:
+    """The timing and its bounds together. What was not changed was accepted before, and stays."""
+    timing, start, end = schedule.timing, schedule.start_at, schedule.end_at
+    if start is not None and end is not None and start > end:
+        raise Invalid("end_at", f"{end.isoformat()} is before start_at", "give a time after start_at")
+    if end is not None and end <= now and not {"end_at", "timing"}.isdisjoint(changed):
+        raise Invalid("end_at", f"{end.isoformat()} has passed", "give a time in the future")
+    if "max_runs" in changed and schedule.has_reached_max_executions():
+        problem = f"it has run {schedule.run_count} times already"
+        raise Invalid("max_runs", problem, "give a higher number, or 0 for no limit")
+    if "timing" not in changed:
+        return
+    if isinstance(timing, Once) and timing.run_at < now - PAST_GRACE:
+        raise Invalid("run_at", f"{timing.run_at.isoformat()} has passed", "give a time in the future")
+    _check_gaps(timing, now, limits.minimum_interval)
+
+
+def timing_field(timing: Timing) -> str:
+    """What the person who gave this timing calls it."""
+    match timing:
+        case Once():
+            return "run_at"
+        case Interval():
+            return "interval"
+        case Cron():
+            return "cron"
+        case RRule():
+            return "rrule"
+
+
+def _check_gaps(timing: Timing, now: datetime, least: timedelta) -> None:
+    """No two times may be closer than the tenant's minimum. Of calendar rules the first gaps are measured."""
+    gaps: list[timedelta] = []
+    if isinstance(timing, Interval):
+        gaps = [timing.every]
+    elif least > SHORTEST:  # cron and RRULE have whole seconds, so they cannot be quicker than that
+        times = islice(recurrence.between(timing, now, now + CHECKED_AHEAD), CHECKED_GAPS)
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+    shortest = min(gaps, default=least)
+    if shortest < least:
+        problem = f"it fires every {shortest.total_seconds():g} s"
+        raise Invalid(timing_field(timing), problem, f"the least here is {least.total_seconds():g} s")
+
+
+def _typed(timing: object) -> Timing:
+    match timing:
+        case Once(run_at):
+            return Once(check_time("run_at", run_at))
+        case Interval(every, anchor):
+            anchored = None if anchor is None else check_time("anchor", anchor)
+            return Interval(check_duration("interval", every, least=SHORTEST), anchored)
+        case Cron(expression, timezone):
+            return Cron(check_text("cron", expression), check_text("timezone", timezone))
+        case RRule(rule, dtstart, timezone):
+            checked_rule = check_text("rrule", rule, most=100_000)
+            return RRule(checked_rule, check_time("dtstart", dtstart), check_text("timezone", timezone))
+    accepted = "accepted are Once, Interval, Cron and RRule"
+    raise Invalid("timing", f"{shown(timing)} is not a timing", accepted)
+
+
+def _checked_request(target: _T, limits: Limits) -> _T:
+    options = options_of(TaskOptions).items()
+    return replace(
+        target,
+        kind=check_kind(target.kind, "task_type"),
+        input=check_input(target.input, limits),
+        **{name: check_option(name, option, getattr(target, name)) for name, option in options},
+    )
+
+
+FIELDS = {
+    name: option for name, option in options_of(ScheduleOptions).items() if name in Schedule.__struct_fields__
+}
+SCHEDULE_FIELDS = tuple(sorted(FIELDS))
+"""What can be given when a schedule is created, beside its key, its timing and its target."""
+_WHEN = frozenset({"timing", "start_at", "end_at", "max_runs"})
+
+
+def create(
+    id: str,
+    key: str,
+    timing: Timing,
+    target: Target,
+    fields: Mapping[str, Any],
+    *,
+    tenant: str,
+    now: datetime,
+    actor: str,
+    limits: Limits,
+) -> Schedule:
+    """A checked schedule, its next time computed. `fields` are the optional fields of the record by name."""
+    values = check_fields(fields)
+    if values.get("status") is ScheduleStatus.COMPLETED:
+        raise Invalid("status", "a new schedule cannot be completed", "accepted are draft, active and paused")
+    checked = check_timing(timing)
+    values.setdefault("missed_run_policy", _default_policy(checked))
+    schedule = Schedule(
+        id=id,
+        tenant=tenant,
+        key=check_key(key),
+        timing=_anchored(checked, values.get("start_at"), now),
+        target=check_target(target, limits),
+        created_by=actor,
+        updated_by=actor,
+        created_at=now,
+        updated_at=now,
+        **values,
+    )
+    check_when(schedule, _WHEN, now, limits)
+    return _first_planned(schedule, now) if schedule.status is ScheduleStatus.ACTIVE else schedule
+
+
+def edit(
+    schedule: Schedule, changes: Mapping[str, Any], now: datetime, actor: str, limits: Limits
+) -> Schedule:
+    """With the changes applied; what is given as it was is no change. A change of when it runs recomputes the
+    next time from now; nothing else does."""
+    _check_living(schedule)
+    values = _changed(schedule, changes, now, limits)
+    if not values:
+        return schedule
+    status = values.pop("status", None)
+    edited = replace(schedule, **values, updated_at=now, updated_by=actor)
+    when = _WHEN & values.keys()
+    check_when(edited, when, now, limits)
+    if edited.status is ScheduleStatus.ACTIVE:
+        when -= {"max_runs"}
+    if when and edited.status in (ScheduleStatus.ACTIVE, ScheduleStatus.COMPLETED):
+        edited = _first_planned(edited, now)
+    elif "jitter" in values and edited.next_run_at is not None:
+        edited = replace(edited, due_at=jittered(edited, edited.next_run_at))
+    return edited if status is None else _with_status(edited, status, now, actor)
+
+
+def pause(schedule: Schedule, now: datetime, actor: str, note: str | None = None) -> Schedule:
+    """Stop firing until it is resumed. Pausing what is paused changes only the note, if one is given."""
+    _check_living(schedule)
+    if schedule.status is ScheduleStatus.COMPLETED:
+        raise Refused("completed_schedule", schedule=schedule.key)
+    if schedule.status is ScheduleStatus.PAUSED and note in (None, schedule.pause_note):
+        return schedule
+    checked = None if note is None else check_text("note", note)
+    return _stopped(schedule, ScheduleStatus.PAUSED, now, actor, checked)
+
+
+def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
+    """Fire again, from the first time after now. What was due while it was paused is not made up for; if no
+    time is left, it is completed."""
+    _check_living(schedule)
+    if schedule.status is ScheduleStatus.COMPLETED:
+        raise Refused("completed_schedule", schedule=schedule.key)
+    if schedule.status is ScheduleStatus.ACTIVE:
+        return schedule
+    return planned(replace(schedule, pause_note=None, updated_at=now, updated_by=actor), now)
+
+
+def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
+    """Hide it and stop it; its history stays, and it can be restored."""
+    _check_living(schedule)
+    return replace(schedule, deleted_at=now, next_run_at=None, due_at=None, updated_at=now, updated_by=actor)
+
+
+def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
+    """Undo a delete. An active schedule goes on from its first time after now."""
+    if schedule.deleted_at is None:
+        raise Refused("not_deleted", schedule=schedule.key)
+    living = replace(schedule, deleted_at=None, updated_at=now, updated_by=actor)
+    return planned(living, now) if living.status is ScheduleStatus.ACTIVE else living
+
+
+def as_facts(schedule: Schedule) -> dict[str, Any]:
+    """A schedule as the audit shows it: plain data, without what only the tick needs."""
+    facts: dict[str, Any] = msgspec.to_builtins(schedule)
+    for name in ("record", "due_at", "zone_data"):
+        facts.pop(name, None)
+    return facts
+
+
+def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limits: Limits) -> dict[str, Any]:
+    """The changes in stored form, without those that change nothing."""
+    values = check_fields({k: v for k, v in changes.items() if k not in ("timing", "target", "key")})
+    if "timing" in changes:
+        checked = check_timing(changes["timing"])
+        start = values.get("start_at", schedule.start_at)
+        values["timing"] = _anchored(checked, start, now, schedule.timing)
+        if schedule.missed_run_policy is _default_policy(schedule.timing):
+            values.setdefault("missed_run_policy", _default_policy(checked))
+    if "target" in changes:
+        values["target"] = check_target(changes["target"], limits)
+    if "key" in changes:
+        values["key"] = check_key(changes["key"])
+    return {
+        name: value for name, value in values.items() if _stored(value) != _stored(getattr(schedule, name))
+    }
+
+
+def _stored(value: object) -> bytes:
+    """For comparing: to Python, True and 1 are equal."""
+    return msgspec.json.encode(value)
+
+
+def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str) -> Schedule:
+    match status:
+        case ScheduleStatus.ACTIVE:
+            return resume(schedule, now, actor)
+        case ScheduleStatus.PAUSED:
+            return pause(schedule, now, actor, schedule.pause_note)
+        case ScheduleStatus.DRAFT:
+            return _stopped(schedule, status, now, actor, schedule.pause_note)
+        case ScheduleStatus.COMPLETED:
+            stopped = _stopped(schedule, status, now, actor, None)
+            return replace(stopped, completed_reason=f"set so by {actor}")
+
+
+def _stopped(
+    schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str, note: str | None
+) -> Schedule:
+    return replace(
+        schedule,
+        status=status,
+        next_run_at=None,
+        due_at=None,
+        pause_note=note,
+        completed_reason=None,
+        updated_at=now,
+        updated_by=actor,
+    )
+
+
+def _first_planned(schedule: Schedule, now: datetime) -> Schedule:
+    """Active, from its first time after now; refused if there is none."""
+    after = now
+    if isinstance(schedule.timing, Once) and now - PAST_GRACE <= schedule.timing.run_at <= now:
+        after = schedule.timing.run_at - timedelta(microseconds=1)
+    first = planned(schedule, after)
+    if first.status is ScheduleStatus.COMPLETED:
+        raise Invalid(
+            timing_field(schedule.timing),
+            f"this schedule would never fire, because {first.completed_reason}",
+            "give a timing with a time after now, within start_at and end_at",
+        )
+    return first
+
+
+def _check_living(schedule: Schedule) -> None:
+    if schedule.deleted_at is not None:
+        raise Refused("deleted_schedule", schedule=schedule.key)
+
+
+def _anchored(timing: Timing, start: datetime | None, now: datetime, old: Timing | None = None) -> Timing:
+    """Where it counts from: as before if it is the same interval or rule. Else an interval without an anchor counts
+    from `start` or now, and the COUNT of a rule without a `start` from its first time after now."""
+    match timing:
+        case Interval(every, None):
+            if isinstance(old, Interval) and old.every == every:
+                return old
+            return replace(timing, anchor=start or _begin(now, every))
+        case RRule(rule) if start is None and not (isinstance(old, RRule) and old.rule == rule):
+            return begun_after(timing, now)
+    return timing
+
+
+def _begin(now: datetime, every: timedelta) -> datetime:
+    """On a whole second, and such that the first time comes no sooner than one interval after now."""
+    whole = now.replace(microsecond=0)
+    if whole == now:
+        return whole
+    try:
+        return whole + timedelta(seconds=1) + every
+    except OverflowError:  # beyond the year 9999: refused soon, since it never fires
+        return whole
+
+
+def _default_policy(timing: Timing) -> MissedRunPolicy:
+    """A time that comes only once is better late than never."""
+    return MissedRunPolicy.EXECUTE_ONCE if isinstance(timing, Once) else MissedRunPolicy.SKIP

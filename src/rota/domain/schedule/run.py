@@ -1,0 +1,196 @@
+"""The ledger: rows for what fired, was skipped or could not start, and how a row follows its task."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from .. import recurrence, template
+from ..errors import Invalid
+from ..ids import derived_id
+from ..model import (
+    Limits,
+    Run,
+    RunReason,
+    RunStatus,
+    RunTrigger,
+    Schedule,
+    Target,
+    Task,
+    TaskStatus,
+    TaskTarget,
+    Template,
+    TemplateTarget,
+    WorkflowTarget,
+)
+from ..task import Submission, admit
+from .decision import Skip
+
+__all__ = [
+    "as_of",
+    "cut_short",
+    "follow",
+    "follows",
+    "is_by_hand",
+    "run_id",
+    "skipped",
+    "start",
+    "target_type",
+]
+
+_TICK = timedelta(microseconds=1)
+_FOLLOWS = {
+    TaskStatus.PENDING: RunStatus.RUNNING,
+    TaskStatus.RUNNING: RunStatus.RUNNING,
+    TaskStatus.COMPLETED: RunStatus.COMPLETED,
+    TaskStatus.FAILED: RunStatus.FAILED,
+    TaskStatus.CANCELLED: RunStatus.CANCELLED,
+    TaskStatus.EXPIRED: RunStatus.SKIPPED,
+}
+
+
+def run_id(schedule: Schedule, scheduled_at: datetime) -> str:
+    """Derived: whoever fires this time of this schedule writes the same row."""
+    return derived_id(schedule.id, scheduled_at)
+
+
+def is_by_hand(task: Task) -> bool:
+    """Whether someone triggered the run of this task: only the id of an expected time is derived from it."""
+    if task.run_id is None or task.schedule_id is None or task.scheduled_at is None:
+        return False
+    return task.run_id != derived_id(task.schedule_id, task.scheduled_at)
+
+
+def start(
+    id: str,
+    schedule: Schedule,
+    scheduled_at: datetime,
+    trigger: RunTrigger,
+    stored: Template | None,
+    now: datetime,
+    limits: Limits,
+    actor: str,
+    before: int = 0,
+) -> tuple[Run, Task | None]:
+    """A run and the task that it starts; or a failed run and no task, if the target cannot work, or a skipped one, if
+    its template is disabled. It is available now,
+    whenever it was scheduled: it does not overtake what has waited. `before` is how many of the same schedule start
+    with it and are to run after it."""
+    if stored is not None and not stored.enabled:
+        skip = Skip(scheduled_at=scheduled_at, reason=RunReason.DISABLED)
+        return replace(skipped(schedule, skip, now), id=id, trigger=trigger, actor=actor), None
+    task, problem = None, ""
+    try:
+        asked = replace(
+            _submission(schedule, stored),
+            schedule_id=schedule.id,
+            run_id=id,
+            scheduled_at=scheduled_at,
+        )
+        task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
+        task = replace(task, available_at=now - before * _TICK)
+    except Invalid as refused:
+        problem = str(refused)
+    run = Run(
+        id=id,
+        tenant=schedule.tenant,
+        schedule_id=schedule.id,
+        scheduled_at=scheduled_at,
+        trigger=trigger,
+        target_type=target_type(schedule.target),
+        target_id=None if task is None else task.id,
+        started_at=now,
+        created_at=now,
+        actor=actor,
+    )
+    if task is None:
+        return _failed(run, problem, now), None
+    return follow(run, task), task
+
+
+def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:
+    """A row for a due time (or a stretch of them) that started nothing."""
+    return Run(
+        id=run_id(schedule, skip.scheduled_at),
+        tenant=schedule.tenant,
+        schedule_id=schedule.id,
+        scheduled_at=skip.scheduled_at,
+        until=skip.until,
+        count=skip.count,
+        status=RunStatus.SKIPPED,
+        reason=skip.reason,
+        target_type=target_type(schedule.target),
+        completed_at=now,
+        created_at=now,
+    )
+
+
+def cut_short(row: Run, schedule: Schedule, now: datetime) -> Run:
+    """A stretch that was skipped, without its times after now: the clock was set back, and they are still to come."""
+    begin = row.scheduled_at
+    bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+    last = recurrence.latest(schedule.timing, begin, now, **bounds) or begin
+    return replace(row, until=last, count=1 + recurrence.count(schedule.timing, begin, last, **bounds))
+
+
+def as_of(run: Run, task: Task | None, now: datetime) -> Run:
+    """How a run reads at `now`, given its task: what has expired is over, swept or not."""
+    if run.status is not RunStatus.RUNNING or task is None or task.as_of(now) is task:
+        return run
+    return replace(follow(run, task.as_of(now)), completed_at=task.expires_at)
+
+
+def follows(task: Task) -> RunStatus:
+    """The status of a task's run. An expiry is no failure, unless an attempt had failed before it."""
+    if task.status is TaskStatus.EXPIRED and task.error is not None:
+        return RunStatus.FAILED
+    return _FOLLOWS[task.status]
+
+
+def follow(run: Run, task: Task) -> Run:
+    """A run is `running` until its task ends, and then says how it ended."""
+    if task.status is not TaskStatus.ARCHIVED:
+        return _following(run, task)
+    if run.status is not RunStatus.RUNNING:
+        return run
+    expired = replace(task, status=TaskStatus.EXPIRED)  # put away before the sweep that would have marked it
+    return _following(run, expired)
+
+
+def target_type(target: Target) -> str:
+    match target:
+        case TaskTarget():
+            return "task"
+        case WorkflowTarget():
+            return "workflow"
+        case TemplateTarget():
+            return "template"
+
+
+def _following(run: Run, task: Task) -> Run:
+    status = follows(task)
+    return replace(
+        run,
+        status=status,
+        completed_at=task.completed_at,
+        reason=RunReason.EXPIRED if task.status is TaskStatus.EXPIRED else None,
+        error=str(task.error) if task.error and status is RunStatus.FAILED else None,
+    )
+
+
+def _failed(run: Run, error: str, now: datetime) -> Run:
+    return replace(run, status=RunStatus.FAILED, reason=RunReason.BAD_TARGET, error=error, completed_at=now)
+
+
+def _submission(schedule: Schedule, stored: Template | None) -> Submission:
+    target = schedule.target
+    match target:
+        case TemplateTarget():
+            if stored is None or stored.tenant != schedule.tenant:
+                problem = f"there is no template {target.template_id!r}"
+                raise Invalid("target.template_id", problem, "create it first")
+            return template.submission(stored, template.overlaid(stored, target.input, "target.input"))
+        case TaskTarget() | WorkflowTarget():
+            request = {name: getattr(target, name) for name in target.__struct_fields__}
+            return Submission(is_workflow=isinstance(target, WorkflowTarget), **request)

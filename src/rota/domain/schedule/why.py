@@ -1,0 +1,347 @@
+"""What became of an expected time, and why, in plain English: from the schedule, its ledger and its history.
+
+    check_near(schedule, at, now)
+    explain(schedule, at, row, now, pauses)
+
+`row` is the row of the ledger that covers `at`, if there is one. `pauses` are the stretches in which the
+schedule was not active: (from, until or None, by whom, note). The answer is a text that carries a `status`:
+
+    completed failed running cancelled skipped      there is a row, and this is what it says
+    upcoming overdue                                expected: not yet due, or due and not handled yet
+    paused deleted ended before_creation            not expected, because the schedule was not active then
+    not_expected                                    not expected, because it is no time of this schedule
+    unknown                                         expected, and the ledger does not say
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from .. import recurrence
+from ..errors import Invalid
+from ..model import MissedRunPolicy, Run, RunReason, RunStatus, RunTrigger, Schedule, ScheduleStatus
+from .decision import LONGEST_GRACE, grace_at, jittered
+
+__all__ = ["Pause", "Why", "check_near", "explain", "length", "meant"]
+
+Pause = tuple[datetime, datetime | None, str, str | None]
+
+_TICK = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
+_PROMPT = timedelta(seconds=5)
+_FARTHEST = timedelta(days=20 * 365)
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+_FIRST, _LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
+_TWICE = "Clocks go back that night, so this local time comes twice"
+_DST = {
+    "moved": "The local time asked for does not exist that day, because clocks go forward: it is moved to"
+    " the first instant after the gap.",
+    "first of two": f"{_TWICE}: this is the first of the two.",
+    "second of two": f"{_TWICE}: this is the second of the two.",
+}
+
+
+class Why(str):
+    """The explanation. `status` is for programs; `run` is the row of the ledger that it rests on, if any."""
+
+    status: str
+    run: Run | None
+
+    def __new__(cls, text: str, status: str, run: Run | None = None) -> Why:
+        why = super().__new__(cls, text)
+        why.status = status
+        why.run = run
+        return why
+
+
+def explain(
+    schedule: Schedule,
+    at: datetime,
+    row: Run | None,
+    now: datetime,
+    pauses: Sequence[Pause],
+    *,
+    suspended: bool = False,
+    waiting: str | None = None,
+) -> Why:
+    """What became of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`. `waiting`: what
+    the task that was started waits for, or what one that is to come would."""
+    if row is not None and row.until is None:
+        return _Story(schedule, row.scheduled_at, now, waiting=waiting).told_by(row)
+    story = _Story(schedule, meant(schedule, at), now, suspended, waiting)
+    if row is not None and (story.occurs or story.at in (row.scheduled_at, row.until)):
+        return story.told_by(row)
+    return story.told_without_a_row(pauses)
+
+
+def check_near(schedule: Schedule, at: datetime, now: datetime) -> None:
+    """To count the times of a rule until the year 9999 would take seconds, and nobody plans that far."""
+    since = max(now, schedule.next_run_at or now)
+    if at - since > _FARTHEST:
+        problem = f"{at.isoformat()} is more than {_FARTHEST.days // 365} years ahead"
+        raise Invalid(
+            "at", problem, f"give a time before {(since + _FARTHEST).isoformat(timespec='seconds')}"
+        )
+
+
+def meant(schedule: Schedule, at: datetime) -> datetime:
+    """The time of the schedule that a person means by `at`: people leave out fractions of a second."""
+    at = max(_FIRST, min(at, _LAST)).astimezone(UTC)
+    if at.microsecond:
+        return at
+    return recurrence.latest(schedule.timing, at - _TICK, at + _SECOND - _TICK) or at
+
+
+def length(duration: timedelta) -> str:
+    """`2 hours 5 minutes`: its two largest units."""
+    rest, words = round(abs(duration).total_seconds()), []
+    for size, unit in _UNITS:
+        number, rest = divmod(rest, size)
+        if number:
+            words.append(f"{number:,} {unit}{'s' * (number != 1)}")
+    return " ".join(words[:2]) or "less than a second"
+
+
+class _Story:
+    """One expected time, and the sentences about it."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        at: datetime,
+        now: datetime,
+        suspended: bool = False,
+        waiting: str | None = None,
+    ) -> None:
+        self.waiting = f": {waiting}" if waiting else ""
+        self.schedule = schedule
+        self.at = at
+        self.now = now
+        self.suspended = suspended
+
+    @property
+    def occurs(self) -> bool:
+        return self.schedule.next_occurrence(self.at - _TICK) == self.at
+
+    # With a row
+
+    def told_by(self, row: Run) -> Why:
+        if row.status is RunStatus.SKIPPED:
+            text = self._expired(row) if row.reason is RunReason.EXPIRED else self._skipped(row)
+        elif row.reason is RunReason.BAD_TARGET:
+            text = f"It could not start, because its target cannot work: {row.error}."
+        else:
+            text = self._started(row) + self._ended(row)
+        return self._why(str(row.status), text, row)
+
+    def _started(self, row: Run) -> str:
+        """How punctual it was. Jitter is part of the plan, and does not count as late."""
+        started = row.started_at or row.created_at
+        if row.trigger is RunTrigger.MANUAL:
+            return f"It was triggered by hand{_by(row.actor)}, beside the schedule's own times"
+        due = jittered(self.schedule, row.scheduled_at)
+        late = started - due
+        if row.trigger is RunTrigger.CATCH_UP:
+            return f"It started {length(late)} late, at {self._when(started)}, to make up for a missed time"
+        put_off = f" (with its jitter, due at {self._when(due)})" if due > row.scheduled_at else ""
+        punctual = "on time" if late < _SECOND else f"{length(late)} after its time"
+        return f"It started {punctual}{put_off}"
+
+    def _ended(self, row: Run) -> str:
+        started = row.started_at or row.created_at
+        if row.status is RunStatus.RUNNING:
+            so_far = f"({length(self.now - started)} so far{self.waiting})"
+            return f", and its task {row.target_id} has not ended yet {so_far}."
+        took = length((row.completed_at or started) - started)
+        if row.status is RunStatus.COMPLETED:
+            return f", and completed after {took}."
+        if row.status is RunStatus.CANCELLED:
+            return f", and was cancelled after {took}."
+        expired = " and expired before it could be repeated" if row.reason is RunReason.EXPIRED else ""
+        return f", and failed after {took}{expired}: {row.error or 'no error was recorded'}."
+
+    def _expired(self, row: Run) -> str:
+        """Its task had its chance and no attempt failed: nobody took it in time, or it asked for more time."""
+        waited = length((row.completed_at or self.now) - (row.started_at or row.created_at))
+        return f"It was skipped, because its task expired after {waited}, before a worker took it."
+
+    def _skipped(self, row: Run) -> str:
+        if row.reason is RunReason.OVERLAP:
+            return "It was skipped, because an earlier run was still going on (overlap_policy is skip)."
+        if row.reason is RunReason.CHANGED:
+            noticed = self._when(row.created_at)
+            return f"It was due, but the schedule was changed, paused or deleted at {noticed}, before it was fired."
+        if row.reason is RunReason.LIMIT:
+            return f"It was skipped, because tenant {row.tenant} had as many pending tasks as it may have."
+        if row.reason is RunReason.DISABLED:
+            return "It was skipped, because its template was disabled then."
+        if row.reason is RunReason.SUSPENDED:
+            return f"{self._together(row)}, because tenant {row.tenant} was suspended."
+        if row.reason is not RunReason.MISSED:
+            return f"It was skipped ({row.reason})."
+        policy = f"{self._missed_policy()}."
+        noticed = self._when(row.created_at)
+        if row.until is None:
+            late, grace = (
+                row.created_at - jittered(self.schedule, row.scheduled_at),
+                self.schedule.misfire_grace,
+            )
+            if grace is not None and late <= grace:
+                return f"It was missed: at {noticed} a later time was due as well, and only the latest was fired."
+            return f"It was missed: no scheduler was there to fire it, until {noticed}; {policy}"
+        first, last = self._when(row.scheduled_at), self._when(row.until)
+        stretch = f"one of {row.count:,} times from {first} to {last} that were missed together"
+        return f"It was {stretch}: no scheduler was there to fire them, until {noticed}; {policy}"
+
+    def _together(self, row: Run) -> str:
+        if row.until is None:
+            return "It was skipped"
+        first, last = self._when(row.scheduled_at), self._when(row.until)
+        return f"It was one of {row.count:,} times from {first} to {last} that were skipped"
+
+    def _missed_policy(self) -> str:
+        match self.schedule.missed_run_policy:
+            case MissedRunPolicy.SKIP:
+                grace = self._grace()
+                return f"the missed_run_policy is skip, which gives up what is late by more than {grace}"
+            case MissedRunPolicy.EXECUTE_ONCE:
+                return "the missed_run_policy is execute_once, which runs only the latest of the missed times"
+            case MissedRunPolicy.CATCH_UP:
+                window = length(self.schedule.catch_up_window)
+                return f"the missed_run_policy is catch_up, which goes back {window} and no further"
+
+    def _grace(self) -> str:
+        grace, is_given = grace_at(self.schedule, self.at), self.schedule.misfire_grace is not None
+        is_shorter = not is_given and grace < LONGEST_GRACE
+        return f"{length(grace)}{', the distance to the next time' if is_shorter else ''}"
+
+    # Without a row
+
+    def told_without_a_row(self, pauses: Sequence[Pause]) -> Why:
+        schedule = self.schedule
+        if self.at <= schedule.created_at and self.at != schedule.next_run_at:
+            created = f"created{_by(schedule.created_by)} at {self._when(schedule.created_at)}"
+            return self._why("before_creation", f"The schedule did not exist yet: it was {created}.")
+        if schedule.deleted_at is not None and self.at >= schedule.deleted_at:
+            deleted = f"deleted{_by(schedule.updated_by)} at {self._when(schedule.deleted_at)}"
+            return self._why("deleted", f"The schedule was {deleted}.")
+        if schedule.end_at is not None and self.at > schedule.end_at:
+            return self._why("ended", f"The schedule ended at {self._when(schedule.end_at)} (end_at).")
+        if not self.occurs and self.at != schedule.next_run_at:
+            return self._why("not_expected", self._not_a_time())
+        return self._at_rest(pauses) or (self._to_come() if self.at > self.now else self._due())
+
+    def _not_a_time(self) -> str:
+        schedule = self.schedule
+        if schedule.start_at is not None and self.at < schedule.start_at:
+            return f"The schedule begins at {self._when(schedule.start_at)} (start_at)."
+        twin = recurrence.local(schedule.timing, self.at).replace(fold=0).astimezone(UTC)
+        if twin != self.at and schedule.next_occurrence(twin - _TICK) == twin:
+            return f"{_TWICE}, and the schedule runs only the first time, at {self._when(twin)}."
+        bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+        before = recurrence.latest(schedule.timing, schedule.created_at, self.at, **bounds)
+        after = schedule.next_occurrence(self.at)
+        near = [
+            f"the one {side} it is {self._when(near)}{self._moved(near)}"
+            for side, near in (("before", before), ("after", after))
+            if near is not None
+        ]
+        meaning = recurrence.describe(schedule.timing)
+        others = " and ".join(near) or "it has no other time"
+        return f"This is not a time of the schedule ({meaning}); {others}."
+
+    def _at_rest(self, pauses: Sequence[Pause]) -> Why | None:
+        """Why the schedule was not active then, if it was not."""
+        schedule = self.schedule
+        pause = next((p for p in pauses if p[0] <= self.at and (p[1] is None or self.at < p[1])), None)
+        if schedule.status is ScheduleStatus.COMPLETED and (pause is None or pause[1] is None):
+            since = schedule.updated_at if pause is None else pause[0]
+            reason = schedule.completed_reason or "no reason was recorded"
+            ended = self._why("ended", f"The schedule had completed at {self._when(since)}: {reason}.")
+            return ended if self.at >= since else None
+        if pause is not None:
+            return self._why("paused", self._paused(*pause))
+        if schedule.status in (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT) and self.at > self.now:
+            note = f" ({schedule.pause_note})" if schedule.pause_note else ""
+            return self._why("paused", f"The schedule is {schedule.status}{note}: resume it and it will run.")
+        return None
+
+    def _paused(self, since: datetime, until: datetime | None, by: str, note: str | None) -> str:
+        reason = f" ({note})" if note else ""
+        if since <= self.schedule.created_at:
+            began = f"it was created at rest by {by}, at {self._when(since)}{reason}"
+        else:
+            began = f"{by} paused it at {self._when(since)}{reason}"
+        if until is not None:
+            return f"The schedule was not active: {began}, and it was active again from {self._when(until)}."
+        hint = "resume it and it will run" if self.at > self.now else "nothing runs until it is resumed"
+        return f"The schedule is not active: {began}; {hint}."
+
+    def _to_come(self) -> Why:
+        schedule = self.schedule
+        if schedule.max_runs is not None:
+            first = schedule.next_run_at or self.now
+            bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+            before = recurrence.count(schedule.timing, first - _TICK, self.at - _TICK, **bounds)
+            left = schedule.max_runs - schedule.run_count
+            if before >= left:
+                text = f"By then the schedule will have run {schedule.max_runs} times, its max_runs."
+                return self._why("not_expected", text)
+        due = jittered(schedule, self.at)
+        put_off = f", with its jitter at {self._when(due)}" if due > self.at else ""
+        away = (
+            f" Tenant {schedule.tenant} is suspended: unless it is resumed before, this time will be skipped."
+        )
+        to_be = f"It is expected in {length(due - self.now)}{put_off}{self.waiting}."
+        text = f"{to_be}{away if self.suspended else ''}"
+        return self._why("upcoming", text)
+
+    def _due(self) -> Why:
+        schedule = self.schedule
+        if schedule.next_run_at is None or self.at < schedule.next_run_at:
+            text = (
+                "It was expected, but the ledger has no row for it: the schedule was changed before it was"
+                f" handled (last at {self._when(schedule.updated_at)}), or the row was too old to be kept."
+            )
+            return self._why("unknown", text)
+        due = jittered(schedule, self.at)
+        if due > self.now:
+            return self._to_come()
+        if self.now - due <= _PROMPT:
+            return self._why("overdue", "It is due right now, and a scheduler should fire it any moment.")
+        text = (
+            f"It has been due for {length(self.now - due)} and was not handled yet: no scheduler seems to be"
+            " running. Start one (`rota up` or `rota scheduler run`), or call `run_due()`."
+        )
+        return self._why("overdue", text)
+
+    # Words
+
+    def _why(self, status: str, text: str, run: Run | None = None) -> Why:
+        note = recurrence.dst_note(self.schedule.timing, self.at) if self.occurs else None
+        aside = f" {_DST[note]}" if note else ""
+        return Why(f"{self.schedule.key}, {self._when(self.at)}: {text}{aside}", status, run)
+
+    def _moved(self, at: datetime) -> str:
+        moved = recurrence.dst_note(self.schedule.timing, at) == "moved"
+        return " (moved there because clocks go forward)" if moved else ""
+
+    def _when(self, at: datetime) -> str:
+        """Local time with its zone, and UTC where that is another."""
+        local = recurrence.local(self.schedule.timing, at)
+        there, utc = f"{local:%Y-%m-%d} {_clock(local)} {local.tzname()}", at.astimezone(UTC)
+        if self.schedule.timezone == "UTC":
+            return there
+        day = f"{utc:%Y-%m-%d} " if utc.date() != local.date() else ""
+        return f"{there} ({day}{_clock(utc)} UTC)"
+
+
+def _clock(at: datetime) -> str:
+    if at.microsecond:
+        return f"{at:%H:%M:%S.%f}".rstrip("0")
+    return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
+
+
+def _by(actor: str | None) -> str:
+    return f" by {actor}" if actor else ""

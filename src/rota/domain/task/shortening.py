@@ -1,0 +1,96 @@
+"""The history of a task without the lines that its fields imply, for stores that keep no value twice.
+
+A claim and a completion write columns only: the lines that they add to the history can be told from those columns, so
+long as no other line has followed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..model import Change, ChangeType, Task, TaskStatus
+
+__all__ = ["ShortHistory", "appended", "is_short_alike", "last_number", "short_history", "whole_history"]
+
+HISTORY_KEPT = 50
+
+
+class ShortHistory(msgspec.Struct, frozen=True, gc=False):
+    """A history without its last lines, where the fields of the task imply them: how a claim had begun, and that it
+    completed. `number` is that of the last line of the whole history. `actor` is who completed the task."""
+
+    lines: tuple[Change, ...]
+    number: int
+    actor: str | None = None
+
+
+def short_history(task: Task) -> ShortHistory:
+    """What of the history has to be kept beside the fields."""
+    lines = task.history
+    if not lines:
+        return ShortHistory((), 0)
+    last = lines[-1]
+    number = last.number
+    if task.status is TaskStatus.RUNNING and last == _claimed(task, number, task.worker_id):
+        if last_number(lines[:-1]) == number - 1:
+            return ShortHistory(lines[:-1], number)
+    elif task.status is TaskStatus.COMPLETED and last == _completed(task, number, last.actor):
+        before = lines[-2:-1] == (_claimed(task, number - 1, last.actor),)
+        if before and last_number(lines[:-2]) == number - 2:
+            return ShortHistory(lines[:-2], number, last.actor)
+    return ShortHistory(lines, number)
+
+
+def is_short_alike(old: Task, new: Task, short: ShortHistory) -> bool:
+    """Whether `short`, the history of the new task, has the same lines as that of the old one. What usually happens (a
+    renewed lease, a completion) can be seen without making that."""
+    if old.started_at == new.started_at and old.attempt == new.attempt:
+        if old.status is new.status and old.worker_id == new.worker_id and old.history is new.history:
+            return old.completed_at == new.completed_at
+        if old.status is TaskStatus.RUNNING and short.actor is not None and old.worker_id == short.actor:
+            return old.history == new.history[:-1]
+    return short_history(old).lines == short.lines
+
+
+def whole_history(task: Task, short: ShortHistory) -> tuple[Change, ...]:
+    """The history with the lines that the fields of the task imply. Its `history` is not looked at."""
+    lines, number, actor = short.lines, short.number, short.actor
+    missing = number - last_number(lines)
+    if missing == 1 and task.status is TaskStatus.RUNNING:
+        return appended(lines, _claimed(task, number, task.worker_id))
+    if missing == 2 and task.status is TaskStatus.COMPLETED:
+        lines = appended(lines, _claimed(task, number - 1, actor))
+        return appended(lines, _completed(task, number, actor))
+    return lines
+
+
+def _claimed(task: Task, number: int, actor: str | None) -> Change:
+    return Change(
+        number=number,
+        at=task.started_at or task.updated_at,
+        status=TaskStatus.RUNNING,
+        actor=actor or "",
+        type=ChangeType.CLAIMED,
+        attempt=task.attempt,
+    )
+
+
+def _completed(task: Task, number: int, actor: str | None) -> Change:
+    return Change(
+        number=number,
+        at=task.completed_at or task.updated_at,
+        status=TaskStatus.COMPLETED,
+        actor=actor or "",
+        type=ChangeType.COMPLETED,
+    )
+
+
+def last_number(lines: tuple[Change, ...]) -> int:
+    return lines[-1].number if lines else 0
+
+
+def appended(history: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
+    """The first line is kept for good."""
+    if len(history) >= HISTORY_KEPT:
+        history = history[:1] + history[2 - HISTORY_KEPT :]
+    return (*history, change)

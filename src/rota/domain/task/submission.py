@@ -1,0 +1,132 @@
+"""What someone asks for, what of it is accepted, and how it becomes a task."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
+
+from ..errors import Invalid
+from ..gate import gates_of
+from ..limits import check_input, check_kind, check_metadata
+from ..model import Change, ChangeType, Limits, Task, TaskRequest, TaskStatus
+from ..options import SubmitOptions, options_of
+from ..runtimes import COMMAND_KINDS, Command
+from ..unique import DEFAULT_PARTS
+
+__all__ = ["Submission", "admit", "check_submission", "later", "with_gates"]
+
+
+class Submission(TaskRequest, frozen=True, kw_only=True):
+    """What someone asks for. `ttl` counts from submission; at most one of `ttl` and `expires_at` is given."""
+
+    schedule_at: datetime | None = None
+    expires_at: datetime | None = None
+    idempotency_key: str | None = None
+    unique_for: timedelta | None = None
+    unique_by: tuple[str, ...] = ()
+    schedule_id: str | None = None
+    run_id: str | None = None
+    scheduled_at: datetime | None = None
+    is_workflow: bool = False
+    parent_id: str | None = None
+    parent_step: str | None = None
+    trace: str | None = None
+    command: Command | None = None
+
+
+class Checked(Submission, frozen=True, kw_only=True):
+    """A submission of which all but its input is in stored form: what `check_submission` gives. `input`, `trace`,
+    `is_workflow` and the parent may be replaced in it, nothing else: the rest is not looked at again."""
+
+
+_CHECKS = tuple(
+    (name, option.check) for name, option in options_of(SubmitOptions).items() if name != "metadata"
+)
+_DEFAULTS = {name: getattr(Submission(kind="any"), name) for name, _ in _CHECKS}
+
+
+def check_submission(asked: Submission) -> Checked:
+    """The submission with all but its input in stored form; the input waits for the limits of its tenant."""
+    if isinstance(asked, Checked):
+        return asked
+    if asked.ttl is not None and asked.expires_at is not None:
+        raise Invalid("ttl", "expires_at is given, too", "give one of ttl, ttl_seconds and expires_at")
+    is_unique = asked.unique_for is not None or bool(asked.unique_by)
+    if is_unique and asked.idempotency_key is not None:
+        raise Invalid("idempotency_key", "unique_for or unique_by is given, too", "give one of them")
+    if asked.kind in COMMAND_KINDS and asked.command is None:
+        raise Invalid("kind", f"{asked.kind!r} runs the commands of templates", "execute a template instead")
+    given = {
+        name: check(name, value)
+        for name, check in _CHECKS
+        if not _is_default(name, value := getattr(asked, name))
+    }
+    if is_unique:
+        given.setdefault("unique_by", DEFAULT_PARTS)
+    given |= {"kind": check_kind(asked.kind), "metadata": check_metadata(asked.metadata)}
+    return Checked(**{name: getattr(asked, name) for name in asked.__struct_fields__} | given)
+
+
+def _is_default(name: str, value: object) -> bool:
+    """What was not asked for is in its stored form already; and most submissions ask for next to nothing."""
+    default = _DEFAULTS[name]
+    return value is default or (type(value) is type(default) and value == default)
+
+
+def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits, actor: str) -> Task:
+    """A checked submission as a pending task. If its expiry is not in the future it reads as expired at once, and the
+    janitor marks it as any other."""
+    asked = check_submission(asked)
+    expires_at = asked.expires_at if asked.ttl is None else later(now, asked.ttl)
+    created = Change(
+        number=1,
+        at=now,
+        status=TaskStatus.PENDING,
+        actor=actor,
+        type=ChangeType.CREATED,
+        expires_at=expires_at,
+    )
+    task = Task(
+        id=id,
+        tenant=tenant,
+        kind=asked.kind,
+        queue=asked.queue,
+        priority=asked.priority,
+        input=check_input(asked.input, limits),
+        metadata=check_metadata(asked.metadata),  # also copies what the tasks of one `submit_many` share
+        tags=asked.tags,
+        created_at=now,
+        available_at=now if asked.schedule_at is None else max(asked.schedule_at, now),
+        expires_at=expires_at,
+        updated_at=now,
+        max_retries=asked.max_retries,
+        max_reschedules=asked.max_reschedules,
+        retry_policy=asked.retry_policy,
+        timeout=asked.timeout,
+        idempotency_key=asked.idempotency_key,
+        schedule_id=asked.schedule_id,
+        run_id=asked.run_id,
+        scheduled_at=asked.scheduled_at,
+        is_workflow=asked.is_workflow,
+        command=asked.command,
+        parent_id=asked.parent_id,
+        parent_step=asked.parent_step,
+        trace=asked.trace,
+        limit_key=asked.limit_key,
+        history=(created,),
+    )
+    return with_gates(task, limits, now) if limits.tasks else task
+
+
+def with_gates(task: Task, limits: Limits, now: datetime) -> Task:
+    """The task with the gates that it has to pass."""
+    return replace(task, gates=tuple(gate.id for gate in gates_of(task, limits, now)))
+
+
+def later(at: datetime, by: timedelta) -> datetime:
+    """`at + by`, or the end of time: an expiry in the year 9999 can be extended, too."""
+    try:
+        return at + by
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)

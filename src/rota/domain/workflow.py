@@ -1,0 +1,416 @@
+"""The life of a workflow, as pure functions. A workflow is a task whose function is run again after a crash, a deploy
+or a wait; what it has done is recorded as steps, and answers the function when it asks again.
+
+            park: nothing to do but wait
+ pending ◀───────────────────────────── running ──▶ as any task (`task`)
+    │  a time, a signal or a child's end    ▲
+    └──────────── wakes it ─────────────────┘ claim
+
+- **Keys.** A step is found by its key. Its id is derived from the task, how often that was begun anew, and the key: to
+  record a step twice is to record it once, and the first result counts.
+- **No lost wake-up.** Whoever sends a signal or ends a child writes the task, too. If the task is parked at the same
+  moment, one of the two meets another version and looks again.
+- **Order.** `number` says in which order the code got its answers. A later run gives them in the same order, so that it
+  takes the same way through `asyncio.gather`, a TaskGroup or a race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from .errors import Invalid, Refused
+from .ids import derived_id
+from .model import (
+    Failure,
+    Limits,
+    LogLine,
+    Record,
+    Task,
+    TaskStatus,
+)
+from .task import Submission, admit, logged
+
+__all__ = [
+    "MOST_BYTES",
+    "MOST_CHILDREN",
+    "MOST_STEPS",
+    "MOST_UNREAD",
+    "Signal",
+    "Step",
+    "StepKind",
+    "StepStatus",
+    "Tried",
+    "Wait",
+    "answer",
+    "changed",
+    "child_ended",
+    "child_id",
+    "deadline",
+    "kept_steps",
+    "misfit",
+    "open_wait",
+    "park",
+    "receive",
+    "recorded",
+    "restart",
+    "rewind",
+    "send",
+    "start_child",
+    "step_id",
+    "timed_out",
+    "tried",
+]
+
+MOST_STEPS = 10_000
+MOST_BYTES = 64 * 1024 * 1024
+MOST_UNREAD = 1_000
+MOST_CHILDREN = 1_000
+FOREVER = datetime.max.replace(tzinfo=UTC)
+UNDO = "undo:"
+
+
+class StepKind(StrEnum):
+    """What a workflow asks for."""
+
+    STEP = "step"
+    CHILD = "child"
+    SLEEP = "sleep"
+    RECEIVE = "receive"
+    UNDO = "undo"
+
+
+class StepStatus(StrEnum):
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
+    """One thing that a workflow did or waits for, under the `key` by which its code asks for it. `number` is its place
+    in the order in which the code got the answers; None: it has not got this one. `due_at` is when a wait ends or a
+    failed try is repeated; `name` is the signal that is received."""
+
+    task_id: str
+    rewinds: int = 0
+    key: str
+    kind: StepKind = StepKind.STEP
+    status: StepStatus = StepStatus.WAITING
+    number: int | None = None
+    output: Any = None
+    error: Failure | None = None
+    attempts: int = 0
+    created_at: datetime
+    started_at: datetime | None = None
+    due_at: datetime | None = None
+    completed_at: datetime | None = None
+    child_id: str | None = None
+    name: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status is not StepStatus.WAITING
+
+
+class Signal(Record, frozen=True, kw_only=True, tag_field="record", tag="signal.1"):
+    """What was sent to a workflow. Once received, the step has the payload, and this row keeps it from coming twice."""
+
+    task_id: str
+    name: str
+    payload: Any = None
+    at: datetime
+    actor: str
+    received_at: datetime | None = None
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workflow waits for: that time passes (`delay`, `until`), that a signal comes (`name`, for at most
+    `delay`), or that a child ends. Neither: a step that failed is to be tried again."""
+
+    key: str
+    kind: StepKind
+    delay: timedelta | None = None
+    until: datetime | None = None
+    name: str | None = None
+    child: Submission | None = None
+
+    @property
+    def label(self) -> str:
+        """What the task says that it waits for."""
+        return f"receive:{self.name}" if self.kind is StepKind.RECEIVE else self.key
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """How one try at a step ended. A failure with `retry_in` is not the last."""
+
+    key: str
+    kind: StepKind
+    started_at: datetime
+    output: Any = None
+    failure: Failure | None = None
+    retry_in: timedelta | None = None
+
+
+def step_id(task: Task, key: str) -> str:
+    """Also what an external service may take as an idempotency key: it is the same for every try."""
+    return derived_id("step", task.id, str(task.rewinds), key)
+
+
+def child_id(task: Task, key: str) -> str:
+    return derived_id("child", task.id, str(task.rewinds), key)
+
+
+def misfit(task: Task, version: int, accepts: int) -> Refused | None:
+    """Why this code cannot run that workflow: it is older than the run, or no longer accepts runs so old."""
+    begun = task.workflow_version
+    if begun is None or accepts <= begun <= version:
+        return None
+    return Refused("workflow_version", kind=task.kind, begun=begun, version=version, accepts=accepts)
+
+
+def changed(unasked: Sequence[str], instead: Sequence[str], ended: str = "") -> Refused:
+    """The code did not ask for what is recorded. Both sides are named; nothing was run."""
+    asked = f"asks for {_listed(instead)}" if instead else (ended or "waits for nothing else")
+    return Refused("workflow_changed", recorded=_listed(unasked), asked=asked)
+
+
+def deadline(task: Task) -> datetime | None:
+    """When the run's own time is up: its timeout counts from the first start, waits included."""
+    if task.timeout is None or task.started_at is None:
+        return None
+    return (
+        min(task.started_at + task.timeout, FOREVER) if task.timeout < FOREVER - task.started_at else FOREVER
+    )
+
+
+def timed_out(task: Task) -> Failure:
+    assert task.timeout is not None
+    return Failure(
+        type="TimeoutError", message=f"ran longer than its timeout of {task.timeout.total_seconds():g} s"
+    )
+
+
+def tried(task: Task, stored: Step | None, result: Tried, number: int, now: datetime) -> Step:
+    """A step after a try. What is recorded already wins: someone else was first."""
+    if stored is not None and stored.is_over:
+        return stored
+    step = stored or _new_step(task, result.key, result.kind, now)
+    step = replace(
+        step,
+        attempts=step.attempts + 1,
+        started_at=step.started_at or result.started_at,
+        output=result.output,
+        error=result.failure,
+        due_at=None,
+    )
+    if result.failure is not None and result.retry_in is not None:
+        return replace(step, due_at=_later(now, result.retry_in))
+    status = StepStatus.COMPLETED if result.failure is None else StepStatus.FAILED
+    return replace(step, status=status, number=number, completed_at=now)
+
+
+def recorded(task: Task) -> Task:
+    """It got on, so lost leases and failed attempts count anew."""
+    return task if not task.retries else replace(task, retries=0, error=None)
+
+
+def open_wait(task: Task, wait: Wait, now: datetime) -> Step:
+    """A wait as it is first recorded."""
+    due_at = wait.until
+    if wait.delay is not None:
+        due_at = _later(now, wait.delay)
+    step = _new_step(task, wait.key, wait.kind, now)
+    child = child_id(task, wait.key) if wait.kind is StepKind.CHILD else None
+    return replace(step, due_at=due_at, name=wait.name, child_id=child, started_at=now)
+
+
+def start_child(task: Task, step: Step, asked: Submission, now: datetime, limits: Limits) -> Task | Failure:
+    """The task that a workflow starts and waits for; or why it cannot be."""
+    assert step.child_id is not None
+    asked = replace(asked, parent_id=task.id, parent_step=step.id, trace=task.trace)
+    try:
+        return admit(step.child_id, asked, task.tenant, now, limits, f"workflow:{task.id}")
+    except Invalid as refused:
+        return Failure(type="Invalid", message=str(refused))
+
+
+def answer(step: Step, unread: Sequence[Signal], now: datetime) -> tuple[Step, Signal | None]:
+    """A wait, answered if what it waits for is there: (the step, the signal that it took). It is over since that came:
+    whoever looks late, after an outage, finds the same order."""
+    if step.is_over:
+        return step, None
+    for signal in unread:
+        if step.kind is StepKind.RECEIVE and signal.name == step.name and not _is_past(step, signal.at):
+            over = replace(
+                step,
+                status=StepStatus.COMPLETED,
+                output=signal.payload,
+                completed_at=max(signal.at, step.created_at),
+            )
+            return over, signal
+    if step.due_at is None or step.due_at > now or step.kind in (StepKind.STEP, StepKind.UNDO):
+        return step, None
+    at = max(step.due_at, step.created_at)
+    if step.kind is StepKind.RECEIVE:
+        failure = Failure(type="TimeoutError", message=f"no signal {step.name!r} came in time")
+        return replace(step, status=StepStatus.FAILED, error=failure, completed_at=at), None
+    return replace(step, status=StepStatus.COMPLETED, completed_at=at), None
+
+
+def _is_past(step: Step, at: datetime) -> bool:
+    return step.due_at is not None and at > step.due_at
+
+
+def receive(signal: Signal, now: datetime) -> Signal:
+    """The step has its payload now. The row stays, so that the same signal sent again is known."""
+    return replace(signal, payload=None, received_at=now)
+
+
+def park(
+    task: Task,
+    waits: Sequence[Wait],
+    steps: Sequence[Step],
+    now: datetime,
+    progress: Any = None,
+    logs: tuple[LogLine, ...] = (),
+) -> Task:
+    """Give the task back until something wakes it. Nothing went wrong, so no attempt counts and no line is written."""
+    times = [step.due_at for step in steps if step.due_at is not None]
+    ends = deadline(task)
+    wake_at = min([*times, *([] if ends is None else [ends])], default=FOREVER)
+    return replace(
+        task,
+        status=TaskStatus.PENDING,
+        available_at=max(wake_at, now),
+        updated_at=now,
+        waits_for=tuple(dict.fromkeys(wait.label for wait in waits)),
+        progress=task.progress if progress is None else progress,
+        logs=logged(task, logs),
+        retries=0,
+        error=None,
+        lease_id=None,
+        lease_expires_at=None,
+        worker_id=None,
+    )
+
+
+def send(task: Task, signal: Signal, now: datetime) -> Task:
+    """The task to which a signal comes: it is always written, so that whoever parks it meanwhile looks again."""
+    status = task.as_of(now).status
+    if status not in (TaskStatus.PENDING, TaskStatus.RUNNING):
+        raise Refused("already_ended", task=task.id, status=status)
+    if not task.is_workflow and task.workflow_version is None:
+        raise Refused("not_a_workflow", task=task.id, kind=task.kind)
+    if task.unread_signals >= MOST_UNREAD:
+        raise Refused("too_many_signals", task=task.id, most=MOST_UNREAD)
+    return replace(_woken(task, f"receive:{signal.name}", now), unread_signals=task.unread_signals + 1)
+
+
+def child_ended(parent: Task, step: Step, child: Task, now: datetime) -> tuple[Task, Step]:
+    """The parent and its step when a child has ended, whatever the reason."""
+    if step.is_over or not parent.is_live or step.rewinds != parent.rewinds:
+        return parent, step
+    parent = replace(
+        _woken(parent, step.key, now),
+        live_children=max(parent.live_children - 1, 0),
+    )
+    if child.status is TaskStatus.COMPLETED:
+        return parent, replace(step, status=StepStatus.COMPLETED, output=child.output, completed_at=now)
+    failure = child.error
+    if child.status is not TaskStatus.FAILED or failure is None:
+        failure = Failure(type=str(child.status).capitalize(), message=child.cancel_reason or "")
+    failure = replace(failure, traceback=None)
+    return parent, replace(step, status=StepStatus.FAILED, error=failure, completed_at=now)
+
+
+def restart(task: Task, input: Any, now: datetime) -> Task:
+    """The same run from the top, with another input and the code of today. Its steps go, its signals stay."""
+    return replace(
+        task,
+        status=TaskStatus.PENDING,
+        input=input,
+        rewinds=task.rewinds + 1,
+        workflow_version=None,
+        waits_for=("restart",),
+        available_at=now,
+        updated_at=now,
+        retries=0,
+        error=None,
+        live_children=0,
+        lease_id=None,
+        lease_expires_at=None,
+        worker_id=None,
+    )
+
+
+def kept_steps(task: Task, steps: Sequence[Step], from_step: str | None) -> list[Step]:
+    """The steps that a replay keeps: those before `from_step`, in the order in which the code got them. Without it: all
+    but the one that failed last, and of a run that was undone those before the first that was."""
+    mine = [step for step in steps if step.rewinds == task.rewinds]
+    by_key = {step.key: step for step in mine}
+    undone = [
+        by_key[step.key.removeprefix(UNDO)]
+        for step in mine
+        if step.kind is StepKind.UNDO and step.status is StepStatus.COMPLETED
+    ]
+    first_undone = min(undone, key=_place, default=None)
+    if from_step is None:
+        limit = None if first_undone is None else _place(first_undone)
+        failed = max((step for step in mine if step.status is StepStatus.FAILED), key=_place, default=None)
+    else:
+        if from_step not in by_key:
+            raise Refused("no_such_step", task=task.id, step=from_step)
+        limit, failed = _place(by_key[from_step]), None
+        if first_undone is not None and _place(first_undone) < limit:
+            raise Refused("step_undone", task=task.id, step=first_undone.key)
+    return [
+        step
+        for step in mine
+        if step.is_over
+        and step.kind is not StepKind.UNDO
+        and step is not failed
+        and (limit is None or _place(step) < limit)
+    ]
+
+
+def rewind(task: Task, kept: Sequence[Step]) -> tuple[Task, list[Step]]:
+    """Begin anew with the steps that are kept. They get new ids, so that a worker that still runs the old life can add
+    nothing to the new one."""
+    new = replace(task, rewinds=task.rewinds + 1)
+    return new, [replace(step, id=step_id(new, step.key), rewinds=new.rewinds, version=0) for step in kept]
+
+
+def _new_step(task: Task, key: str, kind: StepKind, now: datetime) -> Step:
+    return Step(
+        id=step_id(task, key),
+        tenant=task.tenant,
+        task_id=task.id,
+        rewinds=task.rewinds,
+        key=key,
+        kind=kind,
+        created_at=now,
+    )
+
+
+def _woken(task: Task, label: str, now: datetime) -> Task:
+    waits = task.status is TaskStatus.PENDING and label in task.waits_for
+    return replace(task, available_at=min(task.available_at, now)) if waits else task
+
+
+def _place(step: Step) -> tuple[float, datetime]:
+    """What the code has not got yet comes last."""
+    return (float("inf") if step.number is None else step.number), step.completed_at or FOREVER
+
+
+def _later(at: datetime, by: timedelta) -> datetime:
+    return at + by if by < FOREVER - at else FOREVER
+
+
+def _listed(keys: Sequence[str]) -> str:
+    shown = ", ".join(repr(key) for key in keys[:5])
+    return shown if len(keys) <= 5 else f"{shown} and {len(keys) - 5} more"

@@ -1,0 +1,340 @@
+"""Works on workflows: what their code did, what it waits for, and what is sent to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ...domain import task as life
+from ...domain import workflow
+from ...domain.errors import Refused
+from ...domain.ids import derived_id
+from ...domain.limits import check_input
+from ...domain.model import (
+    Failure,
+    LogLine,
+    Task,
+    TaskStatus,
+    Tenant,
+)
+from ...domain.task import Submission, check_held
+from ...domain.workflow import Signal, Step, StepKind, StepStatus, Tried, Wait
+from ...stores.base import Tx, Work
+from ...stores.queries import Cursor, SignalList, StepList, TaskList
+from .gates import Gates
+from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
+from .tasks import submit_tasks
+
+__all__ = [
+    "Parting",
+    "Recorded",
+    "Waited",
+    "record_steps",
+    "replay_task",
+    "replay_tasks",
+    "restart_workflow",
+    "send_signal",
+    "start_workflow",
+    "steps_of",
+    "wait_or_park",
+]
+
+EVERY_STEP = 1_000_000
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps as they are recorded now, and the task."""
+
+    task: Task
+    steps: list[Step]
+
+
+class Parting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the code reported before the task was parked."""
+
+    progress: Any = None
+    logs: tuple[LogLine, ...] = ()
+
+
+class Waited(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of some waits, as of when; and whether the task was parked."""
+
+    task: Task
+    steps: list[Step]
+    at: datetime
+    is_parked: bool = False
+
+
+def steps_of(task: Task) -> Work[list[Step]]:
+    """What is recorded of the run, in the order in which its code got the answers."""
+
+    async def work(tx: Tx) -> list[Step]:
+        found = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
+        mine = [step for step in found if step.rewinds == task.rewinds]
+        return sorted(
+            mine, key=lambda step: (step.number is None, step.number or 0, step.created_at, step.key)
+        )
+
+    return work
+
+
+def record_steps(
+    held: Task, results: Sequence[Tried], number: int, delivered: Sequence[Step]
+) -> Work[Recorded]:
+    """Record how steps ended, under the lease; the first result of each counts. `number` is the place of the first in
+    the order of answers. `delivered` are answers that the code got meanwhile: their places are written along."""
+
+    async def work(tx: Tx) -> Recorded:
+        task = await _held(tx, held)
+        stored = await tx.get_many(Step, [workflow.step_id(task, result.key) for result in results])
+        steps = [
+            workflow.tried(
+                task, stored.get(workflow.step_id(task, result.key)), result, number + place, tx.now
+            )
+            for place, result in enumerate(results)
+        ]
+        for step in delivered:
+            tx.put(step)
+        steps = [step if step is stored.get(step.id) else tx.put(step) for step in steps]
+        new = workflow.recorded(task)
+        return Recorded(task=task if new is task else tx.put(new), steps=steps)
+
+    return work
+
+
+def wait_or_park(
+    held: Task, waits: Sequence[Wait], number: int, delivered: Sequence[Step], parting: Parting | None
+) -> Work[Waited]:
+    """Record what a workflow waits for, and answer what is there already. If nothing is, and it is to part: give the
+    task back until something comes."""
+
+    async def work(tx: Tx) -> Waited:
+        task = await _held(tx, held)
+        stored = await tx.get_many(Step, [workflow.step_id(task, wait.key) for wait in waits])
+        unread: list[Signal] = []
+        if task.unread_signals and any(wait.kind is StepKind.RECEIVE for wait in waits):
+            unread = await tx.find(SignalList(task_ids=(task.id,), unread=True), workflow.MOST_UNREAD)
+        tenant = await tx.get(Tenant, task.tenant) if any(wait.child for wait in waits) else None
+        waiting = _Waiting(task, stored, unread, tx.now, DEFAULT_LIMITS if tenant is None else tenant.limits)
+        for wait in waits:
+            waiting.add(wait)
+        gates = await Gates.of(tx, [] if parting is None else [replace(task, status=TaskStatus.PENDING)])
+        return waiting.put(tx, waits, number, delivered, parting, gates)
+
+    return work
+
+
+class _Waiting:
+    """The waits of one task: each is opened, and answered if it can be."""
+
+    def __init__(
+        self, task: Task, stored: dict[str, Step], unread: Sequence[Signal], now: datetime, limits: Any
+    ) -> None:
+        self.task = task
+        self.stored = stored
+        self.now = now
+        self.limits = limits
+        self.unread = list(unread)
+        self.steps: list[Step] = []
+        self.received: list[Signal] = []
+        self.children: list[Task] = []
+
+    def add(self, wait: Wait) -> None:
+        step = self.stored.get(workflow.step_id(self.task, wait.key))
+        if step is None:
+            step = self._opened(wait)
+        step, signal = workflow.answer(step, self.unread, self.now)
+        if signal is not None:
+            self.unread.remove(signal)
+            self.received.append(signal)
+        self.steps.append(step)
+
+    def _opened(self, wait: Wait) -> Step:
+        step = workflow.open_wait(self.task, wait, self.now)
+        if wait.child is None:
+            return step
+        child = workflow.start_child(self.task, step, wait.child, self.now, self.limits)
+        if isinstance(child, Failure):
+            return replace(step, status=StepStatus.FAILED, error=child, completed_at=self.now)
+        self.children.append(child)
+        return step
+
+    def put(
+        self,
+        tx: Tx,
+        waits: Sequence[Wait],
+        number: int,
+        delivered: Sequence[Step],
+        parting: Parting | None,
+        gates: Gates,
+    ) -> Waited:
+        for step in delivered:
+            tx.put(step)
+        numbered = self._numbered(number)
+        steps = [step if step is self.stored.get(step.id) else tx.put(step) for step in numbered]
+        for signal in self.received:
+            tx.put(workflow.receive(signal, self.now))
+        for child in self.children:
+            tx.put(child)
+        task = self._task()
+        ends = workflow.deadline(task)
+        is_late = ends is not None and self.now >= ends
+        due = any(step.due_at is not None and step.due_at <= self.now for step in steps)
+        answered = due or is_late or any(step.is_over for step in steps)
+        if parting is None or answered or task.cancel_requested:
+            stored = task if task is self.task else tx.put(task)
+            return Waited(task=stored, steps=steps, at=self.now)
+        parked = workflow.park(task, waits, steps, self.now, parting.progress, parting.logs)
+        [parked] = gates.settle([parked])
+        gates.put(tx)
+        return Waited(task=tx.put(parked), steps=steps, at=self.now, is_parked=True)
+
+    def _numbered(self, number: int) -> list[Step]:
+        """Those that are over get their places in the order of answers: by when they were."""
+        over = [step for step in self.steps if step.is_over and step.number is None]
+        over.sort(key=lambda step: step.completed_at or self.now)
+        places = {step.id: place for place, step in enumerate(over, start=number)}
+        return [replace(step, number=places[step.id]) if step.id in places else step for step in self.steps]
+
+    def _task(self) -> Task:
+        changes = {
+            "unread_signals": self.task.unread_signals - len(self.received),
+            "live_children": self.task.live_children + len(self.children),
+        }
+        same = all(getattr(self.task, name) == value for name, value in changes.items())
+        return self.task if same else replace(self.task, **changes)
+
+
+async def _held(tx: Tx, held: Task) -> Task:
+    task = await tx.get(Task, held.id)
+    if task is None:
+        raise Refused("lease_lost", task=held.id)
+    check_held(task, held.lease_id or "")
+    return task
+
+
+def start_workflow(
+    id: str, asked: Submission, signals: Sequence[Signal], tenant: str, actor: str
+) -> Work[Task]:
+    """Start a workflow with signals that it finds when it begins. If it is there already, they are sent to it."""
+    submit = submit_tasks([(id, replace(asked, is_workflow=True))], tenant, actor)
+    if not signals:
+        return _first_of(submit)
+
+    async def work(tx: Tx) -> Task:
+        known_id = id if asked.idempotency_key is None else derived_id("key", tenant, asked.idempotency_key)
+        known = await tx.get(Task, known_id)
+        known_signals = await tx.get_many(Signal, [signal.id for signal in signals])
+        limits = await limits_of(tx, tenant)
+        if known is None:
+            await check_room_for_tasks(tx, tenant, limits)
+            task = life.admit(known_id, replace(asked, is_workflow=True), tenant, tx.now, limits, actor)
+        else:
+            task = known
+        for signal in signals:
+            if signal.id not in known_signals:
+                sent = replace(signal, task_id=task.id, at=tx.now)
+                task = workflow.send(task, sent, tx.now)
+                tx.put(sent)
+        return task if task is known else tx.put(task)
+
+    return work
+
+
+def _first_of(submit: Work[list[Task]]) -> Work[Task]:
+    async def work(tx: Tx) -> Task:
+        [task] = await submit(tx)
+        return task
+
+    return work
+
+
+def send_signal(tenant: str, signal: Signal) -> Work[Task]:
+    """Send a signal. Its id makes sure that it comes once, however often this is repeated."""
+
+    async def work(tx: Tx) -> Task:
+        task = await find_task(tx, tenant, signal.task_id)
+        if await tx.get(Signal, signal.id) is not None:
+            return task
+        limits = await limits_of(tx, tenant)
+        sent = replace(signal, at=tx.now, payload=check_input(signal.payload, limits, "payload"))
+        new = tx.put(workflow.send(task, sent, tx.now))
+        tx.put(sent)
+        return new
+
+    return work
+
+
+def restart_workflow(held: Task, input: Any) -> Work[Task]:
+    """Begin the run again with another input. Its steps go; children that still run are cancelled."""
+
+    async def work(tx: Tx) -> Task:
+        task = await _held(tx, held)
+        steps = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
+        new = workflow.restart(task, input, tx.now)
+        related = await RelatedRuns.of(tx, [new], left=[task])
+        for step in steps:
+            tx.delete(step)
+        return related.put(tx, [new], "worker")[0]
+
+    return work
+
+
+def replay_task(tenant: str, id: str, actor: str, from_step: str | None = None) -> Work[Task]:
+    """Run a task that failed or was cancelled again. A workflow keeps the steps before `from_step`; without it, all but
+    the one that failed."""
+
+    async def work(tx: Tx) -> Task:
+        await check_room_for_tasks(tx, tenant, await limits_of(tx, tenant))
+        [replayed] = await _replayed(tx, [await find_task(tx, tenant, id)], actor, from_step)
+        return replayed
+
+    return work
+
+
+def replay_tasks(
+    query: TaskList, ended_since: datetime | None, limit: int, actor: str, *, dry_run: bool = False
+) -> Work[tuple[int, Cursor | None]]:
+    """Replay the tasks on one page of a listing that may be, and that ended since then (None: whenever): (how many,
+    where the next page begins, if there is one). `dry_run`: only count them."""
+
+    async def work(tx: Tx) -> tuple[int, Cursor | None]:
+        page = await tx.find(query, limit)
+        found = [
+            task
+            for task in page
+            if life.may_replay(task, tx.now)
+            and (ended_since is None or (task.completed_at is not None and task.completed_at >= ended_since))
+        ]
+        if found and not dry_run:
+            await check_room_for_tasks(tx, query.tenant, await limits_of(tx, query.tenant), len(found))
+            await _replayed(tx, found, actor)
+        last = page[-1] if len(page) == limit else None
+        return len(found), None if last is None else Cursor(last.created_at, last.id)
+
+    return work
+
+
+async def _replayed(tx: Tx, tasks: Sequence[Task], actor: str, from_step: str | None = None) -> list[Task]:
+    """The tasks, as they wait again. All that is to be read is read before anything is written."""
+    replayed: list[Task] = []
+    old: list[Step] = []
+    again: list[Step] = []
+    for task in tasks:
+        new = life.replay(task, tx.now, actor)
+        if task.workflow_version is not None or from_step is not None:
+            steps = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
+            new, kept = workflow.rewind(new, workflow.kept_steps(task, steps, from_step))
+            old += steps
+            again += kept
+        replayed.append(new)
+    related = await RelatedRuns.of(tx, replayed)
+    for step in old:
+        tx.delete(step)
+    for step in again:
+        tx.put(step)
+    return related.put(tx, replayed, actor)

@@ -1,0 +1,223 @@
+"""What a decorated function is: still that function, and a task that can be submitted with its arguments, checked and
+typed; what comes back is a handle to its result.
+
+It is submitted to the queue that it was bound to (`queue.bind(function)`), else to that of the handler that is running,
+else to the one that its app is connected to.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+
+from ...domain.errors import Invalid, Refused, TaskFailed
+from ...domain.model import Task, TaskStatus
+from ...domain.options import Duration, SubmitManyOptions, SubmitOptions, check_names
+from .signature import Signature
+
+__all__ = [
+    "Arguments",
+    "AsyncTaskFunction",
+    "Handle",
+    "PlainTaskFunction",
+    "TaskFunction",
+    "TaskQueue",
+    "running",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
+_A = TypeVar("_A", contravariant=True)
+
+
+class TaskQueue(Protocol):
+    """What a function needs of a queue."""
+
+    async def submit(
+        self, kind: str, input: Any = None, /, *, connection: Any = None, **options: Unpack[SubmitOptions]
+    ) -> Task: ...
+
+    async def submit_many(
+        self, tasks: Iterable[tuple[str, Any]], /, **options: Unpack[SubmitManyOptions]
+    ) -> list[Task]: ...
+
+    async def get(self, task_id: str, /) -> Task: ...
+
+    async def wait(self, task_id: str, /, timeout: Duration | None = None) -> Task: ...  # noqa: ASYNC109  a word of the API
+
+    async def cancel(self, task_id: str, /, reason: str = "") -> Task: ...
+
+
+class Running(Protocol):
+    """What is known of the handler that runs: a `Context`."""
+
+    queue: Any
+
+
+running: ContextVar[Running | None] = ContextVar("rota_running", default=None)
+"""The context of the handler that runs here."""
+
+
+class Handle(Generic[R]):
+    """A submitted task, and its result to come."""
+
+    def __init__(self, task: Task, queue: TaskQueue, signature: Signature) -> None:
+        self.task = task
+        self._queue = queue
+        self._signature = signature
+
+    def __repr__(self) -> str:
+        return f"<rota.Handle of {self.task.kind} {self.task.id}>"
+
+    @property
+    def id(self) -> str:
+        return self.task.id
+
+    async def get(self) -> Task:
+        """The task as it is now."""
+        return await self._queue.get(self.task.id)
+
+    async def cancel(self, reason: str = "") -> Task:
+        """As `Queue.cancel`."""
+        return await self._queue.cancel(self.task.id, reason)
+
+    async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109  a word of the API
+        """What the function returned, once it has; `TaskFailed` if it did not, TimeoutError if that takes too long."""
+        task = await self._queue.wait(self.task.id, timeout)
+        ended = task.history[-1].was if task.status is TaskStatus.ARCHIVED and task.history else task.status
+        if ended is not TaskStatus.COMPLETED:
+            raise TaskFailed(task.id, task.kind, str(ended), task.error, task.cancel_reason)
+        output: R = self._signature.decoded_output(task.output)
+        return output
+
+
+class Arguments(Generic[P]):
+    """The arguments of one call, for `map`."""
+
+    def __init__(self, input: Any) -> None:
+        self.input = input
+
+
+class _OfOne(Protocol[_A, R]):
+    """A function that can be submitted with one argument."""
+
+    async def submit(self, item: _A, /) -> Handle[R]: ...
+
+
+class TaskFunction(Generic[P, R]):
+    """A function that is registered as a handler: see `App.task`."""
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(
+        self,
+        kind: str,
+        function: Callable[..., Any],
+        signature: Signature,
+        options: Mapping[str, Any],
+        connected: Callable[[], TaskQueue | None],
+        outside: Callable[[str, TaskQueue | None], Running],
+    ) -> None:
+        """`connected` is where its app is; `outside` makes the context of a call that no worker makes."""
+        self.kind = kind
+        self.function = function
+        self._signature = signature
+        self._options = options
+        self._connected = connected
+        self._outside = outside
+        self._bound: TaskQueue | None = None
+        self._connection: Any = None
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function here and now, as if it had not been decorated. What is injected may be left out."""
+        return self.function(*args, **self._filled(args, kwargs))
+
+    def __repr__(self) -> str:
+        return f"<rota.TaskFunction {self.kind}>"
+
+    def __reduce__(self) -> str:
+        """It is pickled by its name, as a function is."""
+        return self.__qualname__
+
+    def options(self, *, connection: Any = None, **options: Unpack[SubmitOptions]) -> Self:
+        """The same function, submitted with these options, as in `Queue.submit`."""
+        check_names(SubmitOptions, options)
+        return self._copy(
+            _options={**self._options, **options},
+            _connection=self._connection if connection is None else connection,
+        )
+
+    def args(self, *args: P.args, **kwargs: P.kwargs) -> Arguments[P]:
+        """The arguments of one of the calls that are given to `map`."""
+        return Arguments(self._signature.input_for(args, kwargs))
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Submit a task that calls the function with these arguments. What is injected is left out."""
+        queue = self._queue()
+        input = self._signature.input_for(args, kwargs)
+        task = await queue.submit(self.kind, input, connection=self._connection, **self._options)
+        return Handle(task, queue, self._signature)
+
+    @overload
+    async def map(self, items: Iterable[Arguments[P]]) -> list[Handle[R]]: ...
+
+    @overload
+    async def map(self: _OfOne[A, R], items: Iterable[A]) -> list[Handle[R]]: ...
+
+    async def map(self, items: Iterable[Any]) -> list[Handle[R]]:
+        """Submit a task for each item, all in one transaction. An item is the function's first argument, or what
+        `function.args(…)` gives."""
+        queue = self._queue()
+        inputs = [
+            item.input if isinstance(item, Arguments) else self._signature.input_for((item,), {})
+            for item in items
+        ]
+        if self._options.get("idempotency_key") is not None:
+            raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
+        if self._connection is not None:
+            raise Invalid(
+                "connection", "many tasks cannot share a transaction of yours", "submit them one by one"
+            )
+        tasks = await queue.submit_many([(self.kind, input) for input in inputs], **self._options)
+        return [Handle(task, queue, self._signature) for task in tasks]
+
+    def bound_to(self, queue: TaskQueue) -> Self:
+        return self._copy(_bound=queue)
+
+    def _queue(self) -> TaskQueue:
+        context = running.get()
+        queue = self._bound or (None if context is None else context.queue) or self._connected()
+        if queue is None:
+            raise Refused("not_connected", function=self.kind)
+        found: TaskQueue = queue
+        return found
+
+    def _filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        context = running.get() or self._outside(self.kind, self._bound or self._connected())
+        return self._signature.filled(args, kwargs, context)
+
+    def _copy(self, **changes: Any) -> Self:
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update(self.__dict__, **changes)
+        return copy
+
+
+class PlainTaskFunction(TaskFunction[P, R]):
+    """Of a function that is not async: a worker runs it in a thread."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.function(*args, **self._filled(args, kwargs))
+        return result
+
+
+class AsyncTaskFunction(TaskFunction[P, R]):
+    """Of an async function: a worker runs it on its event loop."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = await self.function(*args, **self._filled(args, kwargs))
+        return result

@@ -1,0 +1,2 @@
+"""How a task is run where no function of the worker's own process runs it: commands of templates, and functions in
+other processes. Each is an async handler like any other: the executor cancels it to stop it. Begin with `runtimes`."""

@@ -1,0 +1,208 @@
+"""A process that runs functions for a worker, one after the other: `python -m rota.engine.runtimes.child FD`.
+
+The main thread runs them. Another reads what the worker says, so that a stop is seen meanwhile: by the context, and by
+an async function as a cancellation. When the worker is gone, the process ends, and whatever it has started with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from multiprocessing import spawn
+from queue import SimpleQueue
+from typing import Any, cast
+
+from ...domain.errors import PermanentError
+from ...domain.model import LogLine, Task
+from ..clock import SystemClock
+from ..executor import Context, Execution, StopReason
+from ..guard import is_a, name_of, text_of, traceback_of
+from . import processes
+from .messages import LENGTH, Begin, Ended, Reported, Stop, framed
+
+__all__ = ["context_here", "function_named", "main"]
+
+_here: list[Context] = []
+
+
+def context_here() -> Context:
+    """What a context becomes on its way into this process."""
+    return _here[0]
+
+
+class Here:
+    """As much of an execution as a context needs; what it is told goes to the worker."""
+
+    def __init__(self, task: Task, say: Callable[[Any], None]) -> None:
+        self.task = task
+        self.stopping: StopReason | None = None
+        self.lease: Any = None
+        self.progress: Any = None
+        self.logs: tuple[LogLine, ...] = ()
+        self._say = say
+
+    def reported(self) -> None:
+        reports = self.lease, self.progress, self.logs
+        self.lease, self.progress, self.logs = None, None, ()
+        self._say(Reported(reports))
+
+    async def flush(self) -> None:
+        """It was said at once; the worker stores it within a second or so."""
+
+    def call(self, coroutine: Any) -> Any:
+        coroutine.close()
+        raise RuntimeError("context.call works in threads only: a process is not on the worker's loop")
+
+
+class NoQueue:
+    """Stands where a queue would."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"context.queue.{name}: a process has no queue of its worker; use rota.connect()")
+
+
+class Child:
+    """One process, for as long as its worker wants it."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._reading = link.makefile("rb")
+        self._saying = threading.Lock()
+        self._calls: SimpleQueue[Begin] = SimpleQueue()
+        self._execution: Here | None = None
+        self._cancel: Callable[[], object] | None = None
+        self._main: dict[str, Any] = {}
+
+    def run(self) -> None:
+        self._main = self._heard()
+        sys.path[:] = self._main.pop("sys_path")
+        threading.Thread(target=self._listen, daemon=True).start()
+        while True:
+            self._say(self._ended(self._calls.get()))
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                heard = self._heard()
+                if isinstance(heard, Begin):
+                    self._calls.put(heard)
+                elif isinstance(heard, Stop):
+                    self._stop(StopReason(heard.reason))
+        finally:  # the worker is gone
+            os.killpg(0, signal.SIGKILL)
+
+    def _stop(self, reason: StopReason) -> None:
+        if self._execution is not None:
+            self._execution.stopping = reason
+        if self._cancel is not None:
+            with suppress(RuntimeError):  # its loop has just been closed
+                self._cancel()
+
+    def _heard(self) -> Any:
+        head = self._reading.read(LENGTH.size)
+        if len(head) < LENGTH.size:
+            raise EOFError
+        return pickle.loads(self._reading.read(*LENGTH.unpack(head)))
+
+    def _say(self, message: Any) -> None:
+        data = framed(message)
+        with self._saying:
+            self._link.sendall(data)
+
+    def _ended(self, begin: Begin) -> Ended:
+        try:
+            with memory_limited(begin.memory_limit):
+                value = self._called(begin)
+            return Ended(answer=pickle.dumps((value, None)))
+        except BaseException as error:  # whatever it is, it belongs to the worker
+            return _failed(error)
+        finally:
+            self._execution = self._cancel = None
+            _here.clear()
+
+    def _called(self, begin: Begin) -> Any:
+        if begin.task is not None:
+            self._execution = Here(begin.task, self._say)
+            _here[:] = [Context(cast(Execution, self._execution), NoQueue(), SystemClock().now)]
+        if begin.module == "__main__":
+            self._import_main()
+        function = function_named(begin.module, begin.name)
+        args, kwargs = pickle.loads(begin.arguments)
+        value = function(*args, **kwargs)
+        return asyncio.run(self._awaited(value)) if inspect.iscoroutine(value) else value
+
+    def _import_main(self) -> None:
+        """The program that runs the worker, under another name: what it keeps for `__main__` does not run again."""
+        main, self._main = self._main, {}
+        processes.is_importing_main = True
+        try:
+            spawn.prepare(main)
+        except BaseException:
+            self._main = main
+            raise
+        finally:
+            processes.is_importing_main = False
+
+    async def _awaited(self, value: Any) -> Any:
+        running, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert running is not None, "asyncio.run made it"
+        self._cancel = lambda: loop.call_soon_threadsafe(running.cancel)
+        return await value
+
+
+def _failed(error: BaseException) -> Ended:
+    """With the error itself if it can be carried; else with one that says what it was."""
+    shown = traceback_of(error)
+    try:
+        answer = pickle.dumps((None, error))
+        pickle.loads(answer)
+    except BaseException:  # to carry it may run its code
+        sentence = f"{name_of(error)}: {text_of(error)}"
+        told = PermanentError(sentence) if is_a(error, PermanentError) else RuntimeError(sentence)
+        answer = pickle.dumps((None, told))
+    return Ended(answer=answer, traceback=shown)
+
+
+@contextmanager
+def memory_limited(most: int | None) -> Iterator[None]:
+    """Meanwhile the process gets no more than this many bytes for its data."""
+    if most is None:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def function_named(module: str, name: str) -> Callable[..., Any]:
+    """The function of this name, also where a decorator has put something else that holds it as `function`."""
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    while not inspect.isroutine(found) and hasattr(found, "function"):
+        found = found.function
+    return cast(Callable[..., Any], found)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides
+    Child(socket.socket(fileno=int(sys.argv[1]))).run()
+
+
+if __name__ == "__main__":
+    from rota.engine.runtimes import child
+
+    child.main()  # not this module under its second name: contexts are pickled by the first

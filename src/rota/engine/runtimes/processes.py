@@ -1,0 +1,206 @@
+"""Functions in processes of their own, which are kept warm for the next call.
+
+A process runs one function at a time. It leads a group: at a timeout or a cancel the group is killed, children and all.
+If the function can see that it is to stop (it has a context, or is async), it has `KILL_AFTER` to end by itself. A
+process that ends during a call, whatever ended it, is a failed attempt, and the next call gets another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from multiprocessing import spawn
+from typing import Any
+
+from ...domain.errors import PermanentError
+from ..clock import wait_for_any
+from ..executor import Context, StopReason
+from .failed import AttemptFailed
+from .messages import LENGTH, Begin, Ended, Reported, Stop, framed
+
+__all__ = ["Processes"]
+
+KILL_AFTER = timedelta(seconds=3)
+GONE = timedelta(seconds=5)
+"""How long a process may take to be gone after its end of the link is."""
+CHILD = "rota.engine.runtimes.child"
+_PREPARED = ("sys_path", "sys_argv", "dir", "init_main_from_name", "init_main_from_path")
+is_importing_main = False
+"""In a process, while it imports the program that runs its worker: that must not begin to work again."""
+
+
+class Processes:
+    """As many as calls at once, started when needed."""
+
+    def __init__(self) -> None:
+        if is_importing_main:
+            problem = "the program starts a worker when it is imported"
+            raise PermanentError(f"{problem}; put that under: if __name__ == '__main__'")
+        self._idle: list[Process] = []
+        self._all: set[Process] = set()
+
+    async def call(
+        self, function: Callable[..., Any], memory_limit: int | None, args: Any, kwargs: Any
+    ) -> Any:
+        """Call the function in a process: what it returns, or what it raises."""
+        context = next((each for each in (*args, *kwargs.values()) if isinstance(each, Context)), None)
+        begin = Begin(
+            module=function.__module__,
+            name=function.__qualname__,
+            arguments=_pickled(function, args, kwargs),
+            task=None if context is None else context.task,
+            memory_limit=memory_limit,
+        )
+        process = await self._free()
+        try:
+            can_see = context is not None or inspect.iscoroutinefunction(function)
+            answer = await process.call(begin, context, KILL_AFTER if can_see else timedelta(0))
+        except BaseException:
+            self._all.discard(process)
+            await process.kill()
+            raise
+        self._idle.append(process)
+        return _value(answer)
+
+    async def close(self) -> None:
+        """Kill them all."""
+        ending, self._all, self._idle = list(self._all), set(), []
+        for process in ending:
+            await process.kill()
+
+    async def _free(self) -> Process:
+        while self._idle:
+            process = self._idle.pop()
+            if process.is_alive:
+                return process
+            self._all.discard(process)
+            await process.kill()
+        process = await Process.start()
+        self._all.add(process)
+        return process
+
+
+class Process:
+    """One process, and the link to it."""
+
+    def __init__(
+        self,
+        running: subprocess.Popen[bytes],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._running = running
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def start(cls) -> Process:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            running = subprocess.Popen(  # noqa: ASYNC220  it takes a millisecond, and asyncio does the same
+                [sys.executable, "-m", CHILD, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        reader, writer = await asyncio.open_connection(sock=ours)
+        process = cls(running, reader, writer)
+        prepared = spawn.get_preparation_data(CHILD)
+        process._say({name: prepared[name] for name in _PREPARED if name in prepared})
+        return process
+
+    @property
+    def is_alive(self) -> bool:
+        return self._running.poll() is None
+
+    async def call(self, begin: Begin, context: Context | None, grace: timedelta) -> Ended:
+        """How the call ended. If it is cancelled, the function is told, and given up after `grace`."""
+        self._say(begin)
+        ending = asyncio.ensure_future(self._until_ended(context))
+        try:
+            await asyncio.wait({ending})
+        except asyncio.CancelledError:
+            self._say(Stop(_reason(context)))
+            if not await wait_for_any(ending, at_most=grace):
+                raise
+        finally:
+            ending.cancel()
+        return ending.result()
+
+    async def _until_ended(self, context: Context | None) -> Ended:
+        while True:
+            heard = await self._heard()
+            if isinstance(heard, Ended):
+                return heard
+            if isinstance(heard, Reported) and context is not None:
+                context.take_reports(heard.reports)
+
+    async def _heard(self) -> Any:
+        try:
+            head = await self._reader.readexactly(LENGTH.size)
+            return pickle.loads(await self._reader.readexactly(*LENGTH.unpack(head)))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise AttemptFailed("ProcessEnded", _how(await self._code())) from None
+
+    def _say(self, message: Any) -> None:
+        self._writer.write(framed(message))
+
+    async def _code(self) -> int | None:
+        """Its exit code; None: it goes on, without a link."""
+        try:
+            return await asyncio.to_thread(self._running.wait, GONE.total_seconds())
+        except subprocess.TimeoutExpired:
+            return None
+
+    async def kill(self) -> None:
+        """It and whatever it has started."""
+        with suppress(ProcessLookupError, PermissionError):  # macOS: a group of the dead is not permitted
+            os.killpg(self._running.pid, signal.SIGKILL)
+        self._writer.close()
+        await self._code()
+
+
+class RemoteTraceback(Exception):
+    """Where an error was raised, as its process showed it."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def _pickled(function: Callable[..., Any], args: Any, kwargs: Any) -> bytes:
+    try:
+        return pickle.dumps((args, kwargs))
+    except Exception as problem:
+        name = function.__qualname__
+        raise PermanentError(f"the arguments of {name} cannot be sent to a process: {problem}") from problem
+
+
+def _value(ended: Ended) -> Any:
+    value, error = pickle.loads(ended.answer)
+    if error is None:
+        return value
+    if ended.traceback is not None:
+        error.__cause__ = RemoteTraceback(ended.traceback)
+    raise error
+
+
+def _reason(context: Context | None) -> str:
+    asked = None if context is None else context.stopping
+    return str(asked or StopReason.TIMEOUT)
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "the process closed its link to the worker before the handler ended"
+    if code < 0:
+        return f"the process was killed by {signal.Signals(-code).name} before the handler ended"
+    return f"the process exited with code {code} before the handler ended"

@@ -1,0 +1,121 @@
+"""Questions about who serves what, each a work for `store.read`: which nodes there are, what is in which queue, what a
+task waits for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from ..domain import gate
+from ..domain import serving as fleet
+from ..domain.model import Gate, NodeState, PausedQueue, Task
+from ..domain.serving import Waiting, explain, paused_id
+from ..stores.base import Tx, Work
+from ..stores.queries import OpenTasks, PausedQueues, TasksInLine, UpcomingTasks
+from .commands.nodes import every_node
+from .commands.shared import find_task
+
+__all__ = ["Fleet", "QueueUse", "fleet_of", "queues_in_use", "wait_of", "waiting_of"]
+
+PAUSED_AT_MOST = 10_000
+LOOKED_AT = 100
+LOOKED_AT_IN_LINE = 1000
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class QueueUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue, and what is in it. `oldest_at` is since when the first of its tasks could run; None: none can.
+    `paused` says who paused it, when and why; None: it is not."""
+
+    name: str
+    pending: int = 0
+    running: int = 0
+    workers: int = 0
+    oldest_at: datetime | None = None
+    paused: PausedQueue | None = None
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of the store, dead ones too, and as of when."""
+
+    nodes: Sequence[NodeState]
+    at: datetime
+
+    @property
+    def alive(self) -> list[NodeState]:
+        return fleet.living(self.nodes, self.at)
+
+
+def fleet_of(tenant: str | None) -> Work[Fleet]:
+    """The nodes that a tenant may see (None: all)."""
+
+    async def work(tx: Tx) -> Fleet:
+        nodes = await every_node(tx)
+        return Fleet(nodes=nodes if tenant is None else fleet.seen_by(nodes, tenant), at=tx.now)
+
+    return work
+
+
+def queues_in_use(tenant: str) -> Work[list[QueueUse]]:
+    """Every queue of the tenant that has open tasks, is paused, or is served by name; by name."""
+
+    async def work(tx: Tx) -> list[QueueUse]:
+        tasks: Counter[tuple[str, str]] = Counter()
+        for (owner, queue, status), number in (
+            await tx.tally(OpenTasks(), "tenant", "queue", "status")
+        ).items():
+            if owner == tenant:
+                tasks[queue, status] += number
+        paused = {each.queue: each for each in await tx.find(PausedQueues(tenant=tenant), PAUSED_AT_MOST)}
+        workers = fleet.living(fleet.workers_of(await every_node(tx), tenant), tx.now)
+        served = {name for node in workers for name in node.queues or ()}
+        names = {queue for queue, _ in tasks} | paused.keys() | served
+        return [
+            QueueUse(
+                name=name,
+                pending=tasks[name, "pending"],
+                running=tasks[name, "running"],
+                workers=sum(node.queues is None or name in node.queues for node in workers),
+                oldest_at=await _oldest_at(tx, tenant, name) if tasks[name, "pending"] else None,
+                paused=paused.get(name),
+            )
+            for name in sorted(names)
+        ]
+
+    return work
+
+
+async def _oldest_at(tx: Tx, tenant: str, queue: str) -> datetime | None:
+    found = await tx.find(UpcomingTasks(after=LONG_AGO, queues=(queue,), tenant=tenant), LOOKED_AT)
+    return next((task.available_at for task in found if task.is_available_at(tx.now)), None)
+
+
+def waiting_of(tenant: str, id: str) -> Work[Waiting | None]:
+    """What a task waits for."""
+
+    async def work(tx: Tx) -> Waiting | None:
+        return await wait_of(tx, await find_task(tx, tenant, id))
+
+    return work
+
+
+async def wait_of(tx: Tx, task: Task) -> Waiting | None:
+    if not task.is_live:
+        return None
+    paused = await tx.get(PausedQueue, paused_id(task.tenant, task.queue))
+    return explain(task, tx.now, await every_node(tx), paused, await _limit_of(tx, task))
+
+
+async def _limit_of(tx: Tx, task: Task) -> str | None:
+    """The limit that keeps it waiting, in words; None: it is in no line, and waits for no moment of a rate."""
+    gates = await tx.get_many(Gate, task.gates) if task.gates else {}
+    if not gates:
+        return None
+    if task.line is None or task.line not in gates:
+        return gate.describe_moment(task, list(gates.values()), tx.now)
+    line = await tx.find(TasksInLine(gate=task.line, at=tx.now), LOOKED_AT_IN_LINE)
+    before = next((number for number, other in enumerate(line) if other.id == task.id), len(line))
+    return gate.describe_line(gates[task.line], before, is_more=before == LOOKED_AT_IN_LINE)

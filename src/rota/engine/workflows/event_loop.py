@@ -1,0 +1,143 @@
+"""The event loop of one workflow: it runs the code until nothing more can happen without an answer from outside.
+
+Workflow code is ordinary asyncio: `gather`, a TaskGroup, an Event. On a loop of its own all of it is *deterministic*:
+callbacks run in the order in which they were called for, nothing else runs in between, and `run_ready` returns exactly
+when the code waits for answers. So the same answers in the same order lead to the same calls. Time, threads and sockets
+do not exist here, and say so.
+
+The loop has no selector and no `while` of its own. It is run from a callback of the worker's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context
+from typing import Any, NoReturn, TypeVarTuple
+
+__all__ = ["WorkflowLoop"]
+
+Ts = TypeVarTuple("Ts")
+
+
+class WorkflowLoop(asyncio.AbstractEventLoop):
+    """Runs coroutines step by step."""
+
+    def __init__(self) -> None:
+        self._ready: deque[asyncio.Handle] = deque()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
+
+    def run_ready(self) -> None:
+        """Run all that can run."""
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            while self._ready:
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    # asyncio lets these two out of the loop; the task that raised them has kept them
+                    with suppress(SystemExit, KeyboardInterrupt):
+                        handle._run()
+        finally:
+            asyncio._set_running_loop(outer)
+
+    def shut(self) -> None:
+        """Drop the code where it stands. It is not cancelled: it goes on elsewhere, from what is recorded. Only its
+        `finally` blocks run."""
+        self._is_closed = True
+        for task in list(self._tasks):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's: nobody is to be told
+            with suppress(BaseException):  # a finally block may raise anything
+                coroutine = task.get_coro()
+                if coroutine is not None:
+                    coroutine.close()
+        self._tasks.clear()
+        self._ready.clear()
+
+    # What asyncio asks of a loop
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self._is_closed:
+            self._ready.append(handle)
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(_checked(coro), loop=self, **options)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return not self._is_closed
+
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """What nobody awaited: the run's own end says what went wrong."""
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """As above."""
+
+    def time(self) -> float:
+        _refuse_time()
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        _refuse_time()
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        _refuse_time()
+
+
+def _checked(coro: Any) -> Coroutine[Any, Any, Any]:
+    assert asyncio.iscoroutine(coro)
+    return coro
+
+
+def _refuse_time() -> NoReturn:
+    raise RuntimeError(
+        "inside a workflow no time passes by itself; wait with `await ctx.sleep(…)`, and race it with `ctx.first(…)`"
+    )
+
+
+def _refuse(self: WorkflowLoop, *args: Any, **options: Any) -> NoReturn:
+    raise RuntimeError(
+        "a workflow does no input or output and uses no threads by itself; do it in a step: `await ctx.step(function)`"
+    )
+
+
+for _name in (
+    "call_soon_threadsafe",
+    "run_in_executor",
+    "getaddrinfo",
+    "create_connection",
+    "create_server",
+    "create_unix_connection",
+    "create_datagram_endpoint",
+    "subprocess_exec",
+    "subprocess_shell",
+    "sock_connect",
+    "sock_recv",
+    "sock_sendall",
+    "connect_read_pipe",
+    "connect_write_pipe",
+    "add_reader",
+    "add_writer",
+):
+    setattr(WorkflowLoop, _name, _refuse)

@@ -1,0 +1,442 @@
+"""Runs one workflow until it ends or has nothing to do but wait.
+
+Each round: the code runs as far as its answers lead; steps that it asks for are started; what ends is recorded and
+becomes an answer. If no step is in flight, the waits are recorded and the task is parked, in one transaction; if what
+is waited for has come meanwhile, it is the answer, and the run goes on. While steps are in flight waits are looked
+after, too: at their time, and when the store has changed.
+
+A cancel lets steps in flight end, then raises in the code, and then what was done is undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from ...domain import workflow
+from ...domain.errors import Invalid, PermanentError, Refused, StoreError, Unavailable
+from ...domain.limits import check_input
+from ...domain.model import (
+    Failure,
+    Task,
+)
+from ...domain.task import Cancelled, Failed, Outcome, Released, backoff
+from ...domain.workflow import StepKind, Tried, Wait
+from ...stores.base import Store, Work
+from ...stores.threads import Threads
+from ..app import App
+from ..clock import wait_for_any
+from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of, wait_or_park
+from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason
+from ..guard import entering_handler, is_a
+from ..handlers.functions import running
+from ..observe.telemetry import running_task
+from .context import Workflow, current_step
+from .replay import Replay, Restart, WorkflowCall
+
+__all__ = ["WorkflowExecution"]
+
+T = TypeVar("T")
+
+HAND_BACK = timedelta(seconds=5)
+"""How long a worker whose code is too old or too new leaves a run to others; if it meets it again, longer."""
+LOOK_AGAIN = timedelta(seconds=60)
+"""After which time a run whose code has changed is tried again: the code may have been put back."""
+LOOK_EVERY = timedelta(seconds=1)
+"""While steps run, the store is asked for signals and children at most this often."""
+
+
+class Stopped(Exception):
+    """The worker stops, or the task is no longer its own."""
+
+
+class WorkflowExecution(Execution):
+    """One stretch of a workflow, from a claim to its end or the next wait."""
+
+    __slots__ = ("app", "store", "wake")
+
+    def __init__(self, app: App, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.app = app
+        self.wake = asyncio.Event()
+
+    def start(
+        self, queue: Any, now: Callable[[], datetime], threads: Threads, claimed_since: datetime
+    ) -> asyncio.Task[Outcome]:
+        self.store: Store = queue.store
+        return super().start(queue, now, threads, claimed_since)
+
+    def stop(self, reason: StopReason) -> None:
+        """The code is not cancelled: the runner sees it, and does what is right."""
+        self.note_stop(reason)
+        self.wake.set()
+
+    async def wait_until_left(self) -> None:
+        """What a step left without waiting is stored before the step is recorded. If it cannot be, the step failed."""
+        while self._leaving:
+            await self._leaving[0]  # which takes it off the list
+
+    async def _outcome(self, context: Context, threads: Threads) -> Outcome:
+        running_task.set(self.task)
+        runner = _Runner(self, context, threads)
+        try:
+            return await runner.run()
+        except Stopped:
+            return Released()
+        except StoreError as error:
+            return self._failed(error)
+        finally:
+            await runner.close()
+
+
+class _Runner:
+    def __init__(self, execution: WorkflowExecution, context: Context, threads: Threads) -> None:
+        self._execution = execution
+        self._handler = execution.handler
+        self._store = execution.store
+        self._context = context
+        self._threads = threads
+        self._flying: dict[str, asyncio.Task[Tried]] = {}
+        self._due: set[str] = set()
+        self._is_compensating = False
+        self._is_late = False
+        self._late_at: float | None = None
+        self._loop = asyncio.get_running_loop()
+        self._replay: Replay | None = None
+        self._hint: asyncio.Future[None] | None = None
+        self._looked_at = 0.0
+
+    async def run(self) -> Outcome:
+        task = self._execution.task
+        unfit = workflow.misfit(task, self._handler.version, self._handler.accepts)
+        if unfit is not None:
+            failure = _problem("WorkflowVersion", unfit)
+            return Released(failure=failure, delay=LOOK_AGAIN if failure == task.error else HAND_BACK)
+        ends = workflow.deadline(task)
+        if ends is not None:
+            self._late_at = self._loop.time() + (ends - task.updated_at).total_seconds()
+        steps = [] if task.attempt == 1 else await self._commit(steps_of(task))
+        self._replay = replay = Replay(task, steps)
+        args, kwargs = self._handler.arguments(
+            task.input, Workflow(replay, self._execution.app, self._context)
+        )
+        replay.begin(self._handler.function(*args, **kwargs))
+        while True:
+            await self._advanced(replay)
+            outcome = await self._round(replay)
+            if outcome is not None:
+                return outcome
+
+    async def close(self) -> None:
+        """Steps that are in flight are given up; they may be run again."""
+        flying = list(self._flying.values())
+        if self._hint is not None:
+            self._hint.cancel()
+        for each in flying:
+            each.cancel()
+        if flying:
+            await asyncio.wait(flying, timeout=STOP_GRACE.total_seconds())
+        if self._replay is not None:
+            self._replay.close()
+
+    async def _advanced(self, replay: Replay) -> None:
+        """The code runs in a callback: a task cannot run inside another."""
+        done = self._loop.create_future()
+
+        def advance() -> None:
+            try:
+                replay.advance()
+            finally:
+                if not done.done():
+                    done.set_result(None)
+
+        self._loop.call_soon(advance, context=contextvars.copy_context())
+        await done
+
+    async def _round(self, replay: Replay) -> Outcome | None:
+        """One look at where the code stands. None: it goes on."""
+        self._check_stopped()
+        change = replay.change()
+        if change is not None:
+            return Released(failure=_problem("WorkflowChanged", change), delay=LOOK_AGAIN)
+        if self._is_late or (self._late_at is not None and self._loop.time() >= self._late_at):
+            return Failed(failure=workflow.timed_out(self._execution.task), permanent=True)
+        if replay.is_over:
+            return await self._ended(replay)
+        if self._is_cancelling and not self._flying and not replay.is_cancelled:
+            replay.cancel()
+            return None
+        self._start_steps(replay)
+        if self._flying:
+            await self._while_flying(replay)
+            return None
+        return await self._park(replay)
+
+    @property
+    def _is_cancelling(self) -> bool:
+        return self._execution.task.cancel_requested or self._execution.stopping is StopReason.CANCEL
+
+    def _check_stopped(self) -> None:
+        if self._execution.stopping not in (None, StopReason.CANCEL):
+            raise Stopped
+
+    # Steps
+
+    def _start_steps(self, replay: Replay) -> None:
+        for key, flying in list(self._flying.items()):
+            if key not in replay.asks:  # the branch that asked for it was left
+                flying.cancel()
+                del self._flying[key]
+        for key, ask in replay.asks.items():
+            is_new = ask.step is None or key in self._due
+            may_start = ask.kind is StepKind.UNDO or not self._is_cancelling
+            if ask.attempts is not None and is_new and may_start and key not in self._flying:
+                self._due.discard(key)
+                self._flying[key] = self._loop.create_task(self._try(ask), name=f"rota-step:{key}")
+
+    async def _try(self, ask: WorkflowCall) -> Tried:
+        """One attempt at a step. However it ends, it ends as a value."""
+        assert ask.attempts is not None
+        started_at = self._context.now()
+        try:
+            output = check_input(await self._called(ask), OUTPUT_LIMITS, "output")
+            await self._execution.wait_until_left()
+        except BaseException as error:
+            if is_a(error, asyncio.CancelledError) and _is_cancelled():
+                raise
+            if is_a(error, Invalid):
+                error = PermanentError(f"the step's result cannot be stored: {error}")
+            failed = self._execution.failure_of(error)
+            return Tried(
+                key=ask.key,
+                kind=ask.kind,
+                started_at=started_at,
+                failure=failed.failure,
+                retry_in=_retry_in(ask, failed, self._execution.task),
+            )
+        return Tried(key=ask.key, kind=ask.kind, started_at=started_at, output=output)
+
+    async def _called(self, ask: WorkflowCall) -> Any:
+        assert ask.attempts is not None
+        current_step.set(workflow.step_id(self._execution.task, ask.key))
+        running.set(self._context)
+        entering_handler()
+        calling = asyncio.ensure_future(self._call(ask.attempts.function))
+        try:
+            if await wait_for_any(calling, at_most=ask.attempts.timeout):
+                result, error = calling.result()
+                if error is not None:
+                    raise error
+                return result
+        finally:
+            if not calling.done():
+                calling.cancel()
+                await wait_for_any(calling, at_most=STOP_GRACE)
+        assert ask.attempts.timeout is not None
+        raise TimeoutError(f"ran longer than its timeout of {ask.attempts.timeout.total_seconds():g} s")
+
+    async def _call(self, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+        """The result or what was raised, as a value: asyncio lets SystemExit of a task out of the loop."""
+        try:
+            if _is_async(function):
+                return await function(), None
+            run = contextvars.copy_context().run
+            result, error = await self._threads.call(functools.partial(run, _call_in_thread, function))
+            if error is not None:
+                return None, error
+            return (await result if inspect.isawaitable(result) else result), None
+        except BaseException as error:
+            return None, error
+
+    async def _record(self, replay: Replay, ended: list[asyncio.Task[Tried]]) -> None:
+        delivered = replay.take_delivered()
+        results = [each.result() for each in ended]
+        try:
+            stored = await self._commit(record_steps(self._execution.task, results, replay.number, delivered))
+        except BaseException:
+            replay.put_back(delivered)
+            raise
+        self._execution.task = stored.task
+        for step in stored.steps:
+            replay.record(step)
+
+    # Waits
+
+    async def _while_flying(self, replay: Replay) -> None:
+        """Wait for the next step to end, or for something else to happen."""
+        waits = _waits(replay, self._flying)
+        if any(replay.asks[wait.key].step is None for wait in waits):
+            await self._look(replay, waits)
+            return
+        ended = await self._next(replay, waits)
+        if ended:
+            for key in [key for key, each in self._flying.items() if each in ended]:
+                del self._flying[key]
+            await self._record(replay, [each for each in ended if not each.cancelled()])
+        elif waits and not self._execution.stopping:
+            await self._look(replay, waits)
+
+    async def _next(self, replay: Replay, waits: list[Wait]) -> list[asyncio.Task[Tried]]:
+        """Steps that have ended. None, if it is time to look: at a wait, at the deadline, or because of a stop."""
+        self._execution.wake.clear()
+        waking = asyncio.ensure_future(self._execution.wake.wait())
+        for_others = any(wait.kind in (StepKind.RECEIVE, StepKind.CHILD) for wait in waits)
+        try:
+            while True:
+                others: list[asyncio.Future[Any]] = [waking]
+                at_most = self._until_due(replay, waits)
+                if for_others:
+                    rest = self._looked_at + LOOK_EVERY.total_seconds() - self._loop.time()
+                    if rest > 0:
+                        at_most = rest if at_most is None else min(at_most, rest)
+                    else:
+                        others.append(self._hinted())
+                limit = None if at_most is None else timedelta(seconds=at_most)
+                done = await wait_for_any(*self._flying.values(), *others, at_most=limit)
+                ended = [each for each in self._flying.values() if each in done]
+                if ended or done or self._is_due(replay, waits):
+                    return ended
+        finally:
+            waking.cancel()
+
+    def _hinted(self) -> asyncio.Future[None]:
+        if self._hint is None or self._hint.done():
+            self._hint = asyncio.ensure_future(self._store.wait(None))
+        return self._hint
+
+    def _until_due(self, replay: Replay, waits: list[Wait]) -> float | None:
+        """Seconds until the next wait ends, or the run's own time is up."""
+        now = self._context.now()
+        times = [self._late_at - self._loop.time()] if self._late_at is not None else []
+        for wait in waits:
+            step = replay.asks[wait.key].step
+            if step is not None and step.due_at is not None:
+                times.append((step.due_at - now).total_seconds())
+        return max(0.0, min(times)) if times else None
+
+    def _is_due(self, replay: Replay, waits: list[Wait]) -> bool:
+        left = self._until_due(replay, waits)
+        return left is not None and left <= 0
+
+    async def _look(self, replay: Replay, waits: list[Wait], *, park: bool = False) -> Waited:
+        execution, delivered = self._execution, replay.take_delivered()
+        parting = Parting(progress=execution.progress, logs=execution.logs) if park else None
+        try:
+            waited = await self._commit(
+                wait_or_park(execution.task, waits, replay.number, delivered, parting)
+            )
+        except BaseException:
+            replay.put_back(delivered)
+            raise
+        self._looked_at = self._loop.time()
+        execution.task = waited.task
+        ends = workflow.deadline(waited.task)
+        self._is_late = ends is not None and waited.at >= ends
+        for step in waited.steps:
+            replay.record(step)
+            if not step.is_over and step.due_at is not None and step.due_at <= waited.at:
+                self._due.add(step.key)  # a failed step is to be tried again
+        return waited
+
+    async def _park(self, replay: Replay) -> Outcome | None:
+        waits = _waits(replay, {})
+        if not waits:
+            return Failed(failure=_problem("Refused", Refused("workflow_stuck")), permanent=True)
+        waited = await self._look(replay, waits, park=True)
+        if not waited.is_parked:
+            return None
+        self._execution.is_settled = True
+        return Released()
+
+    # Ends
+
+    async def _ended(self, replay: Replay) -> Outcome | None:
+        if replay.is_cancelled and not self._is_compensating:
+            self._is_compensating = True
+            replay.compensate()
+            return None
+        if self._is_compensating:
+            if not replay.not_undone:
+                return Cancelled()
+            message = f"not undone: {', '.join(replay.not_undone)}"
+            return Cancelled(Failure(type="NotUndone", message=message))
+        if replay.main.cancelled():
+            return self._execution.judged(None, asyncio.CancelledError())
+        error = replay.main.exception()
+        if isinstance(error, Restart):
+            await self._commit(restart_workflow(self._execution.task, error.input))
+            self._execution.is_settled = True
+            return Released()
+        if error is not None and is_a(error, Refused):
+            return Failed(failure=self._execution.failure_of(error).failure, permanent=True)
+        return self._execution.judged(None if error is not None else replay.main.result(), error)
+
+    async def _commit(self, work: Work[T]) -> T:
+        """Repeat what may or may not have happened, for as long as the task is ours: the ids are the same."""
+        pause = timedelta(milliseconds=50)
+        while True:
+            self._check_stopped()
+            try:
+                return await self._store.transact(work)
+            except Unavailable:
+                waking = asyncio.ensure_future(self._execution.wake.wait())
+                await wait_for_any(waking, at_most=pause)
+                waking.cancel()
+                self._execution.wake.clear()
+                pause = min(pause * 2, LOOK_EVERY)
+            except Refused as refused:
+                if refused.code != "lease_lost":
+                    raise
+                self._execution.note_stop(StopReason.LEASE_LOST)
+                raise Stopped from refused
+
+
+def _problem(type: str, refused: Refused) -> Failure:
+    return Failure(type=type, message=str(refused))
+
+
+def _waits(replay: Replay, flying: dict[str, Any]) -> list[Wait]:
+    """What the code waits for: also for the time to try a failed step again."""
+    found = []
+    for key, ask in replay.asks.items():
+        if ask.step is not None and ask.step.is_over:
+            continue
+        if ask.wait is not None:
+            found.append(ask.wait)
+        elif ask.step is not None and key not in flying:
+            found.append(Wait(key=key, kind=ask.kind))
+    return found
+
+
+def _retry_in(ask: WorkflowCall, failed: Failed, task: Task) -> timedelta | None:
+    """How long until the next try; None: this was the last."""
+    assert ask.attempts is not None
+    tries = 0 if ask.step is None else ask.step.attempts
+    if failed.permanent or tries >= ask.attempts.retries:
+        return None
+    if failed.delay is not None:
+        return failed.delay
+    return backoff(ask.attempts.retry_policy, tries, workflow.step_id(task, ask.key))
+
+
+def _is_async(function: Callable[[], Any]) -> bool:
+    inner = function.func if isinstance(function, functools.partial) else function
+    called = getattr(inner, "__call__", None)  # noqa: B004  an object with an async __call__ counts too
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(called)
+
+
+def _call_in_thread(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return function(), None
+    except BaseException as error:
+        return None, error
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

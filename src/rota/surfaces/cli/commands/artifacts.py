@@ -1,0 +1,88 @@
+"""Commands about artifacts: list what a task left, and get one of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ..command import command
+from ..render import Cell, seconds
+from ..session import Session, with_session
+
+if TYPE_CHECKING:
+    from ....domain.model import Artifact
+    from ....engine.artifacts import OpenArtifact
+    from ...python.client import Queue
+
+__all__ = ["get", "list_artifacts"]
+
+STDOUT = "-"
+
+
+@command(
+    name="artifacts",
+    examples=[
+        "rota artifacts 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e",
+        "rota artifacts $ID --json | jq -r .[].name",
+    ],
+)
+@click.argument("task_id")
+@with_session
+def list_artifacts(session: Session, task_id: str) -> None:
+    """What a task has left so far: its result, and what its handler left under a name."""
+    from ...shapes import artifact as shape
+
+    found = session.run(lambda queue: queue.artifacts(task_id))
+    screen = session.screen
+    if session.as_json:
+        screen.json([shape(each) for each in found])
+    elif found:
+        screen.table(["NAME", "TYPE", "SIZE", "LEFT", "SHA-256"], [_row(session, each) for each in found])
+    else:
+        screen.remark("it has left nothing")
+
+
+def _row(session: Session, artifact: Artifact) -> list[Cell | str]:
+    digest = artifact.digest[:12] if session.screen.is_terminal else artifact.digest
+    size = f"{artifact.size:,}" if session.screen.is_terminal else str(artifact.size)
+    left = seconds(artifact.created_at)
+    return [Cell(artifact.name, "bold"), artifact.media_type, size, left, Cell(digest, "bright_black")]
+
+
+@command(
+    examples=[
+        "rota artifact get $ID report.pdf -o report.pdf",
+        "rota artifact get $ID stdout | less",
+        "rota artifact get $ID result | jq .pages",
+    ]
+)
+@click.argument("task_id")
+@click.argument("name")
+@click.option("-o", "--output", metavar="FILE", default=STDOUT, help="Where to write it; - is stdout.")
+@with_session
+def get(session: Session, task_id: str, name: str, output: str) -> None:
+    """Write one artifact of a task to stdout, or to a file. A file is there when all of it is."""
+
+    async def write(queue: Queue) -> Artifact:
+        opened = await queue.open_artifact(task_id, name)
+        if output == STDOUT:
+            await _to_stdout(session, opened)
+        else:
+            await opened.save(output)
+        return opened.artifact
+
+    written = session.run(write)
+    if output != STDOUT:
+        session.screen.remark(f"wrote {written.size:,} bytes to {output}")
+
+
+async def _to_stdout(session: Session, opened: OpenArtifact) -> None:
+    type = opened.artifact.media_type
+    if session.screen.is_terminal and not type.startswith("text/") and "json" not in type:
+        raise click.UsageError(f"{opened.artifact.name} is {type}, not for a terminal; give -o FILE")
+    out = sys.stdout.buffer
+    async for piece in opened.chunks():
+        out.write(piece)
+    out.flush()

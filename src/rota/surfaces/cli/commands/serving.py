@@ -1,0 +1,134 @@
+"""Commands about who serves what: workers, and the queues that they take tasks from."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ...durations import relative, short
+from ..command import command
+from ..options import DURATION
+from ..render import Cell, seconds
+from ..session import Session, with_session
+
+if TYPE_CHECKING:
+    from ....domain.model import NodeState, PausedQueue
+    from ....engine.serving import QueueUse
+    from ...python.client import Queue
+
+__all__ = ["drain", "list_queues", "pause", "resume", "workers"]
+
+
+@command(examples=["rota workers", "rota workers --json | jq '.[] | select(.alive | not)'"])
+@with_session
+def workers(session: Session) -> None:
+    """The nodes that work for this tenant: what each does, and when it was seen last. One that was silent for three
+    heartbeats is taken for dead, and is shown for another hour."""
+    from ...shapes import node as shape
+
+    async def ask(queue: Queue) -> tuple[list[NodeState], datetime]:
+        return await queue.nodes(dead=True), await queue.now()
+
+    found, now = session.run(ask)
+    if session.as_json:
+        return session.screen.json([shape(node, now) for node in found])
+    if not found:
+        return session.screen.remark("no node is known; `rota up` or `rota worker module:app` starts one")
+    headings = ("ID", "STATUS", "ROLES", "KINDS", "QUEUES", "SLOTS", "SINCE", "SEEN")
+    return session.screen.table(headings, [_node_row(session, node, now) for node in found])
+
+
+def _node_row(session: Session, node: NodeState, now: datetime) -> list[Cell | str]:
+    from ....domain.serving import is_alive
+
+    def when(at: datetime) -> str:
+        return relative(at, now) if session.screen.is_terminal else seconds(at)
+
+    status = Cell("alive", "green") if is_alive(node, now) else Cell("silent", "red")
+    queues = "all" if node.queues is None else ", ".join(node.queues)
+    is_worker = "worker" in node.roles
+    return [
+        Cell(node.id, "bold"),
+        status,
+        ", ".join(node.roles),
+        ", ".join(node.kinds) or "-",
+        queues if is_worker else "-",
+        f"{sum(node.running.values())} of {node.slots}" if is_worker else "-",
+        when(node.started_at),
+        when(node.seen_at),
+    ]
+
+
+@command(name="list", examples=["rota queue list", "rota queue list --json"])
+@with_session
+def list_queues(session: Session) -> None:
+    """Every queue that has open tasks, is paused, or is served by name; and how long the oldest task has been ready."""
+    from ...shapes import queue_use as shape
+
+    async def ask(queue: Queue) -> tuple[list[QueueUse], datetime]:
+        return await queue.list_queues(), await queue.now()
+
+    found, now = session.run(ask)
+    if session.as_json:
+        return session.screen.json([shape(use, now) for use in found])
+    if not found:
+        return session.screen.remark("no queue has open tasks, and none is paused")
+    headings = ("QUEUE", "STATUS", "PENDING", "RUNNING", "WORKERS", "OLDEST", "NOTE")
+    return session.screen.table(headings, [_queue_row(session, use, now) for use in found])
+
+
+def _queue_row(session: Session, use: QueueUse, now: datetime) -> list[Cell | str]:
+    status = session.screen.status("active" if use.paused is None else "paused")
+    oldest = "-" if use.oldest_at is None else short(now - use.oldest_at)
+    numbers = [f"{number:,}" for number in (use.pending, use.running, use.workers)]
+    return [Cell(use.name, "bold"), status, *numbers, oldest, "" if use.paused is None else use.paused.note]
+
+
+@command(examples=["rota queue pause mail --note 'the mail server is moving'"])
+@click.argument("name")
+@click.option("--note", default="", metavar="TEXT", help="Why, for those who look.")
+@with_session
+def pause(session: Session, name: str, note: str) -> None:
+    """Let no worker take tasks of a queue until it is resumed. What runs goes on, and tasks can be submitted."""
+    _show_paused(session, session.run(lambda queue: queue.pause_queue(name, note)), "paused")
+
+
+@command(examples=["rota queue resume mail"])
+@click.argument("name")
+@with_session
+def resume(session: Session, name: str) -> None:
+    """Let workers take tasks of a queue again."""
+    was_paused = session.run(lambda queue: queue.resume_queue(name))
+    if session.as_json:
+        return session.screen.json({"queue": name, "was_paused": was_paused})
+    return session.screen.say(f"{name} was {'resumed' if was_paused else 'not paused'}")
+
+
+@command(examples=["rota queue drain mail --timeout 5m --note 'deploying'"])
+@click.argument("name")
+@click.option("--note", default="", metavar="TEXT", help="Why, for those who look.")
+@click.option("--timeout", type=DURATION, help="Give up after this long. The queue stays paused.")
+@with_session
+def drain(session: Session, name: str, note: str, timeout: timedelta | None) -> None:
+    """Pause a queue, and wait until nothing of it runs any more. What is pending stays, and runs when the queue is
+    resumed."""
+
+    async def drained(queue: Queue) -> PausedQueue:
+        try:
+            return await queue.drain_queue(name, note, timeout)
+        except TimeoutError:
+            raise TimeoutError(
+                f"tasks of queue {name} still run; it is paused, and `rota queue list` says how many they are"
+            ) from None
+
+    _show_paused(session, session.run(drained), "paused, and nothing of it runs")
+
+
+def _show_paused(session: Session, paused: PausedQueue, what: str) -> None:
+    from ...shapes import paused_queue as shape
+
+    if session.as_json:
+        return session.screen.json(shape(paused))
+    return session.screen.say(f"{paused.queue} is {what}; `rota queue resume {paused.queue}` ends that")

@@ -1,0 +1,223 @@
+"""Commands about templates: stored definitions of what to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ....domain.options import TemplateOptions
+from ..command import command
+from ..options import JSON, TIME, clearable, shape_options, together
+from ..render import Cell, seconds
+from ..session import Session, with_session
+
+if TYPE_CHECKING:
+    from ....domain.model import Template
+
+__all__ = ["create", "delete", "execute", "list_templates", "show", "update"]
+
+CLEARABLE = [*clearable(TemplateOptions), "parameters-schema"]
+_what = together(
+    click.option("--kind", metavar="NAME", help="A kind of task: a function that workers have registered."),
+    click.option("--shell", metavar="LINE", help="A command line. Workers run it with --allow-shell."),
+    click.option(
+        "--http", metavar="URL", help="A request: a URL, or a method and a URL, as in 'POST https://…'."
+    ),
+    click.option(
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="TEXT",
+        help="Of a request, as 'Name: value'; may be repeated.",
+    ),
+    click.option("--body", type=JSON, metavar="JSON", help="Of a request: JSON, @file, or - for stdin."),
+    click.option(
+        "--command",
+        type=JSON,
+        metavar="JSON",
+        help="All that can be said of a command, as JSON; --runtime says of which.",
+    ),
+    click.option("--runtime", type=click.Choice(["shell", "http"]), help="What --command is for."),
+    click.option(
+        "-p", "--parameters", type=JSON, metavar="JSON", help="The input, under what is given to run it."
+    ),
+    click.option(
+        "--schema",
+        "parameters_schema",
+        type=JSON,
+        metavar="JSON",
+        help="A JSON Schema that the parameters must fit.",
+    ),
+)
+_options = together(_what, shape_options(TemplateOptions, times=TIME))
+
+
+def _fields(given: dict[str, Any]) -> dict[str, Any]:
+    """What was given, as the fields of a template."""
+    fields = {name: value for name, value in given.items() if value is not None and value != ()}
+    headers, body = fields.pop("headers", ()), fields.pop("body", None)
+    ways = [name for name in ("kind", "shell", "http", "command") if name in fields]
+    if len(ways) > 1:
+        raise click.UsageError(f"--{ways[1]} was given together with --{ways[0]}; give one of them")
+    if ("runtime" in fields) != ("command" in fields):
+        raise click.UsageError("--runtime and --command belong together")
+    if (headers or body is not None) and "http" not in fields:
+        raise click.UsageError("--header and --body belong to --http")
+    if "kind" in fields:
+        fields["runtime"] = "python"
+    if "shell" in fields:
+        fields |= {"runtime": "shell", "command": fields.pop("shell")}
+    if "http" in fields:
+        fields |= {"runtime": "http", "command": _request(fields.pop("http"), headers, body)}
+    return fields
+
+
+def _request(text: str, headers: tuple[str, ...], body: Any) -> dict[str, Any]:
+    method, blank, url = text.partition(" ")
+    request: dict[str, Any] = {"method": method, "url": url.strip()} if blank else {"url": text}
+    for header in headers:
+        name, colon, value = header.partition(":")
+        if not colon:
+            raise click.BadParameter(
+                f"{header!r:.60} has no colon; write 'Name: value'", param_hint="--header"
+            )
+        request.setdefault("headers", {})[name.strip()] = value.strip()
+    return request if body is None else {**request, "body": body}
+
+
+@command(
+    examples=[
+        "rota template create backup --kind backup_database --parameters '{\"full\":true}' --queue slow",
+        "rota template create tidy --shell 'find \"$INPUT_folder\" -mtime +30 -delete' --timeout 10m",
+        "rota template create ping --http https://example.com/ping --max-retries 5",
+        "rota template create note --http 'POST https://example.com/notes' --header 'X-Key: secret:NOTES'"
+        ' --body \'{"text":"{{input.text}}"}\'',
+        'rota template create sync --runtime shell --command \'{"run":["rsync","-a","a","b"],'
+        '"success_codes":[0,24]}\'',
+    ]
+)
+@click.argument("alias")
+@_options
+@with_session
+def create(session: Session, alias: str, **given: Any) -> None:
+    """Store what to run: a kind of task, a shell command or an HTTP request, under a name."""
+    fields = _fields(given)
+    if "runtime" not in fields:
+        raise click.UsageError("nothing to run was given; give one of --kind, --shell, --http and --command")
+    made = session.run(lambda queue: queue.create_template(alias, **fields), creates=True)
+    _answer(session, made, "created")
+
+
+@command(
+    examples=[
+        "rota template update backup --timeout 1h --max-retries 0",
+        "rota template update backup --no-enabled      # its schedules are skipped from now on",
+        "rota template update backup --clear timeout",
+    ]
+)
+@click.argument("template")
+@_options
+@click.option("--clear", multiple=True, type=click.Choice(CLEARABLE), help="Take this away; may be repeated.")
+@click.option("--if-version", "version", type=int, help="Only if it is still at this version.")
+@with_session
+def update(
+    session: Session, template: str, clear: tuple[str, ...], version: int | None, **given: Any
+) -> None:
+    """Change what is named, nothing else. Tasks that were started keep what they were started with."""
+    changes = _fields(given) | {name.replace("-", "_"): None for name in clear}
+    if not changes:
+        raise click.UsageError("nothing to change was given")
+    changed = session.run(lambda queue: queue.update_template(template, version=version, **changes))
+    _answer(session, changed, "updated")
+
+
+@command(examples=["rota template list", "rota template list --json | jq '.templates[].alias'"])
+@click.option("-n", "--limit", default=100, show_default=True, help="How many.")
+@click.option("--cursor", help="Go on where an earlier page ended.")
+@with_session
+def list_templates(session: Session, limit: int, cursor: str | None) -> None:
+    """The stored templates, newest first."""
+    page = session.run(lambda queue: queue.list_templates(limit=limit, cursor=cursor))
+    if session.as_json:
+        from ...shapes import template as shape
+
+        return session.screen.json(
+            {"templates": [shape(each) for each in page], "next_cursor": page.next_cursor}
+        )
+    if not page:
+        return session.screen.remark(
+            "there are no templates; `rota template create --help` shows how to make one"
+        )
+    rows: list[list[Cell | str]] = [
+        [Cell(each.alias, "bold"), str(each.runtime), _command(each)[:60], each.queue, _state(each)]
+        for each in page
+    ]
+    return session.screen.table(("NAME", "RUNTIME", "RUNS", "QUEUE", "STATUS"), rows)
+
+
+@command(examples=["rota template show backup", "rota template show backup --json"])
+@click.argument("template")
+@with_session
+def show(session: Session, template: str) -> None:
+    """One template."""
+    found = session.run(lambda queue: queue.get_template(template))
+    if session.as_json:
+        return _answer(session, found, "")
+    session.screen.say(f"{click.style(found.alias, bold=True)} ({found.id})")
+    session.screen.say(f"  runs      {found.runtime}: {_command(found)}")
+    session.screen.say(f"  queue     {found.queue}, priority {found.priority}")
+    session.screen.say(f"  input     {_json(found.parameters)}")
+    if found.parameters_schema is not None:
+        session.screen.say(f"  schema    {_json(found.parameters_schema)}")
+    session.screen.say(f"  changed   {seconds(found.updated_at)}, version {found.version}")
+    return session.screen.say(f"  status    {_state(found)}")
+
+
+@command(examples=["rota template execute backup", "rota template execute backup -i '{\"full\":false}'"])
+@click.argument("template")
+@click.option("-i", "--input", type=JSON, metavar="JSON", help="Laid over its parameters: JSON, @file, or -.")
+@with_session
+def execute(session: Session, template: str, input: Any) -> None:
+    """Run it now. The task's id is printed."""
+    from ...shapes import task as shape
+
+    task = session.run(lambda queue: queue.execute_template(template, input))
+    session.screen.json(shape(task)) if session.as_json else session.screen.say(task.id)
+
+
+@command(examples=["rota template delete backup"])
+@click.argument("template")
+@with_session
+def delete(session: Session, template: str) -> None:
+    """Remove it for good, and delete the schedules that run it; those can be restored only with a template of
+    their own. Its tasks stay."""
+    session.run(lambda queue: queue.delete_template(template))
+    if session.as_json:
+        return session.screen.json({"id": template, "deleted": True})
+    return session.screen.say(f"deleted {template}")
+
+
+def _answer(session: Session, template: Template, verb: str) -> None:
+    if session.as_json:
+        from ...shapes import template as shape
+
+        return session.screen.json(shape(template))
+    name = click.style(template.alias, bold=True)
+    return session.screen.say(f"{verb} {name}: {template.runtime}, {_command(template)}")
+
+
+def _command(template: Template) -> str:
+    from ....domain.runtimes import command_text
+
+    return template.kind if isinstance(template.command, str) else command_text(template.command)
+
+
+def _state(template: Template) -> str:
+    return "enabled" if template.enabled else "disabled"
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)

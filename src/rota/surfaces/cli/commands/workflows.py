@@ -1,0 +1,202 @@
+"""Commands about workflows: start, show, list, signal, cancel, replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...durations import relative, short
+from ..command import command
+from ..options import JSON_TEXT
+from ..render import Cell, seconds, styled
+from ..session import Session, with_session
+from .tasks import STATUSES, show_page
+
+if TYPE_CHECKING:
+    from ....domain.model import (
+        Task,
+    )
+    from ....domain.workflow import Step
+    from ...python.client import Page, Queue
+
+__all__ = ["cancel", "list_workflows", "replay", "show", "signal", "start"]
+
+_STEPS = ["NUMBER", "STEP", "STATUS", "TRIES", "TOOK", "RESULT"]
+_WIDTH = 60
+
+
+@command(
+    examples=[
+        'rota workflow start order -i \'{"sku":"lamp"}\'',
+        "rota workflow start order -i @order.json --idempotency-key order-4711",
+    ]
+)
+@click.argument("kind")
+@click.option("-i", "--input", "text", type=JSON_TEXT, metavar="JSON", help="Its input: JSON, @file, or -.")
+@click.option("--queue", metavar="NAME", help="The queue it waits in.")
+@click.option("--idempotency-key", metavar="KEY", help="The same key and input give the same run back.")
+@with_session
+def start(session: Session, kind: str, text: str | None, **options: Any) -> None:
+    """Start a workflow. Its id is printed."""
+    given = {name: value for name, value in options.items() if value is not None}
+    input = _value(text, "the input")
+    task = session.run(lambda queue: queue.start_workflow(kind, input, **given), creates=True)
+    _tell(session, task, task.id)
+
+
+@command(
+    examples=["rota workflow show 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota workflow show $ID --json"]
+)
+@click.argument("id")
+@with_session
+def show(session: Session, id: str) -> None:
+    """What a workflow did, what it waits for and until when, and what can be done."""
+    from ...shapes import fields_of
+    from ...shapes import task as shape
+
+    async def ask(queue: Queue) -> tuple[Task, list[Step], datetime]:
+        return await queue.get(id), await queue.steps(id), await queue.now()
+
+    task, steps, now = session.run(ask)
+    screen = session.screen
+    if session.as_json:
+        return screen.json({**shape(task), "steps": [fields_of(step) for step in steps]})
+    screen.fields(_fields(session, task, now))
+    if steps:
+        screen.say()
+        screen.table(_STEPS, [_row(session, step, now) for step in steps])
+    if screen.is_terminal and (advice := _advice(task)):
+        screen.remark(click.style(advice, dim=True))
+    return None
+
+
+def _fields(session: Session, task: Task, now: datetime) -> Iterator[tuple[str, str]]:
+    from ....domain.workflow import deadline
+
+    yield "id", task.id
+    yield "workflow", click.style(task.kind, bold=True)
+    yield "status", styled(session.screen.status(task.status))
+    if task.cancel_requested and task.is_live:
+        yield "cancel", f"requested by {task.cancelled_by}"
+    if task.workflow_version is not None:
+        yield "code version", str(task.workflow_version)
+    if task.waits_for and task.status == "pending":
+        until = "" if task.available_at.year == 9999 else f", until {seconds(task.available_at)}"
+        yield "waits for", ", ".join(task.waits_for) + until
+    if task.unread_signals:
+        yield "unread signals", str(task.unread_signals)
+    for name in ("created_at", "started_at", "completed_at"):
+        at = getattr(task, name)
+        if at is not None:
+            yield name, f"{seconds(at)} ({relative(at, now)})"
+    ends = deadline(task)
+    if ends is not None:
+        yield "deadline", seconds(ends)
+    for name in ("input", "output"):
+        value = getattr(task, name)
+        if value is not None:
+            yield name, json.dumps(value, ensure_ascii=False, default=str)
+    if task.error is not None:
+        yield "error", click.style(str(task.error), fg="red")
+
+
+def _row(session: Session, step: Step, now: datetime) -> Sequence[Cell | str]:
+    took = ""
+    if step.started_at and step.completed_at and step.completed_at >= step.started_at:
+        took = short(step.completed_at - step.started_at)
+    elif step.due_at is not None and not step.is_over:
+        took = f"due {relative(step.due_at, now)}"
+    if step.error is not None:
+        result = str(step.error)
+    else:
+        result = "" if step.output is None else json.dumps(step.output, ensure_ascii=False)
+    shown = result if len(result) <= _WIDTH else result[: _WIDTH - 1] + "…"
+    number = "" if step.number is None else str(step.number)
+    tries = str(step.attempts) if step.attempts else ""
+    return [number, Cell(step.key, "bold"), str(step.status), tries, took, shown]
+
+
+def _advice(task: Task) -> str:
+    """The next sensible command."""
+    waited = [label.removeprefix("receive:") for label in task.waits_for if label.startswith("receive:")]
+    if task.status == "pending" and waited:
+        return f"rota workflow signal {task.id} {waited[0]} '{{}}'"
+    if task.status in ("failed", "cancelled"):
+        return f"rota workflow replay {task.id}"
+    return f"rota workflow cancel {task.id}" if task.is_live else ""
+
+
+@command(name="list", examples=["rota workflow list", "rota workflow list --status pending --kind order"])
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs in this state.")
+@click.option("--kind", metavar="KIND", help="Only runs of this kind.")
+@click.option("-n", "--limit", default=20, show_default=True, help="How many.")
+@click.option("--cursor", help="Go on where an earlier page ended.")
+@with_session
+def list_workflows(session: Session, **filters: Any) -> None:
+    """The newest runs that match."""
+
+    async def ask(queue: Queue) -> tuple[Page[Task], datetime]:
+        return await queue.list(workflow=True, **filters), await queue.now()
+
+    page, now = session.run(ask)
+    if session.as_json:
+        from ...shapes import task as shape
+
+        return session.screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
+    return show_page(session, page, now)
+
+
+@command(examples=["rota workflow signal $ID paid '{\"amount\": 40}'", "rota workflow signal $ID approved"])
+@click.argument("id")
+@click.argument("name")
+@click.argument("payload", required=False, type=JSON_TEXT)
+@click.option("--idempotency-key", metavar="KEY", help="The same key is the same signal.")
+@with_session
+def signal(session: Session, id: str, name: str, payload: str | None, idempotency_key: str | None) -> None:
+    """Send a signal to a workflow. It is kept until it is received, once."""
+    value = _value(payload, "the payload")
+    task = session.run(lambda queue: queue.signal(id, name, value, idempotency_key=idempotency_key))
+    _tell(session, task, f"sent {name} to {task.kind} {task.id}")
+
+
+@command(examples=["rota workflow cancel $ID --reason 'out of stock'"])
+@click.argument("id")
+@click.option("--reason", default="", help="Why, for the history.")
+@with_session
+def cancel(session: Session, id: str, reason: str) -> None:
+    """Cancel a workflow: steps in flight end, then what was done is undone."""
+    task = session.run(lambda queue: queue.cancel(id, reason))
+    done = "cancelled" if task.status == "cancelled" else "asked to end"
+    _tell(session, task, f"{task.kind} {task.id} is {done}")
+
+
+@command(examples=["rota workflow replay $ID", "rota workflow replay $ID --from-step charge"])
+@click.argument("id")
+@click.option("--from-step", metavar="KEY", help="The key of the step to begin with.")
+@with_session
+def replay(session: Session, id: str, from_step: str | None) -> None:
+    """Run a failed or cancelled workflow again, from where it failed or from a step on."""
+    task = session.run(lambda queue: queue.replay(id, from_step=from_step))
+    _tell(session, task, f"{task.kind} {task.id} runs again")
+
+
+def _tell(session: Session, task: Task, words: str) -> None:
+    from ...shapes import task as shape
+
+    if session.as_json:
+        session.screen.json(shape(task))
+    else:
+        session.screen.say(words)
+
+
+def _value(text: str | None, name: str) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"{name} is not JSON: {error}") from None

@@ -1,0 +1,199 @@
+"""A schedule: its strip, its next times, its ledger, its versions; and what can be done to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from fastapi import Response
+
+from ...domain.errors import Invalid, NotFound, Refused
+from ...domain.model import Run, RunStatus, Schedule, TemplateTarget
+from ...domain.schedule.why import Why
+from .schedules import ACTIONS, deed, done_words, is_late
+from .strip import bars
+from .texts import took
+from .visit import Visit
+
+__all__ = ["act", "ask", "json_of", "runs", "show", "versions"]
+
+PAST = 60
+COMING = 20
+LISTED = 10
+LIMIT = 50
+
+
+async def show(visit: Visit) -> Response:
+    queue, key = visit.queue, visit.part("key")
+    schedule = await queue.get_schedule(key)
+    past = await queue.explained_runs(key, limit=PAST)
+    coming = await queue.preview(key, COMING)
+    now = await queue.now()
+    shown, now_at, width = bars(schedule, past, coming if schedule.enabled else [])
+    chosen = await _chosen(visit, schedule, past)
+    return visit.show(
+        "schedule.html",
+        schedule=schedule,
+        now=now,
+        is_late=is_late(schedule, now),
+        bars=shown,
+        now_at=now_at,
+        width=width,
+        chosen=chosen,
+        coming=coming[:LISTED],
+        zone=schedule.timezone,
+        took=_line([each.run for each in past if each.run is not None]),
+        target=_target(schedule),
+        said=done_words(visit),
+        tab="now",
+    )
+
+
+async def _chosen(visit: Visit, schedule: Schedule, past: Sequence[Why]) -> tuple[datetime, Why] | None:
+    """The time that the address asks about, or else the latest that did not go as planned."""
+    asked = visit.asked("at")
+    if asked is not None:
+        at = _time("at", asked)
+        return at, await visit.queue.why(schedule.key, at)
+    usual = (RunStatus.COMPLETED, RunStatus.RUNNING)
+    odd = [each for each in past if each.run is not None and each.run.status not in usual]
+    latest = odd[-1:] or list(past[-1:])
+    return (latest[0].run.scheduled_at, latest[0]) if latest and latest[0].run is not None else None
+
+
+def _time(field: str, text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(field, f"{text!r:.60} is not a time", "give one such as 2026-12-31T23:59:00Z") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _line(runs: Sequence[Run]) -> dict[str, Any] | None:
+    """How long runs took, as points of a line; None, if fewer than two ended."""
+    lengths = [
+        run.completed_at - run.started_at
+        for run in runs
+        if run.completed_at and run.started_at and run.status in (RunStatus.COMPLETED, RunStatus.FAILED)
+    ]
+    if len(lengths) < 2:
+        return None
+    top = max(*lengths, timedelta(milliseconds=1))
+    step = 560 / (len(lengths) - 1)
+    points = " ".join(
+        f"{number * step:.0f},{68 - each / top * 64:.0f}" for number, each in enumerate(lengths)
+    )
+    middle = sorted(lengths)[len(lengths) // 2]
+    return {"points": points, "number": len(lengths), "median": took(middle), "longest": took(top)}
+
+
+def _target(schedule: Schedule) -> dict[str, Any]:
+    """What it runs: the facts of its target that are not empty."""
+    target = schedule.target
+    facts: dict[str, Any] = msgspec.to_builtins(target)
+    if isinstance(target, TemplateTarget):
+        return facts
+    said = {name: value for name, value in facts.items() if value not in (None, "", [], {})}
+    return {**said, "tags": ", ".join(target.tags)} if target.tags else said
+
+
+async def runs(visit: Visit) -> Response:
+    key, status = visit.part("key"), visit.asked("status")
+    page = await visit.queue.runs(key, status=status, limit=LIMIT, cursor=visit.asked("cursor"))
+    schedule = await visit.queue.get_schedule(key)
+    return visit.show(
+        "runs.html",
+        schedule=schedule,
+        page=page,
+        zone=schedule.timezone,
+        now=await visit.queue.now(),
+        statuses=[str(each) for each in RunStatus],
+        tab="runs",
+    )
+
+
+async def versions(visit: Visit) -> Response:
+    key = visit.part("key")
+    events = await visit.queue.schedule_history(key)
+    schedule = await visit.queue.get_schedule(key)
+    now = await visit.queue.now()
+    return visit.show(
+        "versions.html", schedule=schedule, events=events[::-1][:LIMIT], now=now, tab="versions"
+    )
+
+
+async def ask(visit: Visit) -> Response:
+    """The question before a deed, in words that name its consequence."""
+    action = _action(visit)
+    schedule = await visit.queue.get_schedule(visit.part("key"))
+    return _question(visit, schedule, action, await visit.queue.now())
+
+
+def _question(
+    visit: Visit, schedule: Schedule, action: str, now: datetime, problem: str | None = None
+) -> Response:
+    input = json.dumps(schedule.target.input, ensure_ascii=False, indent=2) if action == "trigger" else None
+    return visit.show(
+        "confirm.html",
+        200 if problem is None else 422,
+        title=f"{ACTIONS[action][0]} {schedule.key}",
+        consequence=_consequence(action, schedule, now),
+        action=action,
+        verb=ACTIONS[action][0],
+        keys=[schedule.key],
+        to=visit.schedule_url(schedule, action),
+        back=visit.schedule_url(schedule),
+        input=visit.given("input") or input if action == "trigger" else None,
+        problem=problem,
+    )
+
+
+def _consequence(action: str, schedule: Schedule, now: datetime) -> str:
+    next = schedule.next_run_at
+    due = "" if next is None else f" Its next time, in {took(next - now)}, will not run."
+    match action:
+        case "pause":
+            return f"It will not fire until it is resumed.{due} What runs now goes on."
+        case "resume":
+            return "It fires again from its first time after now. What was due meanwhile is not made up for."
+        case "trigger":
+            return "One task starts now, beside the schedule's own times. Its next time stays as it is."
+    return f"It will not fire again.{due} Its history stays, and `rota schedule restore` brings it back."
+
+
+async def act(visit: Visit) -> Response:
+    action, key = _action(visit), visit.part("key")
+    if action != "trigger":
+        await deed(visit, action, key, visit.given("note"))
+        back = visit.url("schedules", said=action, number=1) if action == "delete" else None
+        return visit.go(back or visit.schedule_url(key, said=action))
+    try:
+        task = await visit.queue.trigger_schedule(key, json_of(visit.given("input")))
+    except Refused as refused:
+        if isinstance(refused, NotFound):
+            raise
+        schedule = await visit.queue.get_schedule(key)
+        return _question(visit, schedule, action, await visit.queue.now(), str(refused))
+    return visit.go(visit.url("tasks", task.id))
+
+
+def json_of(text: str | None) -> Any:
+    """What was typed as JSON; None, if nothing was."""
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as problem:
+        raise Invalid(
+            "input", f"it is not JSON: {problem}", "give a JSON value, such as {} or null"
+        ) from None
+
+
+def _action(visit: Visit) -> str:
+    action = visit.part("action")
+    if action not in ACTIONS:
+        raise NotFound("page", action)
+    if action == "delete":
+        visit.need_admin()
+    return action

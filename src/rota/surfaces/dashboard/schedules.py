@@ -1,0 +1,170 @@
+"""The list of schedules, and what can be done to many of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from fastapi import Response
+
+from ...domain.errors import Invalid, Refused
+from ...domain.model import Schedule, ScheduleStatus
+from ...engine.overview import LATE
+from ..python.client import Page
+from .strip import small_strip
+from .texts import counted
+from .visit import Visit
+
+__all__ = ["act", "done_words", "show"]
+
+LIMIT = 50
+RUNS = 30
+STATES = ("active", "paused", "draft", "completed")
+ACTIONS = {
+    "pause": ("Pause", "paused"),
+    "resume": ("Resume", "resumed"),
+    "trigger": ("Trigger", "triggered"),
+    "delete": ("Delete", "deleted"),
+}
+_HOUR = timedelta(hours=1)
+
+
+async def show(visit: Visit) -> Response:
+    page, words = await _found(visit)
+    now = await visit.queue.now()
+    runs = await visit.queue.last_runs(page, limit=RUNS)
+    return visit.show(
+        "schedules.html",
+        page=page,
+        now=now,
+        strips={id: small_strip(rows) for id, rows in runs.items()},
+        failing={id: _failing([str(run.status) for run in rows]) for id, rows in runs.items()},
+        late={schedule.id for schedule in page if is_late(schedule, now)},
+        total=await visit.queue.open_schedules(),
+        states=STATES,
+        words=words,
+        said=done_words(visit),
+        is_filtered=any(visit.asked(name) for name in ("text", "state", "kind", "tag")),
+    )
+
+
+async def _found(visit: Visit) -> tuple[Page[Schedule], str]:
+    """The schedules that the query asks for, and what they are, in words."""
+    queue, state = visit.queue, visit.asked("state")
+    if state in ("late", "failing") or visit.asked("sort") == "next":
+        known = await queue.overview()
+        if state == "late":
+            return Page(known.late), "due more than 5 seconds ago and not started"
+        if state == "failing":
+            ids = dict.fromkeys(
+                task.schedule_id for task in known.failed if task.schedule_id in known.schedules
+            )
+            return Page(known.schedules[id] for id in ids if id), "with a task that failed in the last day"
+        return Page([*known.late, *known.coming][:LIMIT]), "due within the hour, soonest first"
+    filters: dict[str, Any] = {name: visit.asked(name) for name in ("text", "kind", "tag")}
+    if state is not None and state not in STATES:
+        raise Invalid(
+            "state", f"{state!r:.60} is not known", f"accepted are {', '.join(STATES)}, late and failing"
+        )
+    if state is not None:
+        filters["status"] = state
+    return await queue.list_schedules(limit=LIMIT, cursor=visit.asked("cursor"), **filters), ""
+
+
+def is_late(schedule: Schedule, now: datetime) -> bool:
+    return schedule.enabled and schedule.due_at is not None and schedule.due_at <= now - LATE
+
+
+def _failing(statuses: list[str]) -> int:
+    """How many of the last runs failed, if the latest that ended is one of them."""
+    ended = [status for status in statuses if status in ("completed", "failed")]
+    return ended.count("failed") if ended and ended[-1] == "failed" else 0
+
+
+async def act(visit: Visit) -> Response:
+    """First the question, with its consequence in numbers; then, once it is confirmed, the deed."""
+    action, keys = visit.given("action") or "", visit.all_given("key")
+    if action not in ACTIONS:
+        raise Invalid("action", f"{action!r:.60} is not known", f"accepted are {', '.join(ACTIONS)}")
+    if action == "delete":
+        visit.need_admin()
+    if not keys:
+        return visit.go(visit.url("schedules", said="none"))
+    if visit.given("confirmed") is None:
+        return await _ask(visit, action, keys)
+    done, refusals = 0, []
+    for key in dict.fromkeys(keys):
+        try:
+            await deed(visit, action, key, visit.given("note"))
+            done += 1
+        except Refused as refused:
+            refusals.append((key, str(refused)))
+    if refusals:
+        return visit.show("refused.html", done=done, verb=ACTIONS[action][1], refusals=refusals)
+    return visit.go(visit.url("schedules", said=action, number=done))
+
+
+def deed(visit: Visit, action: str, key: str, note: str | None) -> Awaitable[Any]:
+    queue = visit.queue
+    deeds: dict[str, Callable[[], Awaitable[Any]]] = {
+        "pause": lambda: queue.pause_schedule(key, note),
+        "resume": lambda: queue.resume_schedule(key),
+        "trigger": lambda: queue.trigger_schedule(key),
+        "delete": lambda: queue.delete_schedule(key),
+    }
+    return deeds[action]()
+
+
+async def _ask(visit: Visit, action: str, keys: list[str]) -> Response:
+    now = await visit.queue.now()
+    found = [await visit.queue.get_schedule(key) for key in dict.fromkeys(keys)]
+    verb = ACTIONS[action][0]
+    return visit.show(
+        "confirm.html",
+        title=f"{verb} {counted(len(found), 'schedule')}",
+        consequence=_consequence(action, found, now),
+        action=action,
+        verb=f"{verb} {counted(len(found), 'schedule')}",
+        keys=[schedule.key for schedule in found],
+        to=visit.url("schedules"),
+        back=visit.url("schedules"),
+        input=None,
+        problem=None,
+    )
+
+
+def _consequence(action: str, found: list[Schedule], now: datetime) -> str:
+    active = [schedule for schedule in found if schedule.enabled]
+    soon = [each for each in active if each.next_run_at and each.next_run_at <= now + _HOUR]
+    match action:
+        case "pause":
+            due = f"{len(soon)} of them {'is' if len(soon) == 1 else 'are'} due within the hour, and will not run."
+            return (
+                due
+                + " What runs now goes on. Resume fires from then on; what was due meanwhile is not made up for."
+            )
+        case "resume":
+            stopped = [each for each in found if each.status is not ScheduleStatus.ACTIVE]
+            return f"{len(stopped)} of them will fire again, from their first time after now. Nothing is made up for."
+        case "delete":
+            return (
+                f"{len(active)} of them are active, and will not fire again. Their history stays,"
+                " and `rota schedule restore` brings them back."
+            )
+    return f"{counted(len(found), 'task')} will be started now, beside the schedules' own times."
+
+
+def done_words(visit: Visit) -> str | None:
+    """What a form has done, from the address that it led to."""
+    said, number = visit.asked("said"), visit.asked("number") or ""
+    if said == "none":
+        return "No schedule was selected, so nothing was done."
+    if said == "edit":
+        return "The new version is saved. Nothing ran because of it."
+    if said not in ACTIONS:
+        return None
+    done = ACTIONS[said][1]
+    if not (number.isdecimal() and len(number) < 7):
+        return f"It was {done}."
+    return f"{counted(int(number), 'schedule')} {done}."

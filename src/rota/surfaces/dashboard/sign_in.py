@@ -1,0 +1,69 @@
+"""Sign-in with an API key, which then comes in a cookie. A key that is revoked is signed out everywhere."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+from fastapi import Request, Response
+
+from ..http.access import COOKIE, came_from_here
+from ..http.problems import Problem
+from ..http.service import of
+from .visit import HEADERS, address, path_of, render
+
+__all__ = ["needed", "show", "sign_in", "sign_out"]
+
+
+async def needed(request: Request, problem: Problem) -> Response:
+    """What a page answers to someone who is not signed in.
+
+    A link on another site brings no cookie along, because it is a strict one. So the page is asked for once more, from
+    here, before anyone is sent to sign in."""
+    if not (await of(request).access()).takes_keys:
+        return render(request, "error.html", problem.status, sentence=str(problem))
+    if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+        return render(request, "again.html", here=_asked_for(request))
+    location = address(request, "sign-in", next=_asked_for(request) if request.method == "GET" else None)
+    return Response(status_code=303, headers={"Location": location, **HEADERS})
+
+
+def _asked_for(request: Request) -> str:
+    return path_of(request) + (f"?{request.url.query}" if request.url.query else "")
+
+
+async def show(request: Request) -> Response:
+    return render(request, "sign_in.html", next=_local(request.query_params.get("next")), problem=None)
+
+
+async def sign_in(request: Request) -> Response:
+    if not came_from_here(request):
+        raise Problem(403, "cross_site", "this form was sent from another site; open the page here")
+    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    key, next = form.get("key", [""])[0].strip(), _local(form.get("next", [""])[0])
+    try:
+        await (await of(request).access()).by_key(key, request)
+    except Problem as problem:
+        return render(request, "sign_in.html", problem.status, next=next, problem=str(problem))
+    answer = Response(status_code=303, headers={"Location": next or address(request, ""), **HEADERS})
+    answer.set_cookie(
+        COOKIE, key, path=address(request, ""), httponly=True, samesite="strict", secure=_is_https(request)
+    )
+    return answer
+
+
+async def sign_out(request: Request) -> Response:
+    if not came_from_here(request):
+        raise Problem(403, "cross_site", "this form was sent from another site; open the page here")
+    answer = Response(status_code=303, headers={"Location": address(request, "sign-in"), **HEADERS})
+    answer.delete_cookie(COOKIE, path=address(request, ""))
+    return answer
+
+
+def _is_https(request: Request) -> bool:
+    return request.url.scheme == "https"
+
+
+def _local(place: str | None) -> str:
+    """A place on this server, to go on to; empty, if it is one elsewhere."""
+    is_here = place is not None and place.startswith("/") and not place.startswith(("//", "/\\"))
+    return place if place is not None and is_here and place.isprintable() else ""

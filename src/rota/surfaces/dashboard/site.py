@@ -1,0 +1,142 @@
+"""The addresses of the dashboard, and what they answer when a page cannot be shown.
+
+`/` leads to the caller's own tenant, `/ui/{tenant}/…` are the pages, `/assets/…` their style and script."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from importlib import resources
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from ...domain.errors import Refused, RotaError
+from ...domain.model import Role
+from ..http.problems import Problem, status_of
+from . import admin, editor, overview, schedule, schedules, sign_in, tasks
+from .texts import TEMPLATES
+from .visit import HEADERS, Visit, render
+
+__all__ = ["install"]
+
+log = logging.getLogger("rota.http")
+
+Page = Callable[[Visit], Awaitable[Response]]
+_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_ASSETS = {
+    path.name: path.read_bytes()
+    for path in resources.files(__package__).joinpath("static").iterdir()
+    if path.name.rpartition(".")[2] in _KINDS
+}
+VERSION = sha256(b"".join(content for _, content in sorted(_ASSETS.items()))).hexdigest()[:12]
+"""Of the assets: part of their addresses, so that browsers may keep them."""
+
+TEMPLATES.globals["assets_version"] = VERSION
+
+PAGES: list[tuple[str, str, Page, Role]] = [
+    ("GET", "", overview.show, Role.VIEWER),
+    ("GET", "/schedules", schedules.show, Role.VIEWER),
+    ("POST", "/schedules", schedules.act, Role.OPERATOR),
+    ("GET", "/schedules/{key}", schedule.show, Role.VIEWER),
+    ("GET", "/schedules/{key}/runs", schedule.runs, Role.VIEWER),
+    ("GET", "/schedules/{key}/versions", schedule.versions, Role.VIEWER),
+    ("GET", "/new", editor.new, Role.ADMIN),
+    ("POST", "/new", editor.create, Role.ADMIN),
+    ("GET", "/schedules/{key}/edit", editor.edit, Role.ADMIN),
+    ("POST", "/schedules/{key}/edit", editor.save, Role.ADMIN),
+    ("GET", "/keys", admin.keys, Role.ADMIN),
+    ("POST", "/keys", admin.make_key, Role.ADMIN),
+    ("POST", "/keys/{id}/revoke", admin.revoke_key, Role.ADMIN),
+    ("GET", "/audit", admin.audit, Role.ADMIN),
+    ("GET", "/schedules/{key}/{action}", schedule.ask, Role.OPERATOR),
+    ("POST", "/schedules/{key}/{action}", schedule.act, Role.OPERATOR),
+    ("GET", "/tasks", tasks.show, Role.VIEWER),
+    ("POST", "/tasks", tasks.act, Role.OPERATOR),
+    ("GET", "/tasks/{id}", tasks.show_one, Role.VIEWER),
+    ("GET", "/tasks/{id}/{action}", tasks.ask, Role.OPERATOR),
+    ("POST", "/tasks/{id}/{action}", tasks.cancel_or_replay, Role.OPERATOR),
+]
+"""Method, place below `/ui/{tenant}`, what answers, and the role that it needs."""
+
+
+def install(api: FastAPI) -> None:
+    """Add the pages to an application."""
+    for method, place, page, role in PAGES:
+        _add(api, f"/ui/{{tenant}}{place}", page, role, method)
+    _add(api, "/", _home, Role.VIEWER)
+    for method, path, endpoint in (
+        ("GET", "/sign-in", sign_in.show),
+        ("POST", "/sign-in", sign_in.sign_in),
+        ("POST", "/sign-out", sign_in.sign_out),
+        ("GET", "/assets/{name}", _asset),
+        ("GET", "/ui/{rest:path}", _nothing),
+    ):
+        api.router.routes.append(
+            Route(path, _told(path, endpoint), methods=[method], include_in_schema=False)
+        )
+
+
+def _add(api: FastAPI, path: str, page: Page, role: Role, method: str = "GET") -> None:
+    async def endpoint(request: Request) -> Response:
+        return await page(await Visit.begin(request, role))
+
+    api.router.routes.append(Route(path, _told(path, endpoint), methods=[method], include_in_schema=False))
+
+
+class _Named:
+    """The name of the route in the metrics."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+def _told(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Any:
+    """The endpoint with its errors as pages."""
+
+    async def answer(request: Request) -> Response:
+        request.scope["route"] = _Named(path)
+        try:
+            return await endpoint(request)
+        except (Problem, RotaError) as error:
+            return await _page_of(error, request)
+
+    return answer
+
+
+async def _page_of(error: Problem | RotaError, request: Request) -> Response:
+    if isinstance(error, Problem):
+        if error.status == 401:
+            return await sign_in.needed(request, error)
+        return render(request, "error.html", error.status, sentence=str(error))
+    if isinstance(error, Refused):
+        return render(request, "error.html", status_of(error), sentence=str(error))
+    log.warning("%s %s: %s", request.method, request.url.path, error)
+    status = status_of(error)
+    sentence = (
+        "the store does not answer; nothing is known to be lost, so try again"
+        if status == 503
+        else "what is stored cannot be read; the server's log has it"
+    )
+    return render(request, "error.html", status, sentence=sentence)
+
+
+async def _home(visit: Visit) -> Response:
+    return visit.go(visit.url())
+
+
+async def _nothing(request: Request) -> Response:
+    sentence = f"there is no page at {request.url.path}"
+    return render(request, "error.html", 404, sentence=sentence)
+
+
+async def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _ASSETS:
+        raise HTTPException(404)
+    kind = _KINDS[name.rpartition(".")[2]]
+    cached = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
+    return Response(_ASSETS[name], headers=cached, media_type=kind)

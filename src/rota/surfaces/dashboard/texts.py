@@ -1,0 +1,153 @@
+"""Times, durations and states as people read them, and the templates that use them.
+
+A time is written in UTC; the script puts it on the clock of whoever looks. Status is a sign and a word, never a colour
+alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ...domain.model import Schedule, Task, TemplateTarget
+from .. import words
+from ..durations import relative, short
+from ..versions import differences
+
+__all__ = ["SIGNS", "TEMPLATES", "clock", "counted", "reason", "relative", "took"]
+
+SIGNS = {
+    "pending": "○",
+    "running": "▸",
+    "completed": "●",
+    "failed": "✕",
+    "failing": "✕",
+    "cancelled": "–",
+    "expired": "◌",
+    "archived": "▪",
+    "skipped": "◌",
+    "active": "●",
+    "paused": "❚❚",
+    "draft": "○",
+    "deleted": "–",
+    "late": "!",
+    "waiting": "!",
+    "lost": "!",
+    "expected": "□",
+    "overdue": "!",
+    "upcoming": "□",
+}
+
+
+def clock(at: datetime, *, year: bool = False) -> str:
+    """`Tue 17 Nov 09:00 UTC`, with seconds where they matter."""
+    at = at.astimezone(UTC)
+    return at.strftime(f"%a {at.day} %b{' %Y' if year else ''} %H:%M{':%S' if at.second else ''} UTC")
+
+
+def local(at: datetime) -> str:
+    """On the clock that the time carries: `Tue 17 Nov 09:00`."""
+    return at.strftime(f"%a {at.day} %b %H:%M{':%S' if at.second else ''}")
+
+
+def when(at: datetime | None, zone: str | None = None) -> Markup:
+    """A time that the script shows in the reader's zone, and on hover in the schedule's and in UTC."""
+    if at is None:
+        return Markup("–")
+    iso = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    about = Markup(' data-zone="{}"').format(zone) if zone and zone != "UTC" else ""
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
+        iso, clock(at, year=True), about, clock(at)
+    )
+
+
+def away(at: datetime | None, now: datetime) -> Markup:
+    """How far off a time is; the script keeps it true."""
+    if at is None:
+        return Markup("–")
+    iso = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{}" title="{}" data-away>{}</time>').format(
+        iso, clock(at, year=True), relative(at, now)
+    )
+
+
+def chip(status: str, text: str | None = None) -> Markup:
+    return Markup('<span class="chip is-{}"><span aria-hidden="true">{}</span> {}</span>').format(
+        status, SIGNS.get(status, "·"), text or status
+    )
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 schedule`, `12 schedules`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def up_to(number: int, most: int) -> str:
+    """A number that was counted no further than `most`."""
+    return f"{most:,} or more" if number >= most else f"{number:,}"
+
+
+def took(span: timedelta | None) -> str:
+    return "–" if span is None else short(max(span, timedelta(0)))
+
+
+def pretty(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def brief(value: Any) -> str:
+    """A value in a line: cut short, a text without quotes."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return "none" if value is None else text if len(text) <= 120 else f"{text[:119]}…"
+
+
+def reason(why: str, key: str) -> str:
+    """The sentences of `why`, without the schedule and the time, which stand beside them already."""
+    return why.removeprefix(f"{key}, ").partition(": ")[2] or why
+
+
+def kind_of(schedule: Schedule) -> str:
+    target = schedule.target
+    return f"template {target.template_id}" if isinstance(target, TemplateTarget) else target.kind
+
+
+def tags_of(schedule: Schedule) -> Sequence[str]:
+    return () if isinstance(schedule.target, TemplateTarget) else schedule.target.tags
+
+
+def duration_of(task: Task) -> timedelta | None:
+    return (
+        None if task.started_at is None or task.completed_at is None else task.completed_at - task.started_at
+    )
+
+
+TEMPLATES = Environment(
+    loader=PackageLoader(__package__, "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+TEMPLATES.globals.update(
+    when=when,
+    away=away,
+    chip=chip,
+    counted=counted,
+    up_to=up_to,
+    took=took,
+    pretty=pretty,
+    brief=brief,
+    local=local,
+    kind_of=kind_of,
+    tags_of=tags_of,
+    duration_of=duration_of,
+    sentence=words.sentence,
+    policies=words.policies,
+    differences=differences,
+    reason=reason,
+)

@@ -1,0 +1,156 @@
+"""A visit: one request for a page, with the queue in the caller's name and the addresses of other pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from fastapi import Request, Response
+
+from ...domain.model import Role, Schedule
+from ..http.access import COOKIE, LOCAL, came_from_here
+from ..http.fields import SLASH
+from ..http.problems import Problem
+from ..http.service import Acting, of
+from .texts import TEMPLATES
+
+__all__ = ["HEADERS", "Visit", "address", "path_of", "render"]
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""Of every page: nothing from elsewhere, no code in the page, no framing, no copy that outlives the session."""
+
+_DOTS = (".", "..")
+_SLASH = quote(SLASH)
+
+
+def address(request: Request, *parts: str, **query: Any) -> str:
+    """The address of a page below the place where the application is mounted. Empty values are left out."""
+    root: str = request.scope.get("root_path", "").rstrip("/")
+    path = "/".join(quote(part, safe="") for part in parts)
+    given = [(name, value) for name, value in query.items() if value not in (None, "", False)]
+    return f"{root}/{path}" + (f"?{urlencode(given)}" if given else "")
+
+
+def path_of(request: Request) -> str:
+    """The path that was asked for, as it is written in an address."""
+    return quote(request.scope["path"], safe="/").replace(_SLASH, "%2F")
+
+
+def render(
+    request: Request, template: str, code: int = 200, visit: Visit | None = None, **values: Any
+) -> Response:
+    html = TEMPLATES.get_template(template).render(
+        visit=visit, address=lambda *parts, **query: address(request, *parts, **query), **values
+    )
+    return Response(html, code, HEADERS, media_type="text/html")
+
+
+class Visit:
+    """What a page is given."""
+
+    def __init__(self, request: Request, queue: Acting, form: Sequence[tuple[str, str]]) -> None:
+        self.request = request
+        self.queue = queue
+        self.tenant = queue.tenant
+        self.form = form
+
+    @classmethod
+    async def begin(cls, request: Request, role: Role) -> Visit:
+        """Refused, if whoever asks may not, or if a form came from a page of someone else."""
+        if request.method == "POST" and not came_from_here(request):
+            sentence = (
+                "this form came from another site, so nothing was done; open the page here, and send it again"
+            )
+            raise Problem(403, "cross_site", sentence)
+        tenant = request.path_params.get("tenant")
+        queue = await of(request).acting(request, None if tenant is None else _whole(tenant), role)
+        body = await request.body() if request.method == "POST" else b""
+        return cls(request, queue, parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+
+    @property
+    def actor(self) -> str:
+        return self.queue.caller.actor
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody had to sign in, since there are no keys."""
+        return self.actor == LOCAL
+
+    @property
+    def is_signed_in(self) -> bool:
+        return COOKIE in self.request.cookies
+
+    @property
+    def may_operate(self) -> bool:
+        return self.queue.caller.role is not Role.VIEWER
+
+    @property
+    def is_admin(self) -> bool:
+        return self.queue.caller.role is Role.ADMIN
+
+    def need_admin(self) -> None:
+        """For pages that need a higher role for some of what they do."""
+        if not self.is_admin:
+            sentence = f"this needs the role {Role.ADMIN}; the key has the role {self.queue.caller.role}"
+            raise Problem(403, "role_needed", sentence)
+
+    def events(self, **about: str) -> str:
+        """Where the browser hears of changes: of all, or of one task or schedule."""
+        types = "task,run,schedule"
+        return address(self.request, "api", "tenants", self.tenant, "events", types=types, **about)
+
+    def part(self, name: str) -> str:
+        """A part of the address, such as a schedule's key."""
+        return _whole(self.request.path_params[name])
+
+    def asked(self, name: str) -> str | None:
+        """A value of the query; None, if it is empty."""
+        return self.request.query_params.get(name) or None
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return self.request.query_params
+
+    def given(self, name: str) -> str | None:
+        """A value of the form; None, if it is empty."""
+        return next((value for each, value in self.form if each == name and value), None)
+
+    def all_given(self, name: str) -> list[str]:
+        return [value for each, value in self.form if each == name and value]
+
+    def url(self, *parts: str, **query: Any) -> str:
+        return address(self.request, "ui", self.tenant, *parts, **query)
+
+    def here(self, **changes: Any) -> str:
+        """This page with another query."""
+        return path_of(self.request) + _query({**self.query, **changes})
+
+    def schedule_url(self, schedule: Schedule | str, *parts: str, **query: Any) -> str:
+        """By its key; by its id, if browsers would take the key for a folder."""
+        key = schedule if isinstance(schedule, str) else schedule.key
+        if not isinstance(schedule, str) and key in _DOTS:
+            key = schedule.id
+        return self.url("schedules", key, *parts, **query)
+
+    def show(self, template: str, code: int = 200, **values: Any) -> Response:
+        return render(self.request, template, code, self, **values)
+
+    def go(self, url: str) -> Response:
+        """After a form: another page, by a request of its own, so that nothing is done twice."""
+        return Response(status_code=303, headers={"Location": url, **HEADERS})
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    given = {name: value for name, value in values.items() if value not in (None, "", False)}
+    return f"?{urlencode(given)}" if given else "?"
+
+
+def _whole(part: str) -> str:
+    return part.replace(SLASH, "/")

@@ -1,0 +1,137 @@
+"""`/api/tenants/{tenant}/nodes` and `/queues`: who serves what, and which queues are paused."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+
+from ....domain.model import NodeState, PausedQueue
+from ....domain.serving import is_alive
+from ....engine.serving import QueueUse
+from ...shapes import Answer, Time, shaped
+from ..access import ALL_TENANTS
+from ..openapi import documented
+from ..reading import Router
+from ..service import OnceKey, Operator, Viewer, answer
+from . import schemas
+
+__all__ = ["router"]
+
+router = Router(prefix="/api/tenants/{tenant}", tags=["workers and queues"])
+
+Name = Annotated[str, Path(description="The name of the queue.", min_length=1, max_length=255)]
+
+
+class NodeAnswer(Answer, frozen=True, kw_only=True):
+    """A process that runs roles. `tenant` is whose tasks it takes, `*`: everyone's; `queues` null: it serves all;
+    `running` counts by kind what it ran when it was seen last."""
+
+    id: str
+    alive: bool
+    tenant: str
+    host: str
+    pid: int
+    release: str
+    roles: tuple[str, ...]
+    kinds: tuple[str, ...]
+    queues: tuple[str, ...] | None
+    slots: int
+    running: dict[str, int] | None
+    started_at: Time
+    seen_at: Time
+    heartbeat_seconds: float
+
+
+class NodesAnswer(Answer, frozen=True, kw_only=True):
+    """All nodes of a tenant."""
+
+    items: list[NodeAnswer]
+
+
+class PausedQueueAnswer(Answer, frozen=True, kw_only=True):
+    """Who paused a queue, when and why."""
+
+    queue: str
+    note: str
+    paused_at: Time
+    paused_by: str
+
+
+class QueueAnswer(Answer, frozen=True, kw_only=True):
+    """A queue and what is in it; `oldest_seconds` is for how long the first of its tasks could have run."""
+
+    name: str
+    pending: int
+    running: int
+    workers: int
+    oldest_at: Time | None
+    oldest_seconds: float | None
+    paused: PausedQueueAnswer | None
+
+
+class QueuesAnswer(Answer, frozen=True, kw_only=True):
+    """All queues of a tenant."""
+
+    items: list[QueueAnswer]
+
+
+class ResumedQueueAnswer(Answer, frozen=True, kw_only=True):
+    """Whether the queue was paused before."""
+
+    queue: str
+    was_paused: bool
+
+
+def node(record: NodeState, now: datetime, *, with_running: bool) -> NodeAnswer:
+    running = record.running if with_running else None
+    return shaped(NodeAnswer, record, alive=is_alive(record, now), running=running)
+
+
+def paused_queue(record: PausedQueue) -> PausedQueueAnswer:
+    return shaped(PausedQueueAnswer, record)
+
+
+def resumed_queue(name: str, was_paused: bool) -> ResumedQueueAnswer:
+    return ResumedQueueAnswer(queue=name, was_paused=was_paused)
+
+
+def queue_use(record: QueueUse, now: datetime) -> QueueAnswer:
+    oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
+    paused = None if record.paused is None else paused_queue(record.paused)
+    return shaped(QueueAnswer, record, oldest_seconds=oldest, paused=paused)
+
+
+@router.get("/nodes", **documented(200, NodesAnswer))
+async def list_nodes(queue: Viewer) -> Response:
+    """The nodes that work for this tenant, silent ones too. What a node of all tenants runs is told only to whoever may
+    see all of them."""
+    found, now = await queue.nodes(dead=True), await queue.now()
+    sees_all = queue.caller.tenant == ALL_TENANTS
+    items = [node(each, now, with_running=sees_all or each.tenant == queue.tenant) for each in found]
+    return answer(NodesAnswer(items=items))
+
+
+@router.get("/queues", **documented(200, QueuesAnswer))
+async def list_queues(queue: Viewer) -> Response:
+    """Every queue that has open tasks, is paused, or is served by name."""
+    now = await queue.now()
+    return answer(QueuesAnswer(items=[queue_use(each, now) for each in await queue.list_queues()]))
+
+
+@router.post("/queues/{name}/pause", **documented(200, PausedQueueAnswer))
+async def pause(
+    request: Request, queue: Operator, name: Name, body: schemas.PauseBody | None = None, once: OnceKey = None
+) -> Response:
+    """Let no worker take tasks of this queue until it is resumed. What runs goes on, and tasks can be submitted. `GET
+    …/queues` says how many still run."""
+    await queue.once(request, once, lambda paused: (200, paused_queue(paused)))
+    return answer(paused_queue(await queue.pause_queue(name, (body and body.note) or "")))
+
+
+@router.post("/queues/{name}/resume", **documented(200, ResumedQueueAnswer))
+async def resume(request: Request, queue: Operator, name: Name, once: OnceKey = None) -> Response:
+    """Let workers take tasks of this queue again."""
+    await queue.once(request, once, lambda was_paused: (200, resumed_queue(name, was_paused)))
+    return answer(resumed_queue(name, await queue.resume_queue(name)))

@@ -1,0 +1,156 @@
+"""`/api/tenants/{tenant}/templates`: stored definitions of what to run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Header, Path, Request, Response
+from msgspec import to_builtins
+
+from ....domain.errors import Invalid
+from ....domain.model import Runtime, Template
+from ....domain.options import TemplateOptions
+from ....domain.runtimes import Command, ShellCommand
+from ...shapes import Answer, Time, shaped
+from ..fields import given_options
+from ..openapi import documented
+from ..reading import Router
+from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
+from . import answers, schemas
+from .schedules import Cursor, Limit
+
+__all__ = ["check_shell_allowed", "router"]
+
+router = Router(prefix="/api/tenants/{tenant}", tags=["templates"])
+
+Id = Annotated[str, Path(description="The id of the template, or its alias.", min_length=1, max_length=255)]
+IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
+_OWN_FORM = ("alias", "kind", "runtime", "command", "parameters", "parameters_schema")
+
+
+class StoredTemplateAnswer(Answer, frozen=True, kw_only=True):
+    """A template. `command` is what its runtime runs: a simple one as a text or a list, any other by its fields."""
+
+    id: str
+    alias: str
+    kind: str
+    runtime: Runtime
+    command: str | list[str] | dict[str, Any]
+    parameters: dict[str, Any]
+    parameters_schema: dict[str, Any] | None
+    queue: str
+    priority: int
+    max_retries: int | None
+    max_reschedules: int | None
+    retry_policy: answers.RetryPolicyAnswer | None
+    timeout_seconds: float | None
+    ttl_seconds: float | None
+    enabled: bool
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
+    version: int
+    created_at: Time
+    updated_at: Time
+
+
+class StoredTemplatesAnswer(Answer, frozen=True, kw_only=True):
+    """A page of templates."""
+
+    items: list[StoredTemplateAnswer]
+    next_cursor: str | None
+
+
+def template(record: Template) -> StoredTemplateAnswer:
+    policy = record.retry_policy
+    return shaped(
+        StoredTemplateAnswer,
+        record,
+        command=template_command(record.command),
+        retry_policy=None if policy is None else shaped(answers.RetryPolicyAnswer, policy),
+    )
+
+
+def template_command(command: Command | str) -> str | list[str] | dict[str, Any]:
+    """As it can be given: a simple one as a text or a list, any other by its fields."""
+    if isinstance(command, str):
+        return command
+    fields: dict[str, Any] = to_builtins(command)
+    del fields["runtime"]
+    simple = "run" if isinstance(command, ShellCommand) else "url"
+    found: str | list[str] = fields[simple]
+    return found if set(fields) == {simple} else fields
+
+
+@router.post("/templates", **documented(201, StoredTemplateAnswer))
+async def create(
+    request: Request, queue: Admin, body: schemas.StoredTemplateBody, once: OnceKey = None
+) -> Response:
+    """Store what to run: a kind of task, a shell command where that is allowed, or an HTTP request."""
+    check_shell_allowed(request, body.runtime, "runtime")
+    await queue.once(request, once, lambda made: (201, template(made)))
+    fields = _fields(body)
+    made = await queue.create_template(fields.pop("alias", None), fields.pop("kind", None), **fields)
+    return _one(made, 201, place_of(request, made.id))
+
+
+@router.get("/templates", **documented(200, StoredTemplatesAnswer))
+async def list_all(queue: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """The newest templates, a page at a time."""
+    page = await queue.list_templates(limit=limit, cursor=cursor)
+    items = [template(each) for each in page]
+    return answer(StoredTemplatesAnswer(items=items, next_cursor=page.next_cursor))
+
+
+@router.get("/templates/{id}", **documented(200, StoredTemplateAnswer))
+async def get(queue: Viewer, id: Id) -> Response:
+    """One template."""
+    return _one(await queue.get_template(id))
+
+
+@router.patch("/templates/{id}", **documented(200, StoredTemplateAnswer))
+async def change(
+    request: Request, queue: Admin, id: Id, body: schemas.StoredTemplatePatch, if_match: IfMatch = None
+) -> Response:
+    """Change what is named; the rest stays. Tasks that were started keep what they were started with."""
+    if body.command is not None or body.runtime is not None:
+        check_shell_allowed(request, body.runtime or (await queue.get_template(id)).runtime, "runtime")
+    version = wanted_version(if_match, body.version)
+    return _one(await queue.update_template(id, version=version, **_fields(body)))
+
+
+@router.delete("/templates/{id}", **documented(204))
+async def delete(queue: Admin, id: Id) -> Response:
+    """Delete the template and its schedules. Its tasks stay."""
+    await queue.delete_template(id)
+    return Response(status_code=204)
+
+
+@router.post("/templates/{id}/execute", **documented(201, answers.ExecutionAnswer))
+async def execute(
+    request: Request,
+    queue: Operator,
+    id: Id,
+    body: schemas.ExecuteTemplateBody | None = None,
+    once: OnceKey = None,
+) -> Response:
+    """Run it now, with this input laid over its parameters."""
+    await queue.once(request, once, lambda task: (201, answers.execution(task)))
+    task = await queue.execute_template(id, None if body is None else body.input)
+    return answer(answers.execution(task), 201)
+
+
+def check_shell_allowed(request: Request, runtime: str | None, field: str) -> None:
+    """Shell commands need workers that may run them."""
+    if runtime == Runtime.SHELL and not of(request).allow_shell:
+        problem = "shell commands are off: the workers of this server run none"
+        raise Invalid(field, problem, "start them and the server with --allow-shell")
+
+
+def _fields(body: schemas.StoredTemplateBody | schemas.StoredTemplatePatch) -> dict[str, Any]:
+    """The fields of a template that the body gives."""
+    given = given_options(body, TemplateOptions)
+    return given | {name: getattr(body, name) for name in _OWN_FORM if name in body.model_fields_set}
+
+
+def _one(found: Template, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return answer(template(found), status, {"ETag": f'"{found.version}"', **(headers or {})})

@@ -1,0 +1,50 @@
+"""What a program knows of the nodes of its store, so that it can warn of a kind that nobody handles.
+
+The nodes are read once in a while, after a commit, so that a submission makes no round trip more. A warning is no more
+than that: if the nodes cannot be read, nothing is known, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from datetime import timedelta
+
+from ...domain.errors import StoreError
+from ...domain.serving import nobody_handles
+from ...engine import serving
+from ...engine.clock import SteadyClock
+from ...engine.serving import Fleet
+from ...stores.base import Store
+
+__all__ = ["KnownNodes", "UnhandledKind"]
+
+FRESH = timedelta(seconds=30)
+
+
+class UnhandledKind(UserWarning):
+    """A task was submitted, or a schedule created, of a kind that no live worker handles."""
+
+
+class KnownNodes:
+    """The nodes as they were seen last, at most `FRESH` ago."""
+
+    def __init__(self) -> None:
+        self._fleet: Fleet | None = None
+        self._read_at: float | None = None
+
+    async def warn(
+        self, store: Store, clock: SteadyClock, tenant: str, asked: Iterable[tuple[str, str]], stacklevel: int
+    ) -> None:
+        """Warn of each kind that nobody handles in its queue. `stacklevel` counts from the caller of this."""
+        if self._read_at is None or clock.monotonic() - self._read_at >= FRESH.total_seconds():
+            self._read_at = clock.monotonic()
+            try:
+                self._fleet = await store.read(serving.fleet_of(None))
+            except StoreError:  # what was asked for is stored already; only the warning is lost
+                self._fleet = None
+        if self._fleet is not None:
+            alive = self._fleet.alive
+            for kind, queue in asked:
+                if (sentence := nobody_handles(alive, tenant, kind, queue)) is not None:
+                    warnings.warn(sentence, UnhandledKind, stacklevel + 1)

@@ -1,0 +1,19 @@
+"""For those who receive the requests of http templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from ...domain.runtimes import TOLERANCE, is_signed
+from ...engine.clock import SystemClock
+
+__all__ = ["verify_signature"]
+
+
+def verify_signature(
+    secret: str, headers: Mapping[str, str], content: bytes, *, tolerance: timedelta = TOLERANCE
+) -> bool:
+    """Whether a request was signed with this secret, is as it was sent, and was sent not longer ago than `tolerance`.
+    `content` is its body as it came, before anything reads it."""
+    return is_signed(secret, headers, content, SystemClock().now(), tolerance)

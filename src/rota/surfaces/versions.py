@@ -1,0 +1,41 @@
+"""Versions of a schedule: what an event of its history changed, field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import NODEFAULT, Struct, to_builtins
+from msgspec.structs import fields
+
+from ..domain.model import Event, Schedule, TaskTarget
+
+__all__ = ["differences"]
+
+_NOT_TOLD = ("version", "updated_at", "updated_by", "due_at", "zone_data", "record", "deleted_at")
+"""Fields that a history leaves out: they change with every edit, or say nothing to people."""
+
+
+def differences(event: Event) -> list[tuple[str, Any, Any]]:
+    """(field, before, after) of each field that is not the same. None, if there was nothing before."""
+    if not event.before:
+        return []
+    before, after = _flat(event.before), _flat(event.after or {})
+    return [
+        (name, before.get(name), after.get(name))
+        for name in {**before, **after}
+        if before.get(name) != after.get(name) and name not in _NOT_TOLD
+    ]
+
+
+def _flat(version: dict[str, Any]) -> dict[str, Any]:
+    """Field by field, those of the target and the timing too. What is not stored has its default."""
+    target = version.get("target") or {}
+    usual = _defaults(TaskTarget) if target.get("type") == "task" else {}
+    flat = _defaults(Schedule) | {name: version[name] for name in version if name not in ("target", "timing")}
+    for part, values in (("target", usual | target), ("timing", version.get("timing") or {})):
+        flat |= {f"{part}.{name}": value for name, value in values.items()}
+    return flat
+
+
+def _defaults(record: type[Struct]) -> dict[str, Any]:
+    return {each.name: to_builtins(each.default) for each in fields(record) if each.default is not NODEFAULT}

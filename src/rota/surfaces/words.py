@@ -1,0 +1,110 @@
+"""A schedule in words: when it runs, what happens to missed and overlapping times, when it ends."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from ..domain import recurrence
+from ..domain.model import (
+    MissedRunPolicy,
+    OverlapPolicy,
+    Schedule,
+    ScheduleStatus,
+    TaskTarget,
+    TemplateTarget,
+)
+from ..domain.schedule import grace_at
+from .durations import long_text, relative
+
+__all__ = ["policies", "runs_what", "sentence", "state", "timing_words"]
+
+
+def sentence(schedule: Schedule) -> str:
+    """`At 09:00 AM, Monday through Friday, in Europe/London`."""
+    return timing_words(schedule.timing)
+
+
+def timing_words(timing: recurrence.Timing) -> str:
+    if isinstance(timing, recurrence.Interval):
+        timing = replace(timing, anchor=None)  # where it counts from is rarely the question
+    zone = timing.timezone if isinstance(timing, (recurrence.Cron, recurrence.RRule)) else "UTC"
+    where = "" if zone == "UTC" else f", in {zone}"
+    return f"{recurrence.describe(timing)}{where}"
+
+
+def runs_what(schedule: Schedule) -> str:
+    target = schedule.target
+    if isinstance(target, TemplateTarget):
+        return f"template {target.template_id}"
+    what = "task" if isinstance(target, TaskTarget) else "workflow"
+    return f"{what} {target.kind}, queue {target.queue}"
+
+
+def state(schedule: Schedule, now: datetime) -> str:
+    """What the schedule is doing, and why."""
+    if schedule.deleted_at is not None:
+        return f"deleted {_since(schedule.deleted_at, now)}; `rota schedule restore {schedule.key}` brings it back"
+    match schedule.status:
+        case ScheduleStatus.ACTIVE if schedule.next_run_at is not None:
+            return f"active, next {relative(schedule.next_run_at, now)}"
+        case ScheduleStatus.PAUSED:
+            note = f": {schedule.pause_note}" if schedule.pause_note else ""
+            by = f" by {schedule.updated_by}" if schedule.updated_by else ""
+            return f"paused {_since(schedule.updated_at, now)}{by}{note}"
+        case ScheduleStatus.COMPLETED:
+            return f"completed: {schedule.completed_reason}"
+        case ScheduleStatus.DRAFT:
+            return f"draft; `rota schedule resume {schedule.key}` starts it"
+    return str(schedule.status)
+
+
+def _since(at: datetime, now: datetime) -> str:
+    return "just now" if (words := relative(at, now)) == "now" else words
+
+
+def policies(schedule: Schedule) -> list[str]:
+    lines = [_missed(schedule), _overlap(schedule)]
+    if schedule.jitter:
+        lines.append(
+            f"Each time is put off by up to {long_text(schedule.jitter)}, always the same for the same time."
+        )
+    if schedule.pause_on_failure:
+        lines.append("It pauses itself when a run fails.")
+    if schedule.start_at is not None:
+        lines.append(f"It starts at {_second(schedule.start_at)}.")
+    if schedule.end_at is not None:
+        lines.append(f"It ends after {_second(schedule.end_at)}.")
+    if schedule.max_runs is not None:
+        lines.append(f"It ends after {schedule.max_runs} runs; there have been {schedule.run_count}.")
+    return lines
+
+
+def _second(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _missed(schedule: Schedule) -> str:
+    grace = grace_at(schedule, schedule.next_run_at or schedule.created_at)
+    late = f"A time missed by more than {long_text(grace)}"
+    match schedule.missed_run_policy:
+        case MissedRunPolicy.SKIP:
+            return f"{late} is skipped, and recorded as such."
+        case MissedRunPolicy.EXECUTE_ONCE:
+            return f"{late} is made up for once: the latest runs, earlier ones are skipped."
+        case MissedRunPolicy.CATCH_UP:
+            window = long_text(schedule.catch_up_window)
+            return f"{late} is made up for: each of the last {window} runs, oldest first."
+
+
+def _overlap(schedule: Schedule) -> str:
+    if schedule.missed_run_policy is MissedRunPolicy.CATCH_UP:
+        return "Each of its times runs, also beside a run that is still going."
+    match schedule.overlap_policy:
+        case OverlapPolicy.SKIP:
+            return "While a run is still going, further times are skipped."
+        case OverlapPolicy.ALLOW:
+            return "Runs may overlap."
+        case OverlapPolicy.CANCEL_PREVIOUS:
+            return "A run that is still going is cancelled when the next one is due."

@@ -1,0 +1,199 @@
+"""Journeys through the dashboard in a real browser. Debian's chromium is installed if it can be; where it cannot, these
+tests say so, and are the only ones that are skipped. `tests/http/test_dashboard.py` has what needs no browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from dashboard_world import furnish
+from http_world import example_app
+from served import Served, serving
+
+PAGES = (
+    "/ui/default",
+    "/ui/default/schedules",
+    "/ui/default/schedules/sync-orders",
+    "/ui/default/schedules/sync-orders/runs",
+    "/ui/default/schedules/daily-report/versions",
+    "/ui/default/schedules/daily-report/pause",
+    "/ui/default/new",
+    "/ui/default/tasks?status=failed",
+    "/ui/default/audit",
+    "/ui/default/keys",
+    "/sign-in",
+)
+
+RULES: dict[str, Any] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
+"""All of axe's in one theme; in the other what differs there."""
+
+
+def chromium() -> str:
+    """Where it is; installed first, if this may be done here."""
+    found = shutil.which("chromium")
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        install = "apt-get update && apt-get install -y chromium"
+        subprocess.run(["sh", "-c", install], capture_output=True, check=False, timeout=200)
+        found = shutil.which("chromium")
+    if found is None:
+        pytest.skip("chromium is not here and cannot be installed; install it with: apt-get install chromium")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Served]:
+    with serving("memory:") as served:
+        served.call(furnish)
+        yield served
+
+
+@pytest.fixture(scope="module")
+def working() -> Iterator[Served]:
+    """With an engine, which runs what is due."""
+    with serving("memory:", example_app(), engine=True) as served:
+        yield served
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page in which nothing is refused by its own policy, and no script fails."""
+    context = browser.new_context(timezone_id="Asia/Tokyo", viewport={"width": 1240, "height": 800})
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    expect.set_options(timeout=20_000)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)
+    yield page
+    context.close()
+    assert not wrong
+
+
+def test_a_schedule_made_in_the_editor_is_seen_to_fire(page: Page, working: Served) -> None:
+    page.goto(f"{working.url}/")
+    page.get_by_role("link", name="Schedules", exact=True).click()
+    page.get_by_role("link", name="New schedule").click()
+    page.get_by_label("Name").fill("every-second")
+    page.get_by_text("Cron line").click()
+    page.locator("input[name=when]").fill("99 * * * *")
+    expect(page.locator("#meaning")).to_contain_text("99")
+    page.locator("input[name=when]").fill("* * * * * *")
+    expect(page.locator("#meaning")).to_contain_text("Every second")
+    page.get_by_label("Kind of task").fill("echo")
+    page.get_by_role("button", name="Create schedule").click()
+    expect(page.locator("h1")).to_have_text("every-second")
+    expect(page.locator("[data-strip] a[data-status=completed]").first).to_be_attached()
+
+    page.get_by_role("link", name="Pause", exact=True).click()
+    page.get_by_label("Why").fill("for lunch")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#lead")).to_contain_text("for lunch")
+
+    page.get_by_role("link", name="Edit").click()
+    page.locator("input[name=when]").fill("0 12 * * 1")
+    expect(page.locator("#meaning")).to_contain_text("only on Monday")
+    page.get_by_role("button", name="Save as version").click()
+    page.get_by_role("link", name="Versions").click()
+    expect(page.locator("ins").filter(has_text="0 12 * * 1")).to_be_visible()
+
+
+def test_the_strip_says_why_and_times_are_on_the_readers_clock(page: Page, shop: Served) -> None:
+    page.goto(f"{shop.url}/ui/default/schedules/sync-orders")
+    skipped = page.locator("[data-strip] a[data-status=skipped]").first
+    skipped.hover()
+    expect(page.locator("#why")).to_contain_text("still going")
+    skipped.focus()
+    page.keyboard.press("ArrowRight")
+    name = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    expect(page.locator("#why")).to_contain_text(name)
+    time = page.locator("#lead time").first
+    assert "Asia/Tokyo" in str(time.get_attribute("title"))
+    assert "UTC" in str(time.get_attribute("title"))
+
+
+def test_the_keyboard_alone_finds_selects_and_pauses(page: Page, shop: Served) -> None:
+    page.goto(f"{shop.url}/ui/default/schedules")
+    page.keyboard.press("/")
+    page.keyboard.type("month")
+    expect(page.locator("[data-rows] tbody tr")).to_have_count(1)
+    assert "text=month" in page.url
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.locator("[data-selected]")).to_have_text("1 selected")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Pause").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Pause 1 schedule?")
+    page.keyboard.type("by keys alone")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_have_text("1 schedule paused.")
+
+
+def test_a_task_is_cancelled_and_replayed_while_its_page_is_open(page: Page, shop: Served) -> None:
+    id = shop.call(lambda queue: queue.submit("slow", {})).id
+    page.goto(f"{shop.url}/ui/default/tasks/{id}")
+    expect(page.locator("#live")).to_have_text("live")
+    shop.call(lambda queue: queue.cancel(id, "from elsewhere"))
+    expect(page.locator("#task")).to_contain_text("from elsewhere")
+    page.get_by_role("link", name="Replay").click()
+    page.get_by_role("button", name="Replay").click()
+    expect(page.locator("h1 + .chip")).to_contain_text("pending")
+
+
+def test_sign_in_as_a_viewer_and_out_again(page: Page) -> None:
+    with serving("memory:") as served:
+        key = served.key("acme", "viewer", "ada")
+        served.call(lambda queue: queue.create_schedule("seen", interval=60, task_type="t"), "acme")
+        page.goto(f"{served.url}/ui/acme/schedules/seen")
+        page.get_by_label("API key").fill(key)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("h1")).to_have_text("seen")
+        expect(page.get_by_role("link", name="Pause", exact=True)).to_have_count(0)
+        expect(page.locator("#live")).to_have_text("live")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.locator("h1")).to_have_text("Sign in")
+        page.goto(f"{served.url}/ui/acme")
+        expect(page.locator("h1")).to_have_text("Sign in")
+
+
+@pytest.mark.parametrize("theme", RULES)
+def test_axe_finds_nothing_serious_and_nothing_scrolls_sideways(
+    browser: Browser, shop: Served, theme: Any
+) -> None:
+    axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text()
+    failed = shop.call(lambda queue: queue.list(status="failed", limit=1))[0].id
+    context = browser.new_context(color_scheme=theme, viewport={"width": 360, "height": 700})
+    page = context.new_page()
+    found = []
+    for place in (*PAGES, f"/ui/default/tasks/{failed}"):
+        page.goto(shop.url + place)
+        page.evaluate(axe)
+        result = page.evaluate(
+            "rules => axe.run(document, {resultTypes: ['violations'], ...rules})", RULES[theme]
+        )
+        for each in result["violations"]:
+            if each["impact"] in ("serious", "critical"):
+                found.append(f"{place}: {each['id']}: {each['nodes'][0]['html'][:160]}")
+        wide = "[...document.querySelectorAll('html, main > *, form > *, table')].some(each => each.scrollWidth > 360)"
+        if page.evaluate(wide):
+            found.append(f"{place}: it is wider than the window")
+    context.close()
+    assert not found

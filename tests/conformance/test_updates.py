@@ -1,0 +1,177 @@
+"""Updates: what the domain says once for a batch, every store does to each task that the query finds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from records import run, task
+from rota.domain import task as life
+from rota.domain.model import Change, ChangeType, Failure, LogLine, RetryPolicy, Task, TaskStatus
+from rota.domain.task import Completed, Defaults, Update
+from rota.stores.base import Store, Tx, Work
+from rota.stores.queries import ReadyTasks
+from stores import START, get, put
+
+LATER = START + timedelta(seconds=5)
+DEFAULTS = {
+    "report": Defaults(),
+    "send": Defaults(
+        max_retries=7, retry_policy=RetryPolicy(multiplier=1.5), timeout=timedelta(seconds=1.25)
+    ),
+}
+
+
+def claiming(defaults: Mapping[str, Defaults] = DEFAULTS) -> Update:
+    return life.claiming(
+        worker_id="host:1", lease_id="lease-1", lease=timedelta(seconds=30), defaults=defaults, now=LATER
+    )
+
+
+def claim(limit: int, update: Update | None = None, **query: Any) -> Work[list[Task]]:
+    async def work(tx: Tx) -> list[Task]:
+        changed = await tx.update(ReadyTasks(at=LATER, **query), update or claiming(), limit)
+        assert changed is not None
+        return changed
+
+    return work
+
+
+def created(**values: Any) -> Change:
+    line: dict[str, Any] = {
+        "number": 1,
+        "at": START,
+        "status": TaskStatus.PENDING,
+        "actor": "me",
+        "type": ChangeType.CREATED,
+    }
+    return Change(**(line | values))
+
+
+def population() -> list[Task]:
+    """The first four are ready, best first."""
+    return [
+        task("a", priority=200, history=(created(),), input={"n": 1}),
+        task("b", kind="send", tags=("nightly", 'a"b'), metadata={"x": [1]}, history=(created(),)),
+        task(
+            "c",
+            kind="send",
+            max_retries=0,
+            timeout=timedelta(minutes=1),
+            retry_policy=RetryPolicy(jitter=0.0),
+            attempt=3,
+            progress={"done": 2},
+            error=Failure(type="OSError", message="\0 is in it"),
+            logs=(LogLine(at=START, attempt=1, message="one"),),
+            history=tuple(created(number=number) for number in range(3, 53)),
+        ),
+        task("d", output=[None], expires_at=LATER + timedelta(seconds=1)),
+        task("expired", expires_at=LATER, priority=255),
+        task("delayed", available_at=LATER + timedelta(seconds=1), priority=255),
+        task("other", kind="unknown", priority=1),
+        task("running", status=TaskStatus.RUNNING, priority=255),
+    ]
+
+
+async def test_an_update_is_applied_to_what_the_query_finds(store: Store) -> None:
+    before = {each.id: each for each in await put(store, *population())}
+    claimed = await store.transact(claim(3))
+    expected = [claiming().applied_to(before[id]) for id in "abc"]
+    assert claimed == [replace(each, version=2) for each in expected]
+    for id, old in before.items():
+        now = {each.id: each for each in claimed}.get(id, old)
+        assert await get(store, Task, id) == now
+
+
+async def test_an_update_leaves_out_what_is_to_be_left_out(store: Store) -> None:
+    await put(store, *population())
+    kinds = ("report", "send")
+    assert [each.id for each in await store.transact(claim(9, kinds=kinds, without=("a", "c")))] == ["b", "d"]
+    assert await store.transact(claim(9, kinds=("nothing",))) == []
+    assert [each.id for each in await store.transact(claim(9, kinds=kinds))] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [{"gates": ("g",)}, {"gates": ("g",), "passed": 1, "slot_until": LATER - timedelta(microseconds=1)}],
+)
+async def test_an_update_changes_nothing_if_one_has_to_ask_first(
+    store: Store, places: dict[str, Any]
+) -> None:
+    inside = {"gates": ("g",), "passed": 1, "slot_until": LATER}
+    before = await put(store, task("a", **inside), task("b", **places), task("c", line="g", gates=("g",)))
+
+    async def ask(tx: Tx) -> list[Task] | None:
+        return await tx.update(ReadyTasks(at=LATER), claiming(), 2)
+
+    assert await store.transact(ask) is None
+    assert [await get(store, Task, each.id) for each in before] == before
+    assert [each.id for each in await store.transact(claim(1))] == ["a"]
+
+
+async def test_what_the_fields_imply_of_a_history_is_there_when_it_is_read(store: Store) -> None:
+    await put(store, task("a", history=(created(),)), task("b"))
+    claimed = await store.transact(claim(2))
+    assert [[line.type for line in each.history] for each in claimed] == [["created", "claimed"], ["claimed"]]
+    settled = [
+        life.settle(each, Completed({"answer": 42}), lease_id="lease-1", now=LATER + timedelta(seconds=1))
+        for each in claimed
+    ]
+
+    async def work(tx: Tx) -> list[Task]:
+        return [tx.put(new, was=old) for new, old in zip(settled, claimed, strict=True)]
+
+    stored = await store.transact(work)
+    assert [await get(store, Task, id) for id in "ab"] == stored
+    assert [line.type for line in stored[0].history] == ["created", "claimed", "completed"]
+    assert stored[0].output == {"answer": 42}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"logs": (LogLine(at=START, attempt=1, message="hello"),)},
+        {"status": TaskStatus.COMPLETED, "completed_at": LATER, "output": "ü\0"},
+        {"status": TaskStatus.FAILED, "error": Failure(type="E", message="m"), "completed_at": LATER},
+        {"metadata": {"k": None}, "progress": 0.5},
+        {"history": (created(), created(number=2), created(number=9))},
+        {"lease_expires_at": LATER, "updated_at": LATER, "history": (created(number=8),)},
+        {"status": TaskStatus.COMPLETED, "history": (created(status=TaskStatus.COMPLETED),)},
+        {},
+    ],
+)
+async def test_a_put_with_what_was_before_stores_the_whole_record(
+    store: Store, fields: dict[str, Any]
+) -> None:
+    await put(store, task("a", history=(created(),)))
+    [was] = await store.transact(claim(1))
+
+    async def work(tx: Tx) -> Task:
+        return tx.put(replace(was, **fields), was=was)
+
+    assert await store.transact(work) == await get(store, Task, "a")
+    assert await get(store, Task, "a") == replace(was, **fields, version=3)
+
+
+async def test_updates_at_the_same_time_share_nothing(store: Store) -> None:
+    await put(store, *(task(f"t{number:02}", priority=number % 3) for number in range(40)))
+    answers = await asyncio.gather(*(store.transact(claim(8)) for _ in range(4)))
+    claimed = [each.id for answer in answers for each in answer]
+    assert len(set(claimed)) == len(claimed)
+    rest = await store.transact(claim(99))
+    assert sorted([*claimed, *(each.id for each in rest)]) == [f"t{number:02}" for number in range(40)]
+
+
+async def test_an_update_sees_the_writes_of_works_beside_it(store: Store) -> None:
+    async def submit(tx: Tx) -> None:
+        tx.put(task("a"))
+        tx.put(run("r"))
+
+    _, claimed = await asyncio.gather(store.transact(submit), store.transact(claim(5)))
+    later = await store.transact(claim(5))
+    assert [each.id for each in [*claimed, *later]] == ["a"]

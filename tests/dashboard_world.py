@@ -1,0 +1,228 @@
+"""A tenant worth looking at: schedules with a ledger of every outcome, tasks in every state."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from rota import Queue
+from rota.domain.ids import derived_id
+from rota.domain.model import (
+    Change,
+    ChangeType,
+    Failure,
+    LogLine,
+    Run,
+    RunReason,
+    RunStatus,
+    RunTrigger,
+    Schedule,
+    Task,
+    TaskStatus,
+)
+from rota.domain.schedule.run import run_id
+from rota.stores.base import Tx
+
+__all__ = ["furnish", "with_ledger"]
+
+_TRACE = """Traceback (most recent call last):
+  File "/srv/shop/orders.py", line 41, in sync_orders
+    page = await client.orders(since=cursor)
+TimeoutError: orders.example did not answer within 10 s
+"""
+
+
+async def furnish(queue: Queue) -> None:
+    """Schedules and tasks as a small shop has them."""
+    shop: dict[str, dict[str, Any]] = {
+        "daily-report": {
+            "cron": "0 9 * * 1-5",
+            "timezone": "Europe/London",
+            "task_type": "report",
+            "tags": ["finance"],
+            "input": {"region": "EMEA", "format": "pdf"},
+            "description": "Sales of the day before, for the finance team.",
+        },
+        "sync-orders": {"interval": timedelta(minutes=5), "task_type": "sync_orders", "tags": ["shop"]},
+        "nightly-backup": {
+            "cron": "30 1 * * *",
+            "timezone": "America/New_York",
+            "task_type": "backup",
+            "tags": ["ops"],
+            "max_runs": 500,
+        },
+        "month-close": {
+            "cron": "0 18 L * *",
+            "timezone": "Europe/Berlin",
+            "task_type": "close_month",
+            "tags": ["finance"],
+            "missed_run_policy": "execute_once",
+        },
+        "cleanup-sessions": {"cron": "0 * * * *", "task_type": "cleanup", "tags": ["shop"]},
+        "price-feed": {
+            "interval": timedelta(minutes=1),
+            "task_type": "prices",
+            "tags": ["shop"],
+            "overlap_policy": "cancel_previous",
+        },
+        "newsletter": {
+            "rrule": "FREQ=WEEKLY;BYDAY=TU;BYHOUR=8;BYMINUTE=0;BYSECOND=0",
+            "timezone": "Europe/Paris",
+            "task_type": "newsletter",
+        },
+    }
+    for key, options in shop.items():
+        schedule = await queue.create_schedule(key, **options)
+        bad = {"sync-orders": 0.12, "price-feed": 0.03}.get(key, 0.02)
+        await with_ledger(
+            queue, schedule, {"month-close": 11}.get(key, 60), bad=bad, failing=key == "sync-orders"
+        )
+    await queue.update_schedule(
+        "daily-report", cron="0 9 * * 1-5", input={"region": "EMEA", "format": "xlsx"}
+    )
+    await queue.pause_schedule("cleanup-sessions", "until the migration is done")
+    await _tasks(queue)
+
+
+async def with_ledger(
+    queue: Queue, schedule: Schedule, number: int, *, bad: float = 0.0, failing: bool = False
+) -> None:
+    """Past times of a schedule, and what became of them."""
+    chance = random.Random(schedule.key)
+    now = await queue.now()
+    times: list[datetime] = []
+    back = now - timedelta(minutes=7)
+    step = _step(schedule, now)
+    while len(times) < number:
+        times.append(back)
+        back -= step
+    rows: list[Run | Task] = []
+    for place, at in enumerate(reversed(times)):
+        luck = chance.random()
+        status = RunStatus.COMPLETED
+        if luck < bad or (failing and place == number - 1):
+            status = RunStatus.FAILED
+        elif luck < bad + 0.05:
+            status = RunStatus.SKIPPED
+        elif luck < bad + 0.06:
+            status = RunStatus.CANCELLED
+        rows += _row(schedule, at, status, step * chance.uniform(0.0002, 0.02))
+
+    async def work(tx: Tx) -> None:
+        known = await tx.get(Schedule, schedule.id)
+        assert known is not None
+        tx.put(replace(known, run_count=number, last_run_at=times[0]))
+        for row in rows:
+            tx.put(row)
+
+    await queue.store.transact(work)
+
+
+def _step(schedule: Schedule, now: datetime) -> timedelta:
+    first = schedule.next_occurrence(now)
+    second = None if first is None else schedule.next_occurrence(first)
+    return timedelta(days=1) if first is None or second is None else second - first
+
+
+def _row(schedule: Schedule, at: datetime, status: RunStatus, length: timedelta) -> list[Run | Task]:
+    ended = at + length
+    if status is RunStatus.SKIPPED:
+        return [
+            Run(
+                id=run_id(schedule, at),
+                tenant=schedule.tenant,
+                schedule_id=schedule.id,
+                scheduled_at=at,
+                status=status,
+                reason=RunReason.OVERLAP,
+                trigger=RunTrigger.SCHEDULED,
+                created_at=at,
+                completed_at=at,
+            )
+        ]
+    id = derived_id("task", schedule.id, at.isoformat())
+    row = Run(
+        id=run_id(schedule, at),
+        tenant=schedule.tenant,
+        schedule_id=schedule.id,
+        scheduled_at=at,
+        status=status,
+        target_id=id,
+        created_at=at,
+        started_at=at,
+        completed_at=ended,
+    )
+    if status is not RunStatus.FAILED:
+        return [row]
+    failure = Failure(
+        type="TimeoutError", message="orders.example did not answer within 10 s", traceback=_TRACE
+    )
+    task = Task(
+        id=id,
+        tenant=schedule.tenant,
+        kind=getattr(schedule.target, "kind", "report"),
+        status=TaskStatus.FAILED,
+        error=failure,
+        created_at=at,
+        available_at=at,
+        started_at=at,
+        completed_at=ended,
+        updated_at=ended,
+        attempt=1,
+        schedule_id=schedule.id,
+        run_id=row.id,
+        scheduled_at=at,
+        input={"since": at.isoformat()},
+        history=_failed(at, ended),
+        logs=(LogLine(at=at, attempt=1, message="reading orders since the last cursor"),),
+    )
+    return [replace(row, error=str(failure)), task]
+
+
+def _failed(began: datetime, ended: datetime) -> tuple[Change, ...]:
+    return (
+        Change(number=1, at=began, status=TaskStatus.PENDING, actor="scheduler", type=ChangeType.CREATED),
+        Change(number=2, at=began, status=TaskStatus.RUNNING, actor="w1", type=ChangeType.CLAIMED, attempt=1),
+        Change(
+            number=3,
+            at=ended,
+            status=TaskStatus.FAILED,
+            actor="w1",
+            type=ChangeType.FAILED,
+            attempt=1,
+            reason="TimeoutError: orders.example did not answer within 10 s",
+        ),
+    )
+
+
+async def _tasks(queue: Queue) -> None:
+    now = await queue.now()
+    for number in range(6):
+        await queue.submit("send_mail", {"to": f"customer{number}@shop.example"}, queue="mail", tags=["shop"])
+    long_ago = now - timedelta(minutes=4)
+    waiting = await queue.submit("resize", {"image": "1.png"})
+    lease: dict[str, Any] = {"lease_id": "l1", "worker_id": "worker-a", "attempt": 1, "started_at": long_ago}
+
+    async def work(tx: Tx) -> None:
+        task = await tx.get(Task, waiting.id)
+        assert task is not None
+        tx.put(replace(task, available_at=long_ago))
+        for kind, left in (("report", 20), ("backup", 25), ("export", -40)):
+            until = now + timedelta(seconds=left)
+            tx.put(
+                Task(
+                    id=derived_id("running", kind),
+                    kind=kind,
+                    status=TaskStatus.RUNNING,
+                    created_at=long_ago,
+                    available_at=long_ago,
+                    updated_at=long_ago,
+                    lease_expires_at=until,
+                    **lease,
+                )
+            )
+
+    await queue.store.transact(work)

@@ -1,0 +1,481 @@
+"""The pages of the dashboard, without a browser: who sees what, what forms do, and that what people wrote is inert."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+
+from dashboard_world import furnish
+from http_world import new_tenant
+from rota.domain.model import Role
+from rota.surfaces.http import create_app
+from rota.surfaces.http.access import Caller
+from served import Served, serving
+
+HERE = {"Sec-Fetch-Site": "same-origin"}
+PLACES = (
+    "",
+    "/schedules",
+    "/schedules?state=late",
+    "/schedules?state=failing",
+    "/schedules?sort=next",
+    "/schedules?text=report&kind=report&tag=finance",
+    "/schedules/sync-orders",
+    "/schedules/sync-orders/runs?status=failed",
+    "/schedules/daily-report/versions",
+    "/tasks",
+    "/tasks?status=failed",
+)
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Served]:
+    """Without keys: this machine needs no sign-in."""
+    with serving("memory:", rate=100_000) as served:
+        served.call(furnish)
+        yield served
+
+
+@pytest.fixture(scope="module")
+def keyed() -> Iterator[Served]:
+    with serving("memory:", rate=100_000) as served:
+        yield served
+
+
+def browser(served: Served, headers: dict[str, str] = HERE) -> httpx.Client:
+    client = served.client()
+    client.headers.update(headers)
+    return client
+
+
+class Links(HTMLParser):
+    """Every address that a page leads to."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.tags: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attributes)
+        for name in ("href", "src"):
+            if value := given.get(name):
+                self.found.add(value.partition("#")[0])
+        self.found.discard("")
+
+
+def shown(client: httpx.Client, place: str, status: int = 200) -> str:
+    answer = client.get(place)
+    assert answer.status_code == status, answer.text[:2000]
+    assert answer.headers["content-type"].startswith("text/html")
+    return answer.text
+
+
+def test_every_link_leads_somewhere(local: Served) -> None:
+    client, seen = local.client(), set()
+    waiting = ["/ui/default"]
+    while waiting:
+        place = waiting.pop()
+        answer = client.get(place)
+        assert answer.status_code == 200, f"{place}: {answer.status_code}"
+        seen.add(pattern(place))
+        if answer.headers["content-type"].startswith("text/html"):
+            links = {
+                f"{place.partition('?')[0]}{each}" if each[:1] == "?" else each
+                for each in Links(answer.text).found
+            }
+            waiting += sorted(
+                each for each in links if pattern(each) not in seen | {pattern(w) for w in waiting}
+            )
+    assert len(seen) > 20
+
+
+def pattern(place: str) -> str:
+    """Pages of one sort count as one."""
+    path, _, query = place.partition("?")
+    path = re.sub(r"/(schedules|tasks)/[^/]+", r"/\1/…", path)
+    return f"{path}?{','.join(sorted(re.findall(r'(?:^|&)([^=&]+)', query)))}"
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_page_has_a_strict_policy_and_no_code_of_its_own(local: Served, place: str) -> None:
+    answer = local.client().get(f"/ui/default{place}")
+    assert answer.status_code == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["cache-control"] == "no-store"
+    assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]* src=)", answer.text)
+    assert len(answer.content) < 100_000
+
+
+def test_the_home_page_leads_to_the_callers_tenant(local: Served) -> None:
+    answer = local.client().get("/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/default")
+
+
+def test_without_the_dashboard_there_are_no_pages() -> None:
+    paths = {getattr(route, "path", "") for route in create_app("memory:", dashboard=False).routes}
+    assert not {path for path in paths if path == "/" or path.startswith("/ui")}
+
+
+def test_the_overview_says_what_is_wrong_first(local: Served) -> None:
+    page = shown(local.client(), "/ui/default")
+    assert page.index("What is wrong") < page.index("Running now") < page.index("Due within the hour")
+    assert "could have begun a minute ago, and no worker took it" in page
+    assert "orders.example did not answer" in page
+
+
+def test_the_list_filters_by_its_address(local: Served) -> None:
+    client = local.client()
+    assert "daily-report" in shown(client, "/ui/default/schedules?text=report")
+    assert "sync-orders" not in shown(client, "/ui/default/schedules?text=report")
+    assert "sync-orders" in shown(client, "/ui/default/schedules?state=failing")
+    assert "until the migration is done" in shown(client, "/ui/default/schedules?state=paused")
+    assert "No schedule matches" in shown(client, "/ui/default/schedules?text=zzz")
+    assert "is not known" in shown(client, "/ui/default/schedules?state=odd", 422)
+
+
+def test_a_schedule_tells_what_became_of_each_time(local: Served) -> None:
+    page = shown(local.client(), "/ui/default/schedules/sync-orders")
+    assert page.count("data-why=") == 80
+    assert "skipped: overlap" in page
+    assert "A time missed by more than 1 minute is skipped" in page
+    at = re.search(r'href="(\?at=[^"#]+|[^"]*at=[^"#]+)', page)
+    assert at is not None
+    assert 'id="why"' in shown(local.client(), at[1].replace("&amp;", "&"))
+
+
+def test_a_pause_is_confirmed_with_its_consequence_and_done_once(local: Served) -> None:
+    client = browser(local)
+    page = shown(client, "/ui/default/schedules/newsletter/pause")
+    assert "It will not fire until it is resumed" in page
+    answer = client.post("/ui/default/schedules/newsletter/pause", data={"note": "<b>later</b>"})
+    assert answer.status_code == 303
+    page = shown(client, answer.headers["location"])
+    assert "It was paused." in page
+    assert "&lt;b&gt;later" in page
+    client.post("/ui/default/schedules/newsletter/resume")
+    assert local.call(lambda queue: queue.get_schedule("newsletter")).enabled
+
+
+def test_many_are_counted_before_they_are_paused(local: Served) -> None:
+    client = browser(local)
+    form = {"action": "pause", "key": ["price-feed", "sync-orders"]}
+    page = client.post("/ui/default/schedules", data=form).text
+    assert "Pause 2 schedules?" in page
+    assert "2 of them are due within the hour" in page
+    assert local.call(lambda queue: queue.get_schedule("price-feed")).enabled, (
+        "nothing is done before it is confirmed"
+    )
+    answer = client.post("/ui/default/schedules", data={**form, "confirmed": "yes"})
+    assert "2 schedules paused." in shown(client, answer.headers["location"])
+    client.post("/ui/default/schedules", data={**form, "action": "resume", "confirmed": "yes"})
+    assert local.call(lambda queue: queue.get_schedule("price-feed")).enabled
+
+
+def test_a_trigger_takes_another_input(local: Served) -> None:
+    client = browser(local)
+    assert "EMEA" in shown(client, "/ui/default/schedules/daily-report/trigger")
+    bad = client.post("/ui/default/schedules/daily-report/trigger", data={"input": "{"})
+    assert bad.status_code == 422
+    assert "it is not JSON" in bad.text
+    answer = client.post("/ui/default/schedules/daily-report/trigger", data={"input": '{"region": "APAC"}'})
+    assert "APAC" in shown(client, answer.headers["location"])
+
+
+def test_a_task_is_cancelled_and_replayed(local: Served) -> None:
+    client = browser(local)
+    id = local.call(lambda queue: queue.submit("cancel_me", {})).id
+    assert "It will not run." in shown(client, f"/ui/default/tasks/{id}/cancel")
+    client.post(f"/ui/default/tasks/{id}/cancel", data={"reason": "not needed"})
+    assert "not needed" in shown(client, f"/ui/default/tasks/{id}")
+    form = {"action": "replay", "id": [id], "confirmed": "yes"}
+    assert "1 task run again" in shown(
+        client, client.post("/ui/default/tasks", data=form).headers["location"]
+    )
+    assert local.call(lambda queue: queue.get(id)).status == "pending"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "http://localhost:1"}],
+)
+def test_a_form_from_elsewhere_does_nothing(local: Served, headers: dict[str, str]) -> None:
+    answer = browser(local, headers).post("/ui/default/schedules/daily-report/pause")
+    assert answer.status_code == 403
+    assert local.call(lambda queue: queue.get_schedule("daily-report")).enabled
+
+
+def test_a_browser_without_fetch_headers_is_known_by_its_origin(local: Served) -> None:
+    client = browser(local, {"Origin": local.url})
+    assert client.post("/ui/default/schedules/daily-report/pause").status_code == 303
+    assert client.post("/ui/default/schedules/daily-report/resume").status_code == 303
+
+
+HOSTILE = ["<script>alert(1)</script>", "a/b?c#d%2e&<>\"'", "مرحبا", "x" * 255, "{{ 7 * 7 }}", ".."]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_inert(local: Served, name: str) -> None:
+    tenant = new_tenant()
+    given: dict[str, Any] = {"input": {name: name}, "metadata": {"note": name}, "description": name}
+    local.call(lambda queue: queue.create_schedule(name, interval=60, task_type="t", **given), tenant)
+    local.call(lambda queue: queue.pause_schedule(name, name), tenant)
+    client = local.client()
+    page = shown(client, f"/ui/{tenant}/schedules")
+    assert Links(page).tags.count("script") == 1
+    assert "49" not in re.sub(r"<[^>]*>", "", page)
+    link = next(each for each in Links(page).found if re.search(r"/schedules/[^?]+$", each))
+    page = shown(client, link)
+    assert Links(page).tags.count("script") == 1
+    failed = next(each for each in Links(shown(client, f"{link}/runs")).found if "status=failed" in each)
+    assert "No run is failed" in shown(client, failed)
+    for tab in ("runs", "versions", "delete"):
+        assert Links(shown(client, f"{link}/{tab}")).tags.count("script") == 1
+
+
+def test_what_a_task_carries_is_inert(local: Served) -> None:
+    text = "</pre><script>alert(1)</script>" + "w" * 10_000
+    task = local.call(lambda queue: queue.submit("t", {"html": text}, metadata={"m": text}), "inert")
+    page = shown(local.client(), f"/ui/inert/tasks/{task.id}")
+    assert Links(page).tags.count("script") == 1
+
+
+# Who sees what
+
+
+def signed_in(served: Served, key: str) -> httpx.Client:
+    client = browser(served)
+    answer = client.post("/sign-in", data={"key": key, "next": ""})
+    assert answer.status_code == 303, answer.text
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    return client
+
+
+def test_without_a_key_one_is_led_to_sign_in_and_back(keyed: Served) -> None:
+    key = keyed.key("acme", "viewer")
+    client = browser(keyed)
+    answer = client.get("/ui/acme/schedules?state=paused")
+    assert answer.status_code == 303
+    assert "API key" in shown(client, answer.headers["location"])
+    wrong = client.post("/sign-in", data={"key": "rota_wrong"})
+    assert wrong.status_code == 401
+    assert "not valid" in wrong.text
+    back = client.post("/sign-in", data={"key": key, "next": "/ui/acme/schedules?state=paused"})
+    assert back.headers["location"] == "/ui/acme/schedules?state=paused"
+    assert client.get("/").headers["location"] == "/ui/acme"
+    assert client.get("/ui/other").status_code == 404
+    client.post("/sign-out")
+    assert client.get("/ui/acme").status_code == 303
+
+
+@pytest.mark.parametrize("place", ["https://evil.example/", "//evil.example", "/\\evil.example", "evil"])
+def test_sign_in_leads_nowhere_else(keyed: Served, place: str) -> None:
+    client = browser(keyed)
+    answer = client.post("/sign-in", data={"key": keyed.key("acme", "viewer"), "next": place})
+    assert answer.headers["location"] == "/"
+
+
+def test_a_link_from_another_site_is_asked_for_again_before_anyone_signs_in(keyed: Served) -> None:
+    keyed.key("acme", "viewer")
+    page = shown(browser(keyed, {"Sec-Fetch-Site": "cross-site"}), "/ui/acme")
+    assert 'http-equiv="refresh"' in page
+
+
+def test_a_viewer_sees_no_button_that_would_refuse_them(keyed: Served) -> None:
+    keyed.call(lambda queue: queue.create_schedule("seen", interval=60, task_type="t"), "acme")
+    client = signed_in(keyed, keyed.key("acme", "viewer"))
+    for place in ("/ui/acme", "/ui/acme/schedules", "/ui/acme/schedules/seen", "/ui/acme/tasks"):
+        page = shown(client, place)
+        for word in (">Trigger<", ">Pause<", ">Delete<", ">Edit<", "New schedule", "/keys", ">Replay<"):
+            assert word not in page, f"{place}: {word}"
+    assert client.post("/ui/acme/schedules/seen/pause").status_code == 403
+    assert "needs the role operator" in client.get("/ui/acme/schedules/seen/pause").text
+
+
+def test_an_operator_may_pause_and_not_delete(keyed: Served) -> None:
+    keyed.call(lambda queue: queue.create_schedule("kept", interval=60, task_type="t"), "acme")
+    client = signed_in(keyed, keyed.key("acme", "operator"))
+    assert ">Delete<" not in shown(client, "/ui/acme/schedules/kept")
+    assert client.post("/ui/acme/schedules/kept/delete").status_code == 403
+    assert client.post("/ui/acme/schedules", data={"action": "delete", "key": "kept"}).status_code == 403
+    assert client.post("/ui/acme/schedules/kept/pause").status_code == 303
+
+
+def test_a_revoked_key_is_signed_out(keyed: Served) -> None:
+    admin = signed_in(keyed, keyed.key("gone", "admin", "first"))
+    other = signed_in(keyed, keyed.key("gone", "viewer", "second"))
+    assert other.get("/ui/gone").status_code == 200
+    id = next(
+        each.id for each in keyed.call(lambda queue: queue.list_keys(), "gone") if each.name == "second"
+    )
+    assert admin.delete(f"/api/tenants/gone/keys/{id}").status_code == 200
+    assert other.get("/ui/gone").status_code == 303
+
+
+def test_the_cookie_counts_for_nothing_that_another_site_sends(keyed: Served) -> None:
+    client = signed_in(keyed, keyed.key("acme", "admin"))
+    client.headers.pop("Sec-Fetch-Site")
+    body = {"kind": "t"}
+    assert client.get("/api/tenants/acme/task-executions").status_code == 200
+    assert client.post("/api/tenants/acme/task-executions", json=body).status_code == 401
+    client.headers["Sec-Fetch-Site"] = "cross-site"
+    assert client.post("/api/tenants/acme/task-executions", json=body).status_code == 401
+
+
+def test_assets_may_be_kept_and_others_are_not_there(local: Served) -> None:
+    client = local.client()
+    for name in ("tokens.css", "style.css", "rota.js", "icon.svg"):
+        answer = client.get(f"/assets/{name}")
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+    assert client.get("/assets/site.py").status_code == 404
+    assert "There is no page" in shown(client, "/ui/default/nothing/of/this", 404)
+
+
+# The editor, keys, audit
+
+
+def test_the_editor_says_what_a_timing_means_before_it_is_saved(local: Served) -> None:
+    client = local.client()
+    page = shown(client, "/ui/default/new?type=cron&when=30+1+*+*+0&timezone=Europe/London")
+    assert "Sunday" in page
+    assert "There it is" in page
+    assert page.count("<li><b>") == 10
+    assert "Runs now: no." in page
+    wrong = shown(client, "/ui/default/new?type=cron&when=99+1+*+*+*")
+    assert re.search('is-failed"><b>cron: .*99', wrong)
+    assert "is not a duration" in shown(client, "/ui/default/new?type=every&when=soon")
+    assert "is not a time" in shown(client, "/ui/default/new?type=once&when=soon")
+
+
+def test_a_schedule_is_made_and_edited_with_its_difference_shown_first(local: Served) -> None:
+    client, tenant = browser(local), new_tenant()
+    form = {
+        "key": "made",
+        "type": "cron",
+        "when": "0 9 * * *",
+        "timezone": "UTC",
+        "task_type": "t",
+        "input": '{"a": 1}',
+    }
+    answer = client.post(f"/ui/{tenant}/new", data=form)
+    assert answer.status_code == 303, answer.text
+    page = shown(client, f"/ui/{tenant}/schedules/made/edit?when=0+10+*+*+*")
+    assert re.search(r"(49|50) times vanish, (49|50) times appear", page)
+    page = shown(client, f"/ui/{tenant}/schedules/made/edit")
+    assert "Its times stay as they are." in page
+    version = re.search(r'name="version" value="(\d+)"', page)
+    assert version is not None
+    changed = {**form, "when": "0 10 * * *", "version": version[1], "overlap": "allow"}
+    answer = client.post(f"/ui/{tenant}/schedules/made/edit", data=changed)
+    assert "Nothing ran because of it" in shown(client, answer.headers["location"])
+    stale = client.post(f"/ui/{tenant}/schedules/made/edit", data={**changed, "when": "0 11 * * *"})
+    assert stale.status_code == 422
+    assert "Someone saved another version meanwhile" in stale.text
+    made = local.call(lambda queue: queue.get_schedule("made"), tenant)
+    assert (made.timing.expression, made.overlap_policy, made.target.input) == (
+        "0 10 * * *",
+        "allow",
+        {"a": 1},
+    )
+    versions = shown(client, f"/ui/{tenant}/schedules/made/versions")
+    assert "<del>0 9 * * *</del> <ins>0 10 * * *</ins>" in versions
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"key": ""}, "schedule_id"),
+        ({"when": "not cron"}, "cron"),
+        ({"input": "{"}, "it is not JSON"),
+        ({"timezone": "Europe/Londn"}, "Europe/London"),
+        ({"type": "odd"}, "type"),
+        ({"task_type": "bad kind!"}, "bad kind"),
+    ],
+)
+def test_what_is_wrong_with_a_form_is_said_and_what_was_typed_stays(
+    local: Served, values: dict[str, str], words: str
+) -> None:
+    form = {
+        "key": "kept",
+        "type": "cron",
+        "when": "0 9 * * *",
+        "timezone": "UTC",
+        "task_type": "t",
+        "description": "typed",
+    }
+    answer = browser(local).post(f"/ui/{new_tenant()}/new", data=form | values)
+    assert answer.status_code == 422
+    assert words in answer.text
+    assert "typed" in answer.text
+
+
+def test_an_interval_that_is_not_edited_keeps_its_beat(local: Served) -> None:
+    tenant = new_tenant()
+    before = local.call(lambda queue: queue.create_schedule("beat", interval=5400, task_type="t"), tenant)
+    form = {"type": "every", "when": "1h30m", "timezone": "UTC", "task_type": "t", "description": "new"}
+    assert browser(local).post(f"/ui/{tenant}/schedules/beat/edit", data=form).status_code == 303
+    after = local.call(lambda queue: queue.get_schedule("beat"), tenant)
+    assert (after.timing, after.next_run_at, after.description) == (before.timing, before.next_run_at, "new")
+
+
+def test_an_admin_makes_and_revokes_keys(keyed: Served) -> None:
+    client = signed_in(keyed, keyed.key("staff", "admin", "boss"))
+    answer = client.post("/ui/staff/keys", data={"name": "new hire", "role": "viewer"})
+    shown_once = re.search(r"rota_[\w-]+", answer.text)
+    assert shown_once is not None
+    other = signed_in(keyed, shown_once[0])
+    assert other.get("/ui/staff").status_code == 200
+    assert other.get("/ui/staff/keys").status_code == 403
+    page = shown(client, "/ui/staff/keys")
+    assert shown_once[0] not in page
+    revoke = re.search(r'action="([^"]+/revoke)"', page)
+    assert revoke is not None
+    assert client.post(revoke[1]).status_code == 303
+    assert other.get("/ui/staff").status_code == 303
+    own = client.get("/api/tenants/staff/keys").json()["items"][-1]["id"]
+    assert client.post(f"/ui/staff/keys/{own}/revoke").status_code == 422
+    assert "new hire" in shown(client, "/ui/staff/audit")
+    assert "is not a day" in shown(client, "/ui/staff/audit?since=yesterday", 422)
+
+
+def test_an_application_that_knows_its_callers_needs_no_sign_in() -> None:
+    async def identify(request: Request) -> Caller | None:
+        name = request.headers.get("x-user")
+        return None if name is None else Caller("acme", Role.VIEWER, f"user:{name}")
+
+    with serving("memory:", identify=identify) as served:
+        client = served.client()
+        assert "user:ada" in client.get("/ui/acme", headers={"X-User": "ada"}).text
+        assert "Sign out" not in client.get("/ui/acme", headers={"X-User": "ada"}).text
+        assert "did not identify the caller" in shown(client, "/ui/acme", 401)
+
+
+def test_mounted_below_another_address_every_link_stays_there(tmp_path: Path) -> None:
+    outer = FastAPI()
+    outer.mount("/rota", create_app(f"sqlite:///{tmp_path}/mounted.db"))
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(outer, client=("127.0.0.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            home = await client.get("/rota/")
+            assert home.headers["location"] == "/rota/ui/default"
+            return await client.get("/rota/ui/default/schedules")
+
+    page = asyncio.run(ask()).text
+    assert {link for link in Links(page).found if not link.startswith(("/rota/", "?"))} == set()
+    assert 'data-events="/rota/api/tenants/default/events?' in page

@@ -1,0 +1,95 @@
+"""Functions for processes. They stand at the top of a module, where a process finds them."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import rota
+
+app = rota.App()
+
+
+class Odd(Exception):
+    """Cannot be carried: to make it again needs more than its text."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+@app.task("pid", run_in="process")
+def pid() -> int:
+    return os.getpid()
+
+
+@app.task("told", run_in="process")
+def told(name: str, context: rota.Context) -> dict[str, Any]:
+    context.log(f"hello {name}")
+    context.progress(0.5, "half")
+    context.check()
+    return {"attempt": context.attempt, "kind": context.task.kind}
+
+
+@app.task("told.async", run_in="process")
+async def told_async(context: rota.Context) -> str:
+    await context.log("from a loop")
+    await asyncio.sleep(0)
+    return "done"
+
+
+@app.task("raise", run_in="process", max_retries=3)
+def raising(how: str) -> Any:
+    match how:
+        case "retry":
+            raise rota.RetryableError("later", delay_seconds=77)
+        case "permanent":
+            raise rota.PermanentError("never")
+        case "reschedule":
+            raise rota.RescheduleError(delay_seconds=50)
+        case "odd":
+            raise Odd(1, 2)
+        case "exit":
+            raise SystemExit(3)
+        case "unfit":
+            return object
+        case "lambda":
+            return lambda: None
+    raise KeyError(how)
+
+
+@app.task("die", run_in="process", max_retries=0)
+def die(how: str) -> None:
+    if how == "segfault":
+        ctypes.string_at(0)
+    os._exit(7)
+
+
+@app.task("hog", run_in="process", max_retries=0, memory_limit=256 * 1024 * 1024)
+def hog() -> int:
+    return len(bytearray(1024 * 1024 * 1024))
+
+
+@app.task("hang", run_in="process", max_retries=0, timeout=0.4)
+def hang(file: str) -> None:
+    child = subprocess.Popen(["sleep", "1000"])
+    Path(file).write_text(f"{os.getpid()} {child.pid}")
+    child.wait()
+
+
+@app.task("polite", run_in="process")
+def polite(file: str, context: rota.Context) -> None:
+    Path(file).touch()
+    while True:
+        context.check()
+        time.sleep(0.005)
+
+
+@app.task("polite.async", run_in="process")
+async def polite_async(file: str) -> None:
+    Path(file).touch()
+    await asyncio.Event().wait()

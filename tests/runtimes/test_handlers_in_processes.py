@@ -1,0 +1,150 @@
+"""Functions in processes: what they can say, how they end, how they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rota
+from rota import TaskStatus
+from rota.domain.errors import Invalid
+from rota.domain.model import Task
+from runtimes import process_app
+from runtimes.test_shell import gone, started
+from runtimes.world import Bench
+
+
+class Runs:
+    """A worker with the functions of `process_app`."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.queue = bench.queue
+        bench.worker.app.handlers.update(process_app.app.handlers)
+        self._bench = bench
+
+    async def __call__(self, kind: str, input: Any = None, **options: Any) -> Task:
+        return await self._bench.done(await self.queue.submit(kind, input, **options))
+
+
+async def test_what_it_returns_and_reports_arrives_from_one_warm_process(bench: Bench) -> None:
+    runs = Runs(bench)
+    first, second = await runs("pid"), await runs("pid")
+    assert first.output == second.output
+    done = await runs("told", {"name": "Ada"})
+    assert done.output == {"attempt": 1, "kind": "told"}
+    assert [line.message for line in done.logs] == ["hello Ada"]
+    assert done.progress == {"value": 0.5, "message": "half"}
+    done = await runs("told.async")
+    assert (done.output, [line.message for line in done.logs]) == ("done", ["from a loop"])
+    assert (await runs("pid")).output == first.output
+
+
+async def test_what_it_raises_decides_as_anywhere(bench: Bench) -> None:
+    runs = Runs(bench)
+    retried = await runs("raise", {"how": "retry"})
+    assert retried.available_at - retried.updated_at == timedelta(seconds=77)
+    assert (await runs("raise", {"how": "permanent"})).status is TaskStatus.FAILED
+    assert (await runs("raise", {"how": "reschedule"})).reschedules == 1
+    failed = await runs("raise", {"how": "unknown"})
+    assert failed.error is not None
+    assert str(failed.error) == "KeyError: 'unknown'"
+    assert "in raising" in str(failed.error.traceback)
+    assert str((await runs("raise", {"how": "odd"})).error) == "RuntimeError: Odd: 1 and 2"
+    assert str((await runs("raise", {"how": "exit"})).error) == "SystemExit: 3"
+    unfit = await runs("raise", {"how": "unfit"})
+    assert "cannot be stored" in str(unfit.error)
+    assert "pickle" in str((await runs("raise", {"how": "lambda"})).error)
+
+
+async def test_a_process_that_dies_is_a_failed_attempt(bench: Bench) -> None:
+    runs = Runs(bench)
+    died = await runs("die", {"how": "segfault"})
+    assert (died.status, str(died.error)) == (
+        TaskStatus.FAILED,
+        "ProcessEnded: the process was killed by SIGSEGV before the handler ended",
+    )
+    died = await runs("die", {"how": "exit"})
+    assert str(died.error) == "ProcessEnded: the process exited with code 7 before the handler ended"
+    hungry = await runs("hog")
+    assert hungry.error is not None
+    assert (hungry.status, hungry.error.type) == (TaskStatus.FAILED, "MemoryError")
+    assert (await runs("pid")).status is TaskStatus.COMPLETED
+
+
+async def test_a_timeout_kills_it_with_its_children(bench: Bench, tmp_path: Path) -> None:
+    runs, file = Runs(bench), tmp_path / "pids"
+    await runs("pid")  # so that a process is warm: the timeout counts its start, too
+    done = await runs("hang", {"file": str(file)})
+    assert str(done.error) == "TimeoutError: ran longer than its timeout of 0.4 s"
+    for pid in map(int, file.read_text().split()):
+        assert await gone(pid)
+    assert (await runs("pid")).status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("kind", ["polite", "polite.async"])
+async def test_a_cancel_is_seen_and_the_process_stays(bench: Bench, kind: str, tmp_path: Path) -> None:
+    runs, ready = Runs(bench), tmp_path / "ready"
+    running = asyncio.create_task(bench.worker.run(handle_signals=False))
+    task = await bench.queue.submit(kind, {"file": str(ready)})
+    await started(ready)
+    await bench.queue.cancel(task.id)
+    assert (await runs.queue.wait(task.id, timeout=10)).status is TaskStatus.CANCELLED
+    after = await bench.queue.wait((await bench.queue.submit("pid")).id, timeout=10)
+    assert after.status is TaskStatus.COMPLETED
+    bench.worker.stop()
+    await running
+
+
+SCRIPT = """
+import asyncio, rota
+
+app = rota.App()
+
+@app.task("where", run_in="process")
+def where():
+    return __name__
+
+async def main():
+    async with rota.connect("memory:") as queue:
+        task = await queue.submit("where", max_retries=0)
+        worker = rota.Worker(queue, app)
+        await worker.run_once()
+        done = await queue.get(task.id)
+        print(done.output, done.error)
+        await worker.tasks.runtimes.close()
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "printed"),
+    [
+        ('if __name__ == "__main__":\n    asyncio.run(main())', "__mp_main__ None"),
+        ("asyncio.run(main())", "None PermanentError: the program starts a worker when it is imported; put"),
+    ],
+)
+def test_a_program_may_hold_the_function_itself(tmp_path: Path, last: str, printed: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SCRIPT + last)
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert ran.stdout.startswith(printed), ran.stderr
+    assert ran.stdout.count("\n") == 1
+
+
+def test_what_cannot_run_there_is_refused() -> None:
+    app = rota.App()
+    with pytest.raises(Invalid, match=r"^run_in: a process cannot find .*; define the function with def"):
+        app.task("x", run_in="process")(lambda: None)
+    with pytest.raises(Invalid, match=r"^run_in: 'rocket' is not known"):
+        app.task("x", run_in="rocket")  # type: ignore[call-overload]  # refused at run time, too
+    with pytest.raises(Invalid, match=r"^memory_limit: it holds for processes only"):
+        app.task("x", memory_limit=10**9)
+    with pytest.raises(Invalid, match=r"^memory_limit: 5 is not accepted"):
+        app.task("x", run_in="process", memory_limit=5)
+    assert not app.handlers

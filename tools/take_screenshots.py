@@ -1,0 +1,85 @@
+"""Pictures of every page of the dashboard, in both themes and two widths, to be looked at; and the two of the docs.
+
+    make screenshots     # build/screenshots/*.png, and the two of docs/
+
+It needs Debian's chromium (`apt-get install chromium`)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from dashboard_world import furnish  # noqa: E402  the path is made above
+from served import serving  # noqa: E402
+
+WIDTHS = (1240, 360)
+FOLDER = ROOT / "build" / "screenshots"
+ZONE = "Europe/Berlin"
+OF_DOCS = {"schedules": "light", "schedule": "dark"}
+"""Pages in docs/, and their theme."""
+
+
+def pages(failed: str) -> dict[str, str]:
+    return {
+        "overview": "/ui/default",
+        "schedules": "/ui/default/schedules",
+        "schedules-empty": "/ui/default/schedules?text=nothing-like-this",
+        "schedule": "/ui/default/schedules/sync-orders",
+        "schedule-daily": "/ui/default/schedules/daily-report",
+        "schedule-runs": "/ui/default/schedules/sync-orders/runs",
+        "schedule-versions": "/ui/default/schedules/daily-report/versions",
+        "schedule-pause": "/ui/default/schedules/daily-report/pause",
+        "schedule-trigger": "/ui/default/schedules/daily-report/trigger",
+        "tasks": "/ui/default/tasks",
+        "task": f"/ui/default/tasks/{failed}",
+        "new": "/ui/default/new",
+        "edit": "/ui/default/schedules/daily-report/edit?type=cron&when=30+1+*+*+0&timezone=Europe/London",
+        "keys": "/ui/default/keys",
+        "audit": "/ui/default/audit",
+        "sign-in": "/sign-in",
+        "not-found": "/ui/default/schedules/no-such-schedule",
+        "empty": "/ui/nobody/schedules",
+        "empty-overview": "/ui/nobody",
+    }
+
+
+def main(only: list[str]) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (
+        TemporaryDirectory() as folder,
+        serving(f"sqlite:///{folder}/shop.db") as served,
+        sync_playwright() as play,
+    ):
+        served.call(furnish)
+        failed = served.call(lambda queue: queue.list(status="failed", limit=1))[0].id
+        browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        for theme in ("light", "dark"):
+            for width in WIDTHS:
+                context = browser.new_context(
+                    viewport={"width": width, "height": 800},
+                    color_scheme=theme,  # type: ignore[arg-type]  # one of the two words
+                    timezone_id=ZONE,
+                )
+                page = context.new_page()
+                for name, place in pages(failed).items():
+                    if only and name not in only:
+                        continue
+                    page.goto(served.url + place)
+                    page.screenshot(path=FOLDER / f"{name}-{width}-{theme}.png", full_page=True)
+                context.close()
+        for name, theme in OF_DOCS.items():
+            view = {"width": 1000, "height": 620}
+            page = browser.new_page(viewport=view, color_scheme=theme, timezone_id=ZONE)  # type: ignore[arg-type]
+            page.goto(served.url + pages(failed)[name])
+            page.screenshot(path=ROOT / "docs" / f"dashboard-{name}.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
