@@ -58,4 +58,6 @@ async def test_four_processes_of_which_two_are_killed_keep_the_limits(processes:
         assert most_at_once(spans) <= AT_ONCE
         begun = sorted(at for at, _ in spans)
         apart = [later - sooner for sooner, later in zip(begun, begun[RATE:], strict=False)]
-        assert min(apart, default=PERIOD) > PERIOD / 2, "a worker is slow to begin what it claimed, but not by that much"
+        assert min(apart, default=PERIOD) > PERIOD / 2, (
+            "a worker is slow to begin what it claimed, but not by that much"
+        )

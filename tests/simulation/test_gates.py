@@ -298,3 +298,43 @@ async def all_done_by(world: World, tasks: list[Any]) -> None:
     async with world.running():
         await all_done(world, tasks)
         await world.at(timedelta(hours=3))
+
+
+@on_any_store
+async def test_workflows_and_their_children_in_one_limited_queue(world: World) -> None:
+    """A workflow that is parked leaves its place; else its children could never run."""
+    marks = Marks(world, seconds=5)
+    world.app.task("work")(marks.handle)
+
+    @world.app.workflow("flow")
+    async def flow(ctx: Any) -> None:
+        await asyncio.gather(*[ctx.child("work", {"customer": 1}, key=n) for n in range(3)])
+
+    await world.queue.limit_queue("default", concurrency=1)
+    flows = [await world.queue.start_workflow("flow") for _ in range(3)]
+    async with world.running(concurrency=10):
+        await all_done(world, flows)
+    assert {task.status for task in await world.tasks()} == {"completed"}
+    assert marks.most == {"1": 1}
+    await check_empty(world)
+
+
+@on_any_store
+async def test_children_that_are_cancelled_with_their_workflow_leave_the_line(world: World) -> None:
+    marks = Marks(world, seconds=MINUTE.total_seconds())
+    world.app.task("work", limit=rota.Limit(concurrency=2))(marks.handle)
+
+    @world.app.workflow("flow")
+    async def flow(ctx: Any) -> None:
+        await asyncio.gather(*[ctx.child("work", {"customer": 1}, key=n) for n in range(5)])
+
+    await world.queue.declare_limits(world.app)
+    started = await world.queue.start_workflow("flow")
+    async with world.running(concurrency=10):
+        await world.at(20 * SECOND)
+        assert sum(task.line is not None for task in await world.tasks()) == 3
+        other = await world.queue.submit("work", {"customer": 2})
+        await world.queue.cancel(started.id)
+        await all_done(world, [other])
+    assert marks.begun["1"] == [marks.begun["1"][0]] * 2
+    await check_empty(world)
