@@ -49,6 +49,8 @@ class QueueLike(Protocol):
 
     async def declare_schedules(self, app: App) -> None: ...
 
+    async def declare_limits(self, app: App) -> None: ...
+
 
 class Leases:
     """The leases of what is `running`. `wake` is set whenever a round would have something to do."""

@@ -51,7 +51,7 @@ class MemoryTx(BufferedTx):
         self.reading()
         return self._state.get(type, id)
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
+    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
         found = (self._state.get(type, wanted) for wanted in set(ids))
         return {record.id: record for record in found if record is not None}
