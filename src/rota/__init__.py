@@ -45,6 +45,7 @@ __all__ = [
     "HttpRequest",
     "Interval",
     "Invalid",
+    "Limit",
     "Limits",
     "LogLine",
     "MissedRunPolicy",

@@ -18,6 +18,7 @@ from ..domain.model import (
     ApiKey,
     Artifact,
     Event,
+    Limit,
     Run,
     RunTrigger,
     Schedule,
@@ -39,6 +40,7 @@ from ..stores.queries import (
     ArtifactsByContent,
     Cursor,
     EventList,
+    GateList,
     LiveTasks,
     OpenSchedules,
     OpenTasks,
@@ -59,6 +61,7 @@ __all__ = [
     "TenantUse",
     "alarm_page",
     "alarm_rules",
+    "are_gates_under",
     "artifacts_of",
     "count_matching",
     "event_page",
@@ -77,6 +80,7 @@ __all__ = [
     "schedule_page",
     "schedule_runs",
     "steps_of_task",
+    "task_limits",
     "task_page",
     "template_page",
     "tenants_in_use",
@@ -85,6 +89,7 @@ __all__ = [
 ]
 
 EVENTS_AT_ONCE = 1000
+GATES_AT_ONCE = 1000
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,9 +158,9 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
     return work
 
 
-def count_matching(tenant: str, **filters: Any) -> Work[int]:
+def count_matching(tenant: str, at_most: int | None = None, **filters: Any) -> Work[int]:
     async def work(tx: Tx) -> int:
-        return await tx.count(await _task_list(tx, tenant, filters))
+        return await tx.count(await _task_list(tx, tenant, filters), at_most=at_most)
 
     return work
 
@@ -530,5 +535,29 @@ def alarm_rules(tenant: str) -> Work[dict[str, AlarmRules]]:
     async def work(tx: Tx) -> dict[str, AlarmRules]:
         record = await tx.get(Tenant, tenant)
         return {} if record is None else dict(record.alarm_rules)
+
+    return work
+
+
+def task_limits(tenant: str) -> Work[dict[str, Limit]]:
+    """The limits of its tasks, by what they limit."""
+
+    async def work(tx: Tx) -> dict[str, Limit]:
+        record = await tx.get(Tenant, tenant)
+        return {} if record is None else record.limits.tasks
+
+    return work
+
+
+def are_gates_under(tenant: str, subject: str, limit: Limit) -> Work[bool]:
+    """Whether every gate of the subject has this limit."""
+
+    async def work(tx: Tx) -> bool:
+        after = None
+        while page := await tx.find(GateList(tenant=tenant, subject=subject, after=after), GATES_AT_ONCE):
+            if any(found.limit != limit for found in page):
+                return False
+            after = page[-1].id
+        return True
 
     return work

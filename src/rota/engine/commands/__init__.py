@@ -15,6 +15,7 @@ from .alarms import (
     set_alarm_rules,
 )
 from .artifacts import leave_artifact
+from .limits import limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .queues import pause_queue, resume_queue
 from .schedules import (
@@ -122,6 +123,7 @@ __all__ = [
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",
+    "limit_tasks",
     "look_for_alarms",
     "look_soon_at_tagged",
     "naming_schedule",
@@ -135,6 +137,8 @@ __all__ = [
     "refresh_zones",
     "remove_node",
     "renew_leases",
+    "replan_lines",
+    "replan_moments",
     "replan_schedules",
     "replay_task",
     "replay_tasks",

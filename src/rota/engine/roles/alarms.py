@@ -12,7 +12,7 @@ from datetime import timedelta
 from ...domain.model import Alarm
 from ...stores.base import CommitOptions, Store
 from ...stores.queries import Cursor
-from ..clock import SteadyClock
+from ..clock import Clock
 from ..commands import check_fleet, look_for_alarms, scan_ledger
 from ..observe.telemetry import AlarmBegan, AlarmOver, Observer
 
@@ -33,7 +33,7 @@ class AlarmWatch:
     def __init__(
         self,
         store: Store,
-        clock: SteadyClock,
+        clock: Clock,
         observe: Observer,
         *,
         kept: timedelta | None = None,
