@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alarm",
+    "AlarmRule",
+    "AlarmRules",
     "ApiKey",
     "App",
     "Arguments",
@@ -46,6 +49,7 @@ __all__ = [
     "HttpRequest",
     "Interval",
     "Invalid",
+    "Limit",
     "Limits",
     "LogLine",
     "MissedRunPolicy",
@@ -102,6 +106,8 @@ __all__ = [
     "Why",
     "Worker",
     "Workflow",
+    "WorkflowFunction",
+    "WorkflowHandle",
     "WorkflowTarget",
     "__version__",
     "connect",

@@ -18,12 +18,16 @@ from .domain.errors import (
     Unavailable,
 )
 from .domain.model import (
+    Alarm,
+    AlarmRule,
+    AlarmRules,
     ApiKey,
     Artifact,
     Change,
     ChangeType,
     Event,
     Failure,
+    Limit,
     Limits,
     LogLine,
     MissedRunPolicy,
@@ -70,7 +74,7 @@ from .domain.workflow import Signal, Step, StepKind, StepStatus
 from .engine.artifacts import OpenArtifact
 from .engine.commands import Retention
 from .engine.executor import Context
-from .engine.handlers.functions import Arguments, Handle, TaskFunction
+from .engine.handlers.functions import Arguments, Handle, TaskFunction, WorkflowFunction, WorkflowHandle
 from .engine.handlers.signature import injected
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
@@ -82,6 +86,9 @@ from .surfaces.python.known_nodes import UnhandledKind
 from .surfaces.python.signatures import verify_signature
 
 __all__ = [
+    "Alarm",
+    "AlarmRule",
+    "AlarmRules",
     "ApiKey",
     "App",
     "Arguments",
@@ -106,6 +113,7 @@ __all__ = [
     "HttpRequest",
     "Interval",
     "Invalid",
+    "Limit",
     "Limits",
     "LogLine",
     "MissedRunPolicy",
@@ -162,6 +170,8 @@ __all__ = [
     "Why",
     "Worker",
     "Workflow",
+    "WorkflowFunction",
+    "WorkflowHandle",
     "WorkflowTarget",
     "connect",
     "injected",

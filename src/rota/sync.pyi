@@ -8,10 +8,13 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import rota
 from rota.domain.model import (
+    Alarm,
+    AlarmRules,
     ApiKey,
     Artifact,
     Change,
     Event,
+    Limit,
     NodeState,
     PausedQueue,
     Role,
@@ -23,6 +26,7 @@ from rota.domain.model import (
     Tenant,
 )
 from rota.domain.options import (
+    AlarmOptions,
     Duration,
     LimitOptions,
     ScheduleChanges,
@@ -35,15 +39,16 @@ from rota.domain.options import (
     TemplateOptions,
     TimingOptions,
 )
-from rota.domain.recurrence import Timing
+from rota.domain.recurrence import ClockChange, Timing
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Step
 from rota.engine.app import App
-from rota.engine.clock import SteadyClock
+from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
 from rota.engine.overview import Overview
 from rota.engine.queries import Occurrence, TenantUse
+from rota.engine.run_tree import Branch
 from rota.engine.serving import QueueUse
 from rota.surfaces.python.calls import DueRuns, Page
 
@@ -76,7 +81,7 @@ class Queue:
     @property
     def actor(self) -> str: ...
     @property
-    def clock(self) -> SteadyClock: ...
+    def clock(self) -> Clock: ...
     def __enter__(self) -> Queue: ...
     def __exit__(self, *about: object) -> None: ...
     def bind(self, function: rota.TaskFunction[P, R]) -> TaskFunction[P, R]:
@@ -107,6 +112,8 @@ class Queue:
         it, once. The same `idempotency_key` is the same signal."""
     def steps(self, task_id: str) -> builtins.list[Step]:
         """What a workflow did and waits for, oldest first."""
+    def run_tree(self, task_id: str) -> Branch:
+        """A workflow with what it started: its steps, and the tasks and workflows below them."""
     def submit(
         self,
         kind: str,
@@ -134,7 +141,8 @@ class Queue:
         **filters: Unpack[TaskFilters],
     ) -> Page[Task]:
         """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
-    def count(self, **filters: Unpack[TaskFilters]) -> int: ...
+    def count(self, *, at_most: int | None = None, **filters: Unpack[TaskFilters]) -> int:
+        """How many tasks match. With `at_most` the counting stops there: to count costs as much as there are."""
     def history(self, task_id: str) -> tuple[Change, ...]:
         """What happened to a task, oldest first."""
     def cancel(self, task_id: str, reason: str = "") -> Task:
@@ -183,7 +191,7 @@ class Queue:
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
-        `interval`, `run_at`, `rrule`, `rule`). A key that a completed schedule has is taken from it."""
+        `interval`, `run_at`, `rrule`, `rule`, `timings`). A key that a completed schedule has is taken from it."""
     def get_schedule(self, schedule_id: str) -> Schedule: ...
     def list_schedules(
         self,
@@ -228,6 +236,8 @@ class Queue:
         """The ledger: every expected time and what became of it, latest first."""
     def preview(self, schedule_id: str, n: int = 5) -> builtins.list[Occurrence]:
         """The next n times, each with its local time and what daylight saving does to it."""
+    def clock_changes(self, schedule_id: str) -> tuple[ClockChange, ...]:
+        """The clock changes of the coming year that touch the schedule, and when it runs for the times in them."""
     def preview_timing(
         self,
         *,
@@ -341,6 +351,47 @@ class Queue:
     ) -> PausedQueue:
         """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
         `timeout`, which is a TimeoutError."""
+    def limit_queue(
+        self,
+        queue: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+    ) -> Limit | None:
+        """Let at most `concurrency` tasks of the queue be at work at once, and at most `rate` of them ("50/s") begin.
+        What waits is planned anew. Without either, the limit is taken away."""
+    def limit_kind(
+        self,
+        kind: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        key: str | None = None,
+    ) -> Limit | None:
+        """The same for tasks of a kind; with `key`, for each value that this field of their input has. A worker that
+        has a handler with another limit sets that one when it starts."""
+    def task_limits(self) -> dict[str, Limit]:
+        """The limits of kinds ("kind:send") and queues ("queue:mail")."""
+    def declare_limits(self, app: App) -> None:
+        """Set the limits that the handlers of an app have."""
+    def alarms(
+        self,
+        *,
+        schedule: str | None = None,
+        over: bool = False,
+        fleet: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Alarm]:
+        """The alarms of this tenant, of one schedule if it is named; newest first. With `over`: those that are over,
+        too. With `fleet`: those about the whole store, which belong to no tenant."""
+    def alarm_rules(self) -> dict[str, AlarmRules]:
+        """The rules of tags, by tag."""
+    def set_alarm_rules(self, tag: str, **rules: Unpack[AlarmOptions]) -> AlarmRules:
+        """The rules of all schedules whose target has the tag, instead of those it had. Where a schedule has a rule of
+        its own, that holds."""
+    def remove_alarm_rules(self, tag: str) -> None:
+        """Take away the rules of a tag."""
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 

@@ -20,6 +20,7 @@ from records import (
     CONTENTS,
     FIXED,
     FLOWS,
+    GATES,
     KINDS,
     OWNERS,
     QUEUES,
@@ -32,9 +33,11 @@ from records import (
 )
 from rota.domain.model import (
     LIVE,
+    Alarm,
     ApiKey,
     Artifact,
     Event,
+    Gate,
     NodeState,
     PausedQueue,
     Receipt,
@@ -53,6 +56,7 @@ from rota.domain.workflow import Signal, Step
 from rota.stores import queries
 from rota.stores.base import Store
 from rota.stores.queries import (
+    AlarmList,
     ApiKeyList,
     ArtifactList,
     ArtifactsByContent,
@@ -63,13 +67,17 @@ from rota.stores.queries import (
     EndedTasks,
     EventList,
     FinishedTasks,
+    GateList,
+    IdleGates,
     LiveTasks,
     LostLeases,
     NodeList,
+    OldAlarms,
     OldEvents,
     OldReceipts,
     OldRuns,
     OldSchedules,
+    OpenAlarms,
     OpenSchedules,
     OpenTasks,
     OutdatedZones,
@@ -84,10 +92,13 @@ from rota.stores.queries import (
     SignalList,
     StepList,
     TaskList,
+    TasksInLine,
     TemplateByAlias,
     TemplateList,
     TenantList,
+    UntoldAlarms,
     UpcomingTasks,
+    WatchedSchedules,
 )
 from stores import START, STORES, TestClock, opened_store, put, reading
 from worlds import THOROUGH
@@ -126,6 +137,7 @@ def due(at: datetime | None, time: datetime | None) -> bool:
 def lane(q: Any, t: Task) -> bool:
     return (
         t.status == "pending"
+        and t.line is None
         and one_of(q.queues, t.queue)
         and one_of(q.kinds, t.kind)
         and given(q.tenant, t.tenant)
@@ -157,6 +169,10 @@ def ended(q: Any, record: Task | Run) -> bool:
 
 def waits_again(t: Task) -> bool:
     return t.status == "pending" and t.updated_at != t.created_at and not t.waits_for
+
+
+def idle_since(g: Gate) -> datetime:
+    return max(g.updated_at, g.next_at or g.updated_at)
 
 
 def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
@@ -194,6 +210,11 @@ SENTENCES: dict[type[Query], Sentence] = {
         Task,
         lambda q, t: lane(q, t) and t.available_at > q.after and status_at(t, q.after) == "pending",
         lambda t: (t.available_at, t.id),
+    ),
+    TasksInLine: Sentence(
+        Task,
+        lambda q, t: t.line == q.gate and status_at(t, q.at) == "pending",
+        lambda t: (-t.priority, t.lined_at, t.id),
     ),
     LostLeases: Sentence(
         Task,
@@ -306,6 +327,18 @@ SENTENCES: dict[type[Query], Sentence] = {
         newest=True,
     ),
     TenantList: Sentence(Tenant, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
+    GateList: Sentence(
+        Gate,
+        lambda q, g: (
+            g.tenant == q.tenant and given(q.subject, g.subject) and (q.after is None or g.id > q.after)
+        ),
+        lambda g: g.id,
+    ),
+    IdleGates: Sentence(
+        Gate,
+        lambda q, g: not g.inside and not g.waiting and idle_since(g) < q.before,
+        lambda g: (idle_since(g), g.id),
+    ),
     ArtifactList: Sentence(
         Artifact, lambda q, a: a.task_id in q.task_ids, lambda a: (a.task_id, a.name, a.id)
     ),
@@ -319,6 +352,27 @@ SENTENCES: dict[type[Query], Sentence] = {
     OldReceipts: Sentence(Receipt, lambda q, r: r.at < q.before, lambda r: (r.at, r.id)),
     NodeList: Sentence(NodeState, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
     PausedQueues: Sentence(PausedQueue, lambda q, p: p.tenant == q.tenant, lambda p: (p.queue, p.id)),
+    WatchedSchedules: Sentence(Schedule, lambda q, s: due(q.at, s.watch_at), lambda s: (s.watch_at, s.id)),
+    OpenAlarms: Sentence(
+        Alarm,
+        lambda q, a: a.over_at is None and a.subject_id in q.subject_ids,
+        lambda a: (a.subject_id, a.began_at, a.id),
+    ),
+    AlarmList: Sentence(
+        Alarm,
+        lambda q, a: (
+            given(q.tenant, a.tenant)
+            and given(q.subject_id, a.subject_id)
+            and not (q.is_open and a.over_at is not None)
+            and behind(q, a.began_at, a.id)
+        ),
+        lambda a: (a.began_at, a.id),
+        newest=True,
+    ),
+    UntoldAlarms: Sentence(Alarm, lambda q, a: due(q.at, a.tell_at), lambda a: (a.tell_at, a.id)),
+    OldAlarms: Sentence(
+        Alarm, lambda q, a: a.over_at is not None and a.over_at < q.before, lambda a: (a.over_at, a.id)
+    ),
 }
 
 
@@ -381,6 +435,10 @@ def since_then(kind: Any, records: list[Record]) -> Iterator[Query]:
 def by_id(kind: type[Query], records: list[Record]) -> Iterator[Query]:
     ids = sorted(each.id for each in records if type(each) is SENTENCES[kind].record)
     for after in some(ids[0], ids[3], ids[-1], "", "\U0010fffe"):
+        if kind is GateList:
+            of = product((*TENANTS, "nobody"), some("queue:mail", "queue:nothing"))
+            yield from (GateList(tenant=tenant, subject=subject, after=after) for tenant, subject in of)
+            continue
         if kind in (TenantList, NodeList):
             yield kind(after=after)
         elif kind is TemplateList:
@@ -396,17 +454,19 @@ def questions(kind: type[Query], records: list[Record]) -> list[Query]:
 
 
 def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
-    if kind in (DueSchedules, LostLeases, PastExpiry):
+    if kind in (DueSchedules, LostLeases, PastExpiry, WatchedSchedules, UntoldAlarms):
         yield from (kind(at=at) for at in some(*TIMES))
     elif kind is OpenTasks:
         yield OpenTasks()
     elif kind in (EndedTasks, ReturnedTasks, EndedRuns):
         yield from since_then(kind, records)
+    elif kind is TasksInLine:
+        yield from (TasksInLine(gate=gate, at=at) for gate, at in product((*GATES, "none"), TIMES))
     elif kind is PausedQueues:
         yield from (PausedQueues(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
-    elif kind in (TemplateList, ApiKeyList, TenantList, NodeList):
+    elif kind in (TemplateList, ApiKeyList, TenantList, NodeList, GateList):
         yield from by_id(kind, records)
-    elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules):
+    elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules, IdleGates, OldAlarms):
         yield from (kind(before=at) for at in TIMES)
     elif kind is ReadyTasks:
         yield from (ReadyTasks(at=at, **each) for at, each in product(TIMES, lanes()))
@@ -424,6 +484,11 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (ArtifactList(task_ids=ids) for ids in ((), ("t1",), (*OWNERS, "t1"), ("nobody",)))
     elif kind is ArtifactsByContent:
         yield from (ArtifactsByContent(contents=keys) for keys in ((), CONTENTS[:1], CONTENTS, ("c" * 64,)))
+    elif kind is OpenAlarms:
+        yield from (OpenAlarms(subject_ids=ids) for ids in ((), ("s1",), (*SCHEDULES, "fleet"), ("s9",)))
+    elif kind is AlarmList:
+        for tenant, subject, is_open in product(some(*TENANTS, "*"), some("s1", "s9"), (True, False)):
+            yield AlarmList(tenant=tenant, subject_id=subject, is_open=is_open)
     elif kind is StepList:
         yield from (StepList(task_ids=ids) for ids in FLOW_IDS)
     elif kind is SignalList:

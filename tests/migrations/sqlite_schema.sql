@@ -18,6 +18,17 @@ begin
   update schedule_count set number = number - 1 where tenant = old.tenant;
 end;
 
+CREATE TABLE alarm (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  subject_id text not null,
+  began_at integer not null,
+  over_at integer,
+  tell_at integer,
+  body text not null
+) strict;
+
 CREATE TABLE apikey (
   id text primary key not null,
   version integer not null,
@@ -41,6 +52,15 @@ CREATE TABLE event (
   tenant text not null,
   at integer not null,
   subject_id text not null,
+  body text not null
+) strict;
+
+CREATE TABLE gate (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  subject text not null,
+  idle_since integer,
   body text not null
 ) strict;
 
@@ -97,6 +117,7 @@ CREATE TABLE schedule (
   deleted_at integer,
   completed_at integer,
   zone_data text not null,
+  watch_at integer,
   kind text,
   template_id text,
   search text not null,
@@ -146,7 +167,9 @@ CREATE TABLE task (
   completed_at integer,
   body text not null,
   is_workflow integer not null default 0,
-  returned_at integer
+  returned_at integer,
+  line text,
+  lined_at integer
 ) strict;
 
 CREATE TABLE template (
@@ -164,6 +187,16 @@ CREATE TABLE tenant (
   body text not null
 ) strict;
 
+CREATE INDEX alarm_began on alarm (began_at, id);
+
+CREATE INDEX alarm_of_tenant on alarm (tenant, began_at, id);
+
+CREATE INDEX alarm_open on alarm (subject_id, began_at, id) where over_at is null;
+
+CREATE INDEX alarm_over on alarm (over_at, id) where over_at is not null;
+
+CREATE INDEX alarm_untold on alarm (tell_at, id) where tell_at is not null;
+
 CREATE INDEX apikey_of_tenant on apikey (tenant, id);
 
 CREATE INDEX artifact_content on artifact (content, id) where content is not null;
@@ -175,6 +208,10 @@ CREATE INDEX event_at on event (at, id);
 CREATE INDEX event_of_subject on event (tenant, subject_id, at, id);
 
 CREATE INDEX event_of_tenant on event (tenant, at, id);
+
+CREATE INDEX gate_idle on gate (idle_since, id) where idle_since is not null;
+
+CREATE INDEX gate_of_tenant on gate (tenant, id);
 
 CREATE INDEX pausedqueue_of_tenant on pausedqueue (tenant, queue, id);
 
@@ -197,6 +234,8 @@ CREATE UNIQUE INDEX schedule_living_key on schedule (tenant, key) where deleted_
 
 CREATE INDEX schedule_of_all on schedule (created_at, id);
 
+CREATE INDEX schedule_watch on schedule (watch_at, id) where watch_at is not null;
+
 CREATE INDEX schedule_zone on schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
 
@@ -213,6 +252,8 @@ CREATE INDEX task_expiry on task (expires_at, id) where status = 'pending' and e
 CREATE INDEX task_finished on task (completed_at, id) where status not in ('pending', 'running');
 
 CREATE INDEX task_lease on task (lease_expires_at, id) where status = 'running';
+
+CREATE INDEX task_line on task (line, priority desc, lined_at, id) where line is not null;
 
 CREATE INDEX task_live on task (schedule_id, created_at, id)
   where schedule_id is not null and status in ('pending', 'running');

@@ -41,6 +41,7 @@ from .limits import (
     shown,
 )
 from .model import (
+    Limit,
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
@@ -52,6 +53,7 @@ from .recurrence import DayMatch, DstFold, DstGap, RecurrenceRule, Timing
 from .runtimes import Command
 
 __all__ = [
+    "AlarmOptions",
     "Duration",
     "HandlerOptions",
     "LimitOptions",
@@ -69,6 +71,7 @@ __all__ = [
     "TemplateOptions",
     "TimingOptions",
     "UniqueOptions",
+    "WorkflowOptions",
     "check_names",
     "check_option",
     "names_of",
@@ -77,6 +80,7 @@ __all__ = [
 ]
 
 MOST_RETRIES = 1_000_000
+_SECOND = timedelta(seconds=1)
 Duration = timedelta | float | str
 """A number is one of seconds; a text is such as 90s, 5m or 1h30m."""
 
@@ -218,6 +222,10 @@ class TaskOptions(TypedDict, total=False):
             check=lambda field, value: check_metadata(value, field),
         ),
     ]
+    limit_key: Annotated[
+        str | None,
+        _text("Whose share of the limit of its kind it takes: a customer, say.", most=255, clearable=True),
+    ]
 
 
 class RetryPolicyOptions(TypedDict, total=False):
@@ -329,7 +337,39 @@ class TimingOptions(TypedDict, total=False):
     ]
 
 
-class PolicyOptions(TimingOptions, TaskOptions, total=False):
+class AlarmOptions(TypedDict, total=False):
+    """When to be alarmed about a schedule, or about all whose target has a tag."""
+
+    alarm_late: Annotated[
+        Duration | None,
+        _duration(
+            "Alarm when it starts, or its task begins, later than this.", least=_SECOND, clearable=True
+        ),
+    ]
+    alarm_no_success: Annotated[
+        Duration | None,
+        _duration(
+            "Alarm when it has not succeeded for this long (0: never)."
+            " [default: three of its times in a row, and at least 10m]",
+            clearable=True,
+        ),
+    ]
+    alarm_failures: Annotated[
+        int | None, _number("Alarm when so many runs in a row have failed.", 1, 100, clearable=True)
+    ]
+    alarm_duration: Annotated[
+        Duration | None,
+        _duration(
+            "Alarm when a run takes longer than this, its wait included.", least=_SECOND, clearable=True
+        ),
+    ]
+    alarm_ending: Annotated[
+        Duration | None,
+        _duration("Alarm when no time is left after this long.", least=_SECOND, clearable=True),
+    ]
+
+
+class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
     """What can be said of the schedule of a known task: when, with which input, how it is run, and its policies."""
 
     input: Any
@@ -366,12 +406,21 @@ class ScheduleOptions(PolicyOptions, total=False):
 
 
 class HandlerOptions(PolicyOptions, UniqueOptions, total=False):
-    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when. With
-    `run_in="process"` it runs in a process that is kept for it, and killed if it must end; there it gets at most
-    `memory_limit` bytes."""
+    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when. Its
+    `limit` holds for all workers together. With `run_in="process"` it runs in a process that is kept for it, and killed
+    if it must end; there it gets at most `memory_limit` bytes."""
 
+    limit: Limit | None
     run_in: Literal["process"] | None
     memory_limit: int | None
+
+
+class WorkflowOptions(PolicyOptions, UniqueOptions, total=False):
+    """What can be said of a workflow where it is registered: as of a handler, and which runs its code goes on with.
+    `timeout` is for the whole run, waits included."""
+
+    version: Annotated[int, _number("The version of the code; runs keep that of their begin.", 1, 1_000_000)]
+    accepts: Annotated[int, _number("The oldest version whose runs this code goes on with.", 1, 1_000_000)]
 
 
 class ScheduleChanges(ScheduleOptions, total=False):

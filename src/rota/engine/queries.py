@@ -13,9 +13,12 @@ import msgspec
 from ..domain import artifact, recurrence
 from ..domain.errors import NotFound
 from ..domain.model import (
+    Alarm,
+    AlarmRules,
     ApiKey,
     Artifact,
     Event,
+    Limit,
     Run,
     RunTrigger,
     Schedule,
@@ -31,11 +34,13 @@ from ..domain.serving import living, nobody_handles
 from ..domain.workflow import Step
 from ..stores.base import Tx, Work
 from ..stores.queries import (
+    AlarmList,
     ApiKeyList,
     ArtifactList,
     ArtifactsByContent,
     Cursor,
     EventList,
+    GateList,
     LiveTasks,
     OpenSchedules,
     OpenTasks,
@@ -54,6 +59,9 @@ from .serving import wait_of
 __all__ = [
     "Occurrence",
     "TenantUse",
+    "alarm_page",
+    "alarm_rules",
+    "are_gates_under",
     "artifacts_of",
     "count_matching",
     "event_page",
@@ -72,6 +80,7 @@ __all__ = [
     "schedule_page",
     "schedule_runs",
     "steps_of_task",
+    "task_limits",
     "task_page",
     "template_page",
     "tenants_in_use",
@@ -80,6 +89,7 @@ __all__ = [
 ]
 
 EVENTS_AT_ONCE = 1000
+GATES_AT_ONCE = 1000
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,9 +158,9 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
     return work
 
 
-def count_matching(tenant: str, **filters: Any) -> Work[int]:
+def count_matching(tenant: str, at_most: int | None = None, **filters: Any) -> Work[int]:
     async def work(tx: Tx) -> int:
-        return await tx.count(await _task_list(tx, tenant, filters))
+        return await tx.count(await _task_list(tx, tenant, filters), at_most=at_most)
 
     return work
 
@@ -503,5 +513,51 @@ def event_page(
 
     async def work(tx: Tx) -> list[Event]:
         return await tx.find(EventList(tenant=tenant, subject_id=subject_id, after=after), limit)
+
+    return work
+
+
+def alarm_page(
+    tenant: str, limit: int, schedule: str | None = None, *, is_open: bool = True, after: Cursor | None = None
+) -> Work[list[Alarm]]:
+    """Alarms, newest first; of a schedule, by its key or id."""
+
+    async def work(tx: Tx) -> list[Alarm]:
+        subject = None if schedule is None else (await find_schedule(tx, tenant, schedule)).id
+        return await tx.find(
+            AlarmList(tenant=tenant, subject_id=subject, is_open=is_open, after=after), limit
+        )
+
+    return work
+
+
+def alarm_rules(tenant: str) -> Work[dict[str, AlarmRules]]:
+    async def work(tx: Tx) -> dict[str, AlarmRules]:
+        record = await tx.get(Tenant, tenant)
+        return {} if record is None else dict(record.alarm_rules)
+
+    return work
+
+
+def task_limits(tenant: str) -> Work[dict[str, Limit]]:
+    """The limits of its tasks, by what they limit."""
+
+    async def work(tx: Tx) -> dict[str, Limit]:
+        record = await tx.get(Tenant, tenant)
+        return {} if record is None else record.limits.tasks
+
+    return work
+
+
+def are_gates_under(tenant: str, subject: str, limit: Limit) -> Work[bool]:
+    """Whether every gate of the subject has this limit."""
+
+    async def work(tx: Tx) -> bool:
+        after = None
+        while page := await tx.find(GateList(tenant=tenant, subject=subject, after=after), GATES_AT_ONCE):
+            if any(found.limit != limit for found in page):
+                return False
+            after = page[-1].id
+        return True
 
     return work

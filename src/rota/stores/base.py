@@ -59,18 +59,22 @@ each. Nobody asks what kind of store it is.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
 
 import msgspec
 
 from ..domain.errors import Corrupt, Invalid, Unavailable
 from ..domain.model import (
+    Alarm,
     ApiKey,
     Artifact,
     Event,
+    Gate,
     NodeState,
     PausedQueue,
     Receipt,
@@ -84,9 +88,11 @@ from ..domain.model import (
 from ..domain.task import Update
 from ..domain.workflow import Signal, Step
 from .queries import (
+    AlarmQuery,
     ApiKeyList,
     ArtifactQuery,
     EventQuery,
+    GateQuery,
     NodeList,
     OldReceipts,
     PausedQueues,
@@ -128,18 +134,37 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     Tenant,
     ApiKey,
     Receipt,
+    Gate,
     NodeState,
     PausedQueue,
     Artifact,
     Step,
     Signal,
+    Alarm,
 )
 
 
 class Clock(Protocol):
-    """Where a store gets the time from, if it has no clock of its own. `engine/clock.py` has the real one."""
+    """A wall clock with a stopwatch beside it. A store that has no clock of its own gets the time from it.
+    `engine/clock.py` has the real one."""
 
     def now(self) -> datetime: ...
+
+    def monotonic(self) -> float:
+        """Seconds that never step."""
+        ...
+
+
+@runtime_checkable
+class VirtualTime(Protocol):
+    """An event loop that has its own time, as that of `rota.testing`. Time stands still while someone holds it, and a
+    poll is told from a timer after which something happens by itself."""
+
+    def hold(self) -> AbstractContextManager[None]: ...
+
+    def poll_later(
+        self, delay: float, callback: Callable[..., object], /, *args: Any
+    ) -> asyncio.TimerHandle: ...
 
 
 class Tx(Protocol):
@@ -155,7 +180,10 @@ class Tx(Protocol):
 
     async def get(self, type: type[R], id: str, /) -> R | None: ...
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]: ...
+    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
+        """With `lock`, other works that get one of them with `lock` wait until this one is committed (on stores where
+        transactions overlap): for records that many works change, which would meet in conflicts."""
+        ...
 
     @overload
     async def find(self, query: TaskQuery, /, limit: int, *, lock: bool = False) -> list[Task]: ...
@@ -175,6 +203,8 @@ class Tx(Protocol):
     @overload
     async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
     @overload
+    async def find(self, query: GateQuery, /, limit: int, *, lock: bool = False) -> list[Gate]: ...
+    @overload
     async def find(self, query: NodeList, /, limit: int, *, lock: bool = False) -> list[NodeState]: ...
     @overload
     async def find(self, query: PausedQueues, /, limit: int, *, lock: bool = False) -> list[PausedQueue]: ...
@@ -184,6 +214,8 @@ class Tx(Protocol):
     async def find(self, query: StepList, /, limit: int, *, lock: bool = False) -> list[Step]: ...
     @overload
     async def find(self, query: SignalList, /, limit: int, *, lock: bool = False) -> list[Signal]: ...
+    @overload
+    async def find(self, query: AlarmQuery, /, limit: int, *, lock: bool = False) -> list[Alarm]: ...
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,
@@ -196,10 +228,11 @@ class Tx(Protocol):
         a text; none is the empty text. For OpenTasks, PastExpiry and ScheduleList."""
         ...
 
-    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task]:
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
         """Apply an update to the tasks that the query finds, at most `limit` of them. The answer: the tasks as they are
-        stored then. It does what `find` with a lock, `applied_to` and `put` would do; a store may do it in one
-        statement, and commit that at once. So it is the last thing that a work does."""
+        stored then. None: one of them has its `asks_at` at `query.at` or before, and nothing was changed. It does what
+        `find` with a lock, `applied_to` and `put` would do; a store may do it in one statement, and commit that at
+        once. So it is the last write of a work."""
         ...
 
     def put(self, record: R, /, *, was: R | None = None) -> R:
@@ -361,9 +394,12 @@ class BufferedTx(ABC):
         self.has_written = False
         self._writable = writable
 
-    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task]:
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
         """One by one. A store with statements of its own does better."""
-        return [self.put(update.applied_to(task)) for task in await self.find(query, limit, lock=True)]
+        found = await self.find(query, limit, lock=True)
+        if any(task.asks_at is not None and task.asks_at <= query.at for task in found):
+            return None
+        return [self.put(update.applied_to(task)) for task in found]
 
     @abstractmethod
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:

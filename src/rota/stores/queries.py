@@ -10,6 +10,8 @@ import msgspec
 from ..domain.model import RunStatus, ScheduleStatus, TaskStatus
 
 __all__ = [
+    "AlarmList",
+    "AlarmQuery",
     "ApiKeyList",
     "ArtifactList",
     "ArtifactQuery",
@@ -22,13 +24,18 @@ __all__ = [
     "EventList",
     "EventQuery",
     "FinishedTasks",
+    "GateList",
+    "GateQuery",
+    "IdleGates",
     "LiveTasks",
     "LostLeases",
     "NodeList",
+    "OldAlarms",
     "OldEvents",
     "OldReceipts",
     "OldRuns",
     "OldSchedules",
+    "OpenAlarms",
     "OpenSchedules",
     "OpenTasks",
     "OutdatedZones",
@@ -46,11 +53,14 @@ __all__ = [
     "StepList",
     "TaskList",
     "TaskQuery",
+    "TasksInLine",
     "TemplateByAlias",
     "TemplateList",
     "TemplateQuery",
     "TenantList",
+    "UntoldAlarms",
     "UpcomingTasks",
+    "WatchedSchedules",
     "begins_behind",
 ]
 
@@ -79,7 +89,7 @@ class OutdatedZones(Query, frozen=True, kw_only=True):
 
 
 class ReadyTasks(Query, frozen=True, kw_only=True):
-    """Task: pending, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
+    """Task: pending, in no line, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
     `kinds`, of `tenant` (None for each: any), in no queue that its tenant has paused (PausedQueue), and none of
     `without`, which are ids. By priority (highest first), available_at, id."""
 
@@ -122,6 +132,13 @@ class LiveTasks(Query, frozen=True, kw_only=True):
     """Task: pending or running, of one of `schedule_ids`. By schedule_id, created_at, id."""
 
     schedule_ids: tuple[str, ...]
+
+
+class TasksInLine(Query, frozen=True, kw_only=True):
+    """Task: pending, in the line of `gate`, not past its expiry at `at`. By priority (highest first), lined_at, id."""
+
+    gate: str
+    at: datetime
 
 
 class FinishedTasks(Query, frozen=True, kw_only=True):
@@ -310,8 +327,56 @@ class PausedQueues(Query, frozen=True, kw_only=True):
     tenant: str
 
 
+class WatchedSchedules(Query, frozen=True, kw_only=True):
+    """Schedule: of any state, `watch_at` set and <= `at` (None: any). By watch_at, id."""
+
+    at: datetime | None
+
+
+class OpenAlarms(Query, frozen=True, kw_only=True):
+    """Alarm: not over, about one of `subject_ids`. By subject_id, began_at, id."""
+
+    subject_ids: tuple[str, ...]
+
+
+class AlarmList(Query, frozen=True, kw_only=True):
+    """Alarm: of `tenant` (None: any), about `subject_id` if given; with `is_open`, those that are not over. Newest
+    first: began_at, id, both descending; `after` continues behind a cursor."""
+
+    tenant: str | None
+    subject_id: str | None = None
+    is_open: bool = False
+    after: Cursor | None = None
+
+
+class UntoldAlarms(Query, frozen=True, kw_only=True):
+    """Alarm: `tell_at` set and <= `at` (None: any). By tell_at, id."""
+
+    at: datetime | None
+
+
+class OldAlarms(Query, frozen=True, kw_only=True):
+    """Alarm: over, over_at < `before`. By over_at, id."""
+
+    before: datetime
+
+
 class OldReceipts(Query, frozen=True, kw_only=True):
     """Receipt: at < `before`. By at, id."""
+
+    before: datetime
+
+
+class GateList(Query, frozen=True, kw_only=True):
+    """Gate: of `tenant`, of `subject` (None: any). By id; `after` continues behind an id."""
+
+    tenant: str
+    subject: str | None = None
+    after: str | None = None
+
+
+class IdleGates(Query, frozen=True, kw_only=True):
+    """Gate: `Gate.idle_since` set and < `before`. By idle_since, id."""
 
     before: datetime
 
@@ -328,12 +393,23 @@ TaskQuery = (
     | OpenTasks
     | EndedTasks
     | ReturnedTasks
+    | TasksInLine
 )
-ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | OpenSchedules | OldSchedules | ScheduleList
+ScheduleQuery = (
+    DueSchedules
+    | OutdatedZones
+    | ScheduleByKey
+    | OpenSchedules
+    | OldSchedules
+    | ScheduleList
+    | WatchedSchedules
+)
 RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
+AlarmQuery = OpenAlarms | AlarmList | UntoldAlarms | OldAlarms
 ArtifactQuery = ArtifactList | ArtifactsByContent
 TemplateQuery = TemplateByAlias | TemplateList
+GateQuery = GateList | IdleGates
 
 
 def begins_behind(query: EndedTasks | ReturnedTasks | EndedRuns) -> Cursor:

@@ -8,6 +8,8 @@ time of the process. Begin with `task`. A record that one rule alone uses is bes
 
 from ..history import ChangeType
 from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
+from .alarm import Alarm, AlarmRule, AlarmRules, Watch
+from .gate import Gate, Limit
 from .schedule import (
     MissedRunPolicy,
     OverlapPolicy,
@@ -40,12 +42,17 @@ from .task import (
 
 __all__ = [
     "LIVE",
+    "Alarm",
+    "AlarmRule",
+    "AlarmRules",
     "ApiKey",
     "Artifact",
     "Change",
     "ChangeType",
     "Event",
     "Failure",
+    "Gate",
+    "Limit",
     "Limits",
     "LogLine",
     "MissedRunPolicy",
@@ -72,6 +79,7 @@ __all__ = [
     "TemplateTarget",
     "Tenant",
     "TenantStatus",
+    "Watch",
     "WorkflowTarget",
     "is_from_the_future",
 ]

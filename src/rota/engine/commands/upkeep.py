@@ -14,8 +14,10 @@ from ...stores.base import Tx, Work
 from ...stores.queries import (
     ArtifactList,
     FinishedTasks,
+    IdleGates,
     LiveTasks,
     LostLeases,
+    OldAlarms,
     OldEvents,
     OldReceipts,
     OldRuns,
@@ -32,11 +34,13 @@ __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 JANITOR = "janitor"
 PARTS_AT_ONCE = 1000
 RECEIPTS_KEPT = timedelta(hours=24)
+GATES_KEPT = timedelta(hours=1)
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long ended records are kept; None: for good. `schedules`: those that have completed, with their ledgers."""
+    """How long ended records are kept; None: for good. `runs`: alarms, too. `schedules`: those that
+    have completed, with their ledgers."""
 
     tasks: timedelta | None = timedelta(days=7)
     runs: timedelta | None = timedelta(days=90)
@@ -94,10 +98,12 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         live = {task.id for task in holders.values() if task.as_of(tx.now).is_live}
         kept = [receipt for receipt in receipts if unique.holder_of(receipt) in live]
         old: list[Record] = [receipt for receipt in receipts if receipt not in kept]
+        old += await tx.find(IdleGates(before=tx.now - GATES_KEPT), limit)
         if retention.tasks is not None:
             old += await _ended_tasks(tx, tx.now - retention.tasks, limit)
         if retention.runs is not None:
             old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
+            old += await tx.find(OldAlarms(before=tx.now - retention.runs), limit)
         if retention.events is not None:
             old += await tx.find(OldEvents(before=tx.now - retention.events), limit)
         if retention.schedules is not None:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...domain.model import (
+    Alarm,
     ApiKey,
     Artifact,
     Event,
+    Gate,
     NodeState,
     PausedQueue,
     Receipt,
@@ -121,9 +123,15 @@ class Index:
 
 
 def _ready(task: Task) -> IndexKey | None:
-    if task.status is not TaskStatus.PENDING:
+    if task.status is not TaskStatus.PENDING or task.line is not None:
         return None
     return (task.queue, task.kind, task.priority), (task.available_at, task.id)
+
+
+def _line(task: Task) -> IndexKey | None:
+    if task.status is not TaskStatus.PENDING or task.line is None:
+        return None
+    return (task.line,), (-task.priority, task.lined_at, task.id)
 
 
 def _lease(task: Task) -> IndexKey | None:
@@ -179,6 +187,10 @@ def _due(schedule: Schedule) -> IndexKey | None:
     ):
         return None
     return (), (schedule.due_at, schedule.id)
+
+
+def _watch(schedule: Schedule) -> IndexKey | None:
+    return None if schedule.watch_at is None else ((), (schedule.watch_at, schedule.id))
 
 
 def _zone(schedule: Schedule) -> IndexKey | None:
@@ -251,6 +263,14 @@ def _signal(signal: Signal) -> IndexKey:
     return (signal.task_id,), (signal.at, signal.id)
 
 
+def _gate(gate: Gate) -> IndexKey:
+    return (gate.tenant,), (gate.id,)
+
+
+def _idle_gate(gate: Gate) -> IndexKey | None:
+    return None if gate.idle_since is None else ((), (gate.idle_since, gate.id))
+
+
 def _schedule(schedule: Schedule) -> IndexKey:
     return (), (schedule.created_at, schedule.id)
 
@@ -263,12 +283,33 @@ def _paused(paused: PausedQueue) -> IndexKey:
     return (paused.tenant,), (paused.queue, paused.id)
 
 
+def _alarm(alarm: Alarm) -> IndexKey:
+    return (), (alarm.began_at, alarm.id)
+
+
+def _alarm_of_tenant(alarm: Alarm) -> IndexKey:
+    return (alarm.tenant,), (alarm.began_at, alarm.id)
+
+
+def _open_alarm(alarm: Alarm) -> IndexKey | None:
+    return ((alarm.subject_id,), (alarm.began_at, alarm.id)) if alarm.over_at is None else None
+
+
+def _untold_alarm(alarm: Alarm) -> IndexKey | None:
+    return None if alarm.tell_at is None else ((), (alarm.tell_at, alarm.id))
+
+
+def _old_alarm(alarm: Alarm) -> IndexKey | None:
+    return None if alarm.over_at is None else ((), (alarm.over_at, alarm.id))
+
+
 def _id(record: ApiKey | Tenant | NodeState) -> IndexKey:
     return (), (record.id,)
 
 
 INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "ready": (Task, _ready),
+    "line": (Task, _line),
     "lease": (Task, _lease),
     "expiry": (Task, _expiry),
     "cancelling": (Task, _cancelling),
@@ -279,6 +320,7 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "task_created": (Task, _created),
     "task_status": (Task, _status),
     "due": (Schedule, _due),
+    "watch": (Schedule, _watch),
     "zone": (Schedule, _zone),
     "living_key": (Schedule, _living_key),
     "open_key": (Schedule, _open_key),
@@ -297,10 +339,17 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "key": (ApiKey, _id),
     "tenant": (Tenant, _id),
     "receipt": (Receipt, _at),
+    "gate": (Gate, _gate),
+    "idle_gate": (Gate, _idle_gate),
     "node": (NodeState, _id),
     "paused": (PausedQueue, _paused),
     "artifact": (Artifact, _artifact),
     "content": (Artifact, _content),
     "step": (Step, _step),
     "signal": (Signal, _signal),
+    "alarm": (Alarm, _alarm),
+    "alarm_of_tenant": (Alarm, _alarm_of_tenant),
+    "open_alarm": (Alarm, _open_alarm),
+    "untold_alarm": (Alarm, _untold_alarm),
+    "old_alarm": (Alarm, _old_alarm),
 }

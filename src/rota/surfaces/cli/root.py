@@ -41,9 +41,13 @@ _SCHEDULES = {
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
     ),
 }
+_ALARMS = {
+    "alarms": Entry("commands.alarms:alarms", "What is late, stopped, failing or stuck."),
+    "alarm-rules": Entry("commands.alarms:rules", "What is to be an alarm, for all schedules of a tag."),
+}
 _WORKERS = {
     "workers": Entry("commands.serving:workers", "Who is alive, and what each handles."),
-    "queue": Entry("root:queue", "Look into queues, pause and resume them."),
+    "queue": Entry("root:queue", "Look into queues, pause, resume and limit them."),
 }
 _ACCESS = {
     "keys": Entry("root:keys", "Create, list and revoke the keys of the HTTP API."),
@@ -64,6 +68,7 @@ _STORE = {
         "Tasks": _TASKS,
         "Workflows": _WORKFLOWS,
         "Schedules": _SCHEDULES,
+        "Alarms": _ALARMS,
         "Workers": _WORKERS,
         "Access": _ACCESS,
         "Store": _STORE,
@@ -223,17 +228,19 @@ def artifact(ctx: click.Context) -> None:
             "pause": Entry("commands.serving:pause", "Let no worker take its tasks."),
             "resume": Entry("commands.serving:resume", "Let workers take its tasks again."),
             "drain": Entry("commands.serving:drain", "Pause it, and wait until nothing of it runs."),
+            "limit": Entry("commands.limits:limit", "Limit its tasks, or show its limit."),
         },
     },
     examples=[
         "rota queue list",
         "rota queue pause mail --note 'the mail server is moving'",
         "rota queue resume mail",
+        "rota queue limit mail --rate 50/s --concurrency 10",
     ],
 )
 @click.pass_context
 def queue(ctx: click.Context) -> None:
-    """Look into queues, pause and resume them."""
+    """Look into queues, pause, resume and limit them."""
     help_if_alone(ctx)
 
 

@@ -11,13 +11,14 @@ from fastapi import FastAPI, Request, Response
 
 from ... import __version__
 from ...engine.app import App
-from ...engine.clock import SteadyClock
+from ...engine.clock import Clock
 from ...stores.base import Store
 from . import openapi, operations, problems
 from .access import Identify
 from .events import live
 from .server.middleware import MOST_BODY, Guard, Head, RequestRecorder
 from .service import Replayed, Service, replayed
+from .tenants import alarms as tenant_alarms
 from .tenants import artifacts as tenant_artifacts
 from .tenants import executions, fast_routes, keys, schedules, serving, templates
 from .v1 import artifacts, jobs, tasks
@@ -34,7 +35,7 @@ Every error is an RFC 9457 problem document with a stable `code`. Fields are acc
 fields that are not known are refused. Times without a zone are UTC."""
 
 PARTS = (
-    *(schedules, executions, templates, tenant_artifacts, serving, keys, live, operations),
+    *(schedules, executions, templates, tenant_artifacts, serving, tenant_alarms, keys, live, operations),
     *(tasks, jobs, artifacts),
 )
 """The modules that have routes, in the order of the document."""
@@ -50,7 +51,7 @@ def create_app(
     metrics: Metrics | bool = True,
     rate: float = RATE,
     most_body: int = MOST_BODY,
-    clock: SteadyClock | None = None,
+    clock: Clock | None = None,
     dashboard: bool = True,
 ) -> FastAPI:
     """An ASGI application on a store: an address (None: as the settings say), which is opened at start-up or by the
@@ -103,7 +104,7 @@ async def _again(request: Request, error: Exception) -> Response:
     return replayed(error)
 
 
-def _metrics(given: Metrics | bool, clock: SteadyClock | None) -> Metrics | None:
+def _metrics(given: Metrics | bool, clock: Clock | None) -> Metrics | None:
     if not isinstance(given, bool):
         return given
     if not given:

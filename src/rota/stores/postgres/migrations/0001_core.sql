@@ -31,6 +31,9 @@ create table {schema}.task (
   cancel_requested boolean not null,
   schedule_id text collate "C",
   is_workflow boolean not null default false,
+  line text collate "C",
+  lined_at timestamptz,
+  asks_at timestamptz,
   is_parked boolean not null default false,
   returned_at timestamptz generated always as (case when status = 'pending' and not is_parked and updated_at <> created_at then updated_at end) stored,
   changes integer not null,
@@ -59,6 +62,7 @@ create index task_finished on {schema}.task (completed_at, id) where status not 
 create index task_unusual on {schema}.task (tenant, status, created_at, id)
   where status in ('failed', 'cancelled', 'expired', 'archived');
 create index task_workflow on {schema}.task (tenant, created_at, id) where is_workflow;
+create index task_line on {schema}.task (line, priority desc, lined_at, id) where line is not null;
 create index task_returned on {schema}.task (tenant, returned_at, id) where returned_at is not null;
 create index task_created on {schema}.task (tenant, created_at, id) where status <> 'running';
 create index task_pending on {schema}.task (queue, kind, priority desc, available_at, id, tenant) where status = 'pending';
@@ -83,6 +87,7 @@ create table {schema}.schedule (
   missed_run_policy text not null,
   overlap_policy text not null,
   zone_data text collate "C" not null,
+  watch_at timestamptz,
   search text collate "C" not null,
   created_by text,
   created_at timestamptz not null,
@@ -102,6 +107,7 @@ create unique index schedule_living_key on {schema}.schedule (tenant, key) where
 create index schedule_deleted_key on {schema}.schedule (tenant, key, created_at, id) where deleted_at is not null;
 create index schedule_zone on {schema}.schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
+create index schedule_watch on {schema}.schedule (watch_at, id) where watch_at is not null;
 create index schedule_completed on {schema}.schedule (completed_at, id) where completed_at is not null;
 
 create table {schema}.schedule_count (
@@ -232,6 +238,27 @@ create table {schema}.pausedqueue (
 
 create index pausedqueue_of_tenant on {schema}.pausedqueue (tenant, queue, id);
 
+create table {schema}.alarm (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  rule text not null,
+  subject_type text not null,
+  subject_id text collate "C" not null,
+  subject text not null,
+  detail text not null,
+  began_at timestamptz not null,
+  over_at timestamptz,
+  tell_at timestamptz,
+  version bigint not null,
+  body json not null
+);
+
+create index alarm_began on {schema}.alarm (began_at, id);
+create index alarm_of_tenant on {schema}.alarm (tenant, began_at, id);
+create index alarm_open on {schema}.alarm (subject_id, began_at, id) where over_at is null;
+create index alarm_untold on {schema}.alarm (tell_at, id) where tell_at is not null;
+create index alarm_over on {schema}.alarm (over_at, id) where over_at is not null;
+
 create table {schema}.artifact (
   id text collate "C" primary key,
   tenant text collate "C" not null,
@@ -286,13 +313,32 @@ create table {schema}.signal (
 
 create index signal_of_task on {schema}.signal (task_id, at, id);
 
+create table {schema}.gate (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  subject text collate "C" not null,
+  key text,
+  inside integer not null,
+  waiting integer not null,
+  next_at timestamptz,
+  idle_since timestamptz,
+  version bigint not null,
+  body json not null
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+create index gate_of_tenant on {schema}.gate (tenant, id);
+create index gate_idle on {schema}.gate (idle_since, id) where idle_since is not null;
+
 comment on schema {schema} is 'Rota: schedules and tasks. Look as you like; change through rota, or through {schema}.submit().';
 comment on table {schema}.task is 'One row per piece of work. pending -> running -> completed | failed | cancelled | expired -> archived.';
 comment on column {schema}.task.status is 'A pending task whose expires_at has passed reads as expired, marked or not.';
 comment on column {schema}.task.priority is '0 to 255; higher runs first.';
 comment on column {schema}.task.attempt is 'How often it was started.';
 comment on column {schema}.task.error is 'What went wrong last: type and message. The traceback is in body -> ''error''.';
-comment on column {schema}.task.available_at is 'Not before this time; later for delayed and for retried tasks.';
+comment on column {schema}.task.available_at is 'Not before this time; later for delayed and for retried tasks; the end of time for one in a line.';
+comment on column {schema}.task.line is 'The gate in whose line it waits; null: in none.';
+comment on column {schema}.task.lined_at is 'Since when it waits in that line.';
+comment on column {schema}.task.asks_at is 'From when on it has to ask at a gate before a worker may have it; null: it has not to.';
 comment on column {schema}.task.expires_at is 'If it has not started by then, it never will.';
 comment on column {schema}.task.lease_expires_at is 'While running: when the task is taken back unless its worker renews.';
 comment on column {schema}.task.worker_id is 'host:pid:… of the worker that has it.';
@@ -328,9 +374,19 @@ comment on column {schema}.apikey.role is 'viewer, operator or admin.';
 comment on column {schema}.apikey.revoked_at is 'Since when it opens nothing; null: it does.';
 comment on table {schema}.receipt is 'What was answered to a request with an Idempotency-Key, so that it is answered the same again.';
 comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
+comment on table {schema}.gate is 'The state of a limit of tasks, for one key.';
+comment on column {schema}.gate.subject is 'What is limited: kind:… or queue:….';
+comment on column {schema}.gate.inside is 'How many have passed and not ended.';
+comment on column {schema}.gate.waiting is 'How many wait in its line.';
+comment on column {schema}.gate.next_at is 'The next moment that its rate leaves free.';
+comment on column {schema}.gate.idle_since is 'Since when nobody needs it; null: someone does.';
 comment on table {schema}.nodestate is 'Processes that run roles. One that was not seen for three heartbeats is taken for dead.';
 comment on column {schema}.nodestate.tenant is 'Whose tasks it takes; * is every tenant.';
 comment on table {schema}.pausedqueue is 'Queues whose tasks no worker takes, while they have a row here.';
+comment on table {schema}.alarm is 'What was wrong, from when it began until it was over.';
+comment on column {schema}.alarm.over_at is 'Null: it goes on.';
+comment on column {schema}.alarm.tell_at is 'When a notice of it is due.';
+comment on column {schema}.schedule.watch_at is 'When its alarms are looked at next.';
 comment on table {schema}.artifact is 'What tasks left under a name. The bytes of small ones are in body -> ''inline'', in base64.';
 comment on column {schema}.artifact.content is 'The key of its bytes in the table content; null: they are in the body.';
 comment on table {schema}.content is 'The bytes of larger artifacts, in pieces. The janitor removes what no artifact names.';
