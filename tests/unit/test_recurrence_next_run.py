@@ -112,7 +112,7 @@ def test_cron_parsing_valid_expressions(expression: str) -> None:
         ("H * * * *", "minute field 'H' uses H"),
         ("H/15 * * * *", "uses H"),
         ("?/5 * * * *", "minute field '[?]/5' is not understood"),
-        ("0 0 * * L", "day-of-week field 'L' does not say which day: write 'SAT' .* or 'SATL'"),
+        ("0 0 * * L", "day-of-week field 'L' does not say which day; write 'SAT' .* or 'SATL'"),
         (
             "0 0 L5 * *",
             "day-of-month field 'L5' is not understood; accepted with L and W are L, L-n, LW, L-nW and nW",

@@ -128,7 +128,7 @@ def _special_day_of_week(item: str) -> MaskOf | None:
     if item == "L":
         raise DAY_OF_WEEK.refuse(
             item,
-            "does not say which day: write 'SAT' for every Saturday, as Quartz reads it, or 'SATL' for the last of the"
+            "does not say which day; write 'SAT' for every Saturday, as Quartz reads it, or 'SATL' for the last of the"
             " month",
         )
     match = _NTH.fullmatch(item)
