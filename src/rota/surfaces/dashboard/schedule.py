@@ -11,19 +11,32 @@ import msgspec
 from fastapi import Response
 
 from ...domain.errors import Invalid, NotFound, Refused
-from ...domain.model import Run, RunStatus, Schedule, TemplateTarget
+from ...domain.model import Event, Run, RunStatus, Schedule, TemplateTarget
+from ...domain.schedule import definition
 from ...domain.schedule.why import Why
+from ..versions import changed_fields
 from .schedules import ACTIONS, asked_for, deed, done_words, is_late
 from .strip import bars
 from .texts import took
 from .visit import FormField, Visit
 
-__all__ = ["act", "ask", "json_of", "runs", "show", "versions"]
+__all__ = ["act", "ask", "ask_to_put_back", "json_of", "put_back", "runs", "show", "versions"]
 
 PAST = 60
 COMING = 20
 LISTED = 10
 LIMIT = 50
+_KEPT = (
+    "status",
+    "pause_note",
+    "completed_reason",
+    "next_run_at",
+    "last_run_at",
+    "last_task_id",
+    "run_count",
+    "key",
+)
+"""What a version that is put back does not change."""
 
 
 async def show(visit: Visit) -> Response:
@@ -116,13 +129,60 @@ async def runs(visit: Visit) -> Response:
 
 
 async def versions(visit: Visit) -> Response:
+    """Who changed what; and, with `old` and `new`, what differs between any two versions."""
     key = visit.part("key")
     events = await visit.queue.schedule_history(key)
     schedule = await visit.queue.get_schedule(key)
-    now = await visit.queue.now()
+    old, new = visit.asked("old"), visit.asked("new")
+    pair = [_version(events, each) for each in (old, new)] if old and new else []
     return visit.show(
-        "versions.html", schedule=schedule, events=events[::-1][:LIMIT], now=now, tab="versions"
+        "versions.html",
+        schedule=schedule,
+        events=[(event, (event.after or {}).get("version")) for event in events[::-1][:LIMIT]],
+        compared=changed_fields(*pair) if pair else None,
+        old=old,
+        new=new,
+        now=await visit.queue.now(),
+        said=done_words(visit),
+        tab="versions",
     )
+
+
+def _version(events: Sequence[Event], number: str) -> dict[str, Any]:
+    """What the schedule was at this version."""
+    for event in events:
+        if event.after and str(event.after.get("version")) == number:
+            return event.after
+    raise NotFound("version", number)
+
+
+async def ask_to_put_back(visit: Visit) -> Response:
+    """What would change, before an earlier version is put back."""
+    key, number = visit.part("key"), visit.asked("version") or ""
+    events = await visit.queue.schedule_history(key)
+    schedule = await visit.queue.get_schedule(key)
+    changed = changed_fields(definition.as_facts(schedule), _version(events, number))
+    told = [each for each in changed if each[0] not in _KEPT]
+    words = "It becomes a new version; the ones after it stay in the history. Nothing runs because of it."
+    if not told:
+        words = "It differs in nothing that can be put back."
+    return visit.ask(
+        f"Put version {number} back",
+        words,
+        to=visit.schedule_url(schedule, "put-back"),
+        back=visit.schedule_url(schedule, "versions"),
+        hidden=[("version", number)],
+        changes=told,
+        nav="schedules",
+    )
+
+
+async def put_back(visit: Visit) -> Response:
+    key, number = visit.part("key"), visit.given("version") or ""
+    if not (number.isdecimal() and len(number) < 10):
+        raise NotFound("version", number)
+    await visit.queue.put_back_schedule(key, int(number))
+    return visit.go(visit.schedule_url(key, "versions", said="edit"))
 
 
 async def ask(visit: Visit) -> Response:
