@@ -65,6 +65,7 @@ TENANT_CALLS = [
     *("create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"),
     *("create_key", "list_keys", "revoke_key", "events"),
 ]
+LIMIT_CALLS = ["limit_queue", "limit_kind", "task_limits", "declare_limits"]
 SERVING_CALLS = ["nodes", "waiting", "list_queues", "pause_queue", "resume_queue", "drain_queue"]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
@@ -141,6 +142,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Signal,
     rota.Tenant,
     rota.Limits,
+    rota.Limit,
     rota.TenantUse,
     rota.ApiKey,
     rota.NodeState,
@@ -179,6 +181,7 @@ def tables() -> dict[str, str]:
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
+        "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
         "app": _calls(rota.App, ["task", "workflow", "schedule", "provide", "connect", *HOOKS]),
