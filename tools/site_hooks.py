@@ -35,7 +35,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     folder = (DOCS / page.file.src_path).parent
 
     def replaced(found: re.Match[str]) -> str:
-        is_page = (folder / found["path"]).resolve().is_relative_to(DOCS) and (folder / found["path"]).exists()
+        is_page = (folder / found["path"]).resolve().is_relative_to(DOCS) and (
+            folder / found["path"]
+        ).exists()
         return found[0] if is_page else found["label"]
 
     return _LINK.sub(replaced, markdown)
