@@ -1,5 +1,5 @@
-"""How the site is made from the pages under docs/: the README is its first page, the decisions are its last section, and
-each version of the documentation has a folder of its own beside a list of them."""
+"""How the site is made from the pages under docs/: the README is its first page, the decisions are its last section,
+and each version of the documentation has a folder of its own beside a list of them."""
 
 from __future__ import annotations
 
