@@ -88,6 +88,7 @@ from rota.stores.queries import (
     TemplateList,
     TenantList,
     UpcomingTasks,
+    UpdatedSteps,
 )
 from stores import START, STORES, TestClock, opened_store, put, reading
 from worlds import THOROUGH
@@ -311,6 +312,13 @@ SENTENCES: dict[type[Query], Sentence] = {
     ),
     ArtifactsByContent: Sentence(Artifact, lambda q, a: a.content in q.contents, lambda a: (a.content, a.id)),
     StepList: Sentence(Step, lambda q, s: s.task_id in q.task_ids, lambda s: (s.task_id, s.created_at, s.id)),
+    UpdatedSteps: Sentence(
+        Step,
+        lambda q, s: (
+            s.tenant == q.tenant and s.updated_at >= q.since and behind(q, s.updated_at, s.id, newest=False)
+        ),
+        lambda s: (s.updated_at, s.id),
+    ),
     SignalList: Sentence(
         Signal,
         lambda q, g: g.task_id in q.task_ids and not (q.unread and g.received_at is not None),
@@ -400,7 +408,7 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (kind(at=at) for at in some(*TIMES))
     elif kind is OpenTasks:
         yield OpenTasks()
-    elif kind in (EndedTasks, ReturnedTasks, EndedRuns):
+    elif kind in (EndedTasks, ReturnedTasks, EndedRuns, UpdatedSteps):
         yield from since_then(kind, records)
     elif kind is PausedQueues:
         yield from (PausedQueues(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
@@ -532,6 +540,7 @@ PAGED = (
     EndedTasks(tenant="default", since=TIMES[1]),
     EndedRuns(tenant="other", since=TIMES[2]),
     ReturnedTasks(tenant="default", since=TIMES[0]),
+    UpdatedSteps(tenant="default", since=TIMES[0]),
     TemplateList(tenant="other"),
     ApiKeyList(tenant=None),
     ApiKeyList(tenant="default"),
@@ -547,6 +556,7 @@ TIME_OF: dict[type[Any], str] = {
     EndedTasks: "completed_at",
     EndedRuns: "completed_at",
     ReturnedTasks: "returned_at",
+    UpdatedSteps: "updated_at",
 }
 
 

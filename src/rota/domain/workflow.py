@@ -64,6 +64,7 @@ __all__ = [
     "start_child",
     "step_id",
     "timed_out",
+    "trace_of",
     "tried",
 ]
 
@@ -94,7 +95,8 @@ class StepStatus(StrEnum):
 class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
     """One thing that a workflow did or waits for, under the `key` by which its code asks for it. `number` is its place
     in the order in which the code got the answers; None: it has not got this one. `due_at` is when a wait ends or a
-    failed try is repeated; `name` is the signal that is received."""
+    failed try is repeated; `updated_at` is when something of it was last recorded; `name` is the signal that is
+    received."""
 
     task_id: str
     rewinds: int = 0
@@ -106,6 +108,7 @@ class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
     error: Failure | None = None
     attempts: int = 0
     created_at: datetime
+    updated_at: datetime
     started_at: datetime | None = None
     due_at: datetime | None = None
     completed_at: datetime | None = None
@@ -165,6 +168,14 @@ def child_id(task: Task, key: str) -> str:
     return derived_id("child", task.id, str(task.rewinds), key)
 
 
+def trace_of(task: Task) -> str:
+    """The W3C traceparent of the whole run: that of whoever started it, else one that every attempt derives alike."""
+    if task.trace is not None:
+        return task.trace
+    digits = derived_id("trace", task.id).replace("-", "")
+    return f"00-{digits}-{digits[:16]}-01"
+
+
 def misfit(task: Task, version: int, accepts: int) -> Refused | None:
     """Why this code cannot run that workflow: it is older than the run, or no longer accepts runs so old."""
     begun = task.workflow_version
@@ -207,6 +218,7 @@ def tried(task: Task, stored: Step | None, result: Tried, number: int, now: date
         output=result.output,
         error=result.failure,
         due_at=None,
+        updated_at=now,
     )
     if result.failure is not None and result.retry_in is not None:
         return replace(step, due_at=_later(now, result.retry_in))
@@ -232,7 +244,7 @@ def open_wait(task: Task, wait: Wait, now: datetime) -> Step:
 def start_child(task: Task, step: Step, asked: Submission, now: datetime, limits: Limits) -> Task | Failure:
     """The task that a workflow starts and waits for; or why it cannot be."""
     assert step.child_id is not None
-    asked = replace(asked, parent_id=task.id, parent_step=step.id, trace=task.trace)
+    asked = replace(asked, parent_id=task.id, parent_step=step.id, trace=trace_of(task))
     try:
         return admit(step.child_id, asked, task.tenant, now, limits, f"workflow:{task.id}")
     except Invalid as refused:
@@ -251,6 +263,7 @@ def answer(step: Step, unread: Sequence[Signal], now: datetime) -> tuple[Step, S
                 status=StepStatus.COMPLETED,
                 output=signal.payload,
                 completed_at=max(signal.at, step.created_at),
+                updated_at=now,
             )
             return over, signal
     if step.due_at is None or step.due_at > now or step.kind in (StepKind.STEP, StepKind.UNDO):
@@ -258,8 +271,8 @@ def answer(step: Step, unread: Sequence[Signal], now: datetime) -> tuple[Step, S
     at = max(step.due_at, step.created_at)
     if step.kind is StepKind.RECEIVE:
         failure = Failure(type="TimeoutError", message=f"no signal {step.name!r} came in time")
-        return replace(step, status=StepStatus.FAILED, error=failure, completed_at=at), None
-    return replace(step, status=StepStatus.COMPLETED, completed_at=at), None
+        return replace(step, status=StepStatus.FAILED, error=failure, completed_at=at, updated_at=now), None
+    return replace(step, status=StepStatus.COMPLETED, completed_at=at, updated_at=now), None
 
 
 def _is_past(step: Step, at: datetime) -> bool:
@@ -319,13 +332,14 @@ def child_ended(parent: Task, step: Step, child: Task, now: datetime) -> tuple[T
         _woken(parent, step.key, now),
         live_children=max(parent.live_children - 1, 0),
     )
+    step = replace(step, completed_at=now, updated_at=now)
     if child.status is TaskStatus.COMPLETED:
-        return parent, replace(step, status=StepStatus.COMPLETED, output=child.output, completed_at=now)
+        return parent, replace(step, status=StepStatus.COMPLETED, output=child.output)
     failure = child.error
     if child.status is not TaskStatus.FAILED or failure is None:
         failure = Failure(type=str(child.status).capitalize(), message=child.cancel_reason or "")
     failure = replace(failure, traceback=None)
-    return parent, replace(step, status=StepStatus.FAILED, error=failure, completed_at=now)
+    return parent, replace(step, status=StepStatus.FAILED, error=failure)
 
 
 def restart(task: Task, input: Any, now: datetime) -> Task:
@@ -394,6 +408,7 @@ def _new_step(task: Task, key: str, kind: StepKind, now: datetime) -> Step:
         key=key,
         kind=kind,
         created_at=now,
+        updated_at=now,
     )
 
 

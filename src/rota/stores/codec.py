@@ -56,7 +56,7 @@ from .queries import (
     ScheduleList,
     ScheduleQuery,
     SignalList,
-    StepList,
+    StepQuery,
     TaskQuery,
     TemplateQuery,
     TenantList,
@@ -148,6 +148,7 @@ def _query_records() -> dict[type[Query], type[Record]]:
         EventQuery: Event,
         TemplateQuery: Template,
         ArtifactQuery: Artifact,
+        StepQuery: Step,
     }
     alone: dict[type[Query], type[Record]] = {
         ApiKeyList: ApiKey,
@@ -155,7 +156,6 @@ def _query_records() -> dict[type[Query], type[Record]]:
         OldReceipts: Receipt,
         NodeList: NodeState,
         PausedQueues: PausedQueue,
-        StepList: Step,
         SignalList: Signal,
     }
     return {query: record for union, record in unions.items() for query in get_args(union)} | alone
@@ -233,7 +233,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(NodeState, (*_TENANT_ONLY, _column("seen_at", time=True))),
         Table(PausedQueue, _columns("tenant! queue")),
         Table(Artifact, _columns("tenant! task_id! name! content")),
-        Table(Step, _columns("tenant! task_id! created_at!@ status")),
+        Table(Step, _columns("tenant! task_id! created_at!@ updated_at@ status")),
         Table(Signal, _columns("tenant! task_id! at!@ received_at@")),
     )
 }

@@ -68,6 +68,7 @@ from ..queries import (
     TemplateList,
     TenantList,
     UpcomingTasks,
+    UpdatedSteps,
     begins_behind,
 )
 from .indexes import IndexEntry
@@ -347,6 +348,11 @@ def _step_list(state: State, query: StepList) -> Iterator[Step]:
         yield from _records(state, Step, state.index["step"].ascending((task_id,)))
 
 
+def _updated_steps(state: State, query: UpdatedSteps) -> Iterator[Step]:
+    behind = _key(begins_behind(query)) or ()
+    return _records(state, Step, state.index["updated step"].ascending((query.tenant,), behind))
+
+
 def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
     for task_id in sorted(set(query.task_ids)):
         for signal in _records(state, Signal, state.index["signal"].ascending((task_id,))):
@@ -388,4 +394,5 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     TemplateList: _template_list,
     TenantList: _tenant_list,
     UpcomingTasks: _upcoming,
+    UpdatedSteps: _updated_steps,
 }

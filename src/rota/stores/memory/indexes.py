@@ -247,6 +247,10 @@ def _step(step: Step) -> IndexKey:
     return (step.task_id,), (step.created_at, step.id)
 
 
+def _updated_step(step: Step) -> IndexKey:
+    return (step.tenant,), (step.updated_at, step.id)
+
+
 def _signal(signal: Signal) -> IndexKey:
     return (signal.task_id,), (signal.at, signal.id)
 
@@ -302,5 +306,6 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "artifact": (Artifact, _artifact),
     "content": (Artifact, _content),
     "step": (Step, _step),
+    "updated step": (Step, _updated_step),
     "signal": (Signal, _signal),
 }

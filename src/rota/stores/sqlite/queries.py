@@ -24,8 +24,6 @@ from ..queries import (
     ApiKeyList,
     Cursor,
     DueSchedules,
-    EndedRuns,
-    EndedTasks,
     EventList,
     LostLeases,
     NodeList,
@@ -35,10 +33,10 @@ from ..queries import (
     PastExpiry,
     Query,
     ReadyTasks,
-    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SinceQuery,
     TaskList,
     TemplateList,
     TenantList,
@@ -95,7 +93,6 @@ _NO_LIMIT = -1
 
 Values = dict[str, Any]
 LaneQuery = ReadyTasks | UpcomingTasks
-SinceQuery = EndedTasks | ReturnedTasks | EndedRuns
 
 
 class Lane(NamedTuple):
