@@ -25,6 +25,7 @@ from ..queries import (
     Cursor,
     DueSchedules,
     EventList,
+    GateList,
     LostLeases,
     NodeList,
     OpenSchedules,
@@ -81,6 +82,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     TemplateList: {"after": _LAST},
     ApiKeyList: {"after": _LAST},
     TenantList: {"after": ""},
+    GateList: {"after": ""},
     NodeList: {"after": ""},
 }
 """What stands for a bound that was not given."""
