@@ -30,10 +30,12 @@ from .model import (
     Failure,
     Limits,
     LogLine,
+    NodeState,
     Record,
     Task,
     TaskStatus,
 )
+from .serving import handlers_of
 from .task import Submission, admit, logged
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "child_id",
     "deadline",
     "kept_steps",
+    "may_wait_in_vain",
     "misfit",
     "open_wait",
     "park",
@@ -63,9 +66,12 @@ __all__ = [
     "send",
     "start_child",
     "step_id",
+    "stranded",
     "timed_out",
     "trace_of",
     "tried",
+    "unheard",
+    "waits_in_vain",
 ]
 
 MOST_STEPS = 10_000
@@ -74,6 +80,8 @@ MOST_UNREAD = 1_000
 MOST_CHILDREN = 1_000
 FOREVER = datetime.max.replace(tzinfo=UTC)
 UNDO = "undo:"
+PATIENCE = timedelta(minutes=10)
+"""What should have happened so long ago does not happen by itself."""
 
 
 class StepKind(StrEnum):
@@ -397,6 +405,48 @@ def rewind(task: Task, kept: Sequence[Step]) -> tuple[Task, list[Step]]:
     nothing to the new one."""
     new = replace(task, rewinds=task.rewinds + 1)
     return new, [replace(step, id=step_id(new, step.key), rewinds=new.rewinds, version=0) for step in kept]
+
+
+def stranded(task: Task, alive: Sequence[NodeState]) -> str | None:
+    """That no live worker goes on with runs of this version, in one sentence. None: one does, or none has the kind."""
+    ranges = [
+        node.workflows[task.kind]
+        for node in handlers_of(alive, task.tenant, task.kind, task.queue)
+        if task.kind in node.workflows
+    ]
+    begun = task.workflow_version
+    if begun is None or not ranges or any(oldest <= begun <= newest for oldest, newest in ranges):
+        return None
+    accepted = " and ".join(sorted({f"{oldest} to {newest}" for oldest, newest in ranges}))
+    return f"runs of {task.kind} began with version {begun} of its code, and live workers accept {accepted}"
+
+
+def may_wait_in_vain(task: Task, now: datetime) -> bool:
+    """Whether its steps are worth a look: it waits for a child, or something was due long ago."""
+    is_late = task.available_at < now - PATIENCE
+    return is_late or any(label.startswith("child:") for label in task.waits_for)
+
+
+def waits_in_vain(task: Task, step: Step, child: Task | None, now: datetime) -> str | None:
+    """Why a step of a live run has not ended and will not by itself; None: it may still."""
+    if step.kind is StepKind.CHILD:
+        if child is not None and child.is_live:
+            return None
+        became = "is gone" if child is None else f"is {child.status}"
+        return f"{step.key} of {task.kind} {task.id} waits for {step.child_id}, which {became}"
+    if step.due_at is None or step.due_at > now - PATIENCE:
+        return None
+    return f"{step.key} of {task.kind} {task.id} was due at {step.due_at:%Y-%m-%d %H:%M} and has not ended"
+
+
+def unheard(task: Task, signal: Signal, now: datetime) -> str | None:
+    """That a run which is parked does not wait for a signal that came long ago; None: it does, or may soon."""
+    if task.status is not TaskStatus.PENDING or not task.waits_for or signal.at > now - PATIENCE:
+        return None
+    if f"receive:{signal.name}" in task.waits_for:
+        return None
+    since, waits = f"{signal.at:%Y-%m-%d %H:%M}", ", ".join(task.waits_for)
+    return f"{task.kind} {task.id} has not received {signal.name!r} since {since}; it waits for {waits}"
 
 
 def _new_step(task: Task, key: str, kind: StepKind, now: datetime) -> Step:
