@@ -57,6 +57,8 @@ NEEDED = {
     ("get", "queues"): VIEWER,
     ("post", "queues/{name}/pause"): OPERATOR,
     ("post", "queues/{name}/resume"): OPERATOR,
+    ("get", "queues/{name}/limit"): VIEWER,
+    ("put", "queues/{name}/limit"): OPERATOR,
     ("get", "templates"): VIEWER,
     ("post", "templates"): ADMIN,
     ("get", "templates/{id}"): VIEWER,
@@ -81,6 +83,7 @@ BODIES: dict[str, Any] = {
     "templates": {"alias": "made", "kind": "echo"},
     "templates/{id}": {"enabled": True},
     "keys": {"name": "made", "role": "viewer"},
+    "queues/{name}/limit": {"concurrency": 10},
     "task-executions/replay": {"status": "failed"},
 }
 BODIES["workflow-executions/{id}/signal"] = {"name": "paid", "payload": 1}

@@ -6,7 +6,7 @@ does the same thing and not another.
 """
 
 from .artifacts import leave_artifact
-from .limits import limit_tasks, replan_lines, replan_moments
+from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .queues import pause_queue, resume_queue
 from .schedules import (
@@ -108,6 +108,7 @@ __all__ = [
     "fire_due",
     "forget_nodes",
     "forget_old",
+    "gate_waiting",
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",

@@ -238,6 +238,15 @@ class PauseBody(Body):
     note: Text | None = None
 
 
+class QueueLimitBody(Body):
+    """How many tasks at once, and how many in a while. What is not named is not limited."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"concurrency": 10, "rate": "50/s"}]})
+
+    concurrency: int | None = None
+    rate: Text | None = None
+
+
 class TriggerBody(Body):
     """Another input for this one run, if it is given."""
 
