@@ -134,7 +134,7 @@ def schedule_step(chance: random.Random) -> Step:
     key = chance.choice([*KEYS, "nowhere"])
     hard = chance.random() < 0.3
     options: dict[str, Any] = {
-        "overlap_policy": chance.choice(["skip", "allow", "cancel_previous"]),
+        "overlap_policy": chance.choice([str(policy) for policy in rota.OverlapPolicy]),
         "missed_run_policy": chance.choice(["skip", "execute_once", "catch_up"]),
         "max_runs": chance.choice([None, 2, 50]),
         "pause_on_failure": chance.choice([None, True]),

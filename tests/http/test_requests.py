@@ -206,7 +206,7 @@ WRONG: list[Row] = [
     # values
     ("POST", SCHEDULES, {**BODY, "maxRuns": 0}, "maxRuns", "0 is too small; the least is 1"),
     ("POST", SCHEDULES, {**BODY, "enabled": "yes"}, "enabled", '"yes" is not accepted; give true or false'),
-    ("POST", SCHEDULES, {**BODY, "overlapPolicy": "x"}, "overlapPolicy", "skip, allow and cancel_previous"),
+    ("POST", SCHEDULES, {**BODY, "overlapPolicy": "x"}, "overlapPolicy", "and terminate_previous"),
     ("POST", SCHEDULES, {**BODY, "name": ""}, "name", "it is too short; the least is 1 character"),
     ("POST", SCHEDULES, {**BODY, "metadata": 5}, "metadata", "5 is not accepted; give an object"),
     ("POST", SCHEDULES, target(tags="a"), "target.tags", '"a" is not accepted; give a list'),

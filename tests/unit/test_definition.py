@@ -287,7 +287,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"missed_run_policy": None}, "missed_run_policy: None is not known; accepted are "),
     (
         {"overlap_policy": "queue"},
-        "overlap_policy: 'queue' is not known; accepted are skip, allow, cancel_previous",
+        "overlap_policy: 'queue' is not known; accepted are skip, allow, buffer_one, buffer_all, cancel_previous,"
+        " terminate_previous",
     ),
     ({"status": "on"}, "status: 'on' is not known; accepted are draft, active, paused, completed"),
     (

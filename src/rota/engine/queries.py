@@ -45,8 +45,9 @@ from ..stores.queries import (
     TemplateList,
     TenantList,
 )
+from .commands.line import LIVE_AT_MOST
 from .commands.nodes import every_node
-from .commands.shared import LIVE_AT_MOST, find_schedule, find_task, find_template
+from .commands.shared import find_schedule, find_task, find_template
 from .commands.tenants import find_tenant
 from .commands.workflows import steps_of
 from .serving import wait_of

@@ -15,7 +15,7 @@ from ..domain.model import (
     TaskTarget,
     TemplateTarget,
 )
-from ..domain.schedule import grace_at
+from ..domain.schedule import MOST_BUFFERED, grace_at
 from .durations import long_text, relative
 
 __all__ = ["policies", "runs_what", "sentence", "state", "timing_words"]
@@ -99,12 +99,21 @@ def _missed(schedule: Schedule) -> str:
 
 
 def _overlap(schedule: Schedule) -> str:
+    is_buffering = schedule.overlap_policy in (OverlapPolicy.BUFFER_ONE, OverlapPolicy.BUFFER_ALL)
     if schedule.missed_run_policy is MissedRunPolicy.CATCH_UP:
+        if is_buffering:
+            return "Each of its times runs, one after the other."
         return "Each of its times runs, also beside a run that is still going."
     match schedule.overlap_policy:
         case OverlapPolicy.SKIP:
             return "While a run is still going, further times are skipped."
         case OverlapPolicy.ALLOW:
             return "Runs may overlap."
+        case OverlapPolicy.BUFFER_ONE:
+            return "While a run is still going, one further time waits; others are skipped."
+        case OverlapPolicy.BUFFER_ALL:
+            return f"While a run is still going, up to {MOST_BUFFERED} further times wait their turn."
+        case OverlapPolicy.TERMINATE_PREVIOUS:
+            return "A run that is still going is ended at once when the next one is due."
         case OverlapPolicy.CANCEL_PREVIOUS:
             return "A run that is still going is cancelled when the next one is due."

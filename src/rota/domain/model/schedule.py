@@ -33,10 +33,16 @@ class MissedRunPolicy(StrEnum):
 class OverlapPolicy(StrEnum):
     SKIP = "skip"
     ALLOW = "allow"
+    BUFFER_ONE = "buffer_one"
+    BUFFER_ALL = "buffer_all"
     CANCEL_PREVIOUS = "cancel_previous"
+    TERMINATE_PREVIOUS = "terminate_previous"
 
 
 class RunStatus(StrEnum):
+    """`buffered`: it waits until the runs before it have ended, and has no task yet."""
+
+    BUFFERED = "buffered"
     RUNNING = "running"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -84,7 +90,7 @@ Target = TaskTarget | WorkflowTarget | TemplateTarget
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
     """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
-    time."""
+    time. `buffered` are the times that wait for the end of what runs, oldest first; they count as runs."""
 
     key: str
     description: str = ""
@@ -95,6 +101,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     due_at: datetime | None = None
     last_run_at: datetime | None = None
     last_task_id: str | None = None
+    buffered: tuple[datetime, ...] = ()
     run_count: int = 0
     max_runs: int | None = None
     start_at: datetime | None = None

@@ -247,7 +247,14 @@ def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     """Hide it and stop it; its history stays, and it can be restored."""
     _check_living(schedule)
-    return replace(schedule, deleted_at=now, next_run_at=None, due_at=None, updated_at=now, updated_by=actor)
+    return replace(
+        _without_line(schedule),
+        deleted_at=now,
+        next_run_at=None,
+        due_at=None,
+        updated_at=now,
+        updated_by=actor,
+    )
 
 
 def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
@@ -298,7 +305,7 @@ def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, acto
         case ScheduleStatus.DRAFT:
             return _stopped(schedule, status, now, actor, schedule.pause_note)
         case ScheduleStatus.COMPLETED:
-            stopped = _stopped(schedule, status, now, actor, None)
+            stopped = _stopped(_without_line(schedule), status, now, actor, None)
             return replace(stopped, completed_reason=f"set so by {actor}")
 
 
@@ -315,6 +322,11 @@ def _stopped(
         updated_at=now,
         updated_by=actor,
     )
+
+
+def _without_line(schedule: Schedule) -> Schedule:
+    """What waits will not start: whoever writes this records it as skipped."""
+    return replace(schedule, buffered=(), run_count=schedule.run_count - len(schedule.buffered))
 
 
 def _first_planned(schedule: Schedule, now: datetime) -> Schedule:

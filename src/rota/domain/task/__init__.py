@@ -27,6 +27,7 @@ from .life import (
     renew,
     replay,
     settle,
+    terminate,
 )
 from .shortening import HISTORY_KEPT, ShortHistory, is_short_alike, short_history, whole_history
 from .submission import Submission, admit, check_submission
@@ -64,5 +65,6 @@ __all__ = [
     "replay",
     "settle",
     "short_history",
+    "terminate",
     "whole_history",
 ]

@@ -5,7 +5,7 @@ end reaches its run and its schedule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -22,7 +22,6 @@ from ...domain.model import (
     Run,
     RunStatus,
     Schedule,
-    ScheduleStatus,
     Task,
     TaskStatus,
     Template,
@@ -32,6 +31,7 @@ from ...domain.schedule import definition, run
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias
+from .line import LIVE_AT_MOST, Lines
 
 __all__ = [
     "RelatedRuns",
@@ -47,7 +47,6 @@ __all__ = [
 ]
 
 DEFAULT_LIMITS = Limits()
-LIVE_AT_MOST = 10_000
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -187,48 +186,70 @@ class RelatedRuns:
     they are to, a workflow gets the answer of its child, and the children of a workflow do not outlive it. All of it is
     read before anything is written, and written with the tasks."""
 
-    def __init__(self, runs: dict[str, Run], schedules: dict[str, Schedule], family: _Family) -> None:
+    def __init__(
+        self, runs: dict[str, Run], schedules: dict[str, Schedule], family: _Family, lines: Lines
+    ) -> None:
         self._runs = runs
         self._schedules = schedules
         self._family = family
+        self._lines = lines
+        self._failed: dict[str, Run] = {}
 
     @classmethod
-    async def of(cls, tx: Tx, tasks: Sequence[Task], *, left: Sequence[Task] = ()) -> RelatedRuns:
-        """`tasks` are as they will be written. `left` are workflows that leave their children behind."""
+    async def of(
+        cls, tx: Tx, tasks: Sequence[Task], *, left: Sequence[Task] = (), written: Collection[str] = ()
+    ) -> RelatedRuns:
+        """`tasks` are as they will be written. `left` are workflows that leave their children behind; `written` are the
+        ids of schedules that the caller writes: their lines stay as they are."""
         family = await _Family.of(tx, tasks, left)
         of_runs = [task for task in tasks if task.run_id is not None]
         if not of_runs:
-            return cls({}, {}, family)
+            return cls({}, {}, family, await Lines.of(tx, ()))
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
-        may_fail = (TaskStatus.FAILED, TaskStatus.EXPIRED)
-        failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in may_fail}
-        return cls(runs, await tx.get_many(Schedule, failing) if failing else {}, family)
+        concerned = {task.schedule_id for task in of_runs if task.schedule_id and _concerns_schedule(task)}
+        found = await tx.get_many(Schedule, concerned - set(written)) if concerned else {}
+        awaiting = {task.schedule_id for task in of_runs if task.awaited and not task.is_live}
+        lines = await Lines.of(tx, [each for each in found.values() if each.id in awaiting], tasks)
+        return cls(runs, found, family, lines)
 
     def put(
         self, tx: Tx, tasks: Sequence[Task], actor: str, was: Mapping[str, Task] = MappingProxyType({})
     ) -> list[Task]:
-        """Write the tasks, their runs where those change, and pause schedules that ask for it on failure. `was` has
-        tasks as they were before, by id."""
-        return [self._put_one(tx, task, actor, was.get(task.id)) for task in self._family.put(tx, tasks)]
+        """Write the tasks, their runs where those change, and what follows for their schedules. `was` has tasks as they
+        were before, by id."""
+        marked = [self._lines.marked(task) for task in tasks]
+        stored = [self._put_one(tx, task, was.get(task.id)) for task in self._family.put(tx, marked)]
+        for schedule in self._schedules.values():
+            self._put_schedule(tx, schedule, actor)
+        return stored
 
-    def _put_one(self, tx: Tx, task: Task, actor: str, was: Task | None) -> Task:
+    def _put_one(self, tx: Tx, task: Task, was: Task | None) -> Task:
         old = self._runs.get(task.run_id) if task.run_id is not None else None
         if old is not None:
             new = run.follow(old, task)
             if new != old:
                 tx.put(new)
                 if new.status is RunStatus.FAILED:
-                    self._pause_if_asked(tx, new, actor)
+                    self._failed.setdefault(new.schedule_id, new)
         return tx.put(task, was=was)
 
-    def _pause_if_asked(self, tx: Tx, failed: Run, actor: str) -> None:
-        schedule = self._schedules.pop(failed.schedule_id, None)
-        if schedule is None or not schedule.pause_on_failure or schedule.deleted_at is not None:
-            return
-        if schedule.status is ScheduleStatus.ACTIVE:
+    def _put_schedule(self, tx: Tx, old: Schedule, actor: str) -> None:
+        """Paused, if it asks for that. A schedule with a line is always written: see `line.py`."""
+        new, failed = old, self._failed.get(old.id)
+        note = ""
+        if failed is not None and old.pause_on_failure and old.enabled:
             note = f"paused because the run of {failed.scheduled_at.isoformat()} failed: {failed.error}"
-            paused = tx.put(definition.pause(schedule, tx.now, actor, note))
-            audit(tx, "paused", actor, schedule, paused, note)
+            new = definition.pause(old, tx.now, actor, note)
+        if new is old and not old.buffered:
+            return
+        stored = tx.put(self._lines.moved_on(tx, new))
+        if note:
+            audit(tx, "paused", actor, old, stored, note)
+
+
+def _concerns_schedule(task: Task) -> bool:
+    may_have_failed = task.status in (TaskStatus.FAILED, TaskStatus.EXPIRED)
+    return may_have_failed or (task.awaited and not task.is_live)
 
 
 class _Family:

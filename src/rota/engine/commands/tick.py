@@ -9,7 +9,7 @@ that was the last).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -39,8 +39,8 @@ from ...stores.queries import (
     ScheduleList,
     UpcomingTasks,
 )
-from .schedules import template_of, templates_of
-from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, RelatedRuns, audit, room_for_tasks
+from .line import LIVE_AT_MOST, template_of, templates_of
+from .shared import DEFAULT_LIMITS, RelatedRuns, audit, room_for_tasks
 
 __all__ = [
     "Tick",
@@ -133,33 +133,37 @@ class _Firing:
             if rows >= ROWS_PER_TICK:
                 break
             decisions.append(left.decided(found, tx.now, live[found.id], jumped))
-            rows += len(decisions[-1].fires) + len(decisions[-1].skips)
+            rows += len(decisions[-1].fires) + len(decisions[-1].buffers) + len(decisions[-1].skips)
         return cls(due, decisions, await templates_of(tx, due), tenants)
 
     async def write(self, tx: Tx, is_more_due: bool) -> Tick:
-        cancelled = [
-            task.cancel(victim, tx.now, SCHEDULER, "replaced by the next run")
-            for decision in self.decisions
-            for victim in decision.cancels
-            if not victim.cancel_requested
-        ]
-        related = await RelatedRuns.of(tx, cancelled)
+        cancelled = [each for decision in self.decisions for each in _cancelled(decision, tx.now)]
+        awaited = [replace(live, awaited=True) for decision in self.decisions for live in decision.awaits]
+        related = await RelatedRuns.of(tx, cancelled, written={found.id for found in self.due})
         ids = [id for decision in self.decisions for id in _run_ids(decision)]
         known = await tx.get_many(Run, ids) if ids else {}
         related.put(tx, cancelled, SCHEDULER)
+        for each in awaited:
+            tx.put(each)
         tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
             had[row.schedule_id].add(row.scheduled_at)
         decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
         for before, decision in decided:
-            self._put(tx, before, decision, had.get(before.id, set()), tick)
+            self._put(tx, before, decision, had.get(before.id, set()), known, tick)
         return tick
 
     def _put(
-        self, tx: Tx, before: Schedule, decision: Decision, had: Collection[datetime], tick: Tick
+        self,
+        tx: Tx,
+        before: Schedule,
+        decision: Decision,
+        had: Collection[datetime],
+        known: Mapping[str, Run],
+        tick: Tick,
     ) -> None:
-        """`had` are the times that have their rows already: a clock went back."""
+        """`had` are the times that have their rows already: they were buffered, or a clock went back."""
         decision = schedule.without(decision, had, before)
         found = decision.schedule
         tenant = self.tenants.get(found.tenant)
@@ -170,8 +174,19 @@ class _Firing:
         for number, fire in enumerate(decision.fires, 1):
             id = run.run_id(found, fire.scheduled_at)
             after = len(decision.fires) - number
+            waited = known.get(id)
+            trigger = fire.trigger if waited is None else waited.trigger
             row, started = run.start(
-                id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER, after
+                id,
+                found,
+                fire.scheduled_at,
+                trigger,
+                template,
+                tx.now,
+                limits,
+                SCHEDULER,
+                after,
+                waited=waited,
             )
             tick.runs.append(tx.put(row))
             if started is None:
@@ -179,6 +194,8 @@ class _Firing:
             else:
                 tick.tasks.append(tx.put(started))
                 last_task = started.id
+        for fire in decision.buffers:
+            tick.runs.append(tx.put(run.buffered(found, fire, tx.now)))
         for skip in decision.skips:
             if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
@@ -216,12 +233,21 @@ class _TasksLeft:
         room = self._left.get(found.tenant)
         decision = schedule.decide(found, now, live, jumped=jumped, room=room)
         if room is not None:
-            self._left[found.tenant] = room - len(decision.fires)
+            self._left[found.tenant] = room - len(decision.fires) - len(decision.buffers)
         return decision
 
 
+def _cancelled(decision: Decision, now: datetime) -> list[Task]:
+    why = "replaced by the next run"
+    if decision.by_force:
+        return [task.terminate(victim, now, SCHEDULER, why) for victim in decision.cancels]
+    asked = [victim for victim in decision.cancels if not victim.cancel_requested]
+    return [task.cancel(victim, now, SCHEDULER, why) for victim in asked]
+
+
 def _run_ids(decision: Decision) -> list[str]:
-    times = [fire.scheduled_at for fire in decision.fires] + [skip.scheduled_at for skip in decision.skips]
+    times = [fire.scheduled_at for fire in (*decision.fires, *decision.buffers)]
+    times += [skip.scheduled_at for skip in decision.skips]
     return [run.run_id(decision.schedule, at) for at in times]
 
 

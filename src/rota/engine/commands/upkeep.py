@@ -25,7 +25,8 @@ from ...stores.queries import (
     SignalList,
     StepList,
 )
-from .shared import LIVE_AT_MOST, RelatedRuns, audit
+from .line import LIVE_AT_MOST
+from .shared import RelatedRuns, audit
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
