@@ -249,7 +249,7 @@ def test_a_line_survives_a_fault_at_every_call(fault: Fault, tmp_path: Path) -> 
                 end_at=START + 30 * SECOND,
             )
             stop = asyncio.Event()
-            node = Node(world, lambda number: fault if number == call else None, "node")
+            node = Node(world, lambda made: fault if made == call else None, "node")
             running = asyncio.create_task(node.run(stop))
             await world.at(5 * MINUTE)
             stop.set()
