@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from http_world import problem
-from rota import Queue
+from rota import MissedRunPolicy, OverlapPolicy, Queue
 from rota.domain.errors import Corrupt, Unavailable
 from rota.engine.clock import SteadyClock, SystemClock
 from rota.stores.sqlite.store import SqliteStore
@@ -230,7 +230,7 @@ WRONG: list[Row] = [
     ("GET", f"{SCHEDULES}?limit=1&limit=2", None, "limit", "it is given 2 times; give it once"),
 ]
 LEAKS = re.compile(r"\[A-Z|\{0,|\^|discriminator|[Ii]nput should|tag using")
-VALUES = {"cancel_previous", "execute_once", "catch_up"}
+VALUES = {str(choice) for policy in (OverlapPolicy, MissedRunPolicy) for choice in policy}
 """What is written so in every API."""
 
 

@@ -186,13 +186,17 @@ async def test_a_trigger_by_hand_is_waited_for(world: World) -> None:
 @pytest.mark.parametrize("end", ["cancel", "expire", "fail", "suspend"])
 async def test_whatever_ends_a_run_the_line_moves_on(world: World, end: str) -> None:
     """Nobody works at first: what was started stays pending."""
-    options = {"ttl": 200} if end == "expire" else {}
     queue = world.queue
     if end == "suspend":
         await queue.create_tenant("acme")
         queue = queue.for_tenant("acme")
     await queue.create_schedule(
-        "s", task_type="work", cron="* * * * *", overlap_policy="buffer_one", max_runs=2, **options
+        "s",
+        task_type="work",
+        cron="* * * * *",
+        overlap_policy="buffer_one",
+        max_runs=2,
+        ttl=200 if end == "expire" else None,
     )
     for minute in (1, 2):
         await world.at(minute * MINUTE)

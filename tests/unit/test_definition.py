@@ -309,7 +309,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "description: it holds a character that UTF-8 cannot carry; give valid Unicode",
     ),
     ({"pause_note": ["no"]}, "pause_note: ['no'] is not a text; accepted are texts"),
-    ({"pause_on_failure": "yes"}, "pause_on_failure: 'yes' is not accepted; give True or False"),
+    (
+        {"pause_on_failure": "yes"},
+        "pause_on_failure: 'yes' is not accepted; give a whole number from 0 to 100",
+    ),
     ({"metadata": {"a": {"b": {"c": {}}}}}, "metadata: it is 4 levels deep; the most is 3 levels"),
     ({"metadata": {f"k{n}": n for n in range(101)}}, "metadata: it has 101 keys; the most is 100 keys"),
     (

@@ -51,8 +51,11 @@ def state(schedule: Schedule, now: datetime) -> str:
             return f"active, next {relative(schedule.next_run_at, now)}"
         case ScheduleStatus.PAUSED:
             note = f": {schedule.pause_note}" if schedule.pause_note else ""
-            by = f" by {schedule.updated_by}" if schedule.updated_by else ""
-            return f"paused {_since(schedule.updated_at, now)}{by}{note}"
+            who = schedule.paused_by or schedule.updated_by
+            by = f" by {who}" if who else ""
+            until = schedule.pause_until
+            ends = f", until {_second(until)} ({relative(until, now)})" if until is not None else ""
+            return f"paused {_since(schedule.paused_at or schedule.updated_at, now)}{by}{ends}{note}"
         case ScheduleStatus.COMPLETED:
             return f"completed: {schedule.completed_reason}"
         case ScheduleStatus.DRAFT:
@@ -71,7 +74,9 @@ def policies(schedule: Schedule) -> list[str]:
             f"Each time is put off by up to {long_text(schedule.jitter)}, always the same for the same time."
         )
     if schedule.pause_on_failure:
-        lines.append("It pauses itself when a run fails.")
+        most = int(schedule.pause_on_failure)
+        when = "when a run fails" if most == 1 else f"when {most} runs in a row have failed"
+        lines.append(f"It pauses itself {when}.")
     if schedule.start_at is not None:
         lines.append(f"It starts at {_second(schedule.start_at)}.")
     if schedule.end_at is not None:

@@ -90,7 +90,9 @@ Target = TaskTarget | WorkflowTarget | TemplateTarget
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
     """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
-    time. `buffered` are the times that wait for the end of what runs, oldest first; they count as runs."""
+    time. A pause that ends by itself ends at `pause_until`, which is `due_at` then, too. `pause_on_failure` is after
+    how many failures in a row it pauses (0: never; earlier releases wrote true and false). `buffered` are the times
+    that wait for the end of what runs, oldest first; they count as runs."""
 
     key: str
     description: str = ""
@@ -112,7 +114,10 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
     jitter: timedelta = timedelta(0)
     pause_note: str | None = None
-    pause_on_failure: bool = False
+    pause_until: datetime | None = None
+    paused_by: str | None = None
+    paused_at: datetime | None = None
+    pause_on_failure: int | bool = 0
     completed_reason: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     zone_data: str = ""
@@ -149,7 +154,9 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
         return getattr(self.timing, "timezone", "UTC")
 
     def is_due(self, now: datetime) -> bool:
-        return self.enabled and self.due_at is not None and self.due_at <= aware(now)
+        """Whether a tick has something to do: a time has come, or the end of a pause."""
+        ends = self.pause_until if self.status is ScheduleStatus.PAUSED and self.deleted_at is None else None
+        return (self.enabled or ends is not None) and self.due_at is not None and self.due_at <= aware(now)
 
     def has_reached_end_date(self, now: datetime) -> bool:
         return self.end_at is not None and aware(now) > self.end_at

@@ -30,6 +30,7 @@ distance to the next time: of several due times only the latest can be within it
 | the tenant has no room for another pending task | skipped (limit); does not count as a run |
 | the tenant is suspended | skipped (suspended), whatever the policies say |
 | `max_runs` reached, or no time left | the schedule is completed, with the reason |
+| paused until a time that has come | active again, from its first time after now; what waits goes on |
 | paused, draft, deleted, completed | nothing |
 
 `catch_up` asks for every run, so neither the overlap policy nor a clock that jumped takes any of them. A tick
@@ -66,6 +67,7 @@ __all__ = [
     "minds_overlap",
     "planned",
     "replanned",
+    "resumed",
     "turned_away",
     "with_fewer_runs",
     "without",
@@ -120,6 +122,8 @@ def decide(
     """What becomes of every due time of the schedule. `live` are its pending and running tasks; `room` is how many
     tasks its tenant may still start (None: any number)."""
     first = schedule.next_run_at
+    if schedule.status is ScheduleStatus.PAUSED and schedule.is_due(now):
+        return _woken(schedule, now, live)
     if first is None or not schedule.is_due(now):
         return Decision(schedule)
     wanted, missed = _Due(schedule, first, now).judged(jumped)
@@ -152,6 +156,23 @@ def decide(
     )
 
 
+def resumed(schedule: Schedule, now: datetime) -> Schedule:
+    """Active from its first time after now; completed if there is none."""
+    fresh = replace(
+        schedule, pause_note=None, pause_until=None, paused_by=None, paused_at=None, updated_at=now
+    )
+    return planned(fresh, now)
+
+
+def _woken(schedule: Schedule, now: datetime, live: Sequence[Task]) -> Decision:
+    active = resumed(schedule, now)
+    if live or not active.buffered:
+        return Decision(active, awaits=tuple(task for task in live if active.buffered and not task.awaited))
+    first, *line = active.buffered
+    moved = replace(active, buffered=tuple(line), last_run_at=now)
+    return Decision(moved, (Fire(first, has_waited=True),), until=now)
+
+
 def with_fewer_runs(decision: Decision, number: int) -> Schedule:
     """The schedule of a decision of whose fires so many started nothing: they do not count towards `max_runs`."""
     schedule = decision.schedule
@@ -170,6 +191,8 @@ def minds_overlap(schedule: Schedule) -> bool:
 
 def turned_away(schedule: Schedule, now: datetime) -> Decision:
     """What is decided while the tenant is suspended: every due time is skipped, and the schedule moves on."""
+    if schedule.status is ScheduleStatus.PAUSED and schedule.is_due(now):
+        return Decision(resumed(schedule, now))
     if schedule.next_run_at is None or not schedule.is_due(now):
         return Decision(schedule)
     due = _Due(schedule, schedule.next_run_at, now)

@@ -39,7 +39,7 @@ from ..model import (
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
-from .decision import jittered, planned
+from .decision import jittered, planned, resumed
 
 __all__ = ["FIELDS", "SCHEDULE_FIELDS", "as_facts", "create", "delete", "edit", "pause", "restore", "resume"]
 
@@ -197,6 +197,8 @@ def create(
         **values,
     )
     check_when(schedule, _WHEN, now, limits)
+    if schedule.status is ScheduleStatus.PAUSED:
+        return replace(schedule, paused_by=actor, paused_at=now)
     return _first_planned(schedule, now) if schedule.status is ScheduleStatus.ACTIVE else schedule
 
 
@@ -222,15 +224,25 @@ def edit(
     return edited if status is None else _with_status(edited, status, now, actor)
 
 
-def pause(schedule: Schedule, now: datetime, actor: str, note: str | None = None) -> Schedule:
-    """Stop firing until it is resumed. Pausing what is paused changes only the note, if one is given."""
+def pause(
+    schedule: Schedule, now: datetime, actor: str, note: str | None = None, until: datetime | None = None
+) -> Schedule:
+    """Stop firing until it is resumed, or until a time. Pausing what is paused changes only the note and the end, if
+    they are given."""
     _check_living(schedule)
     if schedule.status is ScheduleStatus.COMPLETED:
         raise Refused("completed_schedule", schedule=schedule.key)
-    if schedule.status is ScheduleStatus.PAUSED and note in (None, schedule.pause_note):
+    is_paused = schedule.status is ScheduleStatus.PAUSED
+    if is_paused and note in (None, schedule.pause_note) and until in (None, schedule.pause_until):
         return schedule
-    checked = None if note is None else check_text("note", note)
-    return _stopped(schedule, ScheduleStatus.PAUSED, now, actor, checked)
+    ends = None if until is None else check_time("until", until)
+    if ends is not None and ends <= now:
+        raise Invalid("until", f"{ends.isoformat()} has passed", "give a time in the future")
+    note = None if note is None else check_text("note", note)
+    if is_paused:
+        note, ends = note or schedule.pause_note, ends or schedule.pause_until
+    stopped = _stopped(schedule, ScheduleStatus.PAUSED, now, actor, note)
+    return replace(stopped, pause_until=ends, due_at=ends)
 
 
 def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
@@ -241,7 +253,7 @@ def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
         raise Refused("completed_schedule", schedule=schedule.key)
     if schedule.status is ScheduleStatus.ACTIVE:
         return schedule
-    return planned(replace(schedule, pause_note=None, updated_at=now, updated_by=actor), now)
+    return resumed(replace(schedule, updated_by=actor), now)
 
 
 def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
@@ -262,6 +274,8 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     if schedule.deleted_at is None:
         raise Refused("not_deleted", schedule=schedule.key)
     living = replace(schedule, deleted_at=None, updated_at=now, updated_by=actor)
+    if living.status is ScheduleStatus.PAUSED:
+        return replace(living, due_at=living.pause_until)
     return planned(living, now) if living.status is ScheduleStatus.ACTIVE else living
 
 
@@ -312,12 +326,16 @@ def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, acto
 def _stopped(
     schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str, note: str | None
 ) -> Schedule:
+    is_paused = status is ScheduleStatus.PAUSED
     return replace(
         schedule,
         status=status,
         next_run_at=None,
         due_at=None,
         pause_note=note,
+        pause_until=None,
+        paused_by=actor if is_paused else None,
+        paused_at=now if is_paused else None,
         completed_reason=None,
         updated_at=now,
         updated_by=actor,

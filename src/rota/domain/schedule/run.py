@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -32,6 +34,7 @@ __all__ = [
     "buffered",
     "cut_short",
     "dropped",
+    "failures_in_a_row",
     "follow",
     "follows",
     "is_by_hand",
@@ -182,6 +185,13 @@ def follow(run: Run, task: Task) -> Run:
         return run
     expired = replace(task, status=TaskStatus.EXPIRED)  # put away before the sweep that would have marked it
     return _following(run, expired)
+
+
+def failures_in_a_row(rows: Iterable[Run]) -> int:
+    """How many runs have failed since the last one that completed, by the times that they were for."""
+    ended = [row for row in rows if row.status in (RunStatus.COMPLETED, RunStatus.FAILED)]
+    latest_first = sorted(ended, key=lambda row: row.scheduled_at, reverse=True)
+    return sum(1 for _ in takewhile(lambda row: row.status is RunStatus.FAILED, latest_first))
 
 
 def target_type(target: Target) -> str:

@@ -302,10 +302,14 @@ class _Story:
             reason = schedule.completed_reason or "no reason was recorded"
             ended = self._why("ended", f"The schedule had completed at {self._when(since)}: {reason}.")
             return ended if self.at >= since else None
+        ends = schedule.pause_until
+        if ends is not None and schedule.deleted_at is None and self.at > max(ends, self.now):
+            return None
         if pause is not None:
             return self._why("paused", self._paused(*pause))
         if schedule.status in (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT) and self.at > self.now:
             note = f" ({schedule.pause_note})" if schedule.pause_note else ""
+            note += f" until {self._when(ends)}" if ends is not None else ""
             return self._why("paused", f"The schedule is {schedule.status}{note}: resume it and it will run.")
         return None
 
@@ -318,6 +322,8 @@ class _Story:
         if until is not None:
             return f"The schedule was not active: {began}, and it was active again from {self._when(until)}."
         hint = "resume it and it will run" if self.at > self.now else "nothing runs until it is resumed"
+        if (ends := self.schedule.pause_until) is not None:
+            hint = f"it is active again from {self._when(ends)}"
         return f"The schedule is not active: {began}; {hint}."
 
     def _to_come(self) -> Why:
@@ -335,7 +341,11 @@ class _Story:
         away = (
             f" Tenant {schedule.tenant} is suspended: unless it is resumed before, this time will be skipped."
         )
-        to_be = f"It is expected in {length(due - self.now)}{put_off}{self.waiting}."
+        ends = schedule.pause_until
+        resumes = (
+            f", when the schedule is active again: it is paused until {self._when(ends)}" if ends else ""
+        )
+        to_be = f"It is expected in {length(due - self.now)}{put_off}{resumes}{self.waiting}."
         text = f"{to_be}{away if self.suspended else ''}"
         return self._why("upcoming", text)
 

@@ -239,9 +239,11 @@ def edit_schedule(
     return work
 
 
-def pause_schedule(tenant: str, key: str, actor: str, note: str | None) -> Work[Schedule]:
+def pause_schedule(
+    tenant: str, key: str, actor: str, note: str | None, until: datetime | None = None
+) -> Work[Schedule]:
     return _change(
-        tenant, key, actor, "paused", lambda old, now: definition.pause(old, now, actor, note), note
+        tenant, key, actor, "paused", lambda old, now: definition.pause(old, now, actor, note, until), note
     )
 
 

@@ -30,7 +30,7 @@ from ...domain.model import (
 from ...domain.schedule import definition, run
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
-from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias
+from ...stores.queries import OpenSchedules, RunList, ScheduleByKey, StepList, TaskList, TemplateByAlias
 from .line import LIVE_AT_MOST, Lines
 
 __all__ = [
@@ -187,12 +187,18 @@ class RelatedRuns:
     read before anything is written, and written with the tasks."""
 
     def __init__(
-        self, runs: dict[str, Run], schedules: dict[str, Schedule], family: _Family, lines: Lines
+        self,
+        runs: dict[str, Run],
+        schedules: dict[str, Schedule],
+        family: _Family,
+        lines: Lines,
+        earlier: Sequence[Run] = (),
     ) -> None:
         self._runs = runs
         self._schedules = schedules
         self._family = family
         self._lines = lines
+        self._earlier = {row.id: row for row in earlier}
         self._failed: dict[str, Run] = {}
 
     @classmethod
@@ -210,7 +216,7 @@ class RelatedRuns:
         found = await tx.get_many(Schedule, concerned - set(written)) if concerned else {}
         awaiting = {task.schedule_id for task in of_runs if task.awaited and not task.is_live}
         lines = await Lines.of(tx, [each for each in found.values() if each.id in awaiting], tasks)
-        return cls(runs, found, family, lines)
+        return cls(runs, found, family, lines, await _failed_before(tx, found.values()))
 
     def put(
         self, tx: Tx, tasks: Sequence[Task], actor: str, was: Mapping[str, Task] = MappingProxyType({})
@@ -229,6 +235,7 @@ class RelatedRuns:
             new = run.follow(old, task)
             if new != old:
                 tx.put(new)
+                self._earlier[new.id] = new
                 if new.status is RunStatus.FAILED:
                     self._failed.setdefault(new.schedule_id, new)
         return tx.put(task, was=was)
@@ -237,14 +244,33 @@ class RelatedRuns:
         """Paused, if it asks for that. A schedule with a line is always written: see `line.py`."""
         new, failed = old, self._failed.get(old.id)
         note = ""
-        if failed is not None and old.pause_on_failure and old.enabled:
-            note = f"paused because the run of {failed.scheduled_at.isoformat()} failed: {failed.error}"
+        if failed is not None and self._failed_too_often(old):
+            run_of = f"the run of {failed.scheduled_at.isoformat()} failed"
+            most = int(old.pause_on_failure)
+            note = f"paused because {run_of}{f', as {most} did in a row' * (most > 1)}: {failed.error}"
             new = definition.pause(old, tx.now, actor, note)
         if new is old and not old.buffered:
             return
         stored = tx.put(self._lines.moved_on(tx, new))
         if note:
             audit(tx, "paused", actor, old, stored, note)
+
+    def _failed_too_often(self, schedule: Schedule) -> bool:
+        most = int(schedule.pause_on_failure)
+        if not most or not schedule.enabled:
+            return False
+        rows = (row for row in self._earlier.values() if row.schedule_id == schedule.id)
+        return most == 1 or run.failures_in_a_row(rows) >= most
+
+
+async def _failed_before(tx: Tx, schedules: Collection[Schedule]) -> list[Run]:
+    """The last rows of those that pause after several failures: as many that failed, and the last that completed."""
+    rows: list[Run] = []
+    for schedule in schedules:
+        if (most := int(schedule.pause_on_failure)) > 1:
+            rows += await tx.find(RunList(schedule_id=schedule.id, status=RunStatus.FAILED), most)
+            rows += await tx.find(RunList(schedule_id=schedule.id, status=RunStatus.COMPLETED), 1)
+    return rows
 
 
 def _concerns_schedule(task: Task) -> bool:

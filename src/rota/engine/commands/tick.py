@@ -201,7 +201,9 @@ class _Firing:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
         moved = tx.put(replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task))
         tick.schedules.append(moved)
-        if moved.status is not ScheduleStatus.ACTIVE:
+        if before.status is ScheduleStatus.PAUSED and moved.status is ScheduleStatus.ACTIVE:
+            audit(tx, "resumed", SCHEDULER, before, moved, "its pause was to end by itself")
+        elif moved.status is not ScheduleStatus.ACTIVE:
             detail = moved.completed_reason or moved.pause_note or ""
             audit(tx, str(moved.status), SCHEDULER, None, moved, detail)
 

@@ -110,6 +110,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     next_run_at_local: str | None
     last_run_at: Time | None
     last_task_id: str | None
+    buffered: tuple[Time, ...]
     run_count: int
     max_runs: int | None
     start_at: Time | None
@@ -119,8 +120,11 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     misfire_grace_seconds: float | None
     catch_up_window_seconds: float
     jitter_seconds: float
-    pause_on_failure: bool
+    pause_on_failure: int
     pause_note: str | None
+    pause_until: Time | None
+    paused_by: str | None
+    paused_at: Time | None
     completed_reason: str | None
     metadata: dict[str, Any]
     tenant: str
