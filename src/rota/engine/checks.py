@@ -140,7 +140,7 @@ def check_health(tenant: str) -> Work[Health]:
         listed = await tx.find(ScheduleList(tenant=None), LOOKED_AT)
         read: list[Schedule | Task] = [*listed, *{task.id: task for task in (*newest, *upcoming)}.values()]
         return Health(
-            overdue=await tx.find(DueSchedules(at=late), ENOUGH),
+            overdue=[each for each in await tx.find(DueSchedules(at=late), ENOUGH) if each.is_due(late)],
             lost=await tx.find(LostLeases(at=late), ENOUGH),
             unswept=await tx.find(PastExpiry(at=late), ENOUGH),
             waiting=await tx.find(ReadyTasks(at=tx.now - WAITING), ENOUGH),

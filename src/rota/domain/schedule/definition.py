@@ -8,7 +8,7 @@ itself, and none replays what was missed. A completed schedule becomes active ag
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ from ..limits import (
 from ..model import (
     Limits,
     MissedRunPolicy,
+    Run,
     Schedule,
     ScheduleStatus,
     Target,
@@ -40,8 +41,20 @@ from ..model import (
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
 from .decision import jittered, planned, resumed
+from .run import failures_in_a_row
 
-__all__ = ["FIELDS", "SCHEDULE_FIELDS", "as_facts", "create", "delete", "edit", "pause", "restore", "resume"]
+__all__ = [
+    "FIELDS",
+    "SCHEDULE_FIELDS",
+    "as_facts",
+    "create",
+    "delete",
+    "edit",
+    "pause",
+    "restore",
+    "resume",
+    "too_many_failures",
+]
 
 PAST_GRACE = timedelta(seconds=5)
 SHORTEST = timedelta(seconds=1)
@@ -243,6 +256,15 @@ def pause(
         note, ends = note or schedule.pause_note, ends or schedule.pause_until
     stopped = _stopped(schedule, ScheduleStatus.PAUSED, now, actor, note)
     return replace(stopped, pause_until=ends, due_at=ends)
+
+
+def too_many_failures(schedule: Schedule, failed: Sequence[Run], rows: Iterable[Run]) -> str:
+    """Why it is to be paused now that these runs have failed; empty: it is not. `rows` are its last ones."""
+    most = int(schedule.pause_on_failure)
+    if not most or not schedule.enabled or (most > 1 and failures_in_a_row(rows) < most):
+        return ""
+    run_of = f"the run of {failed[0].scheduled_at.isoformat()} failed"
+    return f"paused because {run_of}{f', as {most} did in a row' * (most > 1)}: {failed[0].error}"
 
 
 def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:

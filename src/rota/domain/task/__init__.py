@@ -30,7 +30,7 @@ from .life import (
     terminate,
 )
 from .shortening import HISTORY_KEPT, ShortHistory, is_short_alike, short_history, whole_history
-from .submission import Submission, admit, check_submission
+from .submission import Submission, admit, check_submission, with_gates
 
 __all__ = [
     "DEFAULT_MAX_RETRIES",
@@ -67,4 +67,5 @@ __all__ = [
     "short_history",
     "terminate",
     "whole_history",
+    "with_gates",
 ]

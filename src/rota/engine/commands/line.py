@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+import msgspec
 from msgspec.structs import replace
 
 from ...domain.model import (
@@ -31,37 +32,43 @@ from ...domain.schedule import run
 from ...stores.base import Tx
 from ...stores.queries import LiveTasks
 
-__all__ = ["LIVE_AT_MOST", "Lines", "template_of", "templates_of"]
+__all__ = ["LIVE_AT_MOST", "Move", "WaitingLines", "template_of", "templates_of"]
 
 LIVE_AT_MOST = 10_000
 SCHEDULER = "scheduler"
 _AT_REST = (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT)
 
 
-class Lines:
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line does: the schedule as it is to be written, rows and new tasks, and live tasks that are marked."""
+
+    schedule: Schedule
+    rows: Sequence[Run] = ()
+    starts: Sequence[Task] = ()
+    marked: Sequence[Task] = ()
+
+
+class WaitingLines:
     """The lines of some schedules, with all that is needed to move them on."""
 
     def __init__(
         self,
         live: Mapping[str, Sequence[Task]],
-        written: Mapping[str, Task],
         rows: Mapping[str, Run],
         templates: Mapping[str, Template],
         tenants: Mapping[str, Tenant],
     ) -> None:
         self._live = live
-        self._written = written
         self._rows = rows
         self._templates = templates
         self._tenants = tenants
 
     @classmethod
-    async def of(cls, tx: Tx, schedules: Sequence[Schedule], tasks: Sequence[Task] = ()) -> Lines:
+    async def of(cls, tx: Tx, schedules: Sequence[Schedule], tasks: Sequence[Task] = ()) -> WaitingLines:
         """`tasks` are written in the same work, as they are here."""
         waiting = [schedule for schedule in schedules if schedule.buffered]
-        written = {task.id: task for task in tasks}
         if not waiting:
-            return cls({}, written, {}, {}, {})
+            return cls({}, {}, {}, {})
         ids = tuple(schedule.id for schedule in waiting)
         found = {task.id: task for task in await tx.find(LiveTasks(schedule_ids=ids), LIVE_AT_MOST)}
         found |= {task.id: task for task in tasks if task.schedule_id in ids}
@@ -72,64 +79,48 @@ class Lines:
         rows = [run.run_id(schedule, at) for schedule in waiting for at in schedule.buffered]
         return cls(
             live,
-            written,
             await tx.get_many(Run, rows),
             await templates_of(tx, waiting),
             await tx.get_many(Tenant, {schedule.tenant for schedule in waiting}),
         )
 
-    def marked(self, task: Task) -> Task:
-        """A task that is written anyway: marked, if a line waits for it."""
-        is_awaited = any(task.id == other.id for other in self._live.get(task.schedule_id or "", ()))
-        return replace(task, awaited=True) if is_awaited else task
-
-    def moved_on(self, tx: Tx, schedule: Schedule) -> Schedule:
-        """Start the first that waits, if nothing is live and the schedule is not at rest. The schedule, as the caller
-        is to write it."""
+    def moved_on(self, schedule: Schedule, now: datetime) -> Move:
+        """Start the first that waits, if nothing is live and the schedule is not at rest."""
         if not schedule.buffered or schedule.deleted_at is not None or schedule.status in _AT_REST:
-            return schedule
+            return Move(schedule=schedule)
         if live := self._live.get(schedule.id):
-            for task in live:
-                if task.id not in self._written and not task.awaited:
-                    tx.put(replace(task, awaited=True))
-            return schedule
+            unmarked = [replace(task, awaited=True) for task in live if not task.awaited]
+            return Move(schedule=schedule, marked=unmarked)
         tenant = self._tenants.get(schedule.tenant)
         if tenant is not None and tenant.status is TenantStatus.SUSPENDED:
-            return self.dropped(tx, schedule, RunReason.SUSPENDED)
-        return self._started(tx, schedule, Limits() if tenant is None else tenant.limits)
+            return self.dropped(schedule, RunReason.SUSPENDED, now)
+        return self._started(schedule, Limits() if tenant is None else tenant.limits, now)
 
-    def dropped(self, tx: Tx, schedule: Schedule, reason: RunReason) -> Schedule:
+    def dropped(self, schedule: Schedule, reason: RunReason, now: datetime) -> Move:
         """Nothing of the line will start, and its rows say why."""
-        for at in schedule.buffered:
-            if (row := self._waiting(schedule, at)) is not None:
-                tx.put(run.dropped(row, reason, tx.now))
-        return replace(schedule, buffered=(), run_count=schedule.run_count - len(schedule.buffered))
+        waiting = [self._waiting(schedule, at) for at in schedule.buffered]
+        rows = [run.dropped(row, reason, now) for row in waiting if row is not None]
+        left = schedule.run_count - len(schedule.buffered)
+        return Move(schedule=replace(schedule, buffered=(), run_count=left), rows=rows)
 
-    def _started(self, tx: Tx, schedule: Schedule, limits: Limits) -> Schedule:
+    def _started(self, schedule: Schedule, limits: Limits, now: datetime) -> Move:
         """One that cannot start says so in its row, and the next has its turn."""
         template = template_of(schedule, self._templates)
+        rows: list[Run] = []
         while schedule.buffered:
             at, *rest = schedule.buffered
-            schedule = replace(schedule, buffered=tuple(rest), updated_at=tx.now)
+            schedule = replace(schedule, buffered=tuple(rest), updated_at=now)
             waited = self._waiting(schedule, at)
             if waited is not None:
                 row, task = run.start(
-                    waited.id,
-                    schedule,
-                    at,
-                    waited.trigger,
-                    template,
-                    tx.now,
-                    limits,
-                    SCHEDULER,
-                    waited=waited,
+                    waited.id, schedule, at, waited.trigger, template, now, limits, SCHEDULER, waited=waited
                 )
-                tx.put(row)
+                rows.append(row)
                 if task is not None:
-                    tx.put(task)
-                    return replace(schedule, last_run_at=tx.now, last_task_id=task.id)
+                    started = replace(schedule, last_run_at=now, last_task_id=task.id)
+                    return Move(schedule=started, rows=rows, starts=[task])
             schedule = replace(schedule, run_count=schedule.run_count - 1)
-        return schedule
+        return Move(schedule=schedule, rows=rows)
 
     def _waiting(self, schedule: Schedule, at: datetime) -> Run | None:
         row = self._rows.get(run.run_id(schedule, at))

@@ -32,7 +32,8 @@ from ...domain.schedule import definition, run
 from ...domain.template import check_runs, overlaid
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
-from .line import Lines, template_of, templates_of
+from .gates import put_new
+from .line import WaitingLines, template_of, templates_of
 from .shared import (
     audit,
     check_room_for_schedules,
@@ -161,10 +162,13 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
         await check_room_for_schedules(tx, moving[0].new.tenant, limits, wanted)
     rows = await given_up(tx, [(each.old, each.new) for each in moving if each.old is not None])
     changed = [(each.old, each.new) for each in (*moving, *retired) if each.old is not None]
-    lines = await Lines.of(tx, [new if new.buffered else old for old, new in changed])
-    for old, new in changed:
-        if not new.buffered:
-            lines.dropped(tx, old, RunReason.CHANGED)
+    lines = await WaitingLines.of(tx, [new if new.buffered else old for old, new in changed])
+    dropped = [lines.dropped(old, RunReason.CHANGED, tx.now) for old, new in changed if not new.buffered]
+    moves = {each.new.id: lines.moved_on(each.new, tx.now) for each in moving}
+    await put_new(tx, {task.id: task for move in moves.values() for task in move.starts})
+    for move in (*moves.values(), *dropped):
+        for record in (*move.rows, *move.marked):
+            tx.put(record)
     for each in retired:
         audit(tx, each.action, actor, each.old, tx.put(each.new), each.detail)
     written = []
@@ -172,7 +176,7 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
         if each.new is each.old:
             written.append(each.new)
             continue
-        written.append(tx.put(lines.moved_on(tx, each.new)))
+        written.append(tx.put(moves[each.new.id].schedule))
         audit(tx, each.action, actor, each.old, written[-1], each.detail)
     for row in rows:
         tx.put(row)
@@ -352,7 +356,8 @@ def trigger_schedule(
         if started is None:
             raise Refused("bad_target", schedule=key, problem=row.error)
         check(started.kind, started.input)
+        new = await put_new(tx, {started.id: started})
         audit(tx, "triggered", actor, found, found, f"task {started.id}", act=row.id)
-        return tx.put(row), tx.put(started).as_of(tx.now)
+        return tx.put(row), new[started.id].as_of(tx.now)
 
     return work

@@ -9,6 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import msgspec
+from msgspec.structs import replace
+
 from ...domain import keys, serving, template, tenants, workflow
 from ...domain import task as life
 from ...domain.errors import NotFound, Refused
@@ -31,7 +34,8 @@ from ...domain.schedule import definition, run
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, RunList, ScheduleByKey, StepList, TaskList, TemplateByAlias
-from .line import LIVE_AT_MOST, Lines
+from .gates import Gates
+from .line import LIVE_AT_MOST, Move, WaitingLines
 
 __all__ = [
     "RelatedRuns",
@@ -183,51 +187,71 @@ def once(
 
 class RelatedRuns:
     """What follows from the end of tasks, whatever the reason of it: their runs say how they ended, schedules pause if
-    they are to, a workflow gets the answer of its child, and the children of a workflow do not outlive it. All of it is
-    read before anything is written, and written with the tasks."""
+    they are to, times that wait begin, a workflow gets the answer of its child, the children of a workflow do not
+    outlive it, and the gates of limits let in the next. All of it is read before anything is written, and written with
+    the tasks."""
 
     def __init__(
         self,
         runs: dict[str, Run],
-        schedules: dict[str, Schedule],
+        schedules: Sequence[_Following],
         family: _Family,
-        lines: Lines,
-        earlier: Sequence[Run] = (),
+        gates: Gates,
+        marked: Sequence[Task],
+        actor: str,
     ) -> None:
+        self._actor = actor
         self._runs = runs
         self._schedules = schedules
         self._family = family
-        self._lines = lines
-        self._earlier = {row.id: row for row in earlier}
-        self._failed: dict[str, Run] = {}
+        self._gates = gates
+        self._marked = {task.id: task for task in marked}
 
     @classmethod
     async def of(
-        cls, tx: Tx, tasks: Sequence[Task], *, left: Sequence[Task] = (), written: Collection[str] = ()
+        cls,
+        tx: Tx,
+        tasks: Sequence[Task],
+        actor: str,
+        *,
+        left: Sequence[Task] = (),
+        new: Sequence[Task] = (),
+        marked: Sequence[Task] = (),
+        written: Collection[str] = (),
     ) -> RelatedRuns:
-        """`tasks` are as they will be written. `left` are workflows that leave their children behind; `written` are the
-        ids of schedules that the caller writes: their lines stay as they are."""
+        """`tasks` are as they will be written. `left` are workflows that leave their children behind; `new` are tasks
+        that begin in the same commit, and `marked` others that change in it. `written` are the ids of schedules that
+        the caller writes: what waits in them stays as it is."""
         family = await _Family.of(tx, tasks, left)
         of_runs = [task for task in tasks if task.run_id is not None]
-        if not of_runs:
-            return cls({}, {}, family, await Lines.of(tx, ()))
-        runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
-        concerned = {task.schedule_id for task in of_runs if task.schedule_id and _concerns_schedule(task)}
-        found = await tx.get_many(Schedule, concerned - set(written)) if concerned else {}
-        awaiting = {task.schedule_id for task in of_runs if task.awaited and not task.is_live}
-        lines = await Lines.of(tx, [each for each in found.values() if each.id in awaiting], tasks)
-        return cls(runs, found, family, lines, await _failed_before(tx, found.values()))
+        runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id]) if of_runs else {}
+        following = await _following(tx, of_runs, runs, actor, written)
+        starts = [task for each in following for task in each.move.starts]
+        marks = [task for each in following for task in each.move.marked]
+        gates = await Gates.of(tx, [*tasks, *family.children, *new, *starts])
+        gates.expect([*new, *starts])
+        return cls(runs, following, family, gates, (*marked, *marks), actor)
 
     def put(
-        self, tx: Tx, tasks: Sequence[Task], actor: str, was: Mapping[str, Task] = MappingProxyType({})
+        self, tx: Tx, tasks: Sequence[Task], was: Mapping[str, Task] = MappingProxyType({})
     ) -> list[Task]:
         """Write the tasks, their runs where those change, and what follows for their schedules. `was` has tasks as they
-        were before, by id."""
-        marked = [self._lines.marked(task) for task in tasks]
-        stored = [self._put_one(tx, task, was.get(task.id)) for task in self._family.put(tx, marked)]
-        for schedule in self._schedules.values():
-            self._put_schedule(tx, schedule, actor)
-        return stored
+        were before, by id. Called once, with all of them."""
+        tasks = [replace(task, awaited=True) if task.id in self._marked else task for task in tasks]
+        tasks, woken = self._family.answer(tx, tasks)
+        given = {task.id for task in tasks}
+        woken |= {id: task for id, task in self._marked.items() if id not in given}
+        moved = self._gates.settle([*tasks, *self._family.children], woken)
+        self._gates.put(tx)
+        for other in (*moved[len(tasks) :], *woken.values()):
+            tx.put(other)
+        for each in self._schedules:
+            self._put_schedule(tx, each)
+        return [self._put_one(tx, task, was.get(task.id)) for task in moved[: len(tasks)]]
+
+    def admitted(self, new: Task) -> Task:
+        """The new task after it has asked at its gates. Asked for after `put`."""
+        return self._gates.admitted.get(new.id, new)
 
     def _put_one(self, tx: Tx, task: Task, was: Task | None) -> Task:
         old = self._runs.get(task.run_id) if task.run_id is not None else None
@@ -235,32 +259,48 @@ class RelatedRuns:
             new = run.follow(old, task)
             if new != old:
                 tx.put(new)
-                self._earlier[new.id] = new
-                if new.status is RunStatus.FAILED:
-                    self._failed.setdefault(new.schedule_id, new)
         return tx.put(task, was=was)
 
-    def _put_schedule(self, tx: Tx, old: Schedule, actor: str) -> None:
-        """Paused, if it asks for that. A schedule with a line is always written: see `line.py`."""
-        new, failed = old, self._failed.get(old.id)
-        note = ""
-        if failed is not None and self._failed_too_often(old):
-            run_of = f"the run of {failed.scheduled_at.isoformat()} failed"
-            most = int(old.pause_on_failure)
-            note = f"paused because {run_of}{f', as {most} did in a row' * (most > 1)}: {failed.error}"
-            new = definition.pause(old, tx.now, actor, note)
-        if new is old and not old.buffered:
-            return
-        stored = tx.put(self._lines.moved_on(tx, new))
-        if note:
-            audit(tx, "paused", actor, old, stored, note)
+    def _put_schedule(self, tx: Tx, following: _Following) -> None:
+        for row in following.move.rows:
+            tx.put(row)
+        for task in following.move.starts:
+            tx.put(self.admitted(task))
+        stored = tx.put(following.move.schedule)
+        if following.note:
+            audit(tx, "paused", self._actor, following.old, stored, following.note)
 
-    def _failed_too_often(self, schedule: Schedule) -> bool:
-        most = int(schedule.pause_on_failure)
-        if not most or not schedule.enabled:
-            return False
-        rows = (row for row in self._earlier.values() if row.schedule_id == schedule.id)
-        return most == 1 or run.failures_in_a_row(rows) >= most
+
+class _Following(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a schedule because tasks of it have ended. `note`: why it is paused, if it is."""
+
+    old: Schedule
+    note: str
+    move: Move
+
+
+async def _following(
+    tx: Tx, tasks: Sequence[Task], runs: Mapping[str, Run], actor: str, written: Collection[str]
+) -> list[_Following]:
+    """The schedules that change: those that ask to be paused on failure, and those in which times wait. The latter are
+    always written: see `line.py`."""
+    concerned = {task.schedule_id for task in tasks if task.schedule_id and _concerns_schedule(task)}
+    found = await tx.get_many(Schedule, concerned - set(written)) if concerned else {}
+    if not found:
+        return []
+    followed = [run.follow(runs[task.run_id or ""], task) for task in tasks if task.run_id in runs]
+    earlier = await _failed_before(tx, found.values())
+    lines = await WaitingLines.of(tx, list(found.values()), tasks)
+    following = []
+    for old in found.values():
+        rows = {row.id: row for row in (*earlier, *followed) if row.schedule_id == old.id}
+        failed = [row for row in followed if row.schedule_id == old.id and row.status is RunStatus.FAILED]
+        failed = [row for row in failed if row != runs[row.id]]
+        note = definition.too_many_failures(old, failed, rows.values()) if failed else ""
+        new = definition.pause(old, tx.now, actor, note) if note else old
+        if note or old.buffered:
+            following.append(_Following(old=old, note=note, move=lines.moved_on(new, tx.now)))
+    return following
 
 
 async def _failed_before(tx: Tx, schedules: Collection[Schedule]) -> list[Run]:
@@ -279,12 +319,12 @@ def _concerns_schedule(task: Task) -> bool:
 
 
 class _Family:
-    """The parents and children of some tasks, as far as their end concerns them."""
+    """The parents and children of some tasks, as far as their end concerns them. The children are cancelled."""
 
     def __init__(self, parents: dict[str, Task], steps: dict[str, Step], children: list[Task]) -> None:
         self._parents = parents
         self._steps = steps
-        self._children = children
+        self.children = children
 
     @classmethod
     async def of(cls, tx: Tx, tasks: Sequence[Task], left: Sequence[Task]) -> _Family:
@@ -297,7 +337,11 @@ class _Family:
             found = await tx.get_many(Task, ids) if ids else {}
             written = {task.id for task in tasks}
             live = (child for child in found.values() if child.as_of(tx.now).is_live)
-            children = [child for child in live if child.id not in written and not child.cancel_requested]
+            children = [
+                life.cancel(child, tx.now, "workflow", "the workflow that started it has ended")
+                for child in live
+                if child.id not in written and not child.cancel_requested
+            ]
         of_parents = [
             task for task in ended if task.parent_step is not None and task.parent_id not in leaving
         ]
@@ -307,10 +351,9 @@ class _Family:
         answered = await tx.get_many(Step, [task.parent_step for task in of_parents if task.parent_step])
         return cls(parents, answered, children)
 
-    def put(self, tx: Tx, tasks: Sequence[Task]) -> list[Task]:
-        """Write what concerns the others. The tasks, as they are to be written: a parent may be among them."""
-        for child in self._children:
-            tx.put(life.cancel(child, tx.now, "workflow", "the workflow that started it has ended"))
+    def answer(self, tx: Tx, tasks: Sequence[Task]) -> tuple[list[Task], dict[str, Task]]:
+        """Write the answers of children that have ended. The tasks, as they are to be written, since a parent may be
+        among them; and the other parents, as they go on."""
         written = {task.id: task for task in tasks}
         woken: dict[str, Task] = {}
         for task in tasks:
@@ -325,6 +368,4 @@ class _Family:
             if answered is not step:
                 (written if parent.id in written else woken)[parent.id] = new
                 tx.put(answered)
-        for parent in woken.values():
-            tx.put(parent)
-        return [written[task.id] for task in tasks]
+        return [written[task.id] for task in tasks], woken

@@ -139,60 +139,70 @@ class _Firing:
     async def write(self, tx: Tx, is_more_due: bool) -> Tick:
         cancelled = [each for decision in self.decisions for each in _cancelled(decision, tx.now)]
         awaited = [replace(live, awaited=True) for decision in self.decisions for live in decision.awaits]
-        related = await RelatedRuns.of(tx, cancelled, written={found.id for found in self.due})
         ids = [id for decision in self.decisions for id in _run_ids(decision)]
         known = await tx.get_many(Run, ids) if ids else {}
-        related.put(tx, cancelled, SCHEDULER)
-        for each in awaited:
-            tx.put(each)
-        tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
             had[row.schedule_id].add(row.scheduled_at)
         decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
-        for before, decision in decided:
-            self._put(tx, before, decision, had.get(before.id, set()), known, tick)
+        decisions = [schedule.without(each, had.get(due.id, set()), due) for due, each in decided]
+        starts = [self._starts(decision, known, tx.now) for decision in decisions]
+        new = [started for rows in starts for _, started in rows if started is not None]
+        related = await RelatedRuns.of(
+            tx, cancelled, SCHEDULER, new=new, marked=awaited, written={found.id for found in self.due}
+        )
+        related.put(tx, cancelled)
+        tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
+        for before, decision, rows in zip(self.due, decisions, starts, strict=False):
+            self._put(tx, before, decision, rows, had.get(before.id, set()), related, tick)
         return tick
+
+    def _starts(
+        self, decision: Decision, known: Mapping[str, Run], now: datetime
+    ) -> list[tuple[Run, Task | None]]:
+        """What has waited has its row, which knows what triggered it."""
+        found = decision.schedule
+        tenant = self.tenants.get(found.tenant)
+        limits = DEFAULT_LIMITS if tenant is None else tenant.limits
+        template = template_of(found, self.templates)
+        last = len(decision.fires) - 1
+        waited = [known.get(run.run_id(found, fire.scheduled_at)) for fire in decision.fires]
+        return [
+            run.start(
+                run.run_id(found, fire.scheduled_at),
+                found,
+                fire.scheduled_at,
+                fire.trigger if row is None else row.trigger,
+                template,
+                now,
+                limits,
+                SCHEDULER,
+                last - number,
+                waited=row,
+            )
+            for number, (fire, row) in enumerate(zip(decision.fires, waited, strict=True))
+        ]
 
     def _put(
         self,
         tx: Tx,
         before: Schedule,
         decision: Decision,
+        starts: list[tuple[Run, Task | None]],
         had: Collection[datetime],
-        known: Mapping[str, Run],
+        related: RelatedRuns,
         tick: Tick,
     ) -> None:
         """`had` are the times that have their rows already: they were buffered, or a clock went back."""
-        decision = schedule.without(decision, had, before)
         found = decision.schedule
-        tenant = self.tenants.get(found.tenant)
-        limits = DEFAULT_LIMITS if tenant is None else tenant.limits
-        template = template_of(found, self.templates)
         last_task = found.last_task_id
         uncounted = 0
-        for number, fire in enumerate(decision.fires, 1):
-            id = run.run_id(found, fire.scheduled_at)
-            after = len(decision.fires) - number
-            waited = known.get(id)
-            trigger = fire.trigger if waited is None else waited.trigger
-            row, started = run.start(
-                id,
-                found,
-                fire.scheduled_at,
-                trigger,
-                template,
-                tx.now,
-                limits,
-                SCHEDULER,
-                after,
-                waited=waited,
-            )
+        for row, started in starts:
             tick.runs.append(tx.put(row))
             if started is None:
                 uncounted += 1  # it did not run, so it uses up none of its max_runs
             else:
-                tick.tasks.append(tx.put(started))
+                tick.tasks.append(tx.put(related.admitted(started)))
                 last_task = started.id
         for fire in decision.buffers:
             tick.runs.append(tx.put(run.buffered(found, fire, tx.now)))

@@ -18,12 +18,14 @@ from ...domain.model import (
     Failure,
     LogLine,
     Task,
+    TaskStatus,
     Tenant,
 )
 from ...domain.task import Submission, check_held
 from ...domain.workflow import Signal, Step, StepKind, StepStatus, Tried, Wait
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, SignalList, StepList, TaskList
+from .gates import Gates
 from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
 from .tasks import submit_tasks
 
@@ -120,7 +122,8 @@ def wait_or_park(
         waiting = _Waiting(task, stored, unread, tx.now, DEFAULT_LIMITS if tenant is None else tenant.limits)
         for wait in waits:
             waiting.add(wait)
-        return waiting.put(tx, waits, number, delivered, parting)
+        gates = await Gates.of(tx, [] if parting is None else [replace(task, status=TaskStatus.PENDING)])
+        return waiting.put(tx, waits, number, delivered, parting, gates)
 
     return work
 
@@ -167,6 +170,7 @@ class _Waiting:
         number: int,
         delivered: Sequence[Step],
         parting: Parting | None,
+        gates: Gates,
     ) -> Waited:
         for step in delivered:
             tx.put(step)
@@ -185,6 +189,8 @@ class _Waiting:
             stored = task if task is self.task else tx.put(task)
             return Waited(task=stored, steps=steps, at=self.now)
         parked = workflow.park(task, waits, steps, self.now, parting.progress, parting.logs)
+        [parked] = gates.settle([parked])
+        gates.put(tx)
         return Waited(task=tx.put(parked), steps=steps, at=self.now, is_parked=True)
 
     def _numbered(self, number: int) -> list[Step]:
@@ -270,10 +276,10 @@ def restart_workflow(held: Task, input: Any) -> Work[Task]:
         task = await _held(tx, held)
         steps = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
         new = workflow.restart(task, input, tx.now)
-        related = await RelatedRuns.of(tx, [new], left=[task])
+        related = await RelatedRuns.of(tx, [new], "worker", left=[task])
         for step in steps:
             tx.delete(step)
-        return related.put(tx, [new], "worker")[0]
+        return related.put(tx, [new])[0]
 
     return work
 
@@ -326,9 +332,9 @@ async def _replayed(tx: Tx, tasks: Sequence[Task], actor: str, from_step: str | 
             old += steps
             again += kept
         replayed.append(new)
-    related = await RelatedRuns.of(tx, replayed)
+    related = await RelatedRuns.of(tx, replayed, actor)
     for step in old:
         tx.delete(step)
     for step in again:
         tx.put(step)
-    return related.put(tx, replayed, actor)
+    return related.put(tx, replayed)
