@@ -27,7 +27,7 @@ from ...domain.model import (
     TenantStatus,
     is_from_the_future,
 )
-from ...domain.schedule import Decision, definition, run
+from ...domain.schedule import Decision, definition, run, watching
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
@@ -209,7 +209,8 @@ class _Firing:
         for skip in decision.skips:
             if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
-        moved = tx.put(replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task))
+        moving = replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task)
+        moved = tx.put(watching.started(moving, tx.now) if decision.fires else moving)
         tick.schedules.append(moved)
         if before.status is ScheduleStatus.PAUSED and moved.status is ScheduleStatus.ACTIVE:
             audit(tx, "resumed", SCHEDULER, before, moved, "its pause was to end by itself")
