@@ -192,7 +192,7 @@ def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
 
 SENTENCES: dict[type[Query], Sentence] = {
     DueSchedules: Sentence(
-        Schedule, lambda q, s: alive(s) and due(q.at, s.due_at), lambda s: (s.due_at, s.id)
+        Schedule, lambda q, s: s.deleted_at is None and due(q.at, s.due_at), lambda s: (s.due_at, s.id)
     ),
     OutdatedZones: Sentence(
         Schedule, lambda q, s: alive(s) and s.zone_data not in ("", q.zone_data), lambda s: s.id

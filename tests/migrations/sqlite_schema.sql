@@ -229,7 +229,7 @@ CREATE INDEX schedule_created on schedule (tenant, created_at, id);
 CREATE INDEX schedule_deleted_key on schedule (tenant, key, created_at, id) where deleted_at is not null;
 
 CREATE INDEX schedule_due on schedule (due_at, id)
-  where status = 'active' and deleted_at is null and due_at is not null;
+  where deleted_at is null and due_at is not null;
 
 CREATE UNIQUE INDEX schedule_living_key on schedule (tenant, key) where deleted_at is null;
 

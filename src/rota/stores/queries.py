@@ -80,7 +80,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueSchedules(Query, frozen=True, kw_only=True):
-    """Schedule: active, not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
+    """Schedule: not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
 
     at: datetime | None
 

@@ -180,11 +180,7 @@ def _status(task: Task) -> IndexKey:
 
 
 def _due(schedule: Schedule) -> IndexKey | None:
-    if (
-        schedule.status is not ScheduleStatus.ACTIVE
-        or schedule.deleted_at is not None
-        or schedule.due_at is None
-    ):
+    if schedule.deleted_at is not None or schedule.due_at is None:
         return None
     return (), (schedule.due_at, schedule.id)
 

@@ -456,7 +456,7 @@ select count(*) from (select 1 from {schema}.task where status = 'pending' limit
 
 -- name: due_schedules
 select {what} from {schema}.schedule
-where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at::timestamptz
+where deleted_at is null and due_at is not null and due_at <= :at::timestamptz
 order by due_at, id limit :limit::bigint {lock}
 
 -- name: watched_schedules

@@ -247,7 +247,7 @@ select count(*) from (select 1 from task indexed by task_pending where status = 
 
 -- name: due_schedules
 select {what} from schedule indexed by schedule_due
-where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at
+where deleted_at is null and due_at is not null and due_at <= :at
 order by due_at, id limit :limit
 
 -- name: watched_schedules
