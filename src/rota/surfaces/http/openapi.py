@@ -174,7 +174,8 @@ def operation_id(method: str, path: str) -> str:
         return "".join((words[-1][0].lower(), words[-1][1:], version, *noun))
     if method == "post":
         return "".join(("create", version, *of_one, _one(words[-1])))
-    return "".join(("list" if words[-1].endswith("s") else "get", version, *of_one, words[-1]))
+    verb = "list" if method == "get" and words[-1].endswith("s") else _VERBS[method]
+    return "".join((verb, version, *of_one, words[-1]))
 
 
 _VERBS = {"get": "get", "put": "replace", "patch": "update", "delete": "delete", "post": "change"}
