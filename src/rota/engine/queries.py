@@ -5,10 +5,11 @@ first, then about tenants, their keys, their templates and the audit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..domain import artifact, recurrence
 from ..domain.errors import NotFound
@@ -21,6 +22,7 @@ from ..domain.model import (
     RunTrigger,
     Schedule,
     Task,
+    TaskStatus,
     Template,
     TemplateTarget,
     Tenant,
@@ -55,6 +57,7 @@ from .serving import wait_of
 
 __all__ = [
     "Occurrence",
+    "Recent",
     "TenantUse",
     "are_gates_under",
     "artifacts_of",
@@ -71,6 +74,7 @@ __all__ = [
     "one_template",
     "one_tenant",
     "open_schedules",
+    "recent_tasks",
     "schedule_events",
     "schedule_page",
     "schedule_runs",
@@ -151,6 +155,48 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
         return [task.as_of(tx.now) for task in await tx.find(query, limit)]
 
     return work
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOOKED_THROUGH = 10_000
+"""So many tasks are looked through for those that match, before one has to say how far back to look."""
+
+WINDOWS = (timedelta(days=30), timedelta(days=7), timedelta(days=1), timedelta(hours=1), timedelta(minutes=5))
+
+
+class Recent(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks that match, and how far back they were looked for; None: to the first."""
+
+    tasks: list[Task]
+    back: timedelta | None
+
+
+def recent_tasks(tenant: str, limit: int, back: timedelta | None, **filters: Any) -> Work[Recent]:
+    """The newest tasks that match, of those that were created within `back`. Without it: as far back as a bounded look
+    reaches, since what matches rarely would be looked for in all tasks there are."""
+
+    async def work(tx: Tx) -> Recent:
+        query = await _task_list(tx, tenant, filters)
+        reach = back if back is not None else await _reach(tx, query)
+        since = None if reach is None or reach >= tx.now - _EPOCH else tx.now - reach
+        found = await tx.find(replace(query, since=since), limit)
+        return Recent(tasks=[task.as_of(tx.now) for task in found], back=None if since is None else reach)
+
+    return work
+
+
+async def _reach(tx: Tx, query: TaskList) -> timedelta | None:
+    """The widest window with few enough tasks. What has an index of its own needs none."""
+    is_indexed = query.schedule_id is not None or query.is_workflow
+    is_scanned = query.kind or query.queue or query.tag or query.status is TaskStatus.COMPLETED
+    if is_indexed or not is_scanned:
+        return None
+    every = TaskList(tenant=query.tenant, at=query.at)
+    for window in (None, *WINDOWS):
+        wide = replace(every, since=None if window is None else tx.now - window)
+        if await tx.count(wide, at_most=LOOKED_THROUGH) < LOOKED_THROUGH:
+            return window
+    return WINDOWS[-1]
 
 
 def count_matching(tenant: str, at_most: int | None = None, **filters: Any) -> Work[int]:

@@ -79,7 +79,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     DueSchedules: {"at": _FOREVER},
     LostLeases: {"at": _FOREVER},
     PastExpiry: {"at": _FOREVER},
-    TaskList: {"after_at": _FOREVER, "after_id": ""},
+    TaskList: {"since": -_FOREVER, "after_at": _FOREVER, "after_id": ""},
     ScheduleList: {"after_at": _FOREVER, "after_id": ""},
     RunList: {"since": -_FOREVER, "until": _FOREVER, "after_at": _FOREVER, "after_id": ""},
     EventList: {"after_at": -_FOREVER, "after_id": ""},
