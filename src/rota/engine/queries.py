@@ -5,11 +5,10 @@ first, then about tenants, their keys, their templates and the audit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ..domain import artifact, recurrence
 from ..domain.errors import NotFound
@@ -24,7 +23,6 @@ from ..domain.model import (
     RunTrigger,
     Schedule,
     Task,
-    TaskStatus,
     Template,
     TemplateTarget,
     Tenant,
@@ -60,7 +58,6 @@ from .serving import wait_of
 
 __all__ = [
     "Occurrence",
-    "Recent",
     "TenantUse",
     "alarm_page",
     "alarm_rules",
@@ -79,12 +76,12 @@ __all__ = [
     "one_template",
     "one_tenant",
     "open_schedules",
-    "recent_tasks",
     "schedule_events",
     "schedule_page",
     "schedule_runs",
     "steps_of_task",
     "task_limits",
+    "task_list",
     "task_page",
     "template_page",
     "tenants_in_use",
@@ -156,62 +153,20 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
     """The newest tasks that match; `schedule` is a schedule's key or id."""
 
     async def work(tx: Tx) -> list[Task]:
-        query = await _task_list(tx, tenant, filters)
+        query = await task_list(tx, tenant, filters)
         return [task.as_of(tx.now) for task in await tx.find(query, limit)]
 
     return work
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LOOKED_THROUGH = 10_000
-"""So many tasks are looked through for those that match, before one has to say how far back to look."""
-
-WINDOWS = (timedelta(days=30), timedelta(days=7), timedelta(days=1), timedelta(hours=1), timedelta(minutes=5))
-
-
-class Recent(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks that match, and how far back they were looked for; None: to the first."""
-
-    tasks: list[Task]
-    back: timedelta | None
-
-
-def recent_tasks(tenant: str, limit: int, back: timedelta | None, **filters: Any) -> Work[Recent]:
-    """The newest tasks that match, of those that were created within `back`. Without it: as far back as a bounded look
-    reaches, since what matches rarely would be looked for in all tasks there are."""
-
-    async def work(tx: Tx) -> Recent:
-        query = await _task_list(tx, tenant, filters)
-        reach = back if back is not None else await _reach(tx, query)
-        since = None if reach is None or reach >= tx.now - _EPOCH else tx.now - reach
-        found = await tx.find(replace(query, since=since), limit)
-        return Recent(tasks=[task.as_of(tx.now) for task in found], back=None if since is None else reach)
-
-    return work
-
-
-async def _reach(tx: Tx, query: TaskList) -> timedelta | None:
-    """The widest window with few enough tasks. What has an index of its own needs none."""
-    is_indexed = query.schedule_id is not None or query.is_workflow
-    is_scanned = query.kind or query.queue or query.tag or query.status is TaskStatus.COMPLETED
-    if is_indexed or not is_scanned:
-        return None
-    every = TaskList(tenant=query.tenant, at=query.at)
-    for window in (None, *WINDOWS):
-        wide = replace(every, since=None if window is None else tx.now - window)
-        if await tx.count(wide, at_most=LOOKED_THROUGH) < LOOKED_THROUGH:
-            return window
-    return WINDOWS[-1]
-
-
 def count_matching(tenant: str, at_most: int | None = None, **filters: Any) -> Work[int]:
     async def work(tx: Tx) -> int:
-        return await tx.count(await _task_list(tx, tenant, filters), at_most=at_most)
+        return await tx.count(await task_list(tx, tenant, filters), at_most=at_most)
 
     return work
 
 
-async def _task_list(tx: Tx, tenant: str, filters: dict[str, Any]) -> TaskList:
+async def task_list(tx: Tx, tenant: str, filters: dict[str, Any]) -> TaskList:
     chosen = dict(filters)
     key = chosen.pop("schedule", None)
     if key is not None:
@@ -231,7 +186,7 @@ def task_query(tenant: str, **filters: Any) -> Work[TaskList]:
     """The listing itself, a schedule's key resolved: for commands that act on what it finds."""
 
     async def work(tx: Tx) -> TaskList:
-        return await _task_list(tx, tenant, filters)
+        return await task_list(tx, tenant, filters)
 
     return work
 

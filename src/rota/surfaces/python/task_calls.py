@@ -18,6 +18,7 @@ from ...domain.task import Submission
 from ...engine import commands, queries
 from ...engine.clock import SystemClock, sleep
 from ...engine.observe import tracing
+from ...engine.recent import recent_tasks
 from . import arguments
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
@@ -83,7 +84,7 @@ class TaskCalls(Calls):
         wanted = _wanted(filters)
         wanted["after"] = arguments.parsed_cursor(cursor)
         reach = None if back is None else check_duration("back", back)
-        found = await self.store.read(queries.recent_tasks(self.tenant, check_limit(limit), reach, **wanted))
+        found = await self.store.read(recent_tasks(self.tenant, check_limit(limit), reach, **wanted))
         return page_of(found.tasks, limit, lambda task: task.created_at), found.back
 
     async def count(self, *, at_most: int | None = None, **filters: Unpack[TaskFilters]) -> int:
