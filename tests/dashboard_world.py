@@ -182,6 +182,7 @@ def _steps(task: Task, began: datetime, *, is_broken: bool, child: str) -> list[
         return Step(
             id=step_id(task, key), tenant=task.tenant, task_id=task.id, key=key, kind=kind,
             number=None if over is None else start, created_at=began + timedelta(seconds=start),
+            updated_at=over or began,
             started_at=began + timedelta(seconds=start), completed_at=over, **{"status": status, **more},
         )  # fmt: skip
 

@@ -48,8 +48,8 @@ from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
 from rota.engine.overview import Overview
 from rota.engine.queries import Occurrence, TenantUse
-from rota.engine.run_tree import Branch
 from rota.engine.serving import QueueUse
+from rota.engine.workflows.run_tree import Branch
 from rota.surfaces.python.calls import DueRuns, Page
 
 __all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
