@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from ....domain import recurrence
@@ -54,9 +55,25 @@ __all__ = [
     "one_execution",
     "run",
     "schedule",
+    "step",
     "steps",
     "why",
 ]
+
+
+_BODIES = {
+    name: f"#/components/schemas/{name.capitalize()}TargetBody" for name in ("task", "workflow", "template")
+}
+TargetAnswer = Annotated[
+    dict[str, Any],
+    Meta(
+        extra_json_schema={
+            "oneOf": [{"$ref": each} for each in _BODIES.values()],
+            "discriminator": {"propertyName": "type", "mapping": _BODIES},
+        }
+    ),
+]
+"""A target is answered in the shape in which it is given."""
 
 
 class ScheduleAnswer(Answer, frozen=True, kw_only=True):
@@ -66,13 +83,14 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     name: str
     description: str | None
     schedule_type: ScheduleTypeAnswer
-    target: dict[str, Any]
+    target: TargetAnswer
     enabled: bool
     status: ScheduleStatus
     next_run_at: Time | None
     next_run_at_local: str | None
     last_run_at: Time | None
     last_task_id: str | None
+    buffered: tuple[Time, ...]
     run_count: int
     max_runs: int | None
     start_at: Time | None
@@ -82,13 +100,16 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     misfire_grace_seconds: float | None
     catch_up_window_seconds: float
     jitter_seconds: float
-    pause_on_failure: bool
+    pause_on_failure: int
     alarm_late_seconds: float | None
     alarm_no_success_seconds: float | None
     alarm_failures: int | None
     alarm_duration_seconds: float | None
     alarm_ending_seconds: float | None
     pause_note: str | None
+    pause_until: Time | None
+    paused_by: str | None
+    paused_at: Time | None
     completed_reason: str | None
     metadata: dict[str, Any]
     tenant: str
@@ -430,10 +451,10 @@ def _parts_of(record: Task) -> dict[str, Any]:
 
 
 def steps(records: Iterable[Step]) -> StepsAnswer:
-    return StepsAnswer(items=[_step(record) for record in records])
+    return StepsAnswer(items=[step(record) for record in records])
 
 
-def _step(record: Step) -> StepAnswer:
+def step(record: Step) -> StepAnswer:
     failure = record.error
     return shaped(StepAnswer, record, error=None if failure is None else shaped(FailureAnswer, failure))
 
