@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from .calendar import check_calendars
 from .errors import Invalid
 from .limits import (
     LONGEST,
@@ -396,6 +397,20 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
     ]
     catch_up_window: Annotated[Duration | None, _duration("How far back catch_up goes. [default: 365d]")]
     jitter: Annotated[Duration | None, _duration("Spread the times by up to this long.")]
+    exclude: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="Calendars, or windows such as 22:00-06:00: no time in one of them counts.",
+            check=check_calendars,
+        ),
+    ]
+    only: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="Calendars, or windows such as 09:00-17:00: only times that are in all of them count.",
+            check=check_calendars,
+        ),
+    ]
     pause_on_failure: Annotated[
         int | bool | None,
         Option(

@@ -4,6 +4,7 @@ people do to a schedule is in `definition`, the rows of its ledger are in `run`,
 from .decision import (
     LONGEST_GRACE,
     MOST_BUFFERED,
+    NO_DAY_LEFT,
     Decision,
     Fire,
     Skip,
@@ -22,6 +23,7 @@ from .decision import (
 __all__ = [
     "LONGEST_GRACE",
     "MOST_BUFFERED",
+    "NO_DAY_LEFT",
     "Decision",
     "Fire",
     "Skip",

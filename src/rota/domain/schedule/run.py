@@ -149,6 +149,7 @@ def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:
         count=skip.count,
         status=RunStatus.SKIPPED,
         reason=skip.reason,
+        calendar=skip.calendar,
         target_type=target_type(schedule.target),
         completed_at=now,
         created_at=now,
