@@ -47,7 +47,9 @@ def calendar_id(tenant: str, name: str) -> str:
 def check_calendars(field: str, value: object) -> tuple[str, ...]:
     """The names of calendars, and windows, that a schedule gives."""
     names = _listed(field, value, MOST_NAMED)
-    return tuple(dict.fromkeys(_window(field, name) if is_window(name) else check_key(name, field) for name in names))
+    return tuple(
+        dict.fromkeys(_window(field, name) if is_window(name) else check_key(name, field) for name in names)
+    )
 
 
 def is_window(name: object) -> bool:

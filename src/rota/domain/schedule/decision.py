@@ -264,9 +264,7 @@ def planned(schedule: Schedule, after: datetime) -> Schedule:
 def _first_excluded(schedule: Schedule, after: datetime, nominal: datetime) -> datetime | None:
     if not schedule.calendars:
         return None
-    first = recurrence.next_after(
-        schedule.timing, after, start_at=schedule.start_at, end_at=schedule.end_at
-    )
+    first = recurrence.next_after(schedule.timing, after, start_at=schedule.start_at, end_at=schedule.end_at)
     return None if first == nominal else first
 
 
@@ -508,7 +506,10 @@ def _completed(schedule: Schedule, reason: str) -> Schedule:
 
 
 def _why_no_more(schedule: Schedule, after: datetime) -> str:
-    if schedule.calendars and recurrence.next_after(schedule.timing, after, end_at=schedule.end_at) is not None:
+    if (
+        schedule.calendars
+        and recurrence.next_after(schedule.timing, after, end_at=schedule.end_at) is not None
+    ):
         return NO_DAY_LEFT
     if schedule.end_at is not None and recurrence.next_after(schedule.timing, after) is not None:
         return f"its next time would be after its end_at, {schedule.end_at.isoformat()}"

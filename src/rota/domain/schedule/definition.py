@@ -390,7 +390,9 @@ def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limits: Limits) -> dict[str, Any]:
     """The changes in stored form, without those that change nothing."""
-    values = check_fields({k: v for k, v in changes.items() if k not in ("timing", "target", "key", "calendars")})
+    values = check_fields(
+        {k: v for k, v in changes.items() if k not in ("timing", "target", "key", "calendars")}
+    )
     if "timing" in changes:
         checked = check_timing(changes["timing"])
         start = values.get("start_at", schedule.start_at)

@@ -295,10 +295,14 @@ class _Story:
     def _excluded(self) -> str:
         schedule = self.schedule
         name = schedule.openings.closed_by(self.at)
-        how = "excludes it" if name in schedule.exclude else "does not have it, and the schedule runs only then"
+        how = (
+            "excludes it" if name in schedule.exclude else "does not have it, and the schedule runs only then"
+        )
         following = schedule.next_occurrence(self.at)
         next_one = "" if following is None else f"; its next time is {self._when(following)}"
-        return f"It {'is' if self.at > self.now else 'was'} left out, because calendar {name} {how}{next_one}."
+        return (
+            f"It {'is' if self.at > self.now else 'was'} left out, because calendar {name} {how}{next_one}."
+        )
 
     def _not_a_time(self) -> str:
         schedule = self.schedule
