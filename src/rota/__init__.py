@@ -29,6 +29,7 @@ __all__ = [
     "App",
     "Arguments",
     "Artifact",
+    "Calendar",
     "Change",
     "ChangeType",
     "ClockChange",

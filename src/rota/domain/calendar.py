@@ -7,7 +7,7 @@ governs up to date. Which times are left is computed in `recurrence/calendars.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from itertools import islice
 from typing import Any
@@ -27,11 +27,12 @@ __all__ = [
     "as_facts",
     "calendar_id",
     "check_calendars",
+    "check_known",
     "create",
     "edit",
     "is_window",
     "names_in",
-    "resolved",
+    "sets_of",
 ]
 
 MOST_NAMED = 20
@@ -67,18 +68,20 @@ def names_in(fields: Mapping[str, Any], old: Schedule | None = None) -> tuple[st
     return tuple(dict.fromkeys(named))
 
 
-def resolved(names: Iterable[str], known: Mapping[str, Calendar]) -> tuple[DaySet, ...]:
-    """What they cover; refused if one is no calendar. `known` are calendars by id."""
-    by_name = {calendar.name: calendar.covers for calendar in known.values()}
-    sets = []
-    for name in names:
-        if is_window(name):
-            sets.append(DaySet(name=name, windows=(name,)))
-        elif name in by_name:
-            sets.append(by_name[name])
-        else:
-            raise Invalid("calendar", f"there is no calendar {name!r}", "create it first")
-    return tuple(sets)
+def sets_of(names: Iterable[str], known: Iterable[Calendar]) -> tuple[DaySet, ...]:
+    """What these calendars and windows cover, in the order of the names. A name that is none of them is left out."""
+    by_name = {calendar.name: calendar.covers for calendar in known}
+    sets = [DaySet(name=name, windows=(name,)) if is_window(name) else by_name.get(name) for name in names]
+    return tuple(each for each in sets if each is not None)
+
+
+def check_known(fields: Mapping[str, Any], known: Iterable[DaySet]) -> None:
+    """Refused, if one of `exclude` or `only` is no calendar."""
+    names = {each.name for each in known}
+    for field in ("exclude", "only"):
+        for name in check_calendars(field, fields.get(field)):
+            if name not in names:
+                raise Invalid(field, f"there is no calendar {name!r}", "create it first")
 
 
 def create(name: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, actor: str) -> Calendar:
@@ -187,7 +190,7 @@ def _timezone(field: str, value: object) -> str | None:
     return name
 
 
-FIELDS = {
+FIELDS: dict[str, Callable[[str, object], Any]] = {
     "description": check_text,
     "days": _days,
     "rules": _rules,

@@ -12,7 +12,7 @@ that nothing is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from types import UnionType
@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from .calendar import FIELDS as CALENDAR_FIELDS
 from .calendar import check_calendars
 from .errors import Invalid
 from .limits import (
@@ -55,6 +56,7 @@ from .runtimes import Command
 
 __all__ = [
     "AlarmOptions",
+    "CalendarOptions",
     "Duration",
     "HandlerOptions",
     "LimitOptions",
@@ -101,6 +103,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     most: float | None = None
     pattern: str | None = None
     clearable: bool = False
+    cleared: Any = None
+    """What is there once it is taken away."""
     alone: int | None = None
     """Of a number: what true means, or the name without a value."""
 
@@ -402,6 +406,8 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
         Option(
             help="Calendars, or windows such as 22:00-06:00: no time in one of them counts.",
             check=check_calendars,
+            clearable=True,
+            cleared=(),
         ),
     ]
     only: Annotated[
@@ -409,6 +415,8 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
         Option(
             help="Calendars, or windows such as 09:00-17:00: only times that are in all of them count.",
             check=check_calendars,
+            clearable=True,
+            cleared=(),
         ),
     ]
     pause_on_failure: Annotated[
@@ -476,6 +484,34 @@ class TemplateChanges(TemplateOptions, total=False):
     kind: str
 
 
+class CalendarOptions(TypedDict, total=False):
+    """What can be said of a calendar, beside its name."""
+
+    days: Annotated[
+        Iterable[date | str] | None, Option(help="Days, such as 2027-12-24.", check=CALENDAR_FIELDS["days"])
+    ]
+    rules: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="RRULEs: the days on which they fall, such as FREQ=WEEKLY;BYDAY=SA,SU.",
+            check=CALENDAR_FIELDS["rules"],
+        ),
+    ]
+    windows: Annotated[
+        Iterable[str] | None,
+        Option(help="Windows of every day, such as 22:00-06:00.", check=CALENDAR_FIELDS["windows"]),
+    ]
+    timezone: Annotated[
+        str | None,
+        Option(
+            help="Whose days and hours are meant. [default: those of each schedule]",
+            check=CALENDAR_FIELDS["timezone"],
+            clearable=True,
+        ),
+    ]
+    description: Annotated[str | None, _text("For people.")]
+
+
 class TaskFilters(TypedDict, total=False):
     """Which tasks: those that match everything given."""
 
@@ -540,4 +576,4 @@ def check_names(shape: type, given: Iterable[str], what: str = "option") -> None
 
 def check_option(name: str, option: Option, value: object) -> Any:
     """The stored form."""
-    return None if value is None and option.clearable else option.check(name, value)
+    return option.cleared if value is None and option.clearable else option.check(name, value)

@@ -4,7 +4,7 @@ first, then about tenants, their keys, their templates and the audit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..domain.model import (
     AlarmRules,
     ApiKey,
     Artifact,
+    Calendar,
     Event,
     Limit,
     Run,
@@ -38,6 +39,7 @@ from ..stores.queries import (
     ApiKeyList,
     ArtifactList,
     ArtifactsByContent,
+    CalendarList,
     Cursor,
     EventList,
     GateList,
@@ -50,6 +52,7 @@ from ..stores.queries import (
     TemplateList,
     TenantList,
 )
+from .commands.calendars import find_calendar
 from .commands.line import LIVE_AT_MOST
 from .commands.nodes import every_node
 from .commands.shared import find_schedule, find_task, find_template
@@ -72,6 +75,7 @@ __all__ = [
     "named_contents",
     "next_times",
     "one_artifact",
+    "one_calendar",
     "one_schedule",
     "one_task",
     "one_template",
@@ -289,6 +293,9 @@ def upcoming(tenant: str, key: str, n: int) -> Work[list[Occurrence]]:
     return work
 
 
+CALENDARS_AT_MOST = 10_000
+
+
 def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
     left = n if schedule.max_runs is None else min(n, schedule.max_runs - schedule.run_count)
     after = now
@@ -296,7 +303,7 @@ def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
         after = max(now, schedule.pause_until)
     if schedule.next_run_at is not None:
         after = schedule.next_run_at - timedelta(microseconds=1)
-    return occurrences(schedule.timing, after, left, schedule.start_at, schedule.end_at)
+    return _occurrences(schedule.timing, after, left, schedule.next_occurrence)
 
 
 def occurrences(
@@ -306,9 +313,16 @@ def occurrences(
     start_at: datetime | None = None,
     end_at: datetime | None = None,
 ) -> list[Occurrence]:
+    bounds = {"start_at": start_at, "end_at": end_at}
+    return _occurrences(timing, after, n, lambda since: recurrence.next_after(timing, since, **bounds))
+
+
+def _occurrences(
+    timing: recurrence.Timing, after: datetime, n: int, following: Callable[[datetime], datetime | None]
+) -> list[Occurrence]:
     found: list[Occurrence] = []
     while len(found) < n:
-        at = recurrence.next_after(timing, after, start_at=start_at, end_at=end_at)
+        at = following(after)
         if at is None:
             break
         found.append(
@@ -449,6 +463,20 @@ class TenantUse(msgspec.Struct, frozen=True, kw_only=True):
 def one_template(tenant: str, id: str) -> Work[Template]:
     async def work(tx: Tx) -> Template:
         return await find_template(tx, tenant, id)
+
+    return work
+
+
+def one_calendar(tenant: str, name: str) -> Work[Calendar]:
+    async def work(tx: Tx) -> Calendar:
+        return await find_calendar(tx, tenant, name)
+
+    return work
+
+
+def all_calendars(tenant: str) -> Work[list[Calendar]]:
+    async def work(tx: Tx) -> list[Calendar]:
+        return await tx.find(CalendarList(tenant=tenant), CALENDARS_AT_MOST)
 
     return work
 

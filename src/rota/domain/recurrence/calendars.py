@@ -40,7 +40,8 @@ _RULES_BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class DaySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a calendar covers; its days in order. `timezone` is whose days and hours are meant; None: those of the timing."""
+    """What a calendar covers; its days in order. `timezone` is whose days and hours are meant; None: those of the
+    timing."""
 
     name: str
     days: tuple[date, ...] = ()
@@ -62,7 +63,7 @@ class Stretch(NamedTuple):
 
     first: datetime
     last: datetime
-    count: int
+    number: int
     closed_by: str | None
 
 
@@ -168,7 +169,7 @@ class Openings(NamedTuple):
             last = latest(self.timing, first - _TICK, after, **bounds) or first
             number = 1 if last == first else count(self.timing, first - _TICK, last, **bounds)
             if gathered is not None and gathered.closed_by == piece.closed_by:
-                gathered = gathered._replace(last=last, count=gathered.count + number)
+                gathered = gathered._replace(last=last, number=gathered.number + number)
                 continue
             if gathered is not None:
                 yield gathered

@@ -229,14 +229,14 @@ def _excluded(schedule: Schedule, until: datetime) -> tuple[Skip, ...]:
     )
     stretches = [each for each in times if each.closed_by]
     if len(stretches) > ROWS_PER_OUTAGE:
-        number = sum(each.count for each in stretches)
-        stretches = [stretches[0]._replace(last=stretches[-1].last, count=number)]
+        number = sum(each.number for each in stretches)
+        stretches = [stretches[0]._replace(last=stretches[-1].last, number=number)]
     return tuple(
         Skip(
             each.first,
             RunReason.EXCLUDED,
-            each.last if each.count > 1 else None,
-            each.count,
+            each.last if each.number > 1 else None,
+            each.number,
             each.closed_by,
         )
         for each in stretches
@@ -391,7 +391,7 @@ class _Due:
         schedule = self.schedule
         if schedule.calendars:
             stretches = schedule.openings.stretches(self.first, until)
-            others = sum(each.count for each in stretches if each.closed_by is None)
+            others = sum(each.number for each in stretches if each.closed_by is None)
         else:
             others = recurrence.count(
                 schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at

@@ -15,6 +15,7 @@ from .alarms import (
     set_alarm_rules,
 )
 from .artifacts import leave_artifact
+from .calendars import create_calendar, delete_calendar, edit_calendar, govern_schedules
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .queues import pause_queue, resume_queue
@@ -105,13 +106,16 @@ __all__ = [
     "cancel_tasks",
     "check_fleet",
     "claim_tasks",
+    "create_calendar",
     "create_key",
     "create_schedule",
     "create_template",
     "create_tenant",
     "declare_schedules",
+    "delete_calendar",
     "delete_schedule",
     "delete_template",
+    "edit_calendar",
     "edit_schedule",
     "edit_template",
     "every_node",
@@ -121,6 +125,7 @@ __all__ = [
     "forget_nodes",
     "forget_old",
     "gate_waiting",
+    "govern_schedules",
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",

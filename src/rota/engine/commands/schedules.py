@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import schedule
+from ...domain import calendar, schedule
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.limits import check_input, check_key
 from ...domain.model import (
@@ -27,7 +27,7 @@ from ...domain.model import (
     Task,
     TemplateTarget,
 )
-from ...domain.recurrence import Timing
+from ...domain.recurrence import DaySet, Timing
 from ...domain.schedule import definition, run
 from ...domain.template import check_runs, overlaid
 from ...stores.base import Tx, Work
@@ -41,6 +41,7 @@ from .shared import (
     find_schedule,
     find_template,
     limits_of,
+    sets_named,
 )
 
 __all__ = [
@@ -68,8 +69,18 @@ def create_schedule(
         if again is not None:
             return again
         known = await _known_target(tx, tenant, target)
+        calendars = await _known_calendars(tx, tenant, fields)
         new = definition.create(
-            id, key, timing, known, fields, tenant=tenant, now=tx.now, actor=actor, limits=limits
+            id,
+            key,
+            timing,
+            known,
+            fields,
+            tenant=tenant,
+            now=tx.now,
+            actor=actor,
+            limits=limits,
+            calendars=calendars,
         )
         return (await _write(tx, limits, [_Change(None, new, "created")], actor))[0]
 
@@ -122,6 +133,7 @@ async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Lim
         now=tx.now,
         actor=actor,
         limits=limits,
+        calendars=await _known_calendars(tx, tenant, each.fields),
     )
     return _Change(None, new, "created")
 
@@ -216,9 +228,24 @@ async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None 
 
 
 async def _known_changes(tx: Tx, old: Schedule, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "target" not in changes:
-        return changes
-    return {**changes, "target": await _known_target(tx, old.tenant, changes["target"], old.target)}
+    known = dict(changes)
+    if "target" in changes:
+        known["target"] = await _known_target(tx, old.tenant, changes["target"], old.target)
+    if "exclude" in changes or "only" in changes:
+        known["calendars"] = await _known_calendars(tx, old.tenant, changes, old)
+    return known
+
+
+async def _known_calendars(
+    tx: Tx, tenant: str, fields: Mapping[str, Any], old: Schedule | None = None
+) -> tuple[DaySet, ...]:
+    """What the calendars that the schedule will name cover; refused if one of them is new to it and not there."""
+    names = calendar.names_in(fields, old)
+    known = await sets_named(tx, tenant, names)
+    had = () if old is None else old.calendars
+    calendar.check_known(fields, (*known, *had))
+    by_name = {each.name: each for each in (*had, *known)}
+    return tuple(by_name[name] for name in names)
 
 
 def edit_schedule(
@@ -318,7 +345,7 @@ async def given_up(tx: Tx, changes: Sequence[tuple[Schedule, Schedule]]) -> list
     rows = [
         run.skipped(old, skip, tx.now)
         for old, new in changes
-        if new.next_run_at != old.next_run_at
+        if (new.next_run_at, new.excluded_from) != (old.next_run_at, old.excluded_from)
         for skip in schedule.given_up(old, tx.now)
     ]
     known = await tx.get_many(Run, [row.id for row in rows]) if rows else {}
