@@ -10,6 +10,8 @@ from ..history import ChangeType
 from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
 from .gate import Gate, Limit
 from .schedule import (
+    Backfill,
+    BackfillStatus,
     MissedRunPolicy,
     OverlapPolicy,
     Run,
@@ -43,6 +45,8 @@ __all__ = [
     "LIVE",
     "ApiKey",
     "Artifact",
+    "Backfill",
+    "BackfillStatus",
     "Change",
     "ChangeType",
     "Event",

@@ -7,6 +7,7 @@ does the same thing and not another.
 
 from .artifacts import leave_artifact
 from .limits import limit_tasks, replan_lines, replan_moments
+from .backfill import begin_backfill, cancel_backfill
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .queues import pause_queue, resume_queue
 from .schedules import (
@@ -87,8 +88,10 @@ __all__ = [
     "Tick",
     "Waited",
     "archive_task",
+    "begin_backfill",
     "bring_back_leases",
     "bring_back_tasks",
+    "cancel_backfill",
     "cancel_listed",
     "cancel_task",
     "cancel_tasks",

@@ -30,7 +30,7 @@ from ...domain.model import (
     Template,
     Tenant,
 )
-from ...domain.schedule import definition, run
+from ...domain.schedule import backfill, definition, run
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, RunList, ScheduleByKey, StepList, TaskList, TemplateByAlias
@@ -266,7 +266,7 @@ class RelatedRuns:
             tx.put(row)
         for task in following.move.starts:
             tx.put(self.admitted(task))
-        stored = tx.put(following.move.schedule)
+        stored = tx.put(backfill.awake(following.move.schedule, tx.now))
         if following.note:
             audit(tx, "paused", self._actor, following.old, stored, following.note)
 
@@ -298,7 +298,7 @@ async def _following(
         failed = [row for row in failed if row != runs[row.id]]
         note = definition.too_many_failures(old, failed, rows.values()) if failed else ""
         new = definition.pause(old, tx.now, actor, note) if note else old
-        if note or old.buffered:
+        if note or old.awaits_ends:
             following.append(_Following(old=old, note=note, move=lines.moved_on(new, tx.now)))
     return following
 

@@ -251,7 +251,7 @@ class SignalCounts:
     def _times_handled(self, signal: TimesHandled) -> None:
         run, task = signal.run, signal.task
         self._run(run.tenant, run.status, run.target_type, run.count)
-        if task is None or run.started_at is None:
+        if task is None or run.started_at is None or run.trigger is RunTrigger.BACKFILL:
             return
         self._latency(run.tenant).observe(_seconds(run.scheduled_at, run.started_at))
 

@@ -96,6 +96,23 @@ class RuleAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="rrule
     end_at: Time | UnsetType = UNSET
 
 
+class BackfillAnswer(Answer, frozen=True, kw_only=True):
+    """Times of the past that a schedule runs after all, and how far it is."""
+
+    id: str
+    start: Time
+    end: Time
+    overlap_policy: OverlapPolicy
+    status: BackfillStatus
+    total: int
+    started: int
+    passed: int
+    note: str | None
+    created_by: str
+    created_at: Time
+    ended_at: Time | None
+
+
 class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     """When to run what."""
 
@@ -111,6 +128,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     last_run_at: Time | None
     last_task_id: str | None
     buffered: tuple[Time, ...]
+    backfill: BackfillAnswer | None
     run_count: int
     max_runs: int | None
     start_at: Time | None
@@ -437,8 +455,13 @@ def schedule(record: Schedule) -> ScheduleAnswer:
         description=record.description or None,
         schedule_type=_schedule_type(record),
         target=target(record.target),
+        backfill=record.backfill and backfill(record.backfill),
         next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
     )
+
+
+def backfill(record: Backfill) -> BackfillAnswer:
+    return shaped(BackfillAnswer, record)
 
 
 def _schedule_type(record: Schedule) -> OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer:

@@ -195,6 +195,29 @@ async def resume(request: Request, queue: Operator, id: Id, once: OnceKey = None
     return _one(await queue.resume_schedule(id))
 
 
+@router.post("/schedules/{id}/backfill", **documented(200, answers.BackfillAnswer))
+async def backfill(
+    request: Request, queue: Operator, id: Id, body: schemas.BackfillBody, once: OnceKey = None
+) -> Response:
+    """Run the times of the past that have not run."""
+    await queue.once(request, once, lambda made: (200, answers.backfill(made)))
+    made = await queue.backfill(
+        id,
+        body.start,
+        body.end,
+        overlap_policy=body.overlap_policy,
+        at_most=body.at_most,
+        dry_run=body.dry_run,
+    )
+    return answer(answers.backfill(made))
+
+
+@router.delete("/schedules/{id}/backfill", **documented(200, answers.BackfillAnswer))
+async def cancel_backfill(queue: Operator, id: Id) -> Response:
+    """Start no more of its backfill. What was started goes on."""
+    return answer(answers.backfill(await queue.cancel_backfill(id)))
+
+
 @router.post("/schedules/{id}/trigger", **documented(201, answers.ExecutionAnswer))
 async def trigger(
     request: Request, queue: Operator, id: Id, body: schemas.TriggerBody | None = None, once: OnceKey = None
