@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alarm",
+    "AlarmRule",
+    "AlarmRules",
     "ApiKey",
     "App",
     "Arguments",
     "Artifact",
+    "Backfill",
+    "BackfillStatus",
     "Change",
     "ChangeType",
     "Conflict",

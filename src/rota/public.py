@@ -18,8 +18,13 @@ from .domain.errors import (
     Unavailable,
 )
 from .domain.model import (
+    Alarm,
+    AlarmRule,
+    AlarmRules,
     ApiKey,
     Artifact,
+    Backfill,
+    BackfillStatus,
     Change,
     ChangeType,
     Event,
@@ -78,10 +83,15 @@ from .surfaces.python.known_nodes import UnhandledKind
 from .surfaces.python.signatures import verify_signature
 
 __all__ = [
+    "Alarm",
+    "AlarmRule",
+    "AlarmRules",
     "ApiKey",
     "App",
     "Arguments",
     "Artifact",
+    "Backfill",
+    "BackfillStatus",
     "Change",
     "ChangeType",
     "Conflict",

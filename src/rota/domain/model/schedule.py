@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..recurrence import Timing, next_after
+from .alarm import Watch
 from .shared import Record, Value, aware
 from .task import TaskRequest
 
@@ -95,8 +96,8 @@ Target = TaskTarget | WorkflowTarget | TemplateTarget
 
 
 class Backfill(Value, frozen=True, kw_only=True):
-    """Times of the past, from `start` to `end`, that a schedule runs after all. `total` is how many there are; `started`
-    and `passed` (they had run already) say how far it is, and `after` is the last that was looked at."""
+    """Times of the past, from `start` to `end`, that a schedule runs after all. `total` is how many there are;
+    `started` and `passed` (they had run already) say how far it is, and `after` is the last that was looked at."""
 
     id: str
     start: datetime
@@ -154,6 +155,12 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     paused_by: str | None = None
     paused_at: datetime | None = None
     pause_on_failure: int | bool = 0
+    alarm_late: timedelta | None = None
+    alarm_no_success: timedelta | None = None
+    alarm_failures: int | None = None
+    alarm_duration: timedelta | None = None
+    alarm_ending: timedelta | None = None
+    watch: Watch | None = None
     completed_reason: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     zone_data: str = ""
@@ -189,6 +196,11 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     def awaits_ends(self) -> bool:
         """Whether something of it begins when what is live has ended."""
         return bool(self.buffered) or (self.backfill is not None and self.backfill.is_open)
+
+    @property
+    def watch_at(self) -> datetime | None:
+        """When its alarms are looked at next."""
+        return None if self.watch is None else self.watch.at
 
     @property
     def timezone(self) -> str:

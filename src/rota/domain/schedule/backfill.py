@@ -79,7 +79,9 @@ def begin(
 def check_policy(value: OverlapPolicy) -> OverlapPolicy:
     if value not in (OverlapPolicy.ALLOW, OverlapPolicy.BUFFER_ALL):
         raise Invalid(
-            "overlap_policy", f"a backfill cannot {value.replace('_', ' ')}", "accepted are buffer_all and allow"
+            "overlap_policy",
+            f"a backfill cannot {value.replace('_', ' ')}",
+            "accepted are buffer_all and allow",
         )
     return value
 
@@ -107,7 +109,8 @@ def step(
     free = most if room is None else min(room, most)
     if one_by_one:
         free = 0 if is_live else min(free, 1)
-    times, starts, passed, after = upcoming(schedule), [], 0, filling.after
+    times, passed, after = upcoming(schedule), 0, filling.after
+    starts: list[datetime] = []
     for at in times:
         row = rows.get(run_id(schedule, at))
         if row is not None and row.status is not RunStatus.SKIPPED:

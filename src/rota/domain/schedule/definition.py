@@ -43,6 +43,7 @@ from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
 from .backfill import cancel as cancel_backfill
 from .decision import jittered, planned, resumed
 from .run import failures_in_a_row
+from .watching import look_soon, watched
 
 __all__ = [
     "FIELDS",
@@ -235,6 +236,7 @@ def edit(
         edited = _first_planned(edited, now)
     elif "jitter" in values and edited.next_run_at is not None:
         edited = replace(edited, due_at=jittered(edited, edited.next_run_at))
+    edited = look_soon(edited, now)
     return edited if status is None else _with_status(edited, status, now, actor)
 
 
@@ -276,14 +278,14 @@ def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
         raise Refused("completed_schedule", schedule=schedule.key)
     if schedule.status is ScheduleStatus.ACTIVE:
         return schedule
-    return resumed(replace(schedule, updated_by=actor), now)
+    return watched(resumed(replace(schedule, updated_by=actor), now), now)
 
 
 def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     """Hide it and stop it; its history stays, and it can be restored."""
     _check_living(schedule)
     filling = schedule.backfill
-    return replace(
+    gone = replace(
         _without_line(schedule),
         backfill=filling and cancel_backfill(filling, now, "the schedule was deleted"),
         deleted_at=now,
@@ -292,6 +294,7 @@ def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
         updated_at=now,
         updated_by=actor,
     )
+    return look_soon(gone, now)
 
 
 def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
@@ -301,13 +304,13 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     living = replace(schedule, deleted_at=None, updated_at=now, updated_by=actor)
     if living.status is ScheduleStatus.PAUSED:
         return replace(living, due_at=living.pause_until)
-    return planned(living, now) if living.status is ScheduleStatus.ACTIVE else living
+    return watched(planned(living, now), now) if living.status is ScheduleStatus.ACTIVE else living
 
 
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
     facts: dict[str, Any] = msgspec.to_builtins(schedule)
-    for name in ("record", "due_at", "zone_data"):
+    for name in ("record", "due_at", "zone_data", "watch"):
         facts.pop(name, None)
     return facts
 
@@ -352,7 +355,7 @@ def _stopped(
     schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str, note: str | None
 ) -> Schedule:
     is_paused = status is ScheduleStatus.PAUSED
-    return replace(
+    stopped = replace(
         schedule,
         status=status,
         next_run_at=None,
@@ -365,6 +368,7 @@ def _stopped(
         updated_at=now,
         updated_by=actor,
     )
+    return look_soon(stopped, now)
 
 
 def _without_line(schedule: Schedule) -> Schedule:
@@ -384,7 +388,7 @@ def _first_planned(schedule: Schedule, now: datetime) -> Schedule:
             f"this schedule would never fire, because {first.completed_reason}",
             "give a timing with a time after now, within start_at and end_at",
         )
-    return first
+    return watched(first, now)
 
 
 def _check_living(schedule: Schedule) -> None:

@@ -138,7 +138,12 @@ class Fillings:
             )
             rows.append(row)
             tasks += [] if task is None else [task]
-        return Filled(backfill=step.backfill, look_at=_look_at(step.backfill, state, tasks, now), rows=rows, starts=tasks)
+        return Filled(
+            backfill=step.backfill,
+            look_at=_look_at(step.backfill, state, tasks, now),
+            rows=rows,
+            starts=tasks,
+        )
 
     def _left_over(self, schedule: Schedule, starts: Sequence[datetime], now: datetime) -> list[Run]:
         """The rest of stretches that were skipped, of which some times start now."""

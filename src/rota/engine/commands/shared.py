@@ -30,7 +30,7 @@ from ...domain.model import (
     Template,
     Tenant,
 )
-from ...domain.schedule import backfill, definition, run
+from ...domain.schedule import backfill, definition, run, watching
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, RunList, ScheduleByKey, StepList, TaskList, TemplateByAlias
@@ -282,8 +282,8 @@ class _Following(msgspec.Struct, frozen=True, kw_only=True):
 async def _following(
     tx: Tx, tasks: Sequence[Task], runs: Mapping[str, Run], actor: str, written: Collection[str]
 ) -> list[_Following]:
-    """The schedules that change: those that ask to be paused on failure, and those in which times wait. The latter are
-    always written: see `line.py`."""
+    """The schedules that change: those that ask to be paused on failure, or to have their alarms looked at, and those
+    in which times wait. The latter are always written: see `line.py`."""
     concerned = {task.schedule_id for task in tasks if task.schedule_id and _concerns_schedule(task)}
     found = await tx.get_many(Schedule, concerned - set(written)) if concerned else {}
     if not found:
@@ -298,7 +298,9 @@ async def _following(
         failed = [row for row in failed if row != runs[row.id]]
         note = definition.too_many_failures(old, failed, rows.values()) if failed else ""
         new = definition.pause(old, tx.now, actor, note) if note else old
-        if note or old.awaits_ends:
+        if failed and old.enabled and not note:
+            new = watching.with_failure(old, tx.now)
+        if new is not old or old.awaits_ends:
             following.append(_Following(old=old, note=note, move=lines.moved_on(new, tx.now)))
     return following
 

@@ -27,7 +27,7 @@ from ...domain.model import (
     TenantStatus,
     is_from_the_future,
 )
-from ...domain.schedule import Decision, backfill, definition, run
+from ...domain.schedule import Decision, backfill, definition, run, watching
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
@@ -61,12 +61,14 @@ SCHEDULER = "scheduler"
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tick did, and when; `is_more_due`: it left some of what is due to the next. If it did nothing: when the
-    next schedule is due (None: nothing is planned), and whether some are due already that someone else holds."""
+    """What one tick did, and when; `stopped` are the schedules that it paused or completed; `is_more_due`: it left some
+    of what is due to the next. If it did nothing: when the next schedule is due (None: nothing is planned), and whether
+    some are due already that someone else holds."""
 
     runs: list[Run] = []
     tasks: list[Task] = []
     schedules: list[Schedule] = []
+    stopped: list[Schedule] = []
     at: datetime
     is_more_due: bool = False
     next_at: datetime | None = None
@@ -165,7 +167,7 @@ class _Firing:
             tx, cancelled, SCHEDULER, new=new, marked=awaited, written={found.id for found in self.due}
         )
         related.put(tx, cancelled)
-        tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
+        tick = Tick(runs=[], tasks=[], schedules=[], stopped=[], at=tx.now, is_more_due=is_more_due)
         for before, decision, rows, fill in zip(self.due, decisions, starts, filled, strict=False):
             self._put(tx, before, decision, rows, fill, had.get(before.id, set()), related, tick)
         return tick
@@ -241,11 +243,15 @@ class _Firing:
             counted = backfill.awake(counted, filled.look_at)
         tick.runs.extend(tx.put(row) for row in filled.rows)
         tick.tasks.extend(tx.put(related.admitted(started)) for started in filled.starts)
-        moved = tx.put(counted)
+        woke = before.status is ScheduleStatus.PAUSED and counted.status is ScheduleStatus.ACTIVE
+        counted = watching.watched(counted, tx.now) if woke else counted
+        anything_started = bool(decision.fires or filled.starts)
+        moved = tx.put(watching.started(counted, tx.now) if anything_started else counted)
         tick.schedules.append(moved)
-        if before.status is ScheduleStatus.PAUSED and moved.status is ScheduleStatus.ACTIVE:
+        if woke:
             audit(tx, "resumed", SCHEDULER, before, moved, "its pause was to end by itself")
-        elif moved.status is not ScheduleStatus.ACTIVE:
+        elif moved.status is not before.status:
+            tick.stopped.append(moved)
             detail = moved.completed_reason or moved.pause_note or ""
             audit(tx, str(moved.status), SCHEDULER, None, moved, detail)
 

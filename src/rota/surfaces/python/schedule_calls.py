@@ -11,9 +11,20 @@ from msgspec import UNSET
 from ...domain import recurrence
 from ...domain.errors import Invalid, Refused
 from ...domain.limits import check_choice, check_key, check_number
-from ...domain.model import Event, Run, RunStatus, Schedule, Target, Task, TemplateTarget
+from ...domain.model import (
+    Backfill,
+    Event,
+    OverlapPolicy,
+    Run,
+    RunStatus,
+    Schedule,
+    Target,
+    Task,
+    TemplateTarget,
+)
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
+from ...domain.schedule.backfill import check_policy
 from ...domain.schedule.why import Why
 from ...engine import commands, queries
 from ...engine.app import App

@@ -16,6 +16,8 @@ from ....domain import recurrence
 from ....domain.model import (
     ApiKey,
     Artifact,
+    Backfill,
+    BackfillStatus,
     Change,
     ChangeType,
     Event,
@@ -139,6 +141,11 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     catch_up_window_seconds: float
     jitter_seconds: float
     pause_on_failure: int
+    alarm_late_seconds: float | None
+    alarm_no_success_seconds: float | None
+    alarm_failures: int | None
+    alarm_duration_seconds: float | None
+    alarm_ending_seconds: float | None
     pause_note: str | None
     pause_until: Time | None
     paused_by: str | None
