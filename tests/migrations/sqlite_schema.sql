@@ -145,6 +145,7 @@ CREATE TABLE step (
   tenant text not null,
   task_id text not null,
   created_at integer not null,
+  updated_at integer not null,
   status text not null,
   body text not null
 ) strict;
@@ -242,6 +243,8 @@ CREATE INDEX schedule_zone on schedule (zone_data, id)
 CREATE INDEX signal_of_task on signal (task_id, at, id);
 
 CREATE INDEX step_of_task on step (task_id, created_at, id);
+
+CREATE INDEX step_updated on step (tenant, updated_at, id);
 
 CREATE INDEX task_cancelling on task (worker_id, id) where status = 'running' and cancel_requested = 1;
 

@@ -49,6 +49,7 @@ __all__ = [
     "FIELDS",
     "SCHEDULE_FIELDS",
     "as_facts",
+    "changes_to",
     "create",
     "delete",
     "edit",
@@ -313,6 +314,14 @@ def as_facts(schedule: Schedule) -> dict[str, Any]:
     for name in ("record", "due_at", "zone_data", "watch"):
         facts.pop(name, None)
     return facts
+
+
+def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes that bring a schedule back to an earlier version of it, as the audit shows that. Its name, whether it
+    is paused and what it has run are no part of them."""
+    earlier = msgspec.convert(facts, Schedule)
+    put_back = [name for name in FIELDS if name in Schedule.__struct_fields__ and name != "status"]
+    return {name: getattr(earlier, name) for name in (*put_back, "timing", "target")}
 
 
 def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limits: Limits) -> dict[str, Any]:

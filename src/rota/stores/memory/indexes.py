@@ -255,6 +255,10 @@ def _step(step: Step) -> IndexKey:
     return (step.task_id,), (step.created_at, step.id)
 
 
+def _updated_step(step: Step) -> IndexKey:
+    return (step.tenant,), (step.updated_at, step.id)
+
+
 def _signal(signal: Signal) -> IndexKey:
     return (signal.task_id,), (signal.at, signal.id)
 
@@ -342,6 +346,7 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "artifact": (Artifact, _artifact),
     "content": (Artifact, _content),
     "step": (Step, _step),
+    "updated step": (Step, _updated_step),
     "signal": (Signal, _signal),
     "alarm": (Alarm, _alarm),
     "alarm_of_tenant": (Alarm, _alarm_of_tenant),

@@ -623,6 +623,11 @@ select {what} from {schema}.step
 where task_id = any(:task_ids::text[])
 order by task_id, created_at, id limit :limit::bigint {lock}
 
+-- name: updated_steps
+select {what} from {schema}.step
+where tenant = :tenant::text and (updated_at, id) > (:after_at::timestamptz, :after_id::text)
+order by updated_at, id limit :limit::bigint {lock}
+
 -- name: signal_list
 select {what} from {schema}.signal
 where task_id = any(:task_ids::text[]) and (not :unread::boolean or received_at is null)

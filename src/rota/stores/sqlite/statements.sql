@@ -405,6 +405,11 @@ select {what} from step indexed by step_of_task
 where task_id in (select value from json_each(:task_ids))
 order by task_id, created_at, id limit :limit
 
+-- name: updated_steps
+select {what} from step indexed by step_updated
+where tenant = :tenant and (updated_at, id) > (:after_at, :after_id)
+order by updated_at, id limit :limit
+
 -- name: signal_list
 select {what} from signal indexed by signal_of_task
 where task_id in (select value from json_each(:task_ids)) and (not :unread or received_at is null)

@@ -292,6 +292,7 @@ create table {schema}.step (
   kind text not null,
   status text collate "C" not null,
   created_at timestamptz not null,
+  updated_at timestamptz not null,
   due_at timestamptz,
   completed_at timestamptz,
   version bigint not null,
@@ -299,6 +300,7 @@ create table {schema}.step (
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 
 create index step_of_task on {schema}.step (task_id, created_at, id);
+create index step_updated on {schema}.step (tenant, updated_at, id);
 
 create table {schema}.signal (
   id text collate "C" primary key,

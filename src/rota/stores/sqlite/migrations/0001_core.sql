@@ -197,11 +197,13 @@ create table step (
   tenant text not null,
   task_id text not null,
   created_at integer not null,
+  updated_at integer not null,
   status text not null,
   body text not null
 ) strict;
 
 create index step_of_task on step (task_id, created_at, id);
+create index step_updated on step (tenant, updated_at, id);
 
 create table signal (
   id text primary key not null,

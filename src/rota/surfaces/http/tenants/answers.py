@@ -60,6 +60,7 @@ __all__ = [
     "one_execution",
     "run",
     "schedule",
+    "step",
     "steps",
     "why",
 ]
@@ -530,10 +531,10 @@ def _parts_of(record: Task) -> dict[str, Any]:
 
 
 def steps(records: Iterable[Step]) -> StepsAnswer:
-    return StepsAnswer(items=[_step(record) for record in records])
+    return StepsAnswer(items=[step(record) for record in records])
 
 
-def _step(record: Step) -> StepAnswer:
+def step(record: Step) -> StepAnswer:
     failure = record.error
     return shaped(StepAnswer, record, error=None if failure is None else shaped(FailureAnswer, failure))
 

@@ -275,6 +275,15 @@ class BackfillBody(Body):
     dry_run: Flag = False
 
 
+class QueueLimitBody(Body):
+    """How many tasks at once, and how many in a while. What is not named is not limited."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"concurrency": 10, "rate": "50/s"}]})
+
+    concurrency: int | None = None
+    rate: Text | None = None
+
+
 class TriggerBody(Body):
     """Another input for this one run, if it is given."""
 
