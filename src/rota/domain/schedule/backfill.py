@@ -25,7 +25,7 @@ from ..recurrence import Interval, Timing
 from .decision import Skip, jittered
 from .run import cut_short, run_id, skipped
 
-__all__ = ["Step", "awake", "begin", "cancel", "carved", "check_policy", "own_times", "step", "upcoming"]
+__all__ = ["Portion", "awake", "begin", "cancel", "carved", "check_policy", "own_times", "step", "upcoming"]
 
 TIMES_PER_TICK = 100
 MOST = 10_000
@@ -34,7 +34,7 @@ NO_ROOM = timedelta(seconds=5)
 _TICK = timedelta(microseconds=1)
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Portion(msgspec.Struct, frozen=True, kw_only=True):
     """What a tick does about a backfill: the times that start, and how it is afterwards."""
 
     starts: tuple[datetime, ...] = ()
@@ -103,7 +103,7 @@ def step(
     is_live: bool,
     room: int | None,
     most: int = TIMES_PER_TICK,
-) -> Step:
+) -> Portion:
     """Which of the upcoming times start now. `rows` are those that times have of their own."""
     one_by_one = filling.overlap_policy is OverlapPolicy.BUFFER_ALL
     free = most if room is None else min(room, most)
@@ -129,7 +129,7 @@ def step(
         status=BackfillStatus.COMPLETED if done else filling.status,
         ended_at=now if done else None,
     )
-    return Step(starts=tuple(starts), backfill=moved)
+    return Portion(starts=tuple(starts), backfill=moved)
 
 
 def cancel(filling: Backfill, now: datetime, note: str) -> Backfill:

@@ -16,8 +16,6 @@ from ....domain import recurrence
 from ....domain.model import (
     ApiKey,
     Artifact,
-    Backfill,
-    BackfillStatus,
     Change,
     ChangeType,
     Event,
@@ -46,6 +44,7 @@ from ....domain.workflow import Step, StepKind, StepStatus
 from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
+from .backfills import BackfillAnswer
 
 __all__ = [
     "api_key",
@@ -97,23 +96,6 @@ class RuleAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="rrule
     timezone: str
     description: str
     end_at: Time | UnsetType = UNSET
-
-
-class BackfillAnswer(Answer, frozen=True, kw_only=True):
-    """Times of the past that a schedule runs after all, and how far it is."""
-
-    id: str
-    start: Time
-    end: Time
-    overlap_policy: OverlapPolicy
-    status: BackfillStatus
-    total: int
-    started: int
-    passed: int
-    note: str | None
-    created_by: str
-    created_at: Time
-    ended_at: Time | None
 
 
 class ScheduleAnswer(Answer, frozen=True, kw_only=True):
@@ -463,13 +445,9 @@ def schedule(record: Schedule) -> ScheduleAnswer:
         description=record.description or None,
         schedule_type=_schedule_type(record),
         target=target(record.target),
-        backfill=record.backfill and backfill(record.backfill),
+        backfill=record.backfill and shaped(BackfillAnswer, record.backfill),
         next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
     )
-
-
-def backfill(record: Backfill) -> BackfillAnswer:
-    return shaped(BackfillAnswer, record)
 
 
 def _schedule_type(record: Schedule) -> OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer:
