@@ -31,6 +31,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "ARCHITECTURE", "SECURITY")),
     *(DOCS / f"{name}.md" for name in ("quickstart", "concepts", "how-to", "time-rules", "api", "http")),
+    *sorted((DOCS / "guides").glob("*.md")),
     *sorted((DOCS / "decisions").glob("*.md")),
 ]
 EVERY_PAGE = [*PAGES, *(page for page in sorted(DOCS.glob("*.md")) if page not in PAGES)]
@@ -130,7 +131,7 @@ def readme_program() -> str:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= 600
+    assert len((ROOT / "README.md").read_text().split()) <= 800
     assert readme_program().count("\n") <= 20
 
 
