@@ -45,7 +45,15 @@ WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep
 WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
-    *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
+    *(
+        "pause_schedule",
+        "disable_schedule",
+        "resume_schedule",
+        "enable_schedule",
+        "trigger_schedule",
+        "backfill",
+        "cancel_backfill",
+    ),
     *(
         "delete_schedule",
         "restore_schedule",
@@ -134,6 +142,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.RecurrenceRule,
     rota.Run,
     rota.Event,
+    rota.Backfill,
     rota.Occurrence,
     rota.Template,
     rota.Artifact,
@@ -162,6 +171,7 @@ CHOICES = [
     rota.RunReason,
     rota.MissedRunPolicy,
     rota.OverlapPolicy,
+    rota.BackfillStatus,
     rota.AlarmRule,
     rota.Role,
     rota.Runtime,

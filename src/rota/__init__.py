@@ -29,6 +29,8 @@ __all__ = [
     "App",
     "Arguments",
     "Artifact",
+    "Backfill",
+    "BackfillStatus",
     "Change",
     "ChangeType",
     "Conflict",

@@ -12,10 +12,12 @@ from rota.domain.model import (
     AlarmRules,
     ApiKey,
     Artifact,
+    Backfill,
     Change,
     Event,
     Limit,
     NodeState,
+    OverlapPolicy,
     PausedQueue,
     Role,
     Run,
@@ -242,6 +244,21 @@ class Queue:
         """Fire again from the first time after now; what was due meanwhile is not made up for."""
     def trigger_schedule(self, schedule_id: str, input: Any = ...) -> Task:
         """Run it now, beside its times (with another `input`, if one is given); the task."""
+    def backfill(
+        self,
+        schedule_id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        overlap_policy: OverlapPolicy | str = "buffer_all",
+        at_most: int = 1000,
+        dry_run: bool = False,
+    ) -> Backfill:
+        """Run the times of the past from `start` to `end` that have not run: one after the other (`buffer_all`), or all
+        at once (`allow`). More than `at_most` times are refused. `get_schedule(…).backfill` says how far it is. With
+        `dry_run` nothing happens, and the answer says what would: `started` of `total`."""
+    def cancel_backfill(self, schedule_id: str) -> Backfill:
+        """Start no more of it. What was started goes on."""
     def delete_schedule(self, schedule_id: str, *, hard: bool = False) -> None:
         """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good."""
     def restore_schedule(self, schedule_id: str) -> Schedule: ...

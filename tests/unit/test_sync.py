@@ -83,9 +83,15 @@ def an_open_artifact(queue: rota.sync.Queue) -> rota.sync.OpenArtifact:
     return queue.open_artifact(task.id, "note.txt")
 
 
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CALLS: dict[str, Call] = {
     "archive": lambda queue: queue.archive(a_cancelled_task(queue)),
     "bind": bound,
+    "backfill": lambda queue: queue.backfill("hourly", LONG_AGO, LONG_AGO),
+    "cancel_backfill": lambda queue: (
+        queue.backfill("hourly", LONG_AGO, LONG_AGO),
+        queue.cancel_backfill("hourly"),
+    ),
     "artifacts": lambda queue: queue.artifacts(a_task(queue)),
     "cancel": lambda queue: queue.cancel(a_task(queue)),
     "cancel_many": lambda queue: queue.cancel_many(),

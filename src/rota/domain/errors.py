@@ -50,6 +50,7 @@ _SENTENCES = {
     "cannot_expire": "task {task} is {status}; only a pending task can expire",
     "alias_taken": "alias {alias!r} is already in use by template {holder!r} (letter case, - and _ do not count);"
     " choose another",
+    "backfill_running": "schedule {schedule} has a backfill under way; wait for its end, or cancel it",
     "cannot_replay": "task {task} is {status}; only a failed or cancelled task can be replayed",
     "completed_schedule": "schedule {schedule} is completed; give it a new time or a higher max_runs"
     " to activate it",

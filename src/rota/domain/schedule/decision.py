@@ -183,7 +183,7 @@ def with_fewer_runs(decision: Decision, number: int) -> Schedule:
 
 def minds_overlap(schedule: Schedule) -> bool:
     """Whether it matters to `decide` what is live: `catch_up` asks for every run."""
-    if schedule.overlap_policy in _BUFFERING or schedule.buffered:
+    if schedule.overlap_policy in _BUFFERING or schedule.awaits_ends:
         return True
     is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
     return schedule.overlap_policy is not OverlapPolicy.ALLOW and not is_catching_up

@@ -40,6 +40,7 @@ from ..model import (
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
+from .backfill import cancel as cancel_backfill
 from .decision import jittered, planned, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
@@ -284,8 +285,10 @@ def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     """Hide it and stop it; its history stays, and it can be restored."""
     _check_living(schedule)
+    filling = schedule.backfill
     gone = replace(
         _without_line(schedule),
+        backfill=filling and cancel_backfill(filling, now, "the schedule was deleted"),
         deleted_at=now,
         next_run_at=None,
         due_at=None,

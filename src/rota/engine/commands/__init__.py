@@ -15,6 +15,7 @@ from .alarms import (
     set_alarm_rules,
 )
 from .artifacts import leave_artifact
+from .backfill import begin_backfill, cancel_backfill
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .queues import pause_queue, resume_queue
@@ -98,8 +99,10 @@ __all__ = [
     "Tick",
     "Waited",
     "archive_task",
+    "begin_backfill",
     "bring_back_leases",
     "bring_back_tasks",
+    "cancel_backfill",
     "cancel_listed",
     "cancel_task",
     "cancel_tasks",

@@ -28,7 +28,7 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.recurrence import Timing
-from ...domain.schedule import definition, run
+from ...domain.schedule import backfill, definition, run
 from ...domain.template import check_runs, overlaid
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
@@ -176,7 +176,7 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
         if each.new is each.old:
             written.append(each.new)
             continue
-        written.append(tx.put(moves[each.new.id].schedule))
+        written.append(tx.put(backfill.awake(moves[each.new.id].schedule, tx.now)))
         audit(tx, each.action, actor, each.old, written[-1], each.detail)
     for row in rows:
         tx.put(row)

@@ -114,6 +114,7 @@ _CHANGE = {
     "resume": Entry("commands.schedules:resume", "Fire again, from the first time after now."),
     "enable": Entry("commands.schedules:resume", "The same as resume."),
     "disable": Entry("commands.schedules:pause", "The same as pause."),
+    "backfill": Entry("commands.schedules:backfill", "Run times of the past that have not run."),
     "trigger": Entry("commands.schedules:trigger", "Run it now, beside its times."),
     "delete": Entry("commands.schedules:delete", "Delete it: hidden, history kept, restorable."),
     "restore": Entry("commands.schedules:restore", "Bring a deleted schedule back."),

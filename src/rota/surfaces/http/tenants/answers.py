@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from ....domain import recurrence
 from ....domain.model import (
-    ApiKey,
     Artifact,
     Change,
     ChangeType,
@@ -22,7 +21,6 @@ from ....domain.model import (
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
-    Role,
     Run,
     RunReason,
     RunStatus,
@@ -44,16 +42,15 @@ from ....domain.workflow import Step, StepKind, StepStatus
 from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
+from .backfills import BackfillAnswer
 
 __all__ = [
-    "api_key",
     "attempts",
     "change",
     "event",
     "execution",
     "history",
     "logs",
-    "new_key",
     "occurrences",
     "one_execution",
     "run",
@@ -127,6 +124,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     last_run_at: Time | None
     last_task_id: str | None
     buffered: tuple[Time, ...]
+    backfill: BackfillAnswer | None
     run_count: int
     max_runs: int | None
     start_at: Time | None
@@ -420,32 +418,6 @@ class BulkAnswer(Answer, frozen=True, kw_only=True):
     left: int
 
 
-class KeyAnswer(Answer, frozen=True, kw_only=True):
-    """An API key, without what it takes to use it."""
-
-    id: str
-    name: str
-    role: Role
-    tenant: str
-    created_at: Time
-    created_by: str
-    revoked_at: Time | None
-    revoked_by: str | None
-
-
-class NewKeyAnswer(KeyAnswer, frozen=True, kw_only=True):
-    """An API key that was just made. `key` is shown this once, and is null if the request is repeated."""
-
-    key: str | None
-
-
-class KeysAnswer(Answer, frozen=True, kw_only=True):
-    """A page of API keys."""
-
-    items: list[KeyAnswer]
-    next_cursor: str | None
-
-
 in_words = lru_cache(maxsize=10_000)(recurrence.describe)
 """To find the words takes longer than all the rest of an answer, and timings are asked for again and again."""
 
@@ -458,6 +430,7 @@ def schedule(record: Schedule) -> ScheduleAnswer:
         description=record.description or None,
         schedule_type=_schedule_type(record),
         target=target(record.target),
+        backfill=record.backfill and shaped(BackfillAnswer, record.backfill),
         next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
     )
 
@@ -589,11 +562,3 @@ def attempts(record: Task) -> AttemptsAnswer:
             ended = "retrying" if change.status is TaskStatus.PENDING else str(change.status)
             found[-1] = replace(found[-1], ended_at=change.at, status=ended, detail=change.detail)
     return AttemptsAnswer(items=found)
-
-
-def api_key(record: ApiKey) -> KeyAnswer:
-    return shaped(KeyAnswer, record)
-
-
-def new_key(record: ApiKey, key: str | None) -> NewKeyAnswer:
-    return shaped(NewKeyAnswer, record, key=key)

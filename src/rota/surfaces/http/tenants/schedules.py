@@ -20,11 +20,13 @@ from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, Workf
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
 from ....domain.schedule.definition import FIELDS
 from ...python.client import Queue
+from ...shapes import shaped
 from ..fields import SLASH, Body, Time, given_options
 from ..openapi import documented
 from ..reading import Router
 from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
 from . import answers, schemas
+from .backfills import BackfillAnswer
 
 __all__ = [
     "change_schedules",
@@ -193,6 +195,29 @@ async def resume(request: Request, queue: Operator, id: Id, once: OnceKey = None
     """Fire again, from the first time after now."""
     await queue.once(request, once, _answered)
     return _one(await queue.resume_schedule(id))
+
+
+@router.post("/schedules/{id}/backfill", **documented(200, BackfillAnswer))
+async def backfill(
+    request: Request, queue: Operator, id: Id, body: schemas.BackfillBody, once: OnceKey = None
+) -> Response:
+    """Run the times of the past that have not run."""
+    await queue.once(request, once, lambda made: (200, shaped(BackfillAnswer, made)))
+    made = await queue.backfill(
+        id,
+        body.start,
+        body.end,
+        overlap_policy=body.overlap_policy,
+        at_most=body.at_most,
+        dry_run=body.dry_run,
+    )
+    return answer(shaped(BackfillAnswer, made))
+
+
+@router.delete("/schedules/{id}/backfill", **documented(200, BackfillAnswer))
+async def cancel_backfill(queue: Operator, id: Id) -> Response:
+    """Start no more of its backfill. What was started goes on."""
+    return answer(shaped(BackfillAnswer, await queue.cancel_backfill(id)))
 
 
 @router.post("/schedules/{id}/trigger", **documented(201, answers.ExecutionAnswer))

@@ -32,6 +32,7 @@ from ..fields import (
 )
 
 __all__ = [
+    "BackfillBody",
     "BulkBody",
     "CancelBody",
     "Command",
@@ -218,6 +219,7 @@ class _Answered(Body):
     paused_by: ReadOnly = None
     paused_at: ReadOnly = None
     buffered: ReadOnly = None
+    backfill: ReadOnly = None
     completed_reason: ReadOnly = None
     created_by: ReadOnly = None
     updated_by: ReadOnly = None
@@ -257,6 +259,20 @@ class PauseBody(Body):
 
     note: Text | None = None
     until: Time | None = None
+
+
+class BackfillBody(Body):
+    """Which times of the past to run after all. `dryRun` only says what would happen."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"start": "2026-01-01T00:00:00Z", "end": "2026-01-31T23:59:59Z"}]}
+    )
+
+    start: Time
+    end: Time
+    overlap_policy: Literal["buffer_all", "allow"] = "buffer_all"
+    at_most: Annotated[Whole, Field(ge=1, le=10_000)] = 1000
+    dry_run: Flag = False
 
 
 class QueueLimitBody(Body):
