@@ -84,7 +84,7 @@ Target = TaskTarget | WorkflowTarget | TemplateTarget
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
     """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
-    time."""
+    time. `applied` is what a file said of it last (`domain/plan.py`); None: no file ever did."""
 
     key: str
     description: str = ""
@@ -109,6 +109,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     completed_reason: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     zone_data: str = ""
+    applied: dict[str, str] | None = None
     created_by: str | None = None
     updated_by: str | None = None
     created_at: datetime

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import schedule
-from ...domain.errors import Invalid, NotFound, Refused
+from ...domain import plan, schedule
+from ...domain.errors import NotFound, Refused
 from ...domain.limits import check_input, check_key
 from ...domain.model import (
     Limits,
@@ -29,7 +29,7 @@ from ...domain.model import (
 )
 from ...domain.recurrence import Timing
 from ...domain.schedule import definition, run
-from ...domain.template import check_runs, overlaid
+from ...domain.template import check_runs, known_target
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
 from .shared import (
@@ -129,11 +129,8 @@ async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Lim
 @contextmanager
 def naming_schedule(key: str) -> Iterator[None]:
     """What is refused meanwhile is said of this schedule."""
-    try:
+    with plan.naming("schedule", key):
         yield
-    except Refused as refused:
-        refused.args = (f"schedule {key!r}: {refused}", *refused.args[1:])
-        raise
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -189,21 +186,15 @@ async def _retired(tx: Tx, changes: Sequence[_Change], actor: str) -> list[_Chan
 
 
 async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None = None) -> Target:
-    """With the id of the template that it names by id or alias; refused if there is none, if it is disabled (unless
-    the schedule had it before), or if its parameters would not be what it asks for."""
+    """With the id of the template that it names by id or alias, if it names one."""
     if not isinstance(target, TemplateTarget):
         return target
     name = check_key(target.template_id, "template_id")
     try:
         found = await find_template(tx, tenant, name)
     except NotFound:
-        raise Invalid("template_id", f"there is no template {name!r}", "create it first") from None
-    if found.parameters_schema is not None:
-        overlaid(found, target.input)
-    had_it = isinstance(old, TemplateTarget) and old.template_id == found.id
-    if not found.enabled and not had_it:
-        raise Invalid("template_id", f"template {found.alias!r} is disabled", "enable it first")
-    return replace(target, template_id=found.id)
+        return known_target(None, replace(target, template_id=name), old)
+    return known_target(found, target, old)
 
 
 async def _known_changes(tx: Tx, old: Schedule, changes: Mapping[str, Any]) -> Mapping[str, Any]:

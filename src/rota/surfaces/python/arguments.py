@@ -16,6 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...domain import recurrence
+from ...domain.declaration import schedule_options
 from ...domain.errors import Invalid
 from ...domain.limits import check_duration, check_text, shown
 from ...domain.model import (
@@ -48,6 +49,8 @@ __all__ = [
     "changed_target",
     "check_registered",
     "cursor_text",
+    "declared_changes",
+    "declared_schedule",
     "filters",
     "given_time",
     "in_words_of",
@@ -210,6 +213,26 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
     return changes | _fields(chosen)
 
 
+def declared_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
+    """As `new_schedule`, from the options of a file."""
+    return new_schedule(schedule_options(options), now)
+
+
+def declared_changes(old: Schedule, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes that make a schedule say what a file says: what is left out has its default, except the status."""
+    chosen = {name: value for name, value in schedule_options(options).items() if value is not None}
+    _one_timing(chosen)
+    target, metadata = new_target(chosen), chosen.get("metadata", {})
+    if not isinstance(target, TemplateTarget):
+        if not isinstance(old.target, TemplateTarget) and old.target.metadata != old.metadata:
+            metadata = old.target.metadata  # a file cannot say it
+        target = replace(target, metadata=metadata)
+    whole = {name: value for name, value in chosen.items() if name not in OPTIONS}
+    usual = {**definition.DEFAULTS, **({"pause_note": None} if "status" in whole else {})}
+    changes = schedule_changes(old, {**usual, **whole, "target": target}, old.created_at)
+    return {"missed_run_policy": definition.default_policy(changes["timing"]), **changes}
+
+
 @contextmanager
 def in_words_of(options: Mapping[str, Any]) -> Iterator[None]:
     """Who gave a `rule` knows nothing of the rrule or the run_at that it became."""
@@ -239,11 +262,7 @@ def _fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str, Any]]:
     """The one timing that was given, and the bounds that a RecurrenceRule may bring along."""
-    given = [name for name in _TIMINGS if chosen.get(name) is not None]
-    if len(given) != 1:
-        problem = f"it was given together with {given[0]}" if given else "no timing was given"
-        raise Invalid(given[1] if given else "cron", problem, _ONE_OF)
-    name = given[0]
+    name = _one_timing(chosen)
     value = chosen[name]
     zone = chosen.get("timezone") or "UTC"
     begin = _begin(chosen.get("start_at"), now)
@@ -258,6 +277,14 @@ def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str,
             return RRule(check_text(name, value, most=100_000), begin, zone), {}
         case _:
             return _from_rule(value, begin, zone, chosen)
+
+
+def _one_timing(chosen: Mapping[str, Any]) -> str:
+    given = [name for name in _TIMINGS if chosen.get(name) is not None]
+    if len(given) != 1:
+        problem = f"it was given together with {given[0]}" if given else "no timing was given"
+        raise Invalid(given[1] if given else "cron", problem, _ONE_OF)
+    return given[0]
 
 
 def _begin(start: datetime | None, now: datetime) -> datetime:
