@@ -56,6 +56,7 @@ __all__ = [
     "Page",
     "PausedQueue",
     "PermanentError",
+    "Plan",
     "Queue",
     "QueueUse",
     "RRule",

@@ -48,6 +48,7 @@ from .domain.model import (
     TenantStatus,
     WorkflowTarget,
 )
+from .domain.plan import Plan
 from .domain.recurrence import (
     Cron,
     DayOfWeek,
@@ -111,6 +112,7 @@ __all__ = [
     "Page",
     "PausedQueue",
     "PermanentError",
+    "Plan",
     "Queue",
     "QueueUse",
     "RRule",

@@ -14,7 +14,7 @@ from rota.domain import recurrence
 from rota.domain.declaration import duration_text, of_schedule
 from rota.domain.errors import Invalid, Refused
 from rota.domain.model import Limits, Schedule, ScheduleStatus, Template
-from rota.domain.plan import PRUNED, Action, Declared, Item, Plan, Stored, make, make_edits, settled
+from rota.domain.plan import PRUNED, Action, Declaration, Item, Plan, Stored, make, make_edits, settled
 from rota.domain.schedule import decide, definition
 from rota.surfaces.python.arguments import declared_changes, declared_schedule
 from worlds import seeds
@@ -26,8 +26,8 @@ DAILY = {"task_type": "send", "cron": "0 9 * * *"}
 
 def declared(
     schedules: Mapping[str, Mapping[str, Any]], templates: Mapping[str, Mapping[str, Any]] | None = None
-) -> Declared:
-    return Declared(
+) -> Declaration:
+    return Declaration(
         schedules=schedules, templates=templates or {}, new=declared_schedule, changes=declared_changes
     )
 

@@ -31,11 +31,11 @@ from .ids import derived_id
 from .model import Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
 from .recurrence import Once, Timing
 from .schedule import definition, jittered, planned
-from .schedule.expected import Times, compared, skipped_today
+from .schedule.expected import TimeChanges, compared, skipped_today
 
 __all__ = [
     "Action",
-    "Declared",
+    "Declaration",
     "Difference",
     "Item",
     "Plan",
@@ -59,7 +59,7 @@ class Action(StrEnum):
     UNCHANGED = "unchanged"
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True):
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to be: the options of schedules by key, and of templates by alias. `new` and `changes` turn options
     into what the domain takes: (timing, target, fields) at a time, and the changes of a schedule that is there."""
 
@@ -135,7 +135,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         told = msgspec.json.encode([self.tenant, facts], order="deterministic")
         return blake2b(told, digest_size=16).hexdigest()
 
-    def times(self, item: Item[Schedule]) -> Times:
+    def times(self, item: Item[Schedule]) -> TimeChanges:
         """The times within the next 14 days that appear, vanish or move."""
         return compared(item.old, item.new, self.at)
 
@@ -150,7 +150,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def make(
-    declared: Declared, stored: Stored, at: datetime, actor: str, *, prune: bool = False, force: bool = False
+    declared: Declaration,
+    stored: Stored,
+    at: datetime,
+    actor: str,
+    *,
+    prune: bool = False,
+    force: bool = False,
 ) -> Plan:
     """What happens if the store is made to say what is declared."""
     room = _Room(stored, at, actor, force)
@@ -161,7 +167,7 @@ def make(
         with naming("schedule", key):
             room.declare_schedule(key, options, declared)
     for key, old in stored.schedules.items():
-        if old.applied is not None and key not in declared.schedules:
+        if old.applied is not None and old.is_open and key not in declared.schedules:
             room.schedules.append(_removed(old, prune, at, actor))
     for old_template in stored.templates.values():
         if old_template.applied is not None and old_template.id not in room.declared_templates:
@@ -269,7 +275,7 @@ class _Room:
 
         return _merged(alias, old, options, edited, declaration.of_template, force=self.force)
 
-    def declare_schedule(self, key: str, options: Mapping[str, Any], declared: Declared) -> None:
+    def declare_schedule(self, key: str, options: Mapping[str, Any], declared: Declaration) -> None:
         old = self.stored.schedules.get(key)
         if old is None:
             self.schedules.append(self._new_schedule(key, options, declared))
@@ -289,7 +295,7 @@ class _Room:
 
         self.schedules.append(_merged(key, old, wanted, edited, form, force=self.force))
 
-    def _new_schedule(self, key: str, options: Mapping[str, Any], declared: Declared) -> Item[Schedule]:
+    def _new_schedule(self, key: str, options: Mapping[str, Any], declared: Declaration) -> Item[Schedule]:
         timing, target, fields = declared.new(options, self.at)
         if isinstance(timing, Once) and timing.run_at <= self.at and fields.get("status") is None:
             return Item(name=key, action=Action.UNCHANGED, old=None, new=None, note="its time has passed")

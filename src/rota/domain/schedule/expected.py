@@ -12,7 +12,7 @@ from .. import recurrence
 from ..model import Schedule
 from .decision import jittered
 
-__all__ = ["AHEAD", "Expected", "Times", "compared", "expected", "skipped_today"]
+__all__ = ["AHEAD", "Expected", "TimeChanges", "compared", "expected", "skipped_today"]
 
 AHEAD = timedelta(days=14)
 MOST_TIMES = 5000
@@ -26,7 +26,7 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
     due: datetime
 
 
-class Times(msgspec.Struct, frozen=True, kw_only=True):
+class TimeChanges(msgspec.Struct, frozen=True, kw_only=True):
     """The times that differ, all of them up to `until`. Of a schedule with very many times, `until` comes sooner."""
 
     appear: tuple[datetime, ...] = ()
@@ -64,7 +64,7 @@ def _nominal(schedule: Schedule, first: datetime, after: datetime, until: dateti
 
 def compared(
     old: Schedule | None, new: Schedule | None, at: datetime, ahead: timedelta = AHEAD, most: int = MOST_TIMES
-) -> Times:
+) -> TimeChanges:
     """Which times appear, vanish or move if the new version takes the place of the old one at `at`.
 
     A time moves if only its jitter differs, or if its day has as many others as before."""
@@ -79,7 +79,7 @@ def compared(
     appear = [due for nominal, due in come.items() if nominal not in gone and due not in left]
     either = new or old
     more, vanish, appear = _paired(either, vanish, appear) if either is not None else ([], vanish, appear)
-    return Times(
+    return TimeChanges(
         appear=tuple(sorted(appear)),
         vanish=tuple(sorted(vanish)),
         move=tuple(sorted([*moves, *more])),

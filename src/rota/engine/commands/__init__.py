@@ -7,6 +7,7 @@ does the same thing and not another.
 
 from .artifacts import leave_artifact
 from .nodes import every_node, forget_nodes, remove_node, write_node
+from .plans import MakePlan, apply_plan, read_stored
 from .queues import pause_queue, resume_queue
 from .schedules import (
     Declared,
@@ -77,6 +78,7 @@ __all__ = [
     "Claim",
     "Claimed",
     "Declared",
+    "MakePlan",
     "Parting",
     "Recorded",
     "Renewal",
@@ -85,6 +87,7 @@ __all__ = [
     "Sweep",
     "Tick",
     "Waited",
+    "apply_plan",
     "archive_task",
     "bring_back_leases",
     "bring_back_tasks",
@@ -117,6 +120,7 @@ __all__ = [
     "pause_queue",
     "pause_schedule",
     "purge_schedule",
+    "read_stored",
     "record_steps",
     "refresh_zones",
     "remove_node",

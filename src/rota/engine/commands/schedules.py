@@ -56,6 +56,7 @@ __all__ = [
     "template_of",
     "templates_of",
     "trigger_schedule",
+    "write_planned",
 ]
 
 
@@ -152,7 +153,25 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
     """Read what is left to read, then write: the schedules, the times given up, the completed ones whose keys are
     taken, and a line of the audit for each. Without `limits` nothing becomes active that was not."""
     moving = [each for each in changes if each.new is not each.old]
-    retired = await _retired(tx, moving, actor)
+    return await _written(tx, limits, changes, moving, await _retired(tx, moving, actor), actor)
+
+
+async def write_planned(
+    tx: Tx, limits: Limits, planned: Sequence[tuple[Schedule | None, Schedule, str, str]], actor: str
+) -> list[Schedule]:
+    """Write (old, new, action, detail) of a plan, whose keys are known to be free."""
+    changes = [_Change(*each) for each in planned]
+    return await _written(tx, limits, changes, changes, [], actor)
+
+
+async def _written(
+    tx: Tx,
+    limits: Limits | None,
+    changes: Sequence[_Change],
+    moving: Sequence[_Change],
+    retired: Sequence[_Change],
+    actor: str,
+) -> list[Schedule]:
     if limits is not None and moving:
         wanted = sum(each.new.is_open and not (each.old is not None and each.old.is_open) for each in moving)
         await check_room_for_schedules(tx, moving[0].new.tenant, limits, wanted)

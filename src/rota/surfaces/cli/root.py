@@ -41,6 +41,11 @@ _SCHEDULES = {
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
     ),
 }
+_FILES = {
+    "plan": Entry("commands.plans:plan", "What would a file of schedules change, and which times?"),
+    "apply": Entry("commands.plans:apply", "Make the store say what a file says."),
+    "export": Entry("commands.plans:export", "Write all schedules and templates as such a file."),
+}
 _WORKERS = {
     "workers": Entry("commands.serving:workers", "Who is alive, and what each handles."),
     "queue": Entry("root:queue", "Look into queues, pause and resume them."),
@@ -64,6 +69,7 @@ _STORE = {
         "Tasks": _TASKS,
         "Workflows": _WORKFLOWS,
         "Schedules": _SCHEDULES,
+        "Schedules in a file": _FILES,
         "Workers": _WORKERS,
         "Access": _ACCESS,
         "Store": _STORE,

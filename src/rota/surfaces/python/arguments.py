@@ -221,16 +221,16 @@ def declared_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing
 def declared_changes(old: Schedule, options: Mapping[str, Any]) -> dict[str, Any]:
     """The changes that make a schedule say what a file says: what is left out has its default, except the status."""
     chosen = {name: value for name, value in schedule_options(options).items() if value is not None}
-    _one_timing(chosen)
-    target, metadata = new_target(chosen), chosen.get("metadata", {})
-    if not isinstance(target, TemplateTarget):
-        if not isinstance(old.target, TemplateTarget) and old.target.metadata != old.metadata:
-            metadata = old.target.metadata  # a file cannot say it
-        target = replace(target, metadata=metadata)
+    timing, target, _ = new_schedule(chosen, old.created_at)
+    was = old.target
+    if not isinstance(target, TemplateTarget) and not isinstance(was, TemplateTarget):
+        own = was.metadata != old.metadata  # a file cannot say it
+        target = replace(target, metadata=was.metadata) if own else target
+    usual = {**definition.DEFAULTS, "missed_run_policy": definition.default_policy(timing)}
     whole = {name: value for name, value in chosen.items() if name not in OPTIONS}
-    usual = {**definition.DEFAULTS, **({"pause_note": None} if "status" in whole else {})}
-    changes = schedule_changes(old, {**usual, **whole, "target": target}, old.created_at)
-    return {"missed_run_policy": definition.default_policy(changes["timing"]), **changes}
+    if "status" in whole:
+        usual["pause_note"] = None
+    return schedule_changes(old, {**usual, **whole, "target": target}, old.created_at)
 
 
 @contextmanager
@@ -262,7 +262,11 @@ def _fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str, Any]]:
     """The one timing that was given, and the bounds that a RecurrenceRule may bring along."""
-    name = _one_timing(chosen)
+    given = [name for name in _TIMINGS if chosen.get(name) is not None]
+    if len(given) != 1:
+        problem = f"it was given together with {given[0]}" if given else "no timing was given"
+        raise Invalid(given[1] if given else "cron", problem, _ONE_OF)
+    name = given[0]
     value = chosen[name]
     zone = chosen.get("timezone") or "UTC"
     begin = _begin(chosen.get("start_at"), now)
@@ -277,14 +281,6 @@ def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str,
             return RRule(check_text(name, value, most=100_000), begin, zone), {}
         case _:
             return _from_rule(value, begin, zone, chosen)
-
-
-def _one_timing(chosen: Mapping[str, Any]) -> str:
-    given = [name for name in _TIMINGS if chosen.get(name) is not None]
-    if len(given) != 1:
-        problem = f"it was given together with {given[0]}" if given else "no timing was given"
-        raise Invalid(given[1] if given else "cron", problem, _ONE_OF)
-    return given[0]
 
 
 def _begin(start: datetime | None, now: datetime) -> datetime:

@@ -14,6 +14,7 @@ from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
 from .artifact_calls import ArtifactCalls
 from .calls import DueRuns, Page, check_actor
+from .plan_calls import PlanCalls
 from .schedule_calls import ScheduleCalls
 from .serving_calls import ServingCalls
 from .template_calls import TemplateCalls
@@ -27,7 +28,7 @@ R = TypeVar("R")
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
-class Queue(WorkflowCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls):
+class Queue(WorkflowCalls, ArtifactCalls, ScheduleCalls, PlanCalls, TemplateCalls, TenantCalls, ServingCalls):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:
