@@ -24,6 +24,7 @@ from .domain.model import (
     ChangeType,
     Event,
     Failure,
+    Limit,
     Limits,
     LogLine,
     MissedRunPolicy,
@@ -66,7 +67,7 @@ from .domain.workflow import Signal, Step, StepKind, StepStatus
 from .engine.artifacts import OpenArtifact
 from .engine.commands import Retention
 from .engine.executor import Context
-from .engine.handlers.functions import Arguments, Handle, TaskFunction
+from .engine.handlers.functions import Arguments, Handle, TaskFunction, WorkflowFunction, WorkflowHandle
 from .engine.handlers.signature import injected
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
@@ -98,6 +99,7 @@ __all__ = [
     "HttpRequest",
     "Interval",
     "Invalid",
+    "Limit",
     "Limits",
     "LogLine",
     "MissedRunPolicy",
@@ -154,6 +156,8 @@ __all__ = [
     "Why",
     "Worker",
     "Workflow",
+    "WorkflowFunction",
+    "WorkflowHandle",
     "WorkflowTarget",
     "connect",
     "injected",

@@ -40,6 +40,7 @@ from .limits import (
     check_unique_by,
 )
 from .model import (
+    Limit,
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
@@ -68,6 +69,7 @@ __all__ = [
     "TemplateOptions",
     "TimingOptions",
     "UniqueOptions",
+    "WorkflowOptions",
     "check_names",
     "check_option",
     "names_of",
@@ -206,6 +208,10 @@ class TaskOptions(TypedDict, total=False):
             check=lambda field, value: check_metadata(value, field),
         ),
     ]
+    limit_key: Annotated[
+        str | None,
+        _text("Whose share of the limit of its kind it takes: a customer, say.", most=255, clearable=True),
+    ]
 
 
 class RetryPolicyOptions(TypedDict, total=False):
@@ -324,12 +330,21 @@ class ScheduleOptions(PolicyOptions, total=False):
 
 
 class HandlerOptions(PolicyOptions, UniqueOptions, total=False):
-    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when. With
-    `run_in="process"` it runs in a process that is kept for it, and killed if it must end; there it gets at most
-    `memory_limit` bytes."""
+    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when. Its
+    `limit` holds for all workers together. With `run_in="process"` it runs in a process that is kept for it, and killed
+    if it must end; there it gets at most `memory_limit` bytes."""
 
+    limit: Limit | None
     run_in: Literal["process"] | None
     memory_limit: int | None
+
+
+class WorkflowOptions(PolicyOptions, UniqueOptions, total=False):
+    """What can be said of a workflow where it is registered: as of a handler, and which runs its code goes on with.
+    `timeout` is for the whole run, waits included."""
+
+    version: Annotated[int, _number("The version of the code; runs keep that of their begin.", 1, 1_000_000)]
+    accepts: Annotated[int, _number("The oldest version whose runs this code goes on with.", 1, 1_000_000)]
 
 
 class ScheduleChanges(ScheduleOptions, total=False):

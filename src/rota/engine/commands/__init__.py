@@ -6,6 +6,7 @@ does the same thing and not another.
 """
 
 from .artifacts import leave_artifact
+from .limits import limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .plans import MakePlan, apply_plan, read_stored
 from .queues import pause_queue, resume_queue
@@ -113,6 +114,7 @@ __all__ = [
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",
+    "limit_tasks",
     "naming_schedule",
     "new_secret",
     "next_to_claim",
@@ -125,6 +127,8 @@ __all__ = [
     "refresh_zones",
     "remove_node",
     "renew_leases",
+    "replan_lines",
+    "replan_moments",
     "replan_schedules",
     "replay_task",
     "replay_tasks",

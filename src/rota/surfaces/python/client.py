@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from ...domain.errors import Invalid
 from ...domain.tenants import check_tenant
 from ...engine.app import App
-from ...engine.clock import SteadyClock, SystemClock
+from ...engine.clock import Clock, SystemClock
 from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
 from .artifact_calls import ArtifactCalls
 from .calls import DueRuns, Page, check_actor
+from .limit_calls import LimitCalls
 from .plan_calls import PlanCalls
 from .schedule_calls import ScheduleCalls
 from .serving_calls import ServingCalls
@@ -23,12 +24,20 @@ from .workflow_calls import WorkflowCalls
 
 __all__ = ["Connecting", "DueRuns", "Page", "Queue", "connect"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=TaskFunction[..., Any])
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
-class Queue(WorkflowCalls, ArtifactCalls, ScheduleCalls, PlanCalls, TemplateCalls, TenantCalls, ServingCalls):
+class Queue(
+    WorkflowCalls,
+    ArtifactCalls,
+    ScheduleCalls,
+    PlanCalls,
+    TemplateCalls,
+    TenantCalls,
+    ServingCalls,
+    LimitCalls,
+):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:
@@ -55,7 +64,7 @@ class Queue(WorkflowCalls, ArtifactCalls, ScheduleCalls, PlanCalls, TemplateCall
         other._known_nodes = self._known_nodes
         return other
 
-    def bind(self, function: TaskFunction[P, R]) -> TaskFunction[P, R]:
+    def bind(self, function: F) -> F:
         """The function, submitted to this queue: `await queue.bind(function).submit(…)`."""
         return function.bound_to(self)
 
@@ -88,7 +97,7 @@ def connect(
     bucket: str | None = None,
     tenant: str = "default",
     actor: str | None = None,
-    clock: SteadyClock | None = None,
+    clock: Clock | None = None,
     app: App | None = None,
 ) -> Connecting:
     """Open a store and its queue. Without an address: ROTA_STORE, else the file rota.db. `bucket` is short for the
