@@ -112,3 +112,14 @@ def test_what_is_wrong_with_a_file_is_said_in_a_sentence(
     assert complaint(f"plan {name}").startswith(sentence)
     assert complaint(f"apply {name} --yes").startswith(sentence)
     assert document("schedule list")["schedules"] == []
+
+
+def test_a_crontab_becomes_a_file_and_changes_nothing(folder: Path) -> None:
+    (folder / "cron").write_text("# hello\n0 9 * * * echo hello\n@reboot x\n")
+    made = rota("import crontab cron --timezone UTC -o cron.yaml")
+    assert "warning: line 3 was not taken: @reboot is no time" in made.stderr
+    assert "took 1 line, on the clock of UTC; nothing was changed" in made.stderr
+    assert document("schedule list")["schedules"] == []
+    rota("apply cron.yaml --yes")
+    assert document("schedule show echo")["description"] == "hello"
+    assert complaint("import crontab missing").startswith("missing cannot be read: No such file")
