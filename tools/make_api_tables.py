@@ -38,6 +38,7 @@ TASK_CALLS = [
     *("request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
 ]
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
+ALARM_CALLS = ["alarms", "alarm_rules", "set_alarm_rules", "remove_alarm_rules"]
 OPEN_ARTIFACT = ["read", "save", "chunks"]
 WORKFLOW_CALLS = ["start_workflow", "signal", "steps", "run_tree"]
 WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
@@ -139,6 +140,8 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.ApiKey,
     rota.NodeState,
     rota.PausedQueue,
+    rota.Alarm,
+    rota.AlarmRules,
     rota.QueueUse,
     rota.Retention,
 ]
@@ -151,6 +154,7 @@ CHOICES = [
     rota.RunReason,
     rota.MissedRunPolicy,
     rota.OverlapPolicy,
+    rota.AlarmRule,
     rota.Role,
     rota.Runtime,
     rota.TenantStatus,
@@ -176,6 +180,7 @@ def tables() -> dict[str, str]:
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),
+        "alarm calls": _calls(rota.Queue, ALARM_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
         "app": _calls(rota.App, ["task", "workflow", "schedule", "provide", "connect", *HOOKS]),
         "functions": _calls(rota.TaskFunction, FUNCTION),

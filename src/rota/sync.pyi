@@ -9,6 +9,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import rota
 from rota.domain.model import (
+    Alarm,
+    AlarmRules,
     ApiKey,
     Artifact,
     Change,
@@ -25,6 +27,7 @@ from rota.domain.model import (
     Tenant,
 )
 from rota.domain.options import (
+    AlarmOptions,
     Duration,
     LimitOptions,
     ScheduleChanges,
@@ -393,6 +396,24 @@ class Queue:
         """The limits of kinds ("kind:send") and queues ("queue:mail")."""
     def declare_limits(self, app: App) -> None:
         """Set the limits that the handlers of an app have."""
+    def alarms(
+        self,
+        *,
+        schedule: str | None = None,
+        over: bool = False,
+        fleet: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Alarm]:
+        """The alarms of this tenant, of one schedule if it is named; newest first. With `over`: those that are over,
+        too. With `fleet`: those about the whole store, which belong to no tenant."""
+    def alarm_rules(self) -> dict[str, AlarmRules]:
+        """The rules of tags, by tag."""
+    def set_alarm_rules(self, tag: str, **rules: Unpack[AlarmOptions]) -> AlarmRules:
+        """The rules of all schedules whose target has the tag, instead of those it had. Where a schedule has a rule of
+        its own, that holds."""
+    def remove_alarm_rules(self, tag: str) -> None:
+        """Take away the rules of a tag."""
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from ..domain.model import (
+    Alarm,
     ApiKey,
     Artifact,
     Change,
@@ -34,6 +35,7 @@ from ..engine.serving import QueueUse
 __all__ = [
     "Answer",
     "Time",
+    "alarm",
     "api_key",
     "artifact",
     "change",
@@ -84,7 +86,7 @@ def change(record: Change) -> dict[str, Any]:
     return {"version": shape.pop("number"), **shape}
 
 
-_NOT_SHOWN = ("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "applied")
+_NOT_SHOWN = ("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "applied", "watch")
 
 
 def schedule(record: Schedule) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def event(record: Event) -> dict[str, Any]:
 
 def tenant(record: Tenant) -> dict[str, Any]:
     """A tenant; `id` is its name. Its limits stand beside the rest."""
-    shape = fields_of(record, leave_out=("tenant", "limits"))
+    shape = fields_of(record, leave_out=("tenant", "limits", "alarm_rules"))
     return {"id": shape.pop("id"), "status": shape.pop("status"), **fields_of(record.limits), **shape}
 
 
@@ -138,6 +140,10 @@ def queue_use(record: QueueUse, now: datetime) -> dict[str, Any]:
     oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
     paused = None if record.paused is None else paused_queue(record.paused)
     return {**shape, "oldest_seconds": oldest, "paused": paused}
+
+
+def alarm(record: Alarm) -> dict[str, Any]:
+    return fields_of(record, leave_out=("version", "tell_at"))
 
 
 def artifact(record: Artifact) -> dict[str, Any]:

@@ -21,6 +21,7 @@ import msgspec
 from ...domain.model import TaskStatus
 from ..codec import micros, search_text, tallied
 from ..queries import (
+    AlarmList,
     ApiKeyList,
     Cursor,
     DueSchedules,
@@ -43,7 +44,9 @@ from ..queries import (
     TaskList,
     TemplateList,
     TenantList,
+    UntoldAlarms,
     UpcomingTasks,
+    WatchedSchedules,
     begins_behind,
 )
 from ..sql_files import load
@@ -77,6 +80,9 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     DueSchedules: {"at": _FOREVER},
     LostLeases: {"at": _FOREVER},
     PastExpiry: {"at": _FOREVER},
+    WatchedSchedules: {"at": _FOREVER},
+    UntoldAlarms: {"at": _FOREVER},
+    AlarmList: {"after_at": _FOREVER, "after_id": ""},
     TaskList: {"after_at": _FOREVER, "after_id": ""},
     ScheduleList: {"after_at": _FOREVER, "after_id": ""},
     RunList: {"since": -_FOREVER, "until": _FOREVER, "after_at": _FOREVER, "after_id": ""},
@@ -207,7 +213,7 @@ def _statements(db: apsw.Connection, query: Query) -> list[str]:
         return ["event_list_of_subject"]
     if isinstance(query, OpenTasks):
         return ["open_tasks_pending", "open_tasks_running"]
-    if isinstance(query, ScheduleList | ApiKeyList) and query.tenant is None:
+    if isinstance(query, ScheduleList | ApiKeyList | AlarmList) and query.tenant is None:
         return [f"{_name(query)}_of_all"]
     if isinstance(query, OutdatedZones):
         return ["outdated_zones_before", "outdated_zones_after"]

@@ -58,6 +58,10 @@ _FILES = {
     "export": Entry("commands.plans:export", "Write all schedules and templates as such a file."),
     "import": Entry("root:importing", "Make such a file of a crontab."),
 }
+_ALARMS = {
+    "alarms": Entry("commands.alarms:alarms", "What is late, stopped, failing or stuck."),
+    "alarm-rules": Entry("commands.alarms:rules", "What is to be an alarm, for all schedules of a tag."),
+}
 _WORKERS = {
     "workers": Entry("commands.serving:workers", "Who is alive, and what each handles."),
     "queue": Entry("root:queue", "Look into queues, pause, resume and limit them."),
@@ -82,6 +86,7 @@ _STORE = {
         "Workflows": _WORKFLOWS,
         "Schedules": _SCHEDULES,
         "Schedules in a file": _FILES,
+        "Alarms": _ALARMS,
         "Workers": _WORKERS,
         "Access": _ACCESS,
         "Store": _STORE,
