@@ -11,10 +11,21 @@ import pytest
 from msgspec.structs import replace
 
 from rota.domain import recurrence
-from rota.domain.declaration import duration_text, of_schedule
 from rota.domain.errors import Invalid, Refused
 from rota.domain.model import Limits, Schedule, ScheduleStatus, Template
-from rota.domain.plan import PRUNED, Action, Declaration, Item, Plan, Stored, make, make_edits, settled
+from rota.domain.plan import (
+    Action,
+    Declaration,
+    Item,
+    Plan,
+    Stored,
+    make,
+    make_edits,
+    of_schedule,
+    plain_value,
+    settled,
+)
+from rota.domain.plan.making import PRUNED
 from rota.domain.schedule import decide, definition
 from rota.surfaces.python.arguments import declared_changes, declared_schedule
 from worlds import seeds
@@ -397,7 +408,7 @@ def test_a_token_stands_for_what_is_said_and_not_for_when() -> None:
     ],
 )
 def test_durations_are_written_exactly(span: timedelta, text: str | float) -> None:
-    assert duration_text(span) == text
+    assert plain_value(span) == text
 
 
 CRONS = ["30 2 * * *", "*/20 1-3 * * *", "0 9 * * MON-FRI", "0 0 1 * *", "15 1,2,3 * * SUN", "0 */6 * * *"]

@@ -85,7 +85,7 @@ Target = TaskTarget | WorkflowTarget | TemplateTarget
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
     """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
-    time. `applied` is what a file said of it last (`domain/plan.py`); None: no file ever did."""
+    time. `applied` is what a file said of it last (`domain/plan`); None: no file ever did."""
 
     key: str
     description: str = ""

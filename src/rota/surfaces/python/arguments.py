@@ -16,7 +16,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...domain import recurrence
-from ...domain.declaration import schedule_options
 from ...domain.errors import Invalid
 from ...domain.limits import check_duration, check_text, shown
 from ...domain.model import (
@@ -37,6 +36,7 @@ from ...domain.options import (
     check_option,
     options_of,
 )
+from ...domain.plan import schedule_options
 from ...domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
 from ...domain.schedule import definition
 from ...domain.task import Submission, check_submission

@@ -7,9 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ...domain import declaration
 from ...domain.model import Schedule, ScheduleStatus, Target
-from ...domain.plan import Declaration, Plan, Stored
+from ...domain.plan import Declaration, Plan, Stored, of_schedule, of_template
 from ...domain.plan import make as make_plan
 from ...domain.recurrence import Timing
 from ...engine import commands
@@ -56,12 +55,11 @@ class PlanCalls(Calls):
         kept = [each for each in stored.schedules.values() if each.status is not ScheduleStatus.COMPLETED]
         return {
             "templates": {
-                each.alias: declaration.of_template(each)
+                each.alias: of_template(each)
                 for each in sorted(stored.templates.values(), key=lambda each: each.alias)
             },
             "schedules": {
-                each.key: declaration.of_schedule(each, aliases)
-                for each in sorted(kept, key=lambda each: each.key)
+                each.key: of_schedule(each, aliases) for each in sorted(kept, key=lambda each: each.key)
             },
         }
 

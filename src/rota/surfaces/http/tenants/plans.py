@@ -7,10 +7,9 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from ....domain.declaration import schedule_options
 from ....domain.errors import Invalid
 from ....domain.model import TaskTarget, WorkflowTarget
-from ....domain.plan import naming
+from ....domain.plan import naming, schedule_options
 from ... import plans
 from ...shapes import Answer
 from ..openapi import documented

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields as fields_of
 
-from .errors import Invalid
-from .limits import check_text, shown
-from .model import (
+from ..errors import Invalid
+from ..limits import check_text, shown
+from ..model import (
     RetryPolicy,
     Runtime,
     Schedule,
@@ -26,7 +26,7 @@ from .model import (
     TemplateTarget,
     WorkflowTarget,
 )
-from .options import (
+from ..options import (
     RetryPolicyOptions,
     ScheduleOptions,
     TaskOptions,
@@ -36,9 +36,9 @@ from .options import (
     options_of,
     value_type,
 )
-from .recurrence import Cron, Interval, Once, RRule, Timing
-from .runtimes import Command
-from .schedule.definition import FIELDS, default_policy
+from ..recurrence import Cron, Interval, Once, RRule, Timing
+from ..runtimes import Command
+from ..schedule.definition import FIELDS, default_policy
 
 __all__ = [
     "OF_STATUS",

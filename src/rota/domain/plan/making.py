@@ -24,14 +24,15 @@ import msgspec
 from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
-from . import declaration, recurrence
-from . import template as templates
-from .errors import Invalid, Refused
-from .ids import derived_id
-from .model import Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
-from .recurrence import Once, Timing
-from .schedule import definition, jittered, planned
-from .schedule.expected import TimeChanges, compared, skipped_today
+from .. import recurrence
+from .. import template as templates
+from ..errors import Invalid, Refused
+from ..ids import derived_id
+from ..model import Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
+from ..recurrence import Once, Timing
+from ..schedule import definition, jittered, planned
+from ..schedule.expected import TimeChanges, compared, skipped_today
+from . import declaration
 
 __all__ = [
     "Action",
