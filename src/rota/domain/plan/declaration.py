@@ -53,7 +53,7 @@ __all__ = [
 
 TARGETS = ("task_type", "workflow", "template")
 """What a schedule runs: one of these."""
-OF_STATUS = ("status", "pause_note")
+OF_STATUS = ("status", "pause_note", "pause_until")
 """What people switch while things run. A file that leaves it out leaves it as it is."""
 _FOR_TASK = tuple(name for name in options_of(TaskOptions) if name != "metadata")
 _UNITS = (("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
