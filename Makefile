@@ -6,7 +6,7 @@ READY := .venv/.ready
 # Tests start hundreds of processes: each reads what the first has compiled, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check bench format lint types generated picture screenshots clean
+.PHONY: run test test-all check bench format lint types generated docs picture screenshots clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -44,6 +44,10 @@ generated: $(READY)  ## what is made from the code: the sync stub, the tables of
 	$(BIN)/python tools/make_api_tables.py
 	$(BIN)/python tools/make_route_table.py
 	$(BIN)/python tools/make_command_reference.py
+
+docs: $(READY)  ## the documentation as a site, in build/site
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 picture: $(READY)  ## docs/demo.svg, recorded from the real commands
 	$(BIN)/python docs/record.py

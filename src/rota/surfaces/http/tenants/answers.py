@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from ....domain import recurrence
@@ -97,6 +97,21 @@ class RuleAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="rrule
     end_at: Time | UnsetType = UNSET
 
 
+_BODIES = {
+    name: f"#/components/schemas/{name.capitalize()}TargetBody" for name in ("task", "workflow", "template")
+}
+TargetAnswer = Annotated[
+    dict[str, Any],
+    Meta(
+        extra_json_schema={
+            "oneOf": [{"$ref": each} for each in _BODIES.values()],
+            "discriminator": {"propertyName": "type", "mapping": _BODIES},
+        }
+    ),
+]
+"""A target is answered in the shape in which it is given."""
+
+
 class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     """When to run what."""
 
@@ -104,7 +119,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     name: str
     description: str | None
     schedule_type: OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer
-    target: dict[str, Any]
+    target: TargetAnswer
     enabled: bool
     status: ScheduleStatus
     next_run_at: Time | None
