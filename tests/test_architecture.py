@@ -21,7 +21,9 @@ SOURCE = ROOT / "src" / "rota"
 MAP = (ROOT / "ARCHITECTURE.md").read_text()
 LAYERS = ["domain", "stores", "engine", "surfaces"]
 PURE = {"msgspec", "tzdata", "cron_descriptor"}
-OPEN_OF_DOMAIN = {"domain.model", "domain.recurrence", "domain.runtimes", "domain.schedule", "domain.task"}
+OPEN_OF_DOMAIN = {
+    f"domain.{name}" for name in ("model", "plan", "recurrence", "runtimes", "schedule", "task")
+}
 OPEN_OF_STORES = {"stores", "stores.base", "stores.queries", "stores.threads"}
 MODULES_IN_A_PACKAGE = 20
 MODULE_LIMIT = 600

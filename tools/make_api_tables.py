@@ -66,6 +66,7 @@ SCHEDULE_CALLS = [
     ),
     *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
 ]
+PLAN_CALLS = ["plan", "apply", "export"]
 TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
     "execute_template",
@@ -194,6 +195,7 @@ def tables() -> dict[str, str]:
         "workflow": _calls(rota.Workflow, WORKFLOW),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
+        "plan calls": _calls(rota.Queue, PLAN_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),

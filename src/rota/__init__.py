@@ -62,6 +62,7 @@ __all__ = [
     "Page",
     "PausedQueue",
     "PermanentError",
+    "Plan",
     "Queue",
     "QueueUse",
     "RRule",

@@ -54,6 +54,7 @@ from .domain.model import (
     TenantStatus,
     WorkflowTarget,
 )
+from .domain.plan import Plan
 from .domain.recurrence import (
     Cron,
     DayOfWeek,
@@ -123,6 +124,7 @@ __all__ = [
     "Page",
     "PausedQueue",
     "PermanentError",
+    "Plan",
     "Queue",
     "QueueUse",
     "RRule",

@@ -4,6 +4,7 @@ import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import rota
@@ -41,6 +42,7 @@ from rota.domain.options import (
     TemplateOptions,
     TimingOptions,
 )
+from rota.domain.plan import Plan
 from rota.domain.recurrence import Timing
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
@@ -308,6 +310,28 @@ class Queue:
     def declare_schedules(self, app: App) -> None:
         """Create the schedules that an app declares, and bring those that differ up to date: all of them, or, if one is
         refused, none. A suspended tenant's stay as they are."""
+    def plan(
+        self,
+        source: Mapping[str, Any] | App | Path | str,
+        *,
+        prune: bool = False,
+        force: bool = False,
+    ) -> Plan:
+        """What would change if the store said what a file says (its path, its content, or an app): created, changed and
+        removed, and which times appear, vanish or move. Nothing is written."""
+    def apply(
+        self,
+        source: Mapping[str, Any] | App | Path | str,
+        plan: Plan | tuple[datetime, str] | None = None,
+        *,
+        prune: bool = False,
+        force: bool = False,
+    ) -> Plan:
+        """Make the store say what a file says, in one transaction. With the `plan` that was made of it (or its time and
+        token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
+        overwritten with `force`."""
+    def export(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """All schedules and templates, as a file would declare them. Completed schedules are left out."""
     def create_template(
         self,
         alias: str | None,

@@ -128,7 +128,8 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
     time. A pause that ends by itself ends at `pause_until`, which is `due_at` then, too. `pause_on_failure` is after
     how many failures in a row it pauses (0: never; earlier releases wrote true and false). `buffered` are the times
-    that wait for the end of what runs, oldest first; they count as runs."""
+    that wait for the end of what runs, oldest first; they count as runs. `applied` is what a
+    file said of it last (`domain/plan`); None: no file ever did."""
 
     key: str
     description: str = ""
@@ -164,6 +165,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     completed_reason: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     zone_data: str = ""
+    applied: dict[str, str] | None = None
     created_by: str | None = None
     updated_by: str | None = None
     created_at: datetime

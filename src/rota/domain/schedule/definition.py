@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
 from .. import recurrence
@@ -46,11 +47,13 @@ from .run import failures_in_a_row
 from .watching import look_soon, watched
 
 __all__ = [
+    "DEFAULTS",
     "FIELDS",
     "SCHEDULE_FIELDS",
     "as_facts",
     "changes_to",
     "create",
+    "default_policy",
     "delete",
     "edit",
     "pause",
@@ -179,6 +182,13 @@ FIELDS = {
 }
 SCHEDULE_FIELDS = tuple(sorted(FIELDS))
 """What can be given when a schedule is created, beside its key, its timing and its target."""
+DEFAULTS = {
+    each.name: each.default if each.default_factory is msgspec.NODEFAULT else each.default_factory()
+    for each in fields_of(Schedule)
+    if each.name in FIELDS and each.name not in ("status", "pause_note", "pause_until", "missed_run_policy")
+}
+"""What a field has that is left out where a schedule is said whole. Its status stays, and what it does about missed
+times follows from its timing."""
 _WHEN = frozenset({"timing", "start_at", "end_at", "max_runs"})
 
 
@@ -199,7 +209,7 @@ def create(
     if values.get("status") is ScheduleStatus.COMPLETED:
         raise Invalid("status", "a new schedule cannot be completed", "accepted are draft, active and paused")
     checked = check_timing(timing)
-    values.setdefault("missed_run_policy", _default_policy(checked))
+    values.setdefault("missed_run_policy", default_policy(checked))
     schedule = Schedule(
         id=id,
         tenant=tenant,
@@ -311,7 +321,7 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
     facts: dict[str, Any] = msgspec.to_builtins(schedule)
-    for name in ("record", "due_at", "zone_data", "watch"):
+    for name in ("record", "due_at", "zone_data", "applied", "watch"):
         facts.pop(name, None)
     return facts
 
@@ -331,8 +341,8 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
         checked = check_timing(changes["timing"])
         start = values.get("start_at", schedule.start_at)
         values["timing"] = _anchored(checked, start, now, schedule.timing)
-        if schedule.missed_run_policy is _default_policy(schedule.timing):
-            values.setdefault("missed_run_policy", _default_policy(checked))
+        if schedule.missed_run_policy is default_policy(schedule.timing):
+            values.setdefault("missed_run_policy", default_policy(checked))
     if "target" in changes:
         values["target"] = check_target(changes["target"], limits)
     if "key" in changes:
@@ -343,8 +353,8 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
 
 
 def _stored(value: object) -> bytes:
-    """For comparing: to Python, True and 1 are equal."""
-    return msgspec.json.encode(value)
+    """For comparing: to Python, True and 1 are equal. The order of keys makes no difference."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str) -> Schedule:
@@ -429,6 +439,6 @@ def _begin(now: datetime, every: timedelta) -> datetime:
         return whole
 
 
-def _default_policy(timing: Timing) -> MissedRunPolicy:
+def default_policy(timing: Timing) -> MissedRunPolicy:
     """A time that comes only once is better late than never."""
     return MissedRunPolicy.EXECUTE_ONCE if isinstance(timing, Once) else MissedRunPolicy.SKIP

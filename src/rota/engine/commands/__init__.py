@@ -18,6 +18,7 @@ from .artifacts import leave_artifact
 from .backfill import begin_backfill, cancel_backfill
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
+from .plans import MakePlan, apply_plan, read_stored
 from .queues import pause_queue, resume_queue
 from .schedules import (
     Declared,
@@ -89,6 +90,7 @@ __all__ = [
     "Claimed",
     "Declared",
     "Looked",
+    "MakePlan",
     "Parting",
     "Recorded",
     "Renewal",
@@ -98,6 +100,7 @@ __all__ = [
     "Sweep",
     "Tick",
     "Waited",
+    "apply_plan",
     "archive_task",
     "begin_backfill",
     "bring_back_leases",
@@ -137,6 +140,7 @@ __all__ = [
     "pause_queue",
     "pause_schedule",
     "purge_schedule",
+    "read_stored",
     "record_steps",
     "refresh_zones",
     "remove_node",

@@ -7,7 +7,18 @@ import click
 from ... import __version__
 from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = ["artifact", "cli", "completion", "keys", "queue", "schedule", "scheduler", "template", "tenant"]
+__all__ = [
+    "artifact",
+    "cli",
+    "completion",
+    "importing",
+    "keys",
+    "queue",
+    "schedule",
+    "scheduler",
+    "template",
+    "tenant",
+]
 
 _RUN = {
     "up": Entry(
@@ -41,6 +52,12 @@ _SCHEDULES = {
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
     ),
 }
+_FILES = {
+    "plan": Entry("commands.plans:plan", "What would a file of schedules change, and which times?"),
+    "apply": Entry("commands.plans:apply", "Make the store say what a file says."),
+    "export": Entry("commands.plans:export", "Write all schedules and templates as such a file."),
+    "import": Entry("root:importing", "Make such a file of a crontab."),
+}
 _ALARMS = {
     "alarms": Entry("commands.alarms:alarms", "What is late, stopped, failing or stuck."),
     "alarm-rules": Entry("commands.alarms:rules", "What is to be an alarm, for all schedules of a tag."),
@@ -68,6 +85,7 @@ _STORE = {
         "Tasks": _TASKS,
         "Workflows": _WORKFLOWS,
         "Schedules": _SCHEDULES,
+        "Schedules in a file": _FILES,
         "Alarms": _ALARMS,
         "Workers": _WORKERS,
         "Access": _ACCESS,
@@ -196,6 +214,19 @@ def template(ctx: click.Context) -> None:
 @click.pass_context
 def workflow(ctx: click.Context) -> None:
     """Start, look at, signal and cancel workflows. A run is named by its id."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "From": {"crontab": Entry("commands.importing:crontab", "A crontab, of a user or of the system.")}
+    },
+    examples=["rota import crontab -o rota.yaml", "rota plan rota.yaml"],
+)
+@click.pass_context
+def importing(ctx: click.Context) -> None:
+    """Make a file of schedules out of what another scheduler has. It changes nothing by itself."""
     help_if_alone(ctx)
 
 

@@ -36,6 +36,7 @@ from ...domain.options import (
     check_option,
     options_of,
 )
+from ...domain.plan import schedule_options
 from ...domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
 from ...domain.schedule import definition
 from ...domain.task import Submission, check_submission
@@ -48,6 +49,8 @@ __all__ = [
     "changed_target",
     "check_registered",
     "cursor_text",
+    "declared_changes",
+    "declared_schedule",
     "filters",
     "given_time",
     "in_words_of",
@@ -208,6 +211,26 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
     if "key" in chosen:
         changes["key"] = chosen["key"]
     return changes | _fields(chosen)
+
+
+def declared_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
+    """As `new_schedule`, from the options of a file."""
+    return new_schedule(schedule_options(options), now)
+
+
+def declared_changes(old: Schedule, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes that make a schedule say what a file says: what is left out has its default, except the status."""
+    chosen = {name: value for name, value in schedule_options(options).items() if value is not None}
+    timing, target, _ = new_schedule(chosen, old.created_at)
+    was = old.target
+    if not isinstance(target, TemplateTarget) and not isinstance(was, TemplateTarget):
+        own = was.metadata != old.metadata  # a file cannot say it
+        target = replace(target, metadata=was.metadata) if own else target
+    usual = {**definition.DEFAULTS, "missed_run_policy": definition.default_policy(timing)}
+    whole = {name: value for name, value in chosen.items() if name not in OPTIONS}
+    if "status" in whole:
+        usual["pause_note"] = None
+    return schedule_changes(old, {**usual, **whole, "target": target}, old.created_at)
 
 
 @contextmanager

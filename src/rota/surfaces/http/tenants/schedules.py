@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query, Request, Response
 from msgspec import UNSET
-from msgspec.structs import fields
 from pydantic import AfterValidator
 
 from ....domain import recurrence
@@ -18,7 +17,7 @@ from ....domain.errors import Invalid, Refused
 from ....domain.limits import check_metadata
 from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
-from ....domain.schedule.definition import FIELDS
+from ....domain.schedule.definition import DEFAULTS, FIELDS
 from ...python.client import Queue
 from ...shapes import shaped
 from ..fields import SLASH, Body, Time, given_options
@@ -147,7 +146,7 @@ async def replace(
     _check_known(request, body)
     old = await queue.get_schedule(id)
     missed = "execute_once" if isinstance(body.schedule_type, schemas.Once) else "skip"
-    options = {**_DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
+    options = {**DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
     return _one(await queue.update_schedule(id, version=version, **options))
 
 
@@ -280,11 +279,6 @@ def _one(schedule: Schedule, status: int = 200, headers: dict[str, str] | None =
 
 
 Given = schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch
-_DEFAULTS: dict[str, Any] = {
-    field.name: {} if field.name == "metadata" else field.default
-    for field in fields(Schedule)
-    if field.name in FIELDS and field.name not in ("status", "pause_note", "missed_run_policy")
-}
 
 
 def _options(body: Given, old: Schedule | None = None) -> dict[str, Any]:

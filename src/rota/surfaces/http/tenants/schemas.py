@@ -32,6 +32,7 @@ from ..fields import (
 )
 
 __all__ = [
+    "ApplyBody",
     "BackfillBody",
     "BulkBody",
     "CancelBody",
@@ -40,6 +41,7 @@ __all__ = [
     "ExecutionBody",
     "KeyBody",
     "PauseBody",
+    "PlanBody",
     "PreviewBody",
     "ReplayBody",
     "ReplayWorkflowBody",
@@ -443,6 +445,35 @@ class ReplayWorkflowBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"fromStep": "charge"}]})
 
     from_step: Text | None = None
+
+
+_DECLARED: Any = {
+    "schedules": {"daily": {"task_type": "report", "cron": "0 9 * * 1-5", "timezone": "Europe/London"}},
+    "templates": {"backup": {"http": "POST https://example.org/backup", "timeout": "5m"}},
+}
+
+
+class PlanBody(Body):
+    """What there is to be, as a file has it: by name, the options of `create_schedule` and `create_template` in
+    snake_case."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
+
+    schedules: dict[Name, dict[str, Json]] = Field(default_factory=dict)
+    templates: dict[Name, dict[str, Json]] = Field(default_factory=dict)
+    prune: Annotated[Flag, Field(description="Pause the schedules that were declared and no longer are.")] = (
+        False
+    )
+    force: Annotated[Flag, Field(description="Overwrite what was edited by hand.")] = False
+
+
+class ApplyBody(PlanBody):
+    """The same, and the plan that must still hold: its `at` and its `token`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
+
+    at: Time | None = None
+    token: Text | None = None
 
 
 class KeyBody(Body):
