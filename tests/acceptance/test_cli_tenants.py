@@ -63,9 +63,7 @@ def test_list_shows_all_tenants_unless_one_is_named(monkeypatch: pytest.MonkeyPa
 def test_revoke_by_id_and_by_name() -> None:
     first = document("keys create --role viewer --name ci --tenant acme")
     document("keys create --role viewer --name ci --tenant other")
-    assert complaint("keys revoke ci", code=1) == (
-        "2 keys are called 'ci'; name the id of the one that is meant"
-    )
+    assert complaint("keys revoke ci", code=1).startswith("2 keys are called 'ci'")
     said = rota("keys revoke ci --tenant acme").stdout
     assert said == f"revoked ci ({first['id']}) of tenant acme\n"
     assert rota(f"keys revoke {first['id']}").stdout == said

@@ -46,6 +46,7 @@ __all__ = [
     "StepList",
     "TaskList",
     "TaskQuery",
+    "TasksByBeginning",
     "TemplateByAlias",
     "TemplateList",
     "TemplateQuery",
@@ -144,6 +145,13 @@ class TaskList(Query, frozen=True, kw_only=True):
     tag: str | None = None
     is_workflow: bool | None = None
     after: Cursor | None = None
+
+
+class TasksByBeginning(Query, frozen=True, kw_only=True):
+    """Task: of `tenant`, whose id begins with `beginning`. Newest first: created_at, id, both descending."""
+
+    tenant: str
+    beginning: str
 
 
 class OpenTasks(Query, frozen=True, kw_only=True):
@@ -328,6 +336,7 @@ TaskQuery = (
     | OpenTasks
     | EndedTasks
     | ReturnedTasks
+    | TasksByBeginning
 )
 ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | OpenSchedules | OldSchedules | ScheduleList
 RunQuery = RunList | OldRuns | EndedRuns

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
 
+from ..durations import relative
+from .columns import GAP, fitted, shortened
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "local", "styled"]
+__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "seconds", "styled"]
 
 
 class Cell(NamedTuple):
@@ -48,7 +51,7 @@ MARKS = {
     "draft": Mark("○", "cyan", "D"),
     "deleted": Mark("⊘", "bright_black", "X"),
 }
-_MAY_WRAP = ("WHEN", "CHANGE", "WHAT", "NOTE")
+_MAY_WRAP = ("WHEN", "CHANGE", "WHAT", "NOTE", "LIMITS", "KINDS")
 LEGEND = ("completed", "failed", "skipped", "running", "cancelled")
 
 
@@ -64,9 +67,12 @@ class NoBar:
 class Screen:
     """Where answers go: stdout for answers, stderr for remarks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, wide: bool = False, utc: bool = False) -> None:
+        """`wide`: tables show all of every column, however long a line becomes. `utc`: times are not local."""
         self.coloured = _is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
         self.is_terminal = _is_terminal(sys.stdout)
+        self.wide = wide
+        self.utc = utc
 
     def say(self, text: str = "") -> None:
         click.echo(text, color=None if self.coloured else False)
@@ -118,10 +124,33 @@ class Screen:
         for name, value in rows:
             self.say(f"{click.style(f'{name}:', dim=True)} {value}")
 
-    def table(self, headings: Sequence[str], rows: Sequence[Sequence[Cell | str]]) -> None:
+    def clock(self, at: datetime | None) -> str:
+        """A time on the clock of whoever looks, without fractions; in a pipe, and with `--utc`, of UTC."""
+        if at is None:
+            return ""
+        return (
+            seconds(at) if self.utc or not self.is_terminal else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        )
+
+    def when(self, at: datetime, now: datetime) -> str:
+        """How far off a time is, and when that is."""
+        if not self.is_terminal:
+            return f"{seconds(at)} ({relative(at, now)})"
+        zone = "" if self.utc else f" {at.astimezone().tzname()}"
+        return f"{relative(at, now)} ({self.clock(at)}{zone})"
+
+    def ids(self, ids: Iterable[str | None]) -> Mapping[str, str]:
+        """How ids are shown: in a terminal no longer than needed, which every command accepts."""
+        given = [id for id in ids if id is not None]
+        return dict(zip(given, given, strict=True)) if self.wide or not self.is_terminal else shortened(given)
+
+    def table(
+        self, headings: Sequence[str], rows: Sequence[Sequence[Cell | str]], yields: Sequence[str] = ()
+    ) -> None:
+        """`yields` are the columns that give way where the line is too short, in this order."""
         cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
         if self.is_terminal:
-            self._draw(headings, cells)
+            self._draw(headings, cells, yields)
         else:
             self._print(headings, cells)
 
@@ -148,18 +177,30 @@ class Screen:
 
             yield Drawn()
 
-    def _draw(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    def _draw(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]], yields: Sequence[str]) -> None:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bright_black")
-        for heading in headings:
-            table.add_column(heading, no_wrap=heading not in _MAY_WRAP, overflow="ellipsis")
-        for row in rows:
-            table.add_row(
-                *(Text.from_ansi(c.text) if c.style == "ansi" else Text(c.text, style=c.style) for c in row)
+        texts = [
+            [Text.from_ansi(c.text) if c.style == "ansi" else Text(c.text, style=c.style) for c in row]
+            for row in rows
+        ]
+        widths = [
+            max(len(heading), *(row[column].cell_len for row in texts)) if texts else len(heading)
+            for column, heading in enumerate(headings)
+        ]
+        console = _console()
+        room = sum(widths) + GAP * len(widths) if self.wide else console.width
+        shown = fitted(headings, widths, room, yields)
+        table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bright_black")
+        for heading, width in shown.items():
+            wraps = heading in _MAY_WRAP and not self.wide
+            table.add_column(
+                heading, no_wrap=not wraps, overflow="ellipsis", min_width=width, max_width=width
             )
-        _console().print(table)
+        for row in texts:
+            table.add_row(*(text for heading, text in zip(headings, row, strict=True) if heading in shown))
+        console.print(table, width=max(room, console.width), crop=not self.wide, soft_wrap=self.wide)
 
     def _print(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         texts = [list(headings), *([cell.text for cell in row] for row in rows)]
@@ -198,11 +239,6 @@ def iso(at: datetime | None) -> str:
 def seconds(at: datetime | None) -> str:
     """As `iso`, for people: no fractions."""
     return "" if at is None else iso(at.replace(microsecond=0))
-
-
-def local(at: datetime) -> str:
-    """On the clock of whoever looks: `Mon 2026-03-09 09:00:00 EDT`."""
-    return at.astimezone().strftime("%a %Y-%m-%d %H:%M:%S %Z")
 
 
 def styled(cell: Cell) -> str:

@@ -25,7 +25,7 @@ class Session:
     def __init__(self, flags: dict[str, Any]) -> None:
         self.flags = flags
         self.as_json: bool = bool(flags.get("as_json"))
-        self.screen = Screen()
+        self.screen = Screen(wide=bool(flags.get("wide")), utc=bool(flags.get("utc")))
 
     def settings(self, **flags: Any) -> Settings:
         """All settings; `flags` are the command's own."""

@@ -114,7 +114,7 @@ def config(session: Session) -> None:
         [field.name, Cell(_text(shown[field.name]), "bold"), Cell(sources[field.name], "cyan"), field.about]
         for field in FIELDS
     ]
-    session.screen.table(("SETTING", "VALUE", "FROM", "WHAT"), rows)
+    session.screen.table(("SETTING", "VALUE", "FROM", "WHAT"), rows, yields=("WHAT", "FROM"))
     where = f"file: {settings.file}" if settings.file else "file: no rota.toml here"
     profile = f", profile {settings.profile.value}" if settings.profile.value else ""
     return session.screen.say(where + profile)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,8 +75,10 @@ def _print(session: Session, lines: Sequence[Line]) -> None:
 def _text(session: Session, task: Task, line: Change) -> str:
     state = session.screen.status(line.status)
     detail = f"  {line.detail}" if line.detail else ""
-    at = line.at.astimezone().strftime("%H:%M:%S") if session.screen.is_terminal else iso(line.at)
-    text = f"{click.style(at, dim=True)}  {task.id}  {task.kind}  {styled(state)}{detail}"
+    zone = UTC if session.screen.utc else None
+    at = line.at.astimezone(zone).strftime("%H:%M:%S") if session.screen.is_terminal else iso(line.at)
+    id = session.screen.ids([task.id])[task.id]
+    text = f"{click.style(at, dim=True)}  {id}  {task.kind}  {styled(state)}{detail}"
     return text.replace("\n", " ")
 
 

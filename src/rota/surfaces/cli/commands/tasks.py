@@ -13,7 +13,7 @@ from ....domain.options import SubmitOptions
 from ...durations import coarse, relative, short
 from ..command import command
 from ..options import DURATION, JSON_TEXT, TIME, json_lines, shape_options, together
-from ..render import Cell, seconds, styled
+from ..render import Cell, Screen, seconds, styled
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _show_submitted(session: Session, task: Task) -> None:
         return None
     is_later = task.available_at > task.created_at
     due = f", due {relative(task.available_at, task.created_at)}" if is_later else ""
-    until = f", expires {seconds(task.expires_at)}" if task.expires_at else ""
+    until = f", expires {screen.clock(task.expires_at)}" if task.expires_at else ""
     about = f"{task.kind} is {task.status} in queue {task.queue}{due}{until}"
     return screen.remark(click.style(about, dim=True))
 
@@ -146,8 +146,8 @@ def status(session: Session, task_id: str) -> None:
     from ...shapes import task as shape
 
     async def ask(queue: Queue) -> tuple[Task, Waiting | None, str | None, datetime]:
-        task = await queue.get(task_id)
-        return task, await queue.waiting(task_id), await _schedule_name(queue, task), await queue.now()
+        task = await queue.get(await queue.task_id(task_id))
+        return task, await queue.waiting(task.id), await _schedule_name(queue, task), await queue.now()
 
     task, waiting, schedule, now = session.run(ask)
     if session.as_json:
@@ -178,7 +178,7 @@ def _fields(
     if waiting is not None:
         yield "waiting", waiting
     yield "queue", f"{task.queue}, priority {task.priority}"
-    yield from _times(task, now)
+    yield from _times(session.screen, task, now)
     if task.attempt:
         most = "" if task.max_retries is None else f", {task.retries} of {task.max_retries} retries used"
         yield "attempt", f"{task.attempt}{most}"
@@ -190,7 +190,7 @@ def _fields(
         yield "idempotency_key", task.idempotency_key
     if task.tags:
         yield "tags", ", ".join(task.tags)
-    yield from _contents(task)
+    yield from _contents(session.screen, task)
 
 
 def _about_status(task: Task) -> str:
@@ -202,17 +202,17 @@ def _about_status(task: Task) -> str:
     return ""
 
 
-def _times(task: Task, now: datetime) -> Iterator[tuple[str, str]]:
+def _times(screen: Screen, task: Task, now: datetime) -> Iterator[tuple[str, str]]:
     for name in ("created_at", "available_at", "started_at", "completed_at", "expires_at", "expired_at"):
         at = getattr(task, name)
         if at is None or (name == "available_at" and at == task.created_at):
             continue
-        yield name, f"{seconds(at)} ({relative(at, now)})"
+        yield name, screen.when(at, now)
     if task.started_at and task.completed_at and task.completed_at >= task.started_at:
         yield "took", short(task.completed_at - task.started_at)
 
 
-def _contents(task: Task) -> Iterator[tuple[str, str]]:
+def _contents(screen: Screen, task: Task) -> Iterator[tuple[str, str]]:
     for name in ("input", "output", "progress", "metadata"):
         value = getattr(task, name)
         if value is not None and value != {}:
@@ -220,7 +220,7 @@ def _contents(task: Task) -> Iterator[tuple[str, str]]:
     if task.error is not None:
         yield "error", click.style(str(task.error), fg="red")
     for line in task.logs[-10:]:
-        yield "log", f"{seconds(line.at)} {line.message}"
+        yield "log", f"{screen.clock(line.at)} {line.message}"
 
 
 @command(
@@ -261,19 +261,20 @@ def show_page(session: Session, page: Page[Task], now: datetime) -> None:
         screen.remark("no tasks match")
         return
     headings = ["ID", "TYPE", "STATUS", "QUEUE", "CREATED", "DETAIL"]
-    rows = [_row(session, task, now) for task in page]
-    if screen.is_terminal and all(task.queue == "default" for task in page):
+    ids = screen.ids(task.id for task in page)
+    rows = [_row(session, ids[task.id], task, now) for task in page]
+    if screen.is_terminal and not screen.wide and all(task.queue == "default" for task in page):
         headings, rows = headings[:3] + headings[4:], [row[:3] + row[4:] for row in rows]
-    screen.table(headings, rows)
+    screen.table(headings, rows, yields=("QUEUE", "DETAIL"))
     if page.next_cursor and screen.is_terminal:
         screen.remark(click.style(f"there may be more: --limit {2 * len(page)}", dim=True))
 
 
-def _row(session: Session, task: Task, now: datetime) -> list[Cell | str]:
+def _row(session: Session, id: str, task: Task, now: datetime) -> list[Cell | str]:
     created = coarse(task.created_at, now) if session.screen.is_terminal else seconds(task.created_at)
     status = session.screen.status(task.status)
     detail = Cell(_detail(session, task, now), "bright_black")
-    return [task.id, Cell(task.kind, "bold"), status, task.queue, created, detail]
+    return [id, Cell(task.kind, "bold"), status, task.queue, created, detail]
 
 
 def _detail(session: Session, task: Task, now: datetime) -> str:
@@ -308,7 +309,7 @@ def history(session: Session, task_id: str) -> None:
     from ...shapes import change as shape
 
     async def ask(queue: Queue) -> tuple[Sequence[Change], datetime]:
-        return await queue.history(task_id), await queue.now()
+        return await queue.history(await queue.task_id(task_id)), await queue.now()
 
     lines, now = session.run(ask)
     if session.as_json:
@@ -338,7 +339,7 @@ def _each(
         refused = 0
         for task_id in ids:
             try:
-                task = await act(queue, task_id)
+                task = await act(queue, await queue.task_id(task_id))
             except Refused as problem:
                 refused += 1
                 session.screen.remark(f"{click.style('error:', fg='red', bold=True)} {problem}")
@@ -434,7 +435,7 @@ def wait(session: Session, task_ids: tuple[str, ...], timeout: timedelta | None)
         fine = True
         for task_id in task_ids:
             try:
-                task = await queue.wait(task_id, timeout)
+                task = await queue.wait(await queue.task_id(task_id), timeout)
             except TimeoutError:
                 raise TimeoutError(
                     f"task {task_id} has not ended in time; `rota status {task_id}` says where it is"

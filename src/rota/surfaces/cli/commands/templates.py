@@ -9,7 +9,7 @@ import click
 from ....domain.options import TemplateOptions
 from ..command import command
 from ..options import JSON, TIME, clearable, shape_options, together
-from ..render import Cell, seconds
+from ..render import Cell
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -150,10 +150,12 @@ def list_templates(session: Session, limit: int, cursor: str | None) -> None:
             "there are no templates; `rota template create --help` shows how to make one"
         )
     rows: list[list[Cell | str]] = [
-        [Cell(each.alias, "bold"), str(each.runtime), _command(each)[:60], each.queue, _state(each)]
+        [Cell(each.alias, "bold"), str(each.runtime), _command(each), each.queue, _state(each)]
         for each in page
     ]
-    return session.screen.table(("NAME", "RUNTIME", "RUNS", "QUEUE", "STATUS"), rows)
+    return session.screen.table(
+        ("NAME", "RUNTIME", "RUNS", "QUEUE", "STATUS"), rows, yields=("QUEUE", "RUNS")
+    )
 
 
 @command(examples=["rota template show backup", "rota template show backup --json"])
@@ -170,7 +172,7 @@ def show(session: Session, template: str) -> None:
     session.screen.say(f"  input     {_json(found.parameters)}")
     if found.parameters_schema is not None:
         session.screen.say(f"  schema    {_json(found.parameters_schema)}")
-    session.screen.say(f"  changed   {seconds(found.updated_at)}, version {found.version}")
+    session.screen.say(f"  changed   {session.screen.clock(found.updated_at)}, version {found.version}")
     return session.screen.say(f"  status    {_state(found)}")
 
 
