@@ -97,6 +97,8 @@ __all__ = [
     "Why",
     "Worker",
     "Workflow",
+    "WorkflowFunction",
+    "WorkflowHandle",
     "WorkflowTarget",
     "__version__",
     "connect",

@@ -65,7 +65,7 @@ from .domain.workflow import Signal, Step, StepKind, StepStatus
 from .engine.artifacts import OpenArtifact
 from .engine.commands import Retention
 from .engine.executor import Context
-from .engine.handlers.functions import Arguments, Handle, TaskFunction
+from .engine.handlers.functions import Arguments, Handle, TaskFunction, WorkflowFunction, WorkflowHandle
 from .engine.handlers.signature import injected
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
@@ -152,6 +152,8 @@ __all__ = [
     "Why",
     "Worker",
     "Workflow",
+    "WorkflowFunction",
+    "WorkflowHandle",
     "WorkflowTarget",
     "connect",
     "injected",

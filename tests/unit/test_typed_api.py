@@ -65,6 +65,27 @@ def double(n: int, times: int = 2) -> int:
     return n * times
 
 
+@app.workflow("month", version=2, timeout="30d", queue="slow", cron="@monthly", input={"day": "2026-01-01"})
+async def month(ctx: rota.Workflow, day: date, *, db: Database = rota.injected) -> Report:
+    report: Report = await ctx.child(write, day=day, to=["ada"], queue="slow")
+    reports: list[int] = await ctx.map(double, [1, 2], key=str)
+    inline: int = await one(ctx, len(reports))
+    return report
+
+
+@app.workflow
+async def one(c: rota.Workflow, n: int) -> int:
+    label, value = await c.first(paid=c.receive("paid"), late=c.sleep(timedelta(days=3)))
+    return n
+
+
+async def typed_workflow() -> Report:
+    started: rota.WorkflowHandle[Report] = await month.options(priority=1).submit(date.today())
+    await started.signal("paid", 40)
+    print([step.key for step in await started.steps()], await one.map([1, 2]))
+    return await started.result(timeout=60)
+
+
 async def typed() -> None:
     async with app.connect("memory:") as queue:
         sent: rota.Handle[Report] = await write.submit(date.today(), to=["ada"])
@@ -82,7 +103,8 @@ def typed_in_sync() -> None:
     with rota.sync.connect("memory:", app=app) as queue:
         sent: rota.sync.Handle[int] = queue.bind(double).options(priority=1).submit(5)
         result: int = sent.result(timeout="1m")
-        print(result, queue.bind(double).map([1, 2]))
+        run: Report = queue.bind(month).submit(date.today()).result()
+        print(result, queue.bind(double).map([1, 2]), run)
 
 
 @app.task("greet", max_retries=5, timeout=timedelta(minutes=1), retry_policy=rota.RetryPolicy())
@@ -162,6 +184,11 @@ def double(n: int) -> int:
     return 2 * n
 
 
+@app.workflow("month", version=2)
+async def month(ctx: rota.Workflow, day: date) -> int:
+    return 1
+
+
 bound = queue.bind(write)
 """
 ARGUMENT, UNEXPECTED, NO_OVERLOAD = "Argument", "Unexpected keyword argument", "No overload variant"
@@ -197,6 +224,15 @@ REFUSED = {
     'app.provide(dict, per="day")': Mistake(
         ARGUMENT, "per: 'day' is not known; accepted are worker and task"
     ),
+    'app.workflow("x", acepts=1)': Mistake(UNEXPECTED, "acepts: there is no such option; accepted are"),
+    'app.workflow("x", run_in="process")': Mistake(UNEXPECTED, "run_in: there is no such option; accepted"),
+    'app.workflow("x", version="2")': Mistake(NO_OVERLOAD, "version: '2' is not accepted; give a whole"),
+    'app.workflow("x")(double)': Mistake(ARGUMENT, "function: the workflow 'x' is not an async function"),
+    'queue.bind(month).submit("x")': Mistake(ARGUMENT, "input.day: expected a date such as 2026-01-31"),
+    "queue.bind(month).submit()": Mistake("Missing", "input: month: missing a required argument: 'day'"),
+    "queue.bind(month).options(timout=5)": Mistake(UNEXPECTED, "timout: there is no such option"),
+    "queue.bind(month).submit(date.today()).result().upper()": Mistake("has no attribute", None),
+    'asyncio.run(month.submit(date.today())).signl("paid")': Mistake("has no attribute", None),
     'asyncio.run(write.submit("x", to=[]))': Mistake(ARGUMENT, None),
     'bound.submit("x", to=[])': Mistake(ARGUMENT, "input.day: expected a date such as 2026-01-31, got 'x'"),
     "bound.submit(date.today())": Mistake("Missing", "input: write: missing a required argument: 'to'"),

@@ -207,11 +207,12 @@ def test_a_workflow_takes_its_context_first() -> None:
 
     async def none() -> None: ...
 
-    def plain(ctx: rota.Workflow) -> None: ...
+    def plain(ctx: rota.Workflow) -> Any: ...
 
     with pytest.raises(rota.Invalid, match="is not an async function"):
         rota.App().workflow("flow")(plain)
-    for function in (wrong, none):
+    functions: list[Any] = [wrong, none]
+    for function in functions:
         with pytest.raises(rota.Invalid, match="has no parameter for its context"):
             rota.App().workflow("flow")(function)
     with pytest.raises(rota.Invalid, match="accepts"):

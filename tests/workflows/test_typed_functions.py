@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
 import rota
 from rota import TaskStatus
+from rota.testing import check_replay
 from worlds import World
 
 
@@ -87,3 +91,83 @@ async def test_what_a_step_leaves_is_stored_with_it(world: World) -> None:
         task = await world.queue.start_workflow("flow")
         assert (await world.queue.wait(task.id)).status is TaskStatus.COMPLETED
     assert [each.name for each in await world.queue.artifacts(task.id)] == ["picture.txt"]
+
+
+async def test_a_workflow_is_submitted_as_a_function_is(world: World) -> None:
+    @world.app.workflow(queue="slow", version=3, accepts=2)
+    async def order(c: rota.Workflow, wanted: Order, *, by: date) -> Order:
+        return Order(f"{wanted.sku} by {by.isoformat()}", await c.receive("amount"))
+
+    handle = await world.queue.bind(order).options(priority=7).submit(Order("lamp"), by=date(2026, 2, 1))
+    task = handle.task
+    assert (task.kind, task.queue, task.priority, task.is_workflow) == ("order", "slow", 7, True)
+    await handle.signal("amount", 5)
+    others = await world.queue.bind(order).map([order.args(Order("rug"), by=date(2026, 3, 1))])
+    async with world.running(queues=["slow"]):
+        result = await handle.result()
+        await others[0].cancel()
+    assert result == Order("lamp by 2026-02-01", 5)
+    assert (await handle.get()).workflow_version == 3
+    assert [step.key for step in await handle.steps()] == ["receive:amount"]
+
+
+async def test_a_workflow_with_a_timing_has_its_schedule(world: World) -> None:
+    ran: list[Any] = []
+
+    @world.app.workflow(interval="10m", input={"name": "Ada"}, queue="slow", timeout="1h")
+    async def greet(ctx: rota.Workflow, name: str) -> None:
+        await ctx.sleep(5)
+        ran.append((name, ctx.task.is_workflow, ctx.task.timeout))
+
+    async with world.running():
+        await world.at(timedelta(minutes=25))
+    assert ran == [("Ada", True, timedelta(hours=1))] * 2
+
+
+class Database:
+    def __init__(self, opened: list[str]) -> None:
+        self.opened = opened
+
+
+async def test_what_an_app_provides_reaches_workflows_and_their_steps(world: World) -> None:
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def database() -> AsyncIterator[Database]:
+        opened.append("open")
+        yield Database(opened)
+        opened.append("closed")
+
+    world.app.provide(Database, database, per="task")
+
+    @world.app.task
+    async def count(n: int, db: Database = rota.injected) -> int:
+        return n + len(db.opened)
+
+    def plain(db: Database) -> str:
+        return db.opened[0]
+
+    @world.app.workflow
+    async def flow(ctx: rota.Workflow, db: Database = rota.injected) -> list[Any]:
+        return [await ctx.step(plain, db), await ctx.step(count, 10), await ctx.step(count, 20, db)]
+
+    task = await world.queue.bind(flow).submit()
+    async with world.running():
+        assert await task.result() == ["open", 12, 23]
+    assert opened == ["open", "open", "closed", "closed"]
+    check_replay(world.app, await task.get(), await task.steps())
+
+
+async def test_a_child_gives_back_what_its_function_returns(world: World) -> None:
+    @world.app.task
+    async def later(order: Order, day: date) -> Order:
+        return Order(f"{order.sku} {day:%d}", order.amount + 1)
+
+    @world.app.workflow
+    async def flow(ctx: rota.Workflow) -> list[Order]:
+        one = await ctx.child(later, order=Order("lamp"), day=date(2026, 1, 31))
+        return [one, *await ctx.map(later, [{"order": {"sku": "rug"}, "day": "2026-02-01"}], key=repr)]
+
+    async with world.running():
+        started = await world.queue.bind(flow).submit()
+        assert await started.result() == [Order("lamp 31", 2), Order("rug 01", 2)]

@@ -68,6 +68,7 @@ __all__ = [
     "TemplateOptions",
     "TimingOptions",
     "UniqueOptions",
+    "WorkflowOptions",
     "check_names",
     "check_option",
     "names_of",
@@ -330,6 +331,14 @@ class HandlerOptions(PolicyOptions, UniqueOptions, total=False):
 
     run_in: Literal["process"] | None
     memory_limit: int | None
+
+
+class WorkflowOptions(PolicyOptions, UniqueOptions, total=False):
+    """What can be said of a workflow where it is registered: as of a handler, and which runs its code goes on with.
+    `timeout` is for the whole run, waits included."""
+
+    version: Annotated[int, _number("The version of the code; runs keep that of their begin.", 1, 1_000_000)]
+    accepts: Annotated[int, _number("The oldest version whose runs this code goes on with.", 1, 1_000_000)]
 
 
 class ScheduleChanges(ScheduleOptions, total=False):

@@ -9,13 +9,13 @@ from contextlib import AbstractAsyncContextManager as AsyncEntered
 from contextlib import AbstractContextManager as Entered
 from datetime import timedelta
 from operator import attrgetter
-from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
 from ..domain.errors import Invalid
 from ..domain.limits import check_duration, check_key, check_kind, check_number, check_retry_policy
-from ..domain.model import RetryPolicy, Task
+from ..domain.model import RetryPolicy, Task, WorkflowTarget
 from ..domain.options import (
     Duration,
     HandlerOptions,
@@ -23,20 +23,26 @@ from ..domain.options import (
     SubmitManyOptions,
     TimingOptions,
     UniqueOptions,
+    WorkflowOptions,
     check_names,
     names_of,
     options_of,
 )
 from ..domain.task import DEFAULT_MAX_RETRIES, Defaults
 from .executor import Context, context_outside
-from .handlers.functions import AsyncTaskFunction, PlainTaskFunction, TaskFunction, TaskQueue
+from .handlers.functions import (
+    AsyncTaskFunction,
+    PlainTaskFunction,
+    TaskFunction,
+    TaskQueue,
+    WorkflowFunction,
+)
 from .handlers.handler import Handler
 from .handlers.providers import Lifetime, Provider, provider
 from .handlers.signature import Getter, Signature
 
 __all__ = ["App"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -48,7 +54,8 @@ _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
 _OF_SUBMISSION = names_of(SubmitManyOptions) & names_of(HandlerOptions) - set(_OF_HANDLER)
 _WHEN = names_of(TimingOptions)
 _OF_WORKFLOW: Mapping[type, Getter] = {Task: attrgetter("task")}
-"""What the parameters of a workflow get by their type. The rest might differ each time that its code runs."""
+"""What the parameters of a workflow get by their type, beside what is provided. A queue or a context might tell it
+something else each time that its code runs."""
 _GIVE_A_TIMING = "give one of cron, interval, run_at, rrule and rule with it"
 
 
@@ -60,6 +67,14 @@ class TaskDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> PlainTaskFunction[P, R]: ...
+
+
+class WorkflowDecorator(Protocol):
+    """What `App.workflow("kind", …)` gives: it makes a function a workflow."""
+
+    def __call__(
+        self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
+    ) -> WorkflowFunction[P, R]: ...
 
 
 class App:
@@ -94,45 +109,33 @@ class App:
             return self._task(kind, None, {}, Defaults(), {}, _names_around())
         if kind is not None:
             self._check_new(kind)
-        given = _checked(options)
+        given = _checked(options, HandlerOptions)
         defaults = _defaults(**{name: given.pop(name) for name in _OF_HANDLER if name in given})
         place = _checked_place(given.pop("run_in", None), given.pop("memory_limit", None))
         return lambda function: self._task(function, kind, given, defaults, place, _names_around())
 
+    @overload
     def workflow(
-        self,
-        kind: str,
-        *,
-        version: int = 1,
-        accepts: int = 1,
-        max_retries: int = DEFAULT_MAX_RETRIES,
-        retry_policy: RetryPolicy | None = None,
-        timeout: Duration | None = None,
-    ) -> Callable[[F], F]:
+        self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
+    ) -> WorkflowFunction[P, R]: ...
+
+    @overload
+    def workflow(self, kind: str | None = None, **options: Unpack[WorkflowOptions]) -> WorkflowDecorator: ...
+
+    def workflow(self, kind: Any = None, **options: Unpack[WorkflowOptions]) -> Any:
         """Register a workflow: an async function whose first parameter is its context. Runs keep the `version` with
-        which they began; this code runs those from `accepts` on. `timeout` is for the whole run, waits included."""
-        newest = check_number("version", version, 1, 1_000_000)
-        oldest = check_number("accepts", accepts, 1, newest)
-        defaults = _defaults(max_retries=max_retries, retry_policy=retry_policy, timeout=timeout)
-        self._check_new(kind)
-
-        def register(function: F) -> F:
-            _check_workflow(kind, function)
-            self.handlers[kind] = Handler(
-                kind=kind,
-                function=function,
-                defaults=replace(defaults, workflow_version=newest),
-                is_async=True,
-                signature=Signature(
-                    kind, function, inject=_OF_WORKFLOW, namespace=_names_around(), context_first=True
-                ),
-                is_workflow=True,
-                version=newest,
-                accepts=oldest,
-            )
-            return function
-
-        return register
+        which they began; this code runs those from `accepts` on. `timeout` is for the whole run, waits included. The
+        other options are those of `task`, and what it gives back can be submitted in the same way."""
+        if callable(kind):
+            return self._workflow(kind, None, {}, Defaults(), 1, _names_around())
+        if kind is not None:
+            self._check_new(kind)
+        given = _checked(options, WorkflowOptions)
+        newest = given.pop("version", 1)
+        oldest = check_number("accepts", given.pop("accepts", 1), 1, newest)
+        defaults = _defaults(**{name: given.pop(name) for name in _OF_HANDLER if name in given})
+        defaults = replace(defaults, workflow_version=newest)
+        return lambda function: self._workflow(function, kind, given, defaults, oldest, _names_around())
 
     def handler_of(self, kind: object) -> Handler | None:
         """By its kind, or by its function, decorated or not."""
@@ -223,6 +226,42 @@ class App:
         own = {name: value for name, value in options.items() if name in _OF_SUBMISSION}
         return made(kind, function, handler.signature, own, self.connected, context_outside)
 
+    def _workflow(
+        self,
+        function: Any,
+        kind: str | None,
+        options: Mapping[str, Any],
+        defaults: Defaults,
+        accepts: int,
+        names: Mapping[str, Any],
+    ) -> WorkflowFunction[..., Any]:
+        function = function.function if isinstance(function, TaskFunction) else function
+        kind = _name_of(function) if kind is None else kind
+        self._check_new(kind)
+        _check_workflow(kind, function)
+        version = defaults.workflow_version or 1
+        handler = Handler(
+            kind=kind,
+            function=function,
+            defaults=replace(defaults, workflow_version=version),
+            is_async=True,
+            signature=Signature(
+                kind,
+                function,
+                inject=_OF_WORKFLOW,
+                provided=self.provided,
+                namespace=names,
+                context_first=True,
+            ),
+            is_workflow=True,
+            version=version,
+            accepts=accepts,
+        )
+        self._declare(handler, options)
+        self.handlers[kind] = handler
+        own = {name: value for name, value in options.items() if name in _OF_SUBMISSION}
+        return WorkflowFunction(kind, function, handler.signature, own, self.connected, context_outside)
+
     def _handler(
         self,
         kind: str,
@@ -250,7 +289,10 @@ class App:
         schedule: Any = {
             name: value for name, value in options.items() if name not in names_of(UniqueOptions)
         }
-        self.schedule(handler.kind, task_type=handler.kind, **schedule)
+        if handler.is_workflow:
+            self.schedule(handler.kind, target=WorkflowTarget(kind=handler.kind), **schedule)
+        else:
+            self.schedule(handler.kind, task_type=handler.kind, **schedule)
 
     def _check_new(self, kind: str) -> None:
         check_kind(kind)
@@ -273,10 +315,10 @@ def _defaults(
     )
 
 
-def _checked(options: HandlerOptions) -> dict[str, Any]:
+def _checked(options: Mapping[str, Any], shape: type) -> dict[str, Any]:
     """What is given. Timings are read when the schedule is declared."""
-    check_names(HandlerOptions, options)
-    known = {name: option for name, option in options_of(HandlerOptions).items() if name not in _WHEN}
+    check_names(shape, options)
+    known = {name: option for name, option in options_of(shape).items() if name not in _WHEN}
     given = {name: value for name, value in options.items() if value is not None}
     return given | {name: known[name].check(name, value) for name, value in given.items() if name in known}
 

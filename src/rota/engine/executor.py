@@ -183,7 +183,6 @@ class Execution:
         "_leaving",
         "_loop",
         "_on_report",
-        "_resources",
         "_running",
         "error",
         "handler",
@@ -192,6 +191,7 @@ class Execution:
         "logs",
         "progress",
         "renewals",
+        "resources",
         "stopping",
         "task",
     )
@@ -206,7 +206,7 @@ class Execution:
         flush: Callable[[Execution], Awaitable[None]],
     ) -> None:
         self.task = task
-        self._resources = resources
+        self.resources = resources
         self.handler = handler
         self.lease: timedelta | None = None
         self.renewals = 0  # under way, each with what was reported until then
@@ -370,7 +370,7 @@ class Execution:
         if not self.handler.signature.asks_for:
             return await self._called_with({}, context, threads)
         async with AsyncExitStack() as stack:
-            made = await self._resources.arguments(self.handler.signature, context, stack)
+            made = await self.resources.arguments(self.handler.signature, context, stack)
             return await self._called_with(made, context, threads)
 
     async def _called_with(self, made: Mapping[str, Any], context: Context, threads: Threads) -> Any:

@@ -7,6 +7,7 @@ else to the one that its app is connected to.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, ove
 from ...domain.errors import Invalid, Refused, TaskFailed
 from ...domain.model import Task, TaskStatus
 from ...domain.options import Duration, SubmitManyOptions, SubmitOptions, check_names
+from ...domain.workflow import Step
 from .signature import Signature
 
 __all__ = [
@@ -24,6 +26,8 @@ __all__ = [
     "PlainTaskFunction",
     "TaskFunction",
     "TaskQueue",
+    "WorkflowFunction",
+    "WorkflowHandle",
     "running",
 ]
 
@@ -43,6 +47,16 @@ class TaskQueue(Protocol):
     async def submit_many(
         self, tasks: Iterable[tuple[str, Any]], /, **options: Unpack[SubmitManyOptions]
     ) -> list[Task]: ...
+
+    async def start_workflow(
+        self, kind: str, input: Any = None, /, *, connection: Any = None, **options: Unpack[SubmitOptions]
+    ) -> Task: ...
+
+    async def signal(
+        self, task_id: str, name: str, payload: Any = None, /, *, idempotency_key: str | None = None
+    ) -> Task: ...
+
+    async def steps(self, task_id: str, /) -> list[Step]: ...
 
     async def get(self, task_id: str, /) -> Task: ...
 
@@ -67,7 +81,7 @@ class Handle(Generic[R]):
     def __init__(self, task: Task, queue: TaskQueue, signature: Signature) -> None:
         self.task = task
         self._queue = queue
-        self._signature = signature
+        self.signature = signature
 
     def __repr__(self) -> str:
         return f"<rota.Handle of {self.task.kind} {self.task.id}>"
@@ -90,8 +104,20 @@ class Handle(Generic[R]):
         ended = task.history[-1].was if task.status is TaskStatus.ARCHIVED and task.history else task.status
         if ended is not TaskStatus.COMPLETED:
             raise TaskFailed(task.id, task.kind, str(ended), task.error, task.cancel_reason)
-        output: R = self._signature.decoded_output(task.output)
+        output: R = self.signature.decoded_output(task.output)
         return output
+
+
+class WorkflowHandle(Handle[R]):
+    """A workflow that was started, and its result to come."""
+
+    async def signal(self, name: str, payload: Any = None, *, idempotency_key: str | None = None) -> Task:
+        """As `Queue.signal`."""
+        return await self._queue.signal(self.task.id, name, payload, idempotency_key=idempotency_key)
+
+    async def steps(self) -> list[Step]:
+        """As `Queue.steps`."""
+        return await self._queue.steps(self.task.id)
 
 
 class Arguments(Generic[P]):
@@ -125,7 +151,7 @@ class TaskFunction(Generic[P, R]):
         """`connected` is where its app is; `outside` makes the context of a call that no worker makes."""
         self.kind = kind
         self.function = function
-        self._signature = signature
+        self.signature = signature
         self._options = options
         self._connected = connected
         self._outside = outside
@@ -154,14 +180,14 @@ class TaskFunction(Generic[P, R]):
 
     def args(self, *args: P.args, **kwargs: P.kwargs) -> Arguments[P]:
         """The arguments of one of the calls that are given to `map`."""
-        return Arguments(self._signature.input_for(args, kwargs))
+        return Arguments(self.signature.input_for(args, kwargs))
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Submit a task that calls the function with these arguments. What is injected is left out."""
         queue = self._queue()
-        input = self._signature.input_for(args, kwargs)
+        input = self.signature.input_for(args, kwargs)
         task = await queue.submit(self.kind, input, connection=self._connection, **self._options)
-        return Handle(task, queue, self._signature)
+        return Handle(task, queue, self.signature)
 
     @overload
     async def map(self, items: Iterable[Arguments[P]]) -> list[Handle[R]]: ...
@@ -174,7 +200,7 @@ class TaskFunction(Generic[P, R]):
         `function.args(…)` gives."""
         queue = self._queue()
         inputs = [
-            item.input if isinstance(item, Arguments) else self._signature.input_for((item,), {})
+            item.input if isinstance(item, Arguments) else self.signature.input_for((item,), {})
             for item in items
         ]
         if self._options.get("idempotency_key") is not None:
@@ -183,8 +209,11 @@ class TaskFunction(Generic[P, R]):
             raise Invalid(
                 "connection", "many tasks cannot share a transaction of yours", "submit them one by one"
             )
-        tasks = await queue.submit_many([(self.kind, input) for input in inputs], **self._options)
-        return [Handle(task, queue, self._signature) for task in tasks]
+        tasks = await self._submit_all(queue, inputs)
+        return [Handle(task, queue, self.signature) for task in tasks]
+
+    async def _submit_all(self, queue: TaskQueue, inputs: Sequence[Any]) -> list[Task]:
+        return await queue.submit_many([(self.kind, input) for input in inputs], **self._options)
 
     def bound_to(self, queue: TaskQueue) -> Self:
         return self._copy(_bound=queue)
@@ -199,7 +228,7 @@ class TaskFunction(Generic[P, R]):
 
     def _filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         context = running.get() or self._outside(self.kind, self._bound or self._connected())
-        return self._signature.filled(args, kwargs, context)
+        return self.signature.filled(args, kwargs, context)
 
     def _copy(self, **changes: Any) -> Self:
         copy = type(self).__new__(type(self))
@@ -221,3 +250,24 @@ class AsyncTaskFunction(TaskFunction[P, R]):
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         result: R = await self.function(*args, **self._filled(args, kwargs))
         return result
+
+
+class WorkflowFunction(TaskFunction[P, R]):
+    """Of a workflow, whose first parameter is its context: the others are those of `submit`. `map` starts runs one by
+    one."""
+
+    async def __call__(self, ctx: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function as a part of another workflow, with the context of that."""
+        result: R = await self.function(ctx, *args, **kwargs)
+        return result
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowHandle[R]:
+        """Start a workflow with these arguments. The context is left out."""
+        queue = self._queue()
+        input = self.signature.input_for(args, kwargs)
+        task = await queue.start_workflow(self.kind, input, connection=self._connection, **self._options)
+        return WorkflowHandle(task, queue, self.signature)
+
+    async def _submit_all(self, queue: TaskQueue, inputs: Sequence[Any]) -> list[Task]:
+        started = [queue.start_workflow(self.kind, input, **self._options) for input in inputs]
+        return list(await asyncio.gather(*started))

@@ -11,6 +11,7 @@ from ...domain.model import (
 from ...domain.workflow import Step
 from ..app import App
 from ..handlers.handler import Handler
+from ..handlers.signature import injected
 from .context import Workflow
 from .replay import Replay
 
@@ -24,7 +25,8 @@ def check_run(app: App, handler: Handler, task: Task, steps: Sequence[Step]) -> 
         raise unfit
     replay = Replay(task, [step for step in steps if step.rewinds == task.rewinds])
     try:
-        args, kwargs = handler.arguments(task.input, Workflow(replay, app, None))
+        nothing = dict.fromkeys(handler.signature.asks_for, injected)
+        args, kwargs = handler.arguments(task.input, Workflow(replay, app, None), nothing)
         replay.begin(handler.function(*args, **kwargs))
         replay.advance()
         change = replay.change()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, overload
 
 from ...domain import workflow
 from ...domain.errors import Invalid, PermanentError
@@ -25,9 +25,13 @@ from ...domain.task import Submission, check_submission
 from ...domain.workflow import StepKind, Wait
 from ..app import App
 from ..executor import Context
+from ..handlers.functions import TaskFunction
+from ..handlers.handler import Handler
 from .replay import Attempts, Replay, Restart
 
 __all__ = ["Workflow", "current_step"]
+
+R = TypeVar("R")
 
 STEP_RETRIES = 3
 SHORTEST = timedelta(milliseconds=1)
@@ -87,6 +91,26 @@ class Workflow:
             StepKind.STEP, _keyed(called, key), explicit=key is not None, attempts=attempts, undo=undo
         )
 
+    @overload
+    def child(
+        self,
+        kind: TaskFunction[..., R],
+        input: Any = None,
+        *,
+        key: str | int | None = None,
+        **options: Any,
+    ) -> Coroutine[Any, Any, R]: ...
+
+    @overload
+    def child(
+        self,
+        kind: str | Callable[..., Any],
+        input: Any = None,
+        *,
+        key: str | int | None = None,
+        **options: Any,
+    ) -> Coroutine[Any, Any, Any]: ...
+
     def child(
         self,
         kind: str | Callable[..., Any],
@@ -96,9 +120,33 @@ class Workflow:
         **options: Any,
     ) -> Coroutine[Any, Any, Any]:
         """Submit a task or start a workflow, and wait for its output. Options as in `queue.submit`; other names are
-        fields of its input."""
-        asked = self._submission(kind, input, options)
-        return self._wait(StepKind.CHILD, f"child:{asked.kind}", key, child=asked)
+        fields of its input. Of a function of this app, the input and the output are of the types that it names."""
+        handler = self._app.handler_of(kind)
+        asked = self._submission(kind, handler, input, options)
+        decode = None if handler is None else handler.signature.decoded_output
+        return self._wait(StepKind.CHILD, f"child:{asked.kind}", key, decode=decode, child=asked)
+
+    @overload
+    async def map(
+        self,
+        kind: TaskFunction[..., R],
+        items: Iterable[Any],
+        *,
+        key: Callable[[Any], str | int],
+        limit: int = 50,
+        **options: Any,
+    ) -> list[R]: ...
+
+    @overload
+    async def map(
+        self,
+        kind: str | Callable[..., Any],
+        items: Iterable[Any],
+        *,
+        key: Callable[[Any], str | int],
+        limit: int = 50,
+        **options: Any,
+    ) -> list[Any]: ...
 
     async def map(
         self,
@@ -169,17 +217,24 @@ class Workflow:
             self._context.log(message)
 
     def _wait(
-        self, kind: StepKind, base: str, key: str | int | None, **fields: Any
+        self,
+        kind: StepKind,
+        base: str,
+        key: str | int | None,
+        decode: Callable[[Any], Any] | None = None,
+        **fields: Any,
     ) -> Coroutine[Any, Any, Any]:
         return self._replay.ask(
             kind,
             _keyed(base, key),
             explicit=key is not None,
             wait=lambda reserved: Wait(key=reserved, kind=kind, **fields),
+            decode=decode,
         )
 
-    def _submission(self, kind: str | Callable[..., Any], input: Any, given: dict[str, Any]) -> Submission:
-        handler = self._app.handler_of(kind)
+    def _submission(
+        self, kind: str | Callable[..., Any], handler: Handler | None, input: Any, given: dict[str, Any]
+    ) -> Submission:
         fields = {name: value for name, value in given.items() if name not in names_of(SubmitOptions)}
         options = {_SECONDS.get(name, name): value for name, value in given.items() if name not in fields}
         if fields and input is not None:
@@ -190,7 +245,10 @@ class Workflow:
             raise Invalid("unique_by", "a child belongs to one step of one run", "leave it out")
         asked = Submission(
             kind=handler.kind if handler is not None else str(kind),
-            input=check_input(fields or input, _DEFAULT_LIMITS),
+            input=check_input(
+                handler.signature.input_for((), fields) if handler and fields else fields or input,
+                _DEFAULT_LIMITS,
+            ),
             is_workflow=handler is not None and handler.is_workflow,
             **options,
         )

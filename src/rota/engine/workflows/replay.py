@@ -58,7 +58,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 class WorkflowCall:
     """One call of the context that has no answer yet. It has `attempts` if it is a step, else a `wait`."""
 
-    __slots__ = ("attempts", "coroutine", "future", "key", "kind", "step", "undo", "wait")
+    __slots__ = ("attempts", "coroutine", "decode", "future", "key", "kind", "step", "undo", "wait")
 
     def __init__(self, key: str, kind: StepKind, future: asyncio.Future[Any]) -> None:
         self.key = key
@@ -67,6 +67,7 @@ class WorkflowCall:
         self.attempts: Attempts | None = None
         self.wait: Wait | None = None
         self.undo: Callable[[Any], Any] | None = None
+        self.decode: Callable[[Any], Any] | None = None
         self.step: Step | None = None
         self.coroutine: Coroutine[Any, Any, Any] | None = None
 
@@ -202,9 +203,10 @@ class Replay:
         attempts: Attempts | None = None,
         wait: Callable[[str], Wait] | None = None,
         undo: Callable[[Any], Any] | None = None,
+        decode: Callable[[Any], Any] | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Reserve a key, now; the answer, when it is awaited. An `explicit` key is taken once; without, repeats are
-        numbered, as long as they come one after the other."""
+        """Reserve a key, now; the answer, when it is awaited: `decode` makes it of what is stored. An `explicit` key is
+        taken once; without, repeats are numbered, as long as they come one after the other."""
         if self._is_closed or asyncio._get_running_loop() is not self.loop:
             raise Refused("workflow_outside")
         key = name if explicit else self._numbered(name)
@@ -213,7 +215,7 @@ class Replay:
         if kind is not StepKind.UNDO:
             self._check_room(kind)
         ask = WorkflowCall(key, kind, self.loop.create_future())
-        ask.attempts, ask.undo = attempts, undo
+        ask.attempts, ask.undo, ask.decode = attempts, undo, decode
         ask.wait = None if wait is None else wait(key)
         self._keys.add(key)
         if not explicit:
@@ -230,7 +232,8 @@ class Replay:
 
     async def _answer(self, ask: WorkflowCall) -> Any:
         try:
-            return await ask.future
+            answer = await ask.future
+            return answer if ask.decode is None else ask.decode(answer)
         finally:
             self.asks.pop(ask.key, None)
 

@@ -15,6 +15,7 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -34,7 +35,7 @@ from ..clock import wait_for_any
 from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of, wait_or_park
 from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason
 from ..guard import entering_handler, is_a
-from ..handlers.functions import running
+from ..handlers.functions import TaskFunction, running
 from ..observe.telemetry import running_task
 from .context import Workflow, current_step
 from .replay import Replay, Restart, WorkflowCall
@@ -108,6 +109,7 @@ class _Runner:
         self._late_at: float | None = None
         self._loop = asyncio.get_running_loop()
         self._replay: Replay | None = None
+        self._stack = AsyncExitStack()
         self._hint: asyncio.Future[None] | None = None
         self._looked_at = 0.0
 
@@ -121,9 +123,10 @@ class _Runner:
         if ends is not None:
             self._late_at = self._loop.time() + (ends - task.updated_at).total_seconds()
         steps = [] if task.attempt == 1 else await self._commit(steps_of(task))
+        made = await self._execution.resources.arguments(self._handler.signature, self._context, self._stack)
         self._replay = replay = Replay(task, steps)
         args, kwargs = self._handler.arguments(
-            task.input, Workflow(replay, self._execution.app, self._context)
+            task.input, Workflow(replay, self._execution.app, self._context), made
         )
         replay.begin(self._handler.function(*args, **kwargs))
         while True:
@@ -143,6 +146,7 @@ class _Runner:
             await asyncio.wait(flying, timeout=STOP_GRACE.total_seconds())
         if self._replay is not None:
             self._replay.close()
+        await self._stack.aclose()
 
     async def _advanced(self, replay: Replay) -> None:
         """The code runs in a callback: a task cannot run inside another."""
@@ -226,7 +230,7 @@ class _Runner:
         current_step.set(workflow.step_id(self._execution.task, ask.key))
         running.set(self._context)
         entering_handler()
-        calling = asyncio.ensure_future(self._call(ask.attempts.function))
+        calling = asyncio.ensure_future(self._call_provided(ask.attempts.function))
         try:
             if await wait_for_any(calling, at_most=ask.attempts.timeout):
                 result, error = calling.result()
@@ -239,6 +243,26 @@ class _Runner:
                 await wait_for_any(calling, at_most=STOP_GRACE)
         assert ask.attempts.timeout is not None
         raise TimeoutError(f"ran longer than its timeout of {ask.attempts.timeout.total_seconds():g} s")
+
+    async def _call_provided(self, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+        """A task that is a step gets what its app provides, too."""
+        task = function.func if isinstance(function, functools.partial) else None
+        if not isinstance(task, TaskFunction) or not task.signature.asks_for:
+            return await self._call(function)
+        assert isinstance(function, functools.partial)
+        given = inspect.signature(task.function).bind_partial(*function.args, **function.keywords).arguments
+        if task.signature.asks_for.keys() <= given.keys():
+            return await self._call(function)
+        try:
+            async with AsyncExitStack() as stack:
+                made = await self._execution.resources.arguments(task.signature, self._context, stack)
+                left_out = {name: value for name, value in made.items() if name not in given}
+                result, error = await self._call(functools.partial(function, **left_out))
+                if error is not None:
+                    raise error
+                return result, None
+        except BaseException as error:
+            return None, error
 
     async def _call(self, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         """The result or what was raised, as a value: asyncio lets SystemExit of a task out of the loop."""
@@ -385,8 +409,10 @@ class _Runner:
                 return await self._store.transact(work)
             except Unavailable:
                 waking = asyncio.ensure_future(self._execution.wake.wait())
-                await wait_for_any(waking, at_most=pause)
-                waking.cancel()
+                try:
+                    await wait_for_any(waking, at_most=pause)
+                finally:
+                    waking.cancel()
                 self._execution.wake.clear()
                 pause = min(pause * 2, LOOK_EVERY)
             except Refused as refused:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from ...domain.errors import Invalid
 from ...domain.tenants import check_tenant
@@ -22,8 +22,7 @@ from .workflow_calls import WorkflowCalls
 
 __all__ = ["Connecting", "DueRuns", "Page", "Queue", "connect"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=TaskFunction[..., Any])
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
@@ -54,7 +53,7 @@ class Queue(WorkflowCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCa
         other._known_nodes = self._known_nodes
         return other
 
-    def bind(self, function: TaskFunction[P, R]) -> TaskFunction[P, R]:
+    def bind(self, function: F) -> F:
         """The function, submitted to this queue: `await queue.bind(function).submit(…)`."""
         return function.bound_to(self)
 
