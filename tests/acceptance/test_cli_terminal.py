@@ -14,7 +14,7 @@ import pytest
 
 from command_line import ROTA, complaint, document, rota
 
-KIND = "generate_the_quarterly_report"
+KIND = "generate_the_quarterly_report_finance"
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +89,43 @@ def test_a_beginning_is_enough_wherever_an_id_is() -> None:
 def test_a_key_is_revoked_by_the_beginning_of_its_id() -> None:
     key = document("keys create --role viewer --name phone")["id"]
     assert "revoked phone" in rota(f"keys revoke {key[:18]}").stdout
+
+
+def test_what_may_have_been_meant_is_said() -> None:
+    rota("schedule create daily-report -t report --cron '0 9 * * *'")
+    rota("template create backup --kind backup")
+    assert complaint("schedule show daly-report", code=1) == (
+        "there is no schedule 'daly-report'; did you mean 'daily-report'?"
+    )
+    assert complaint("template show backp", code=1).endswith("did you mean 'backup'?")
+    assert complaint("schedule show something-else", code=1) == "there is no schedule 'something-else'"
+    assert complaint("list --quee x") == "no such option '--quee'; did you mean '--queue'?"
+
+
+def test_an_empty_answer_names_the_store_and_the_filter() -> None:
+    rota("migrate")
+    assert rota("list --status failed -t send").stderr == (
+        "no tasks with status failed, type send in sqlite:///rota.db\n"
+    )
+    assert rota("workflow list --tenant acme").stderr == "no workflows of tenant acme in sqlite:///rota.db\n"
+    assert "no schedules with status draft in " in rota("schedule list --status draft").stderr
+
+
+def test_settings_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_KEEP_TASKS", "forever")
+    shown = {line.split("  ")[0]: line for line in rota("config").stdout.splitlines()}
+    assert " forever " in shown["keep_tasks"]
+    assert " 2 MB " in shown["max_body"]
+    assert " no " in shown["allow_shell"]
+    assert document("config")["max_body"]["value"] == 2 * 1024 * 1024
+
+
+def test_rota_alone_says_what_to_do_next(folder: Path) -> None:
+    assert rota("").stdout.endswith("Begin with rota up --demo: schedules that fire before your eyes.\n")
+    (folder / "broken.py").write_text("import rota\napp = rota.App(")
+    (folder / "shop").mkdir()
+    (folder / "shop" / "__init__.py").write_text("")
+    (folder / "shop" / "tasks.py").write_text("import rota\n\nraise SystemExit\njobs = rota.App()\n")
+    assert rota("").stdout.endswith("There is an app here. Run it with rota up shop.tasks:jobs\n")
+    (folder / "hello.py").write_text("from rota import App\napp: App = App()\n")
+    assert "There are apps here: hello:app, shop.tasks:jobs." in rota("").stdout

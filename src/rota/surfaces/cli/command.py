@@ -98,6 +98,7 @@ def _sentence(problem: click.UsageError) -> str:
     if isinstance(problem, click.BadParameter) and not isinstance(problem, click.MissingParameter):
         return text
     path = problem.ctx.command_path if problem.ctx else "rota"
+    text = text.replace(". Did you mean", "; did you mean")
     return text if ";" in text or ": " in text else f"{text}; see `{path} --help`"
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
@@ -19,7 +19,7 @@ from .columns import GAP, fitted, shortened
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "seconds", "styled"]
+__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "seconds", "size_in_words", "styled"]
 
 
 class Cell(NamedTuple):
@@ -52,6 +52,7 @@ MARKS = {
     "deleted": Mark("⊘", "bright_black", "X"),
 }
 _MAY_WRAP = ("WHEN", "CHANGE", "WHAT", "NOTE", "LIMITS", "KINDS")
+BUSY = timedelta(seconds=1)
 LEGEND = ("completed", "failed", "skipped", "running", "cancelled")
 
 
@@ -155,6 +156,36 @@ class Screen:
             self._print(headings, cells)
 
     @contextmanager
+    def busy(self, what: str) -> Iterator[None]:
+        """A sign of life on stderr, if someone is watching and it takes longer than a second."""
+        if not _is_terminal(sys.stderr):
+            yield
+            return
+        from threading import Timer
+
+        shown: list[Any] = []
+
+        def show() -> None:
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            bars = Progress(*columns, console=_console(stderr=True), transient=True)
+            bars.add_task(what, total=None)
+            shown.append(bars)
+            bars.start()
+
+        timer = Timer(BUSY.total_seconds(), show)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            for bars in shown:
+                bars.stop()
+
+    @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Bar]:
         """A bar on stderr, if someone is watching; `total` None: nobody knows how long it takes."""
         if not _is_terminal(sys.stderr):
@@ -190,8 +221,9 @@ class Screen:
             for column, heading in enumerate(headings)
         ]
         console = _console()
-        room = sum(widths) + GAP * len(widths) if self.wide else console.width
-        shown = fitted(headings, widths, room, yields)
+        if self.wide:  # a longer line than the terminal has: it may break it, or be scrolled
+            console.width = max(console.width, sum(widths) + GAP * len(widths))
+        shown = fitted(headings, widths, console.width, yields)
         table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bright_black")
         for heading, width in shown.items():
             wraps = heading in _MAY_WRAP and not self.wide
@@ -200,7 +232,7 @@ class Screen:
             )
         for row in texts:
             table.add_row(*(text for heading, text in zip(headings, row, strict=True) if heading in shown))
-        console.print(table, width=max(room, console.width), crop=not self.wide, soft_wrap=self.wide)
+        console.print(table)
 
     def _print(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         texts = [list(headings), *([cell.text for cell in row] for row in rows)]
@@ -239,6 +271,14 @@ def iso(at: datetime | None) -> str:
 def seconds(at: datetime | None) -> str:
     """As `iso`, for people: no fractions."""
     return "" if at is None else iso(at.replace(microsecond=0))
+
+
+def size_in_words(count: int) -> str:
+    """`2 MB`, `512 KB`, `1,000 bytes`: as exact as the number."""
+    for unit, size in (("MB", 1024 * 1024), ("KB", 1024)):
+        if count and count % size == 0:
+            return f"{count // size:,} {unit}"
+    return f"{count:,} bytes"
 
 
 def styled(cell: Cell) -> str:

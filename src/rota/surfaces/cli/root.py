@@ -81,6 +81,10 @@ _STORE = {
 def cli(ctx: click.Context) -> None:
     """A durable scheduler and task queue, on the store you already have."""
     help_if_alone(ctx)
+    if ctx.invoked_subcommand is None:
+        from .apps import next_command
+
+        click.echo(f"\n{next_command()}", color=ctx.color)
 
 
 _INSTALL = {

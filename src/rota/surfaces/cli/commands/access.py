@@ -9,7 +9,7 @@ import click
 from ...durations import short
 from ..command import command
 from ..options import DURATION, NONE, NUMBER_OR_NONE, SIZE, together
-from ..render import Cell
+from ..render import Cell, size_in_words
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def list_keys(session: Session, limit: int, cursor: str | None) -> None:
 
         return session.screen.json({"keys": [shape(key) for key in page], "next_cursor": page.next_cursor})
     if not page:
-        return session.screen.remark("there are no keys; `rota keys create --help` shows how to make one")
+        return session.say_none("keys", {}, "`rota keys create --help` shows how to make one")
     ids = session.screen.ids(key.id for key in page)
     rows = [_key_row(session, ids[key.id], key) for key in page]
     headings = ("ID", "NAME", "TENANT", "ROLE", "CREATED", "BY", "STATUS")
@@ -179,9 +179,7 @@ def list_tenants(session: Session) -> None:
     if session.as_json:
         return session.screen.json([_tenant_document(each) for each in found])
     if not found:
-        return session.screen.remark(
-            "there are no tenants yet; `rota tenant create --help` shows how to make one"
-        )
+        return session.say_none("tenants", {}, "`rota tenant create --help` shows how to make one")
     rows = [_tenant_row(each) for each in found]
     return session.screen.table(
         ("TENANT", "STATUS", "SCHEDULES", "OPEN TASKS", "LIMITS"), rows, yields=("LIMITS",)
@@ -257,12 +255,5 @@ def _limits_in_words(tenant: Tenant) -> str:
     pending = "no limit to" if given.pending_tasks is None else f"{given.pending_tasks:,}"
     return (
         f"{given.schedules:,} schedules, {pending} pending tasks, times at least {short(given.minimum_interval)} apart,"
-        f" input up to {_size(given.input_bytes)}"
+        f" input up to {size_in_words(given.input_bytes)}"
     )
-
-
-def _size(count: int) -> str:
-    for unit, size in (("MB", 1024 * 1024), ("KB", 1024)):
-        if count % size == 0:
-            return f"{count // size:,} {unit}"
-    return f"{count:,} bytes"

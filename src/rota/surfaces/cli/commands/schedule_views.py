@@ -69,9 +69,7 @@ def list_schedules(session: Session, **filters: Any) -> None:
         document = {"schedules": [shape(each) for each in page], "next_cursor": page.next_cursor}
         return session.screen.json(document)
     if not page:
-        return session.screen.remark(
-            "no schedules match; `rota schedule create --help` shows how to make one"
-        )
+        return session.say_none("schedules", filters, "`rota schedule create --help` shows how to make one")
     rows = [_row(session, schedule, runs, now) for schedule, runs in zip(page, last, strict=True)]
     return session.screen.table(
         ("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows, yields=("RUNS", "LAST", "WHEN")
@@ -231,7 +229,7 @@ def runs(session: Session, schedule_id: str, **filters: Any) -> None:
 
         return session.screen.json({"runs": [shape(run) for run in page], "next_cursor": page.next_cursor})
     if not page:
-        return session.screen.remark("no runs match")
+        return session.say_none("runs", {"schedule_id": schedule_id, **filters})
     ids = session.screen.ids(run.target_id for run in page)
     rows = [_run_row(session, ids.get(run.target_id or "", "-"), run, now) for run in page]
     headings = ("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL")

@@ -35,7 +35,7 @@ def workers(session: Session) -> None:
     if session.as_json:
         return session.screen.json([shape(node, now) for node in found])
     if not found:
-        return session.screen.remark("no node is known; `rota up` or `rota worker module:app` starts one")
+        return session.say_none("nodes", {}, "`rota up` or `rota worker module:app` starts one")
     headings = ("ID", "STATUS", "ROLES", "KINDS", "QUEUES", "SLOTS", "SINCE", "SEEN")
     rows = [_node_row(session, node, now) for node in found]
     return session.screen.table(headings, rows, yields=("SINCE", "QUEUES", "ROLES", "SLOTS", "KINDS"))
@@ -75,7 +75,7 @@ def list_queues(session: Session) -> None:
     if session.as_json:
         return session.screen.json([shape(use, now) for use in found])
     if not found:
-        return session.screen.remark("no queue has open tasks, and none is paused")
+        return session.say_none("queues", {}, "none has open tasks, and none is paused")
     headings = ("QUEUE", "STATUS", "PENDING", "RUNNING", "WORKERS", "OLDEST", "NOTE")
     rows = [_queue_row(session, use, now) for use in found]
     return session.screen.table(headings, rows, yields=("WORKERS", "OLDEST", "NOTE"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -241,24 +241,28 @@ def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **
     """The newest tasks that match all filters."""
     screen = session.screen
     if count:
-        number = session.run(lambda queue: queue.count(**filters))
+        with screen.busy("counting"):
+            number = session.run(lambda queue: queue.count(**filters))
         return screen.json({"count": number}) if session.as_json else screen.say(str(number))
 
     async def ask(queue: Queue) -> tuple[Page[Task], datetime]:
         return await queue.list(limit=limit, cursor=cursor, **filters), await queue.now()
 
-    page, now = session.run(ask)
+    with screen.busy("looking"):
+        page, now = session.run(ask)
     if session.as_json:
         from ...shapes import task as shape
 
         return screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
-    return show_page(session, page, now)
+    return show_page(session, page, now, "tasks", filters)
 
 
-def show_page(session: Session, page: Page[Task], now: datetime) -> None:
+def show_page(
+    session: Session, page: Page[Task], now: datetime, what: str, filters: Mapping[str, Any]
+) -> None:
     screen = session.screen
     if not page:
-        screen.remark("no tasks match")
+        session.say_none(what, filters)
         return
     headings = ["ID", "TYPE", "STATUS", "QUEUE", "CREATED", "DETAIL"]
     ids = screen.ids(task.id for task in page)
@@ -374,7 +378,8 @@ def cancel(
         raise click.UsageError("filters work together with --all")
     if task_ids:
         return _each(session, task_ids, lambda queue, task_id: queue.cancel(task_id, reason), "cancel")
-    number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
+    with session.screen.busy("cancelling"):
+        number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
     if session.as_json:
         return session.screen.json({"cancelled": number})
     return session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
@@ -403,7 +408,8 @@ def replay(
         if dry_run:
             raise click.UsageError("--dry-run is for filters; `rota status` says how a task ended")
         return _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
-    number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
+    with session.screen.busy("counting" if dry_run else "replaying"):
+        number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
     if session.as_json:
         return session.screen.json({"replayed": 0 if dry_run else number, "matching": number})
     done = f"{number:,} tasks would be replayed" if dry_run else f"replayed {number:,} tasks"

@@ -146,9 +146,7 @@ def list_templates(session: Session, limit: int, cursor: str | None) -> None:
             {"templates": [shape(each) for each in page], "next_cursor": page.next_cursor}
         )
     if not page:
-        return session.screen.remark(
-            "there are no templates; `rota template create --help` shows how to make one"
-        )
+        return session.say_none("templates", {}, "`rota template create --help` shows how to make one")
     rows: list[list[Cell | str]] = [
         [Cell(each.alias, "bold"), str(each.runtime), _command(each), each.queue, _state(each)]
         for each in page

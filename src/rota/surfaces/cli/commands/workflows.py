@@ -149,7 +149,7 @@ def list_workflows(session: Session, **filters: Any) -> None:
         from ...shapes import task as shape
 
         return session.screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
-    return show_page(session, page, now)
+    return show_page(session, page, now, "workflows", filters)
 
 
 @command(examples=["rota workflow signal $ID paid '{\"amount\": 40}'", "rota workflow signal $ID approved"])
