@@ -15,6 +15,7 @@ from rota.domain.model import (
     ChangeType,
     Failure,
     LogLine,
+    NodeState,
     Run,
     RunReason,
     RunStatus,
@@ -24,6 +25,7 @@ from rota.domain.model import (
     TaskStatus,
 )
 from rota.domain.schedule.run import run_id
+from rota.domain.workflow import Step, StepKind, StepStatus, step_id
 from rota.stores.base import Tx
 
 __all__ = ["furnish", "with_ledger"]
@@ -85,6 +87,108 @@ async def furnish(queue: Queue) -> None:
     )
     await queue.pause_schedule("cleanup-sessions", "until the migration is done")
     await _tasks(queue)
+    await _fleet(queue)
+    await _workflows(queue)
+
+
+async def _fleet(queue: Queue) -> None:
+    """Two nodes that are alive and one that fell silent, and a queue that is paused."""
+    now = await queue.now()
+
+    async def work(tx: Tx) -> None:
+        for id, host, silent, running in (
+            ("worker-a", "shop-1", 2, {"report": 1, "backup": 1}),
+            ("worker-b", "shop-2", 8, {"sync_orders": 3}),
+            ("worker-c", "shop-3", 600, {"export": 1}),
+        ):
+            tx.put(
+                NodeState(
+                    id=id,
+                    host=host,
+                    pid=4100 + silent,
+                    release="0.1.0",
+                    roles=("worker",) if id != "worker-b" else ("scheduler", "worker", "janitor"),
+                    kinds=("backup", "cleanup", "export", "order", "report", "send_mail", "sync_orders"),
+                    queues=None if id != "worker-c" else ("default", "slow"),
+                    slots=4,
+                    running=running,
+                    started_at=now - timedelta(hours=5),
+                    seen_at=now - timedelta(seconds=silent),
+                    heartbeat=timedelta(seconds=30),
+                )
+            )
+
+    await queue.store.transact(work)
+    await queue.pause_queue("mail", "the provider is down")
+
+
+async def _workflows(queue: Queue) -> None:
+    """One that waits for a signal and for a child, and one that failed."""
+    waits = await queue.start_workflow("order", {"order": 4711, "sku": "lamp"})
+    broken = await queue.start_workflow("order", {"order": 4712, "sku": "chair"})
+    child = await queue.submit("invoice", {"order": 4711})
+    now = await queue.now()
+    began = now - timedelta(minutes=6)
+
+    async def work(tx: Tx) -> None:
+        found = await tx.get_many(Task, [waits.id, broken.id])
+        for id, is_broken in ((waits.id, False), (broken.id, True)):
+            task = found[id]
+            steps = _steps(task, began, is_broken=is_broken, child=child.id)
+            changes: dict[str, Any] = {"waits_for": ("receive:paid", "invoice"), "live_children": 1}
+            if is_broken:
+                changes = {"status": TaskStatus.FAILED, "completed_at": steps[-1].completed_at}
+                changes["error"] = steps[-1].error
+            tx.put(
+                replace(
+                    task, started_at=began, workflow_version=2, **changes,
+                    available_at=now + timedelta(days=2),
+                )
+            )  # fmt: skip
+            for step in steps:
+                tx.put(step)
+
+    await queue.store.transact(work)
+
+
+def _steps(task: Task, began: datetime, *, is_broken: bool, child: str) -> list[Step]:
+    def step(key: str, kind: StepKind, start: int, end: int | None, **more: Any) -> Step:
+        over = None if end is None else began + timedelta(seconds=end)
+        status = StepStatus.WAITING if over is None else StepStatus.COMPLETED
+        return Step(
+            id=step_id(task, key), tenant=task.tenant, task_id=task.id, key=key, kind=kind,
+            number=None if over is None else start, created_at=began + timedelta(seconds=start),
+            started_at=began + timedelta(seconds=start), completed_at=over, **{"status": status, **more},
+        )  # fmt: skip
+
+    steps = [
+        step("reserve", StepKind.STEP, 2, 9, output={"shelf": "B7", "left": 3}),
+        *(
+            step(f"render:{page}", StepKind.STEP, 10, 40 + 25 * page, output=f"page-{page}.png")
+            for page in range(3)
+        ),
+        step("cool-down", StepKind.SLEEP, 95, 155),
+    ]
+    if is_broken:
+        failure = Failure(type="CardDeclined", message="the bank said no", traceback=_TRACE)
+        return [
+            *steps,
+            step(
+                "charge",
+                StepKind.STEP,
+                156,
+                180,
+                status=StepStatus.FAILED,
+                error=failure,
+                attempts=3,
+            ),
+        ]
+    until = began + timedelta(days=3)
+    return [
+        *steps,
+        step("invoice", StepKind.CHILD, 156, None, child_id=child),
+        step("paid", StepKind.RECEIVE, 157, None, name="paid", due_at=until),
+    ]
 
 
 async def with_ledger(

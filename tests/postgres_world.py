@@ -28,7 +28,7 @@ class PostgresInVirtualTime(Store):
     def __init__(self, clock: LoopClock) -> None:
         self._clock = clock
         self._store = PostgresStore(Address.parse(new_database()), clock, time=clock)
-        self._waiters = Waiters(clock)
+        self._waiters = Waiters(clock.now)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property

@@ -13,6 +13,8 @@ from rota.domain.model import (
     ApiKey,
     Artifact,
     Event,
+    Gate,
+    Limit,
     NodeState,
     PausedQueue,
     Receipt,
@@ -43,6 +45,7 @@ KINDS = ("report", "send", "send_later")
 TAGS = ("nightly", "urgent")
 WORKERS = ("w1", "w2")
 SCHEDULES = ("s1", "s2", "s3")
+GATES = ("kind-1", "queue-1")
 OWNERS = ("t1", "t2", "t3")
 CONTENTS = ("a" * 64, "b" * 64)
 FLOWS = ("t1", "t2", "t3")
@@ -143,6 +146,11 @@ def paused_queue(id: str | None = None, **values: Any) -> PausedQueue:
     return PausedQueue(id=id or fresh_id("p"), **(defaults | values))
 
 
+def gate(id: str | None = None, **values: Any) -> Gate:
+    defaults: dict[str, Any] = {"subject": "kind:send", "limit": Limit(concurrency=1), "updated_at": START}
+    return Gate(id=id or fresh_id("g"), **(defaults | values))
+
+
 def minutes(random: random.Random, low: int = -5, high: int = 5) -> Any:
     """A time near START, one of few, so that many are equal."""
     return START + timedelta(minutes=random.randint(low, high))
@@ -152,7 +160,9 @@ def any_task(random: random.Random, **values: Any) -> Task:
     status = random.choice([*TaskStatus, TaskStatus.PENDING, TaskStatus.RUNNING])
     running = status is TaskStatus.RUNNING
     created_at = minutes(random)
+    line = random.choice((None, None, *GATES)) if status is TaskStatus.PENDING else None
     shape = {
+        "line": line,
         "tenant": random.choice(TENANTS),
         "kind": random.choice(KINDS),
         "queue": random.choice(QUEUES),
@@ -334,6 +344,19 @@ def any_signal(random: random.Random, **values: Any) -> Signal:
     return signal(**(shape | values))
 
 
+def any_gate(random: random.Random, **values: Any) -> Gate:
+    shape = {
+        "tenant": random.choice(TENANTS),
+        "subject": random.choice(("kind:send", "queue:mail", "queue:ärger")),
+        "key": random.choice((None, "7", "\u0000")),
+        "inside": random.choice((0, 0, 3)),
+        "waiting": random.choice((0, 0, 1)),
+        "next_at": random.choice((None, minutes(random))),
+        "updated_at": minutes(random),
+    }
+    return gate(**(shape | values))
+
+
 MAKERS: dict[type[Record], Any] = {
     Task: any_task,
     Schedule: any_schedule,
@@ -343,6 +366,7 @@ MAKERS: dict[type[Record], Any] = {
     ApiKey: any_api_key,
     Tenant: any_tenant,
     Receipt: any_receipt,
+    Gate: any_gate,
     NodeState: any_node,
     PausedQueue: any_paused_queue,
     Artifact: any_artifact,
@@ -353,7 +377,7 @@ MAKERS: dict[type[Record], Any] = {
 
 FIXED = (
     *("id", "version", "tenant", "created_at", "schedule_id", "is_workflow"),
-    *("scheduled_at", "at", "subject_id", "task_id", "name"),
+    *("scheduled_at", "at", "subject_id", "subject", "task_id", "name"),
 )
 """What a record keeps when it becomes another of its type."""
 

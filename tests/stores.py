@@ -14,6 +14,7 @@ import apsw
 
 import s3_server
 from postgres_server import new_database
+from rota.engine.clock import LoopClock
 from rota.stores.base import Clock, Store, Tx
 from rota.stores.bucket.service.bucket import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
@@ -84,17 +85,13 @@ def opened_store(name: str, folder: Path, clock: Clock, runner: asyncio.Runner) 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-class TestClock:
+class TestClock(LoopClock):
     """Starts at START and runs with the event loop."""
 
     __test__ = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._origin = loop.time()
-
-    def now(self) -> datetime:
-        return START + timedelta(seconds=self._loop.time() - self._origin)
+        super().__init__(START, loop=loop)
 
 
 async def put(store: Store, *records: Any) -> list[Any]:

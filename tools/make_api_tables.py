@@ -39,7 +39,7 @@ TASK_CALLS = [
 ]
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
 OPEN_ARTIFACT = ["read", "save", "chunks"]
-WORKFLOW_CALLS = ["start_workflow", "signal", "steps"]
+WORKFLOW_CALLS = ["start_workflow", "signal", "steps", "run_tree"]
 WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
 WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
@@ -56,6 +56,7 @@ TENANT_CALLS = [
     *("create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"),
     *("create_key", "list_keys", "revoke_key", "events"),
 ]
+LIMIT_CALLS = ["limit_queue", "limit_kind", "task_limits", "declare_limits"]
 SERVING_CALLS = ["nodes", "waiting", "list_queues", "pause_queue", "resume_queue", "drain_queue"]
 HOOKS = ["on_startup", "on_shutdown", "on_success", "on_error"]
 CONTEXT = ["task", "queue", "attempt", "scheduled_at", "is_cancellation_requested", "is_stopping"]
@@ -132,6 +133,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Signal,
     rota.Tenant,
     rota.Limits,
+    rota.Limit,
     rota.TenantUse,
     rota.ApiKey,
     rota.NodeState,
@@ -170,6 +172,7 @@ def tables() -> dict[str, str]:
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
+        "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
         "app": _calls(rota.App, ["task", "workflow", "schedule", "provide", "connect", *HOOKS]),

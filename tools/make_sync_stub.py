@@ -51,7 +51,7 @@ class Queue:
     @property
     def actor(self) -> str: ...
     @property
-    def clock(self) -> SteadyClock: ...
+    def clock(self) -> Clock: ...
     def __enter__(self) -> Queue: ...
     def __exit__(self, *about: object) -> None: ...
     def bind(self, function: rota.TaskFunction[P, R]) -> TaskFunction[P, R]:
@@ -153,7 +153,7 @@ class Annotation(ast.NodeTransformer):
 def stub() -> str:
     """The text of `sync.pyi`."""
     imports = Imports()
-    imports.add("rota.engine.clock", "SteadyClock")
+    imports.add("rota.engine.clock", "Clock")
     imports.add("collections.abc", "Iterator")
     imports.add("os", "PathLike")
     imports.add("rota.domain.model", "Artifact")

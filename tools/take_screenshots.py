@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from playwright.sync_api import sync_playwright
 
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from dashboard_world import furnish  # noqa: E402  the path is made above
-from served import serving  # noqa: E402
+from served import Served, serving  # noqa: E402
 
 WIDTHS = (1240, 360)
 FOLDER = ROOT / "build" / "screenshots"
@@ -25,7 +26,14 @@ OF_DOCS = {"schedules": "light", "schedule": "dark"}
 """Pages in docs/, and their theme."""
 
 
-def pages(failed: str) -> dict[str, str]:
+def pages(served: Served) -> dict[str, str]:
+    """Every page, by the name of its picture."""
+
+    def newest(**filters: Any) -> str:
+        return str(served.call(lambda queue: queue.list(limit=1, **filters))[0].id)
+
+    failed = newest(status="failed", workflow=False)
+    waiting, broken = newest(workflow=True, status="pending"), newest(workflow=True, status="failed")
     return {
         "overview": "/ui/default",
         "schedules": "/ui/default/schedules",
@@ -38,6 +46,16 @@ def pages(failed: str) -> dict[str, str]:
         "schedule-trigger": "/ui/default/schedules/daily-report/trigger",
         "tasks": "/ui/default/tasks",
         "task": f"/ui/default/tasks/{failed}",
+        "task-replay": f"/ui/default/tasks/{failed}/replay",
+        "workflows": "/ui/default/workflows",
+        "workflow": f"/ui/default/tasks/{waiting}",
+        "workflow-failed": f"/ui/default/tasks/{broken}?step=charge",
+        "workflow-signal": f"/ui/default/tasks/{waiting}/signal",
+        "nodes": "/ui/default/nodes",
+        "node": "/ui/default/nodes/worker-a",
+        "queues": "/ui/default/queues",
+        "queue-pause": "/ui/default/queues/default/pause",
+        "empty-nodes": "/ui/nobody/nodes",
         "new": "/ui/default/new",
         "edit": "/ui/default/schedules/daily-report/edit?type=cron&when=30+1+*+*+0&timezone=Europe/London",
         "keys": "/ui/default/keys",
@@ -57,7 +75,7 @@ def main(only: list[str]) -> None:
         sync_playwright() as play,
     ):
         served.call(furnish)
-        failed = served.call(lambda queue: queue.list(status="failed", limit=1))[0].id
+        places = pages(served)
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         for theme in ("light", "dark"):
             for width in WIDTHS:
@@ -67,7 +85,7 @@ def main(only: list[str]) -> None:
                     timezone_id=ZONE,
                 )
                 page = context.new_page()
-                for name, place in pages(failed).items():
+                for name, place in places.items():
                     if only and name not in only:
                         continue
                     page.goto(served.url + place)
@@ -76,7 +94,7 @@ def main(only: list[str]) -> None:
         for name, theme in OF_DOCS.items():
             view = {"width": 1000, "height": 620}
             page = browser.new_page(viewport=view, color_scheme=theme, timezone_id=ZONE)  # type: ignore[arg-type]
-            page.goto(served.url + pages(failed)[name])
+            page.goto(served.url + places[name])
             page.screenshot(path=ROOT / "docs" / f"dashboard-{name}.png")
         browser.close()
 

@@ -42,6 +42,7 @@ __all__ = [
     "HttpRequest",
     "Interval",
     "Invalid",
+    "Limit",
     "Limits",
     "LogLine",
     "MissedRunPolicy",

@@ -25,7 +25,7 @@ from .domain.model import Artifact, Task
 from .domain.options import Duration, SubmitOptions
 from .engine import artifacts
 from .engine.app import App
-from .engine.clock import SteadyClock
+from .engine.clock import Clock
 from .engine.handlers import functions
 from .surfaces.python import client
 
@@ -142,7 +142,7 @@ class Queue:
         return self._queue.actor
 
     @property
-    def clock(self) -> SteadyClock:
+    def clock(self) -> Clock:
         return self._queue.clock
 
     def for_tenant(self, tenant: str) -> Queue:

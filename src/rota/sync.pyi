@@ -12,6 +12,7 @@ from rota.domain.model import (
     Artifact,
     Change,
     Event,
+    Limit,
     NodeState,
     PausedQueue,
     Role,
@@ -40,10 +41,11 @@ from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Step
 from rota.engine.app import App
-from rota.engine.clock import SteadyClock
+from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
 from rota.engine.overview import Overview
 from rota.engine.queries import Occurrence, TenantUse
+from rota.engine.run_tree import Branch
 from rota.engine.serving import QueueUse
 from rota.surfaces.python.calls import DueRuns, Page
 
@@ -76,7 +78,7 @@ class Queue:
     @property
     def actor(self) -> str: ...
     @property
-    def clock(self) -> SteadyClock: ...
+    def clock(self) -> Clock: ...
     def __enter__(self) -> Queue: ...
     def __exit__(self, *about: object) -> None: ...
     def bind(self, function: rota.TaskFunction[P, R]) -> TaskFunction[P, R]:
@@ -107,6 +109,8 @@ class Queue:
         it, once. The same `idempotency_key` is the same signal."""
     def steps(self, task_id: str) -> builtins.list[Step]:
         """What a workflow did and waits for, oldest first."""
+    def run_tree(self, task_id: str) -> Branch:
+        """A workflow with what it started: its steps, and the tasks and workflows below them."""
     def submit(
         self,
         kind: str,
@@ -137,7 +141,8 @@ class Queue:
         **filters: Unpack[TaskFilters],
     ) -> Page[Task]:
         """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
-    def count(self, **filters: Unpack[TaskFilters]) -> int: ...
+    def count(self, *, at_most: int | None = None, **filters: Unpack[TaskFilters]) -> int:
+        """How many tasks match. With `at_most` the counting stops there: to count costs as much as there are."""
     def history(self, task_id: str) -> tuple[Change, ...]:
         """What happened to a task, oldest first."""
     def cancel(self, task_id: str, reason: str = "") -> Task:
@@ -344,6 +349,29 @@ class Queue:
     ) -> PausedQueue:
         """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
         `timeout`, which is a TimeoutError."""
+    def limit_queue(
+        self,
+        queue: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+    ) -> Limit | None:
+        """Let at most `concurrency` tasks of the queue be at work at once, and at most `rate` of them ("50/s") begin.
+        What waits is planned anew. Without either, the limit is taken away."""
+    def limit_kind(
+        self,
+        kind: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        key: str | None = None,
+    ) -> Limit | None:
+        """The same for tasks of a kind; with `key`, for each value that this field of their input has. A worker that
+        has a handler with another limit sets that one when it starts."""
+    def task_limits(self) -> dict[str, Limit]:
+        """The limits of kinds ("kind:send") and queues ("queue:mail")."""
+    def declare_limits(self, app: App) -> None:
+        """Set the limits that the handlers of an app have."""
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 

@@ -31,21 +31,17 @@ from stores import TestClock, connections_in, find, get, put
 
 CHILD = """
 import asyncio, os, resource, sys
-from datetime import UTC, datetime
 sys.path.insert(0, {tests!r})
 import rota
 from records import task
 from stores import put
 from rota.domain.errors import StoreError
+from rota.engine.clock import SystemClock
 from rota.stores.sql_files import migrations
 from rota.stores.sqlite.store import SqliteStore
 
-class Clock:
-    def now(self):
-        return datetime.now(UTC)
-
 async def main():
-    store = SqliteStore(sys.argv[1], Clock())
+    store = SqliteStore(sys.argv[1], SystemClock())
 {body}
 
 try:
@@ -361,8 +357,8 @@ async def test_a_commit_by_another_process_ends_a_wait(
         assert not waiting.done() or number == 0, "nothing was committed"
         process.stdin.write(f"task-{number}\n")
         process.stdin.flush()
-        await waiting
         assert await asyncio.to_thread(process.stdout.readline) == "done\n"
+        await waiting
     await asyncio.to_thread(process.communicate)
     assert len((await store.snapshot())["task"]) == 3
     await store.close()

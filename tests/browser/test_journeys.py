@@ -26,6 +26,11 @@ PAGES = (
     "/ui/default/schedules/daily-report/pause",
     "/ui/default/new",
     "/ui/default/tasks?status=failed",
+    "/ui/default/workflows",
+    "/ui/default/nodes",
+    "/ui/default/nodes/worker-a",
+    "/ui/default/queues",
+    "/ui/default/queues/mail/resume",
     "/ui/default/audit",
     "/ui/default/keys",
     "/sign-in",
@@ -158,6 +163,33 @@ def test_a_task_is_cancelled_and_replayed_while_its_page_is_open(page: Page, sho
     expect(page.locator("h1 + .chip")).to_contain_text("pending")
 
 
+def test_a_workflow_is_followed_and_sent_what_it_waits_for(page: Page, working: Served) -> None:
+    id = working.call(lambda queue: queue.start_workflow("approval")).id
+    page.goto(f"{working.url}/ui/default/workflows")
+    page.locator(f"a[href$='{id}']").click()
+    expect(page.locator(".waits")).to_contain_text("waits for the signal approved")
+    page.get_by_role("link", name="ask", exact=True).click()
+    expect(page.locator("#step pre")).to_contain_text("asked")
+    page.get_by_role("link", name="Send it").click()
+    expect(page.get_by_label("Name")).to_have_value("approved")
+    page.get_by_label("Payload").fill('"by ada"')
+    page.get_by_role("button", name="Send a signal").click()
+    expect(page.locator("h1 + .chip")).to_contain_text("completed")
+
+
+def test_a_queue_is_paused_with_a_note_and_resumed(page: Page, shop: Served) -> None:
+    page.goto(f"{shop.url}/ui/default/tasks")
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    page.get_by_role("link", name="Pause default").click()
+    page.keyboard.type("a new database")
+    page.keyboard.press("Enter")
+    expect(page.locator("#list")).to_contain_text("a new database")
+    page.get_by_role("link", name="Resume default").click()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#list")).not_to_contain_text("a new database")
+
+
 def test_sign_in_as_a_viewer_and_out_again(page: Page) -> None:
     with serving("memory:") as served:
         key = served.key("acme", "viewer", "ada")
@@ -179,11 +211,13 @@ def test_axe_finds_nothing_serious_and_nothing_scrolls_sideways(
     browser: Browser, shop: Served, theme: Any
 ) -> None:
     axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text()
-    failed = shop.call(lambda queue: queue.list(status="failed", limit=1))[0].id
+    failed = shop.call(lambda queue: queue.list(status="failed", workflow=False, limit=1))[0].id
     context = browser.new_context(color_scheme=theme, viewport={"width": 360, "height": 700})
     page = context.new_page()
     found = []
-    for place in (*PAGES, f"/ui/default/tasks/{failed}"):
+    workflow = shop.call(lambda queue: queue.list(status="failed", workflow=True, limit=1))[0].id
+    places = (*PAGES, f"/ui/default/tasks/{failed}", f"/ui/default/tasks/{workflow}?step=charge")
+    for place in places:
         page.goto(shop.url + place)
         page.evaluate(axe)
         result = page.evaluate(

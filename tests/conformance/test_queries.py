@@ -20,6 +20,7 @@ from records import (
     CONTENTS,
     FIXED,
     FLOWS,
+    GATES,
     KINDS,
     OWNERS,
     QUEUES,
@@ -35,6 +36,7 @@ from rota.domain.model import (
     ApiKey,
     Artifact,
     Event,
+    Gate,
     NodeState,
     PausedQueue,
     Receipt,
@@ -63,6 +65,8 @@ from rota.stores.queries import (
     EndedTasks,
     EventList,
     FinishedTasks,
+    GateList,
+    IdleGates,
     LiveTasks,
     LostLeases,
     NodeList,
@@ -85,6 +89,7 @@ from rota.stores.queries import (
     StepList,
     TaskList,
     TasksByBeginning,
+    TasksInLine,
     TemplateByAlias,
     TemplateList,
     TenantList,
@@ -127,6 +132,7 @@ def due(at: datetime | None, time: datetime | None) -> bool:
 def lane(q: Any, t: Task) -> bool:
     return (
         t.status == "pending"
+        and t.line is None
         and one_of(q.queues, t.queue)
         and one_of(q.kinds, t.kind)
         and given(q.tenant, t.tenant)
@@ -158,6 +164,10 @@ def ended(q: Any, record: Task | Run) -> bool:
 
 def waits_again(t: Task) -> bool:
     return t.status == "pending" and t.updated_at != t.created_at and not t.waits_for
+
+
+def idle_since(g: Gate) -> datetime:
+    return max(g.updated_at, g.next_at or g.updated_at)
 
 
 def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
@@ -195,6 +205,11 @@ SENTENCES: dict[type[Query], Sentence] = {
         Task,
         lambda q, t: lane(q, t) and t.available_at > q.after and status_at(t, q.after) == "pending",
         lambda t: (t.available_at, t.id),
+    ),
+    TasksInLine: Sentence(
+        Task,
+        lambda q, t: t.line == q.gate and status_at(t, q.at) == "pending",
+        lambda t: (-t.priority, t.lined_at, t.id),
     ),
     LostLeases: Sentence(
         Task,
@@ -313,6 +328,18 @@ SENTENCES: dict[type[Query], Sentence] = {
         newest=True,
     ),
     TenantList: Sentence(Tenant, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
+    GateList: Sentence(
+        Gate,
+        lambda q, g: (
+            g.tenant == q.tenant and given(q.subject, g.subject) and (q.after is None or g.id > q.after)
+        ),
+        lambda g: g.id,
+    ),
+    IdleGates: Sentence(
+        Gate,
+        lambda q, g: not g.inside and not g.waiting and idle_since(g) < q.before,
+        lambda g: (idle_since(g), g.id),
+    ),
     ArtifactList: Sentence(
         Artifact, lambda q, a: a.task_id in q.task_ids, lambda a: (a.task_id, a.name, a.id)
     ),
@@ -388,6 +415,10 @@ def since_then(kind: Any, records: list[Record]) -> Iterator[Query]:
 def by_id(kind: type[Query], records: list[Record]) -> Iterator[Query]:
     ids = sorted(each.id for each in records if type(each) is SENTENCES[kind].record)
     for after in some(ids[0], ids[3], ids[-1], "", "\U0010fffe"):
+        if kind is GateList:
+            of = product((*TENANTS, "nobody"), some("queue:mail", "queue:nothing"))
+            yield from (GateList(tenant=tenant, subject=subject, after=after) for tenant, subject in of)
+            continue
         if kind in (TenantList, NodeList):
             yield kind(after=after)
         elif kind is TemplateList:
@@ -413,11 +444,13 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (kind(tenant=who, beginning=each) for who in TENANTS for each in dict.fromkeys(beginnings))
     elif kind in (EndedTasks, ReturnedTasks, EndedRuns):
         yield from since_then(kind, records)
+    elif kind is TasksInLine:
+        yield from (TasksInLine(gate=gate, at=at) for gate, at in product((*GATES, "none"), TIMES))
     elif kind is PausedQueues:
         yield from (PausedQueues(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
-    elif kind in (TemplateList, ApiKeyList, TenantList, NodeList):
+    elif kind in (TemplateList, ApiKeyList, TenantList, NodeList, GateList):
         yield from by_id(kind, records)
-    elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules):
+    elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules, IdleGates):
         yield from (kind(before=at) for at in TIMES)
     elif kind is ReadyTasks:
         yield from (ReadyTasks(at=at, **each) for at, each in product(TIMES, lanes()))

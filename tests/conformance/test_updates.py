@@ -35,7 +35,9 @@ def claiming(defaults: Mapping[str, Defaults] = DEFAULTS) -> Update:
 
 def claim(limit: int, update: Update | None = None, **query: Any) -> Work[list[Task]]:
     async def work(tx: Tx) -> list[Task]:
-        return await tx.update(ReadyTasks(at=LATER, **query), update or claiming(), limit)
+        changed = await tx.update(ReadyTasks(at=LATER, **query), update or claiming(), limit)
+        assert changed is not None
+        return changed
 
     return work
 
@@ -92,6 +94,24 @@ async def test_an_update_leaves_out_what_is_to_be_left_out(store: Store) -> None
     assert [each.id for each in await store.transact(claim(9, kinds=kinds, without=("a", "c")))] == ["b", "d"]
     assert await store.transact(claim(9, kinds=("nothing",))) == []
     assert [each.id for each in await store.transact(claim(9, kinds=kinds))] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [{"gates": ("g",)}, {"gates": ("g",), "passed": 1, "slot_until": LATER - timedelta(microseconds=1)}],
+)
+async def test_an_update_changes_nothing_if_one_has_to_ask_first(
+    store: Store, places: dict[str, Any]
+) -> None:
+    inside = {"gates": ("g",), "passed": 1, "slot_until": LATER}
+    before = await put(store, task("a", **inside), task("b", **places), task("c", line="g", gates=("g",)))
+
+    async def ask(tx: Tx) -> list[Task] | None:
+        return await tx.update(ReadyTasks(at=LATER), claiming(), 2)
+
+    assert await store.transact(ask) is None
+    assert [await get(store, Task, each.id) for each in before] == before
+    assert [each.id for each in await store.transact(claim(1))] == ["a"]
 
 
 async def test_what_the_fields_imply_of_a_history_is_there_when_it_is_read(store: Store) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from records import event, run, schedule, task
+from records import event, gate, run, schedule, task
 from rota.domain.errors import Conflict
-from rota.domain.model import Event, Run, Task, TaskStatus
+from rota.domain.model import Event, Gate, Run, Task, TaskStatus
 from rota.domain.task import Submission
 from rota.engine.commands import submit_tasks
 from rota.stores.base import CommitOptions, Store, Tx, Work
@@ -304,3 +305,20 @@ async def test_a_schedule_that_frees_its_key_beside_a_look_for_it_is_not_found(s
     _, found = await asyncio.gather(store.transact(delete), store.transact(look))
     assert found in ((0, 0), (1, 1))
     assert await store.read(look) == (0, 0)
+
+
+async def test_many_works_that_lock_the_same_records_all_change_them(store: Store) -> None:
+    """Also if works of two groups lock two of them in another order, and if there is none before."""
+
+    async def enter(ids: list[str], tx: Tx) -> None:
+        found = await tx.get_many(Gate, ids, lock=True)
+        for id in ids:
+            known = found.get(id, gate(id))
+            tx.put(replace(known, inside=known.inside + 1))
+
+    orders = [["a"], ["b"], ["b", "a"], ["a", "b"]] * 15
+    await asyncio.gather(*(store.transact(partial(enter, ids)) for ids in orders))
+    for id in ("a", "b"):
+        counted = await get(store, Gate, id)
+        assert counted is not None
+        assert counted.inside == 45

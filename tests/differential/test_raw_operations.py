@@ -67,6 +67,9 @@ class FixedClock:
     def now(self) -> Any:
         return START
 
+    def monotonic(self) -> float:
+        return 0.0
+
 
 class Operation(Protocol):
     """Something done to a store, with an answer that must be the same on all of them."""

@@ -33,6 +33,10 @@ PLACES = (
     "/schedules/daily-report/versions",
     "/tasks",
     "/tasks?status=failed",
+    "/workflows",
+    "/nodes",
+    "/nodes/worker-a",
+    "/queues",
 )
 
 
@@ -103,7 +107,7 @@ def test_every_link_leads_somewhere(local: Served) -> None:
 def pattern(place: str) -> str:
     """Pages of one sort count as one."""
     path, _, query = place.partition("?")
-    path = re.sub(r"/(schedules|tasks)/[^/]+", r"/\1/…", path)
+    path = re.sub(r"/(schedules|tasks|nodes|queues)/[^/]+", r"/\1/…", path)
     return f"{path}?{','.join(sorted(re.findall(r'(?:^|&)([^=&]+)', query)))}"
 
 

@@ -16,7 +16,7 @@ import pytest
 from http_world import problem
 from rota import Queue
 from rota.domain.errors import Corrupt, Unavailable
-from rota.engine.clock import SteadyClock, SystemClock
+from rota.engine.clock import Clock, SystemClock
 from rota.stores.sqlite.store import SqliteStore
 from rota.surfaces.http import create_app
 
@@ -431,7 +431,7 @@ class Ahead(SystemClock):
 
 @asynccontextmanager
 async def away(
-    tmp_path: Path, clock: SteadyClock | None = None
+    tmp_path: Path, clock: Clock | None = None
 ) -> AsyncIterator[tuple[httpx.AsyncClient, AwayStore, str]]:
     """A client, a store that can be set away, and the key to every tenant."""
     store = AwayStore(tmp_path / "rota.db", SystemClock())

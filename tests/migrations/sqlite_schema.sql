@@ -44,6 +44,15 @@ CREATE TABLE event (
   body text not null
 ) strict;
 
+CREATE TABLE gate (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  subject text not null,
+  idle_since integer,
+  body text not null
+) strict;
+
 CREATE TABLE nodestate (
   id text primary key not null,
   version integer not null,
@@ -146,7 +155,9 @@ CREATE TABLE task (
   completed_at integer,
   body text not null,
   is_workflow integer not null default 0,
-  returned_at integer
+  returned_at integer,
+  line text,
+  lined_at integer
 ) strict;
 
 CREATE TABLE template (
@@ -175,6 +186,10 @@ CREATE INDEX event_at on event (at, id);
 CREATE INDEX event_of_subject on event (tenant, subject_id, at, id);
 
 CREATE INDEX event_of_tenant on event (tenant, at, id);
+
+CREATE INDEX gate_idle on gate (idle_since, id) where idle_since is not null;
+
+CREATE INDEX gate_of_tenant on gate (tenant, id);
 
 CREATE INDEX pausedqueue_of_tenant on pausedqueue (tenant, queue, id);
 
@@ -213,6 +228,8 @@ CREATE INDEX task_expiry on task (expires_at, id) where status = 'pending' and e
 CREATE INDEX task_finished on task (completed_at, id) where status not in ('pending', 'running');
 
 CREATE INDEX task_lease on task (lease_expires_at, id) where status = 'running';
+
+CREATE INDEX task_line on task (line, priority desc, lined_at, id) where line is not null;
 
 CREATE INDEX task_live on task (schedule_id, created_at, id)
   where schedule_id is not null and status in ('pending', 'running');

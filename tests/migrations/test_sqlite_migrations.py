@@ -21,15 +21,11 @@ DUMP = Path(__file__).with_name("sqlite_schema.sql")
 
 MIGRATE_TOGETHER = """
 import asyncio, os, sys, traceback
-from datetime import UTC, datetime
+from rota.engine.clock import SystemClock
 from rota.stores.sqlite.store import SqliteStore
 
-class Clock:
-    def now(self):
-        return datetime.now(UTC)
-
 async def migrate():
-    store = SqliteStore(sys.argv[1], Clock())
+    store = SqliteStore(sys.argv[1], SystemClock())
     await store.open()
     await store.close()
 

@@ -22,6 +22,9 @@ class StoppedClock:
     def now(self) -> datetime:
         return START
 
+    def monotonic(self) -> float:
+        return 0.0
+
 
 @pytest.fixture
 def store(runner: asyncio.Runner) -> MemoryStore:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rota.engine import clock
-from rota.engine.clock import JumpDetector, LoopClock, SteadyClock, SystemClock, aware
+from rota.engine.clock import Clock, JumpDetector, LoopClock, SystemClock, aware
 from rota.stores.postgres.clock import DatabaseClock
 from rota.testing import run
 
@@ -38,7 +38,7 @@ class TestSystemClock:
         assert readings == sorted(readings)
 
     def test_it_is_steady(self) -> None:
-        steady: SteadyClock = SystemClock()
+        steady: Clock = SystemClock()
         assert JumpDetector(steady).observe() == timedelta(0)
 
 

@@ -22,6 +22,7 @@ from rota.domain.model import (
     Change,
     Event,
     Failure,
+    Gate,
     Limits,
     LogLine,
     NodeState,
@@ -48,7 +49,7 @@ RELEASED = Path(__file__).with_name("records_0_1_0.json")
 RELEASED_TYPES = [
     kind
     for kind in RECORD_TYPES
-    if kind not in (ApiKey, Receipt, NodeState, PausedQueue, Artifact, Step, Signal)
+    if kind not in (ApiKey, Receipt, Gate, NodeState, PausedQueue, Artifact, Step, Signal)
 ]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -133,6 +134,7 @@ RECORDS = {
     ApiKey: built(ApiKey),
     Artifact: built(Artifact),
     Receipt: built(Receipt),
+    Gate: built(Gate),
     NodeState: built(NodeState),
     PausedQueue: built(PausedQueue),
     Step: built(Step, error=st.none() | built(Failure)),

@@ -40,6 +40,7 @@ from .limits import (
     check_unique_by,
 )
 from .model import (
+    Limit,
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
@@ -207,6 +208,10 @@ class TaskOptions(TypedDict, total=False):
             check=lambda field, value: check_metadata(value, field),
         ),
     ]
+    limit_key: Annotated[
+        str | None,
+        _text("Whose share of the limit of its kind it takes: a customer, say.", most=255, clearable=True),
+    ]
 
 
 class RetryPolicyOptions(TypedDict, total=False):
@@ -325,10 +330,11 @@ class ScheduleOptions(PolicyOptions, total=False):
 
 
 class HandlerOptions(PolicyOptions, UniqueOptions, total=False):
-    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when. With
-    `run_in="process"` it runs in a process that is kept for it, and killed if it must end; there it gets at most
-    `memory_limit` bytes."""
+    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when. Its
+    `limit` holds for all workers together. With `run_in="process"` it runs in a process that is kept for it, and killed
+    if it must end; there it gets at most `memory_limit` bytes."""
 
+    limit: Limit | None
     run_in: Literal["process"] | None
     memory_limit: int | None
 

@@ -3,11 +3,13 @@
 A node is alive until it has been silent for `MISSED` of its heartbeats. Whether anybody handles a kind is judged by the
 live workers of a tenant alone. Without any, nothing is known: workers may just not have been started yet.
 
-    explain(task, now, nodes, paused)
+    explain(task, now, nodes, paused, limited)
 
 says in plain English what a task waits for. `nodes` are all nodes of the store, dead ones too; `paused` is the record
-of the task's queue, if that is paused. The answer is a text that carries a `reason`:
+of the task's queue, if that is paused; `limited` is the limit that keeps it waiting, in words. The answer is a text
+that carries a `reason`:
 
+    limited         it waits in the line of a limit, or for its moment under a rate
     not_due         its time has not come
     queue_paused    its queue is paused
     no_worker       no live worker handles its kind in its queue
@@ -113,7 +115,7 @@ PROMPT = timedelta(seconds=5)
 """A worker that has a slot free takes a task sooner than that."""
 
 
-WaitReason = Literal["not_due", "queue_paused", "no_worker", "busy", "ready", "worker_silent"]
+WaitReason = Literal["limited", "not_due", "queue_paused", "no_worker", "busy", "ready", "worker_silent"]
 
 
 class Waiting(str):
@@ -144,7 +146,11 @@ def as_facts(paused: PausedQueue) -> dict[str, Any]:
 
 
 def explain(
-    task: Task, now: datetime, nodes: Sequence[NodeState], paused: PausedQueue | None
+    task: Task,
+    now: datetime,
+    nodes: Sequence[NodeState],
+    paused: PausedQueue | None,
+    limited: str | None = None,
 ) -> Waiting | None:
     """None: it has ended, or runs as it should."""
     task = task.as_of(now)
@@ -154,8 +160,10 @@ def explain(
         return None
     alive = living(nodes, now)
     unhandled = nobody_handles(alive, task.tenant, task.kind, task.queue)
+    aside = f"; {unhandled}" if unhandled else ""
+    if limited is not None:
+        return Waiting(f"it {limited}{aside}", "limited")
     if task.available_at > now:
-        aside = f"; {unhandled}" if unhandled else ""
         return Waiting(f"it is due in {length(task.available_at - now)}{aside}", "not_due")
     if paused is not None:
         return Waiting(_paused(paused, now), "queue_paused")

@@ -14,8 +14,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 from msgspec.structs import replace
 
 from ..domain.errors import Invalid
+from ..domain.gate import check_limit, of_kind
 from ..domain.limits import check_duration, check_key, check_kind, check_number, check_retry_policy
-from ..domain.model import RetryPolicy, Task, WorkflowTarget
+from ..domain.model import Limit, RetryPolicy, Task, WorkflowTarget
 from ..domain.options import (
     Duration,
     HandlerOptions,
@@ -49,7 +50,7 @@ T = TypeVar("T")
 Hook = Callable[..., Any]
 HOOKS = ("on_startup", "on_shutdown", "on_success", "on_error")
 LEAST_MEMORY = 64 * 1024 * 1024
-_OF_HANDLER = ("max_retries", "retry_policy", "timeout")
+_OF_HANDLER = ("max_retries", "retry_policy", "timeout", "limit")
 _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
 _OF_SUBMISSION = names_of(SubmitManyOptions) & names_of(HandlerOptions) - set(_OF_HANDLER)
 _WHEN = names_of(TimingOptions)
@@ -198,6 +199,11 @@ class App:
         """The queue that it is connected to, if it is."""
         return self.queue or (self._parent.connected() if self._parent else None)
 
+    def limits(self) -> dict[str, Limit]:
+        """The limits of its handlers, by what they limit."""
+        found = {of_kind(kind): handler.defaults.limit for kind, handler in self.handlers.items()}
+        return {subject: limit for subject, limit in found.items() if limit is not None}
+
     def defaults(self) -> Mapping[str, Defaults]:
         return {kind: handler.defaults for kind, handler in self.handlers.items()}
 
@@ -305,6 +311,7 @@ def _defaults(
     max_retries: int = DEFAULT_MAX_RETRIES,
     retry_policy: RetryPolicy | None = None,
     timeout: Duration | None = None,
+    limit: Limit | None = None,
 ) -> Defaults:
     return Defaults(
         max_retries=check_number("max_retries", max_retries, 0, 1_000_000),
@@ -312,6 +319,7 @@ def _defaults(
         timeout=None
         if timeout is None
         else check_duration("timeout", timeout, least=timedelta(milliseconds=1)),
+        limit=None if limit is None else check_limit("limit", limit),
     )
 
 

@@ -21,7 +21,7 @@ from ..domain.errors import Corrupt, Invalid
 from ..domain.limits import check_number, check_text, shown
 from ..domain.model import Artifact, Task
 from ..stores.base import Store
-from .clock import SteadyClock, new_id
+from .clock import Clock, new_id
 from .commands.artifacts import leave_artifact
 from .commits import commit
 from .queries import named_contents, one_artifact
@@ -36,7 +36,7 @@ _AT_ONCE = 500
 
 
 async def leave(
-    store: Store, clock: SteadyClock, task: Task, name: str, source: Source, media_type: str | None = None
+    store: Store, clock: Clock, task: Task, name: str, source: Source, media_type: str | None = None
 ) -> Artifact:
     """Store what the holder of a task leaves under a name. It is durable when this returns. The same bytes again under
     the same name are not written again."""

@@ -20,29 +20,23 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from uuid_utils import uuid7
 
+from ..stores.base import Clock
+
 __all__ = [
+    "Clock",
     "JumpDetector",
     "LoopClock",
     "NewId",
-    "SteadyClock",
     "SystemClock",
     "aware",
     "new_id",
     "sleep",
     "wait_for_any",
 ]
-
-
-class SteadyClock(Protocol):
-    """A wall clock (so it is a `stores.base.Clock`) with a stopwatch beside it."""
-
-    def now(self) -> datetime: ...
-
-    def monotonic(self) -> float: ...
 
 
 class SystemClock:
@@ -83,7 +77,7 @@ class LoopClock:
 class JumpDetector:
     """Compares the wall with monotonic time. A difference up to `tolerance` is drift and reads as zero."""
 
-    def __init__(self, clock: SteadyClock, tolerance: timedelta = timedelta(seconds=2)) -> None:
+    def __init__(self, clock: Clock, tolerance: timedelta = timedelta(seconds=2)) -> None:
         self._clock = clock
         self._tolerance = tolerance
         self._wall, self._steady = clock.now(), clock.monotonic()

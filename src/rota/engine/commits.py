@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ..domain.errors import Unavailable
 from ..stores.base import Store, Work
-from .clock import SteadyClock, sleep
+from .clock import Clock, sleep
 
 __all__ = ["commit"]
 
@@ -17,7 +17,7 @@ TRIES = 3
 PATIENCE = timedelta(seconds=5)
 
 
-async def commit(store: Store, clock: SteadyClock, work: Work[T]) -> T:
+async def commit(store: Store, clock: Clock, work: Work[T]) -> T:
     """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not
     happened is not repeated: the store has waited already."""
     give_up_at = clock.monotonic() + PATIENCE.total_seconds()

@@ -362,6 +362,7 @@ class Worker(Node):
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
             with guarded_loop(), _signals(self._signalled, enabled=handle_signals):
                 await self._take_role()
+                await self.queue.declare_limits(self.app)
                 if self.app.schedules:
                     await self.queue.declare_schedules(self.app)
                 async with self._seen(), self._kept():

@@ -16,6 +16,7 @@ from ..domain.model import (
     ApiKey,
     Artifact,
     Event,
+    Limit,
     Run,
     RunTrigger,
     Schedule,
@@ -36,6 +37,7 @@ from ..stores.queries import (
     ArtifactsByContent,
     Cursor,
     EventList,
+    GateList,
     LiveTasks,
     OpenSchedules,
     OpenTasks,
@@ -55,6 +57,7 @@ from .serving import wait_of
 __all__ = [
     "Occurrence",
     "TenantUse",
+    "are_gates_under",
     "artifacts_of",
     "count_matching",
     "event_page",
@@ -73,6 +76,7 @@ __all__ = [
     "schedule_page",
     "schedule_runs",
     "steps_of_task",
+    "task_limits",
     "task_page",
     "tasks_by_beginning",
     "template_page",
@@ -82,6 +86,7 @@ __all__ = [
 ]
 
 EVENTS_AT_ONCE = 1000
+GATES_AT_ONCE = 1000
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,9 +164,9 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
     return work
 
 
-def count_matching(tenant: str, **filters: Any) -> Work[int]:
+def count_matching(tenant: str, at_most: int | None = None, **filters: Any) -> Work[int]:
     async def work(tx: Tx) -> int:
-        return await tx.count(await _task_list(tx, tenant, filters))
+        return await tx.count(await _task_list(tx, tenant, filters), at_most=at_most)
 
     return work
 
@@ -514,5 +519,29 @@ def event_page(
 
     async def work(tx: Tx) -> list[Event]:
         return await tx.find(EventList(tenant=tenant, subject_id=subject_id, after=after), limit)
+
+    return work
+
+
+def task_limits(tenant: str) -> Work[dict[str, Limit]]:
+    """The limits of its tasks, by what they limit."""
+
+    async def work(tx: Tx) -> dict[str, Limit]:
+        record = await tx.get(Tenant, tenant)
+        return {} if record is None else record.limits.tasks
+
+    return work
+
+
+def are_gates_under(tenant: str, subject: str, limit: Limit) -> Work[bool]:
+    """Whether every gate of the subject has this limit."""
+
+    async def work(tx: Tx) -> bool:
+        after = None
+        while page := await tx.find(GateList(tenant=tenant, subject=subject, after=after), GATES_AT_ONCE):
+            if any(found.limit != limit for found in page):
+                return False
+            after = page[-1].id
+        return True
 
     return work

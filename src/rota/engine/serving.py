@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from ..domain import gate
 from ..domain import serving as fleet
-from ..domain.model import NodeState, PausedQueue, Task
+from ..domain.model import Gate, NodeState, PausedQueue, Task
 from ..domain.serving import Waiting, explain, paused_id
 from ..stores.base import Tx, Work
-from ..stores.queries import OpenTasks, PausedQueues, UpcomingTasks
+from ..stores.queries import OpenTasks, PausedQueues, TasksInLine, UpcomingTasks
 from .commands.nodes import every_node
 from .commands.shared import find_task
 
@@ -21,6 +22,7 @@ __all__ = ["Fleet", "QueueUse", "fleet_of", "queues_in_use", "wait_of", "waiting
 
 PAUSED_AT_MOST = 10_000
 LOOKED_AT = 100
+LOOKED_AT_IN_LINE = 1000
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -104,4 +106,16 @@ async def wait_of(tx: Tx, task: Task) -> Waiting | None:
     if not task.is_live:
         return None
     paused = await tx.get(PausedQueue, paused_id(task.tenant, task.queue))
-    return explain(task, tx.now, await every_node(tx), paused)
+    return explain(task, tx.now, await every_node(tx), paused, await _limit_of(tx, task))
+
+
+async def _limit_of(tx: Tx, task: Task) -> str | None:
+    """The limit that keeps it waiting, in words; None: it is in no line, and waits for no moment of a rate."""
+    gates = await tx.get_many(Gate, task.gates) if task.gates else {}
+    if not gates:
+        return None
+    if task.line is None or task.line not in gates:
+        return gate.describe_moment(task, list(gates.values()), tx.now)
+    line = await tx.find(TasksInLine(gate=task.line, at=tx.now), LOOKED_AT_IN_LINE)
+    before = next((number for number, other in enumerate(line) if other.id == task.id), len(line))
+    return gate.describe_line(gates[task.line], before, is_more=before == LOOKED_AT_IN_LINE)

@@ -59,10 +59,12 @@ each. Nobody asks what kind of store it is.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
 
 import msgspec
 
@@ -71,6 +73,7 @@ from ..domain.model import (
     ApiKey,
     Artifact,
     Event,
+    Gate,
     NodeState,
     PausedQueue,
     Receipt,
@@ -87,6 +90,7 @@ from .queries import (
     ApiKeyList,
     ArtifactQuery,
     EventQuery,
+    GateQuery,
     NodeList,
     OldReceipts,
     PausedQueues,
@@ -128,6 +132,7 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     Tenant,
     ApiKey,
     Receipt,
+    Gate,
     NodeState,
     PausedQueue,
     Artifact,
@@ -137,9 +142,26 @@ RECORD_TYPES: tuple[type[Record], ...] = (
 
 
 class Clock(Protocol):
-    """Where a store gets the time from, if it has no clock of its own. `engine/clock.py` has the real one."""
+    """A wall clock with a stopwatch beside it. A store that has no clock of its own gets the time from it.
+    `engine/clock.py` has the real one."""
 
     def now(self) -> datetime: ...
+
+    def monotonic(self) -> float:
+        """Seconds that never step."""
+        ...
+
+
+@runtime_checkable
+class VirtualTime(Protocol):
+    """An event loop that has its own time, as that of `rota.testing`. Time stands still while someone holds it, and a
+    poll is told from a timer after which something happens by itself."""
+
+    def hold(self) -> AbstractContextManager[None]: ...
+
+    def poll_later(
+        self, delay: float, callback: Callable[..., object], /, *args: Any
+    ) -> asyncio.TimerHandle: ...
 
 
 class Tx(Protocol):
@@ -155,7 +177,10 @@ class Tx(Protocol):
 
     async def get(self, type: type[R], id: str, /) -> R | None: ...
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]: ...
+    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
+        """With `lock`, other works that get one of them with `lock` wait until this one is committed (on stores where
+        transactions overlap): for records that many works change, which would meet in conflicts."""
+        ...
 
     @overload
     async def find(self, query: TaskQuery, /, limit: int, *, lock: bool = False) -> list[Task]: ...
@@ -174,6 +199,8 @@ class Tx(Protocol):
     async def find(self, query: TenantList, /, limit: int, *, lock: bool = False) -> list[Tenant]: ...
     @overload
     async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
+    @overload
+    async def find(self, query: GateQuery, /, limit: int, *, lock: bool = False) -> list[Gate]: ...
     @overload
     async def find(self, query: NodeList, /, limit: int, *, lock: bool = False) -> list[NodeState]: ...
     @overload
@@ -196,10 +223,11 @@ class Tx(Protocol):
         a text; none is the empty text. For OpenTasks, PastExpiry and ScheduleList."""
         ...
 
-    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task]:
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
         """Apply an update to the tasks that the query finds, at most `limit` of them. The answer: the tasks as they are
-        stored then. It does what `find` with a lock, `applied_to` and `put` would do; a store may do it in one
-        statement, and commit that at once. So it is the last thing that a work does."""
+        stored then. None: one of them has its `asks_at` at `query.at` or before, and nothing was changed. It does what
+        `find` with a lock, `applied_to` and `put` would do; a store may do it in one statement, and commit that at
+        once. So it is the last write of a work."""
         ...
 
     def put(self, record: R, /, *, was: R | None = None) -> R:
@@ -361,9 +389,12 @@ class BufferedTx(ABC):
         self.has_written = False
         self._writable = writable
 
-    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task]:
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
         """One by one. A store with statements of its own does better."""
-        return [self.put(update.applied_to(task)) for task in await self.find(query, limit, lock=True)]
+        found = await self.find(query, limit, lock=True)
+        if any(task.asks_at is not None and task.asks_at <= query.at for task in found):
+            return None
+        return [self.put(update.applied_to(task)) for task in found]
 
     @abstractmethod
     async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:

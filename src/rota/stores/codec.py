@@ -28,6 +28,7 @@ from ..domain.model import (
     ApiKey,
     Artifact,
     Event,
+    Gate,
     NodeState,
     PausedQueue,
     Receipt,
@@ -45,6 +46,7 @@ from .queries import (
     ApiKeyList,
     ArtifactQuery,
     EventQuery,
+    GateQuery,
     NodeList,
     OldReceipts,
     OpenTasks,
@@ -90,16 +92,19 @@ def micros(at: datetime) -> int:
 
 
 class Column(NamedTuple):
-    """A value of a record that an index needs. `is_time`: a datetime, which each dialect writes in its own way."""
+    """A value of a record that an index needs. `is_time`: a datetime, which each dialect writes in its own way.
+    `attribute` is the one that `get` reads; None: it computes."""
 
     name: str
     get: Callable[[Any], Any]
     is_time: bool = False
     is_fixed: bool = False
+    attribute: str | None = None
 
 
-def _column(name: str, *, fixed: bool = False, time: bool = False) -> Column:
-    return Column(name, attrgetter(name), time, fixed)
+def _column(name: str, *, attribute: str = "", fixed: bool = False, time: bool = False) -> Column:
+    attribute = attribute or name
+    return Column(name, attrgetter(attribute), time, fixed, attribute)
 
 
 def _columns(names: str) -> tuple[Column, ...]:
@@ -109,8 +114,9 @@ def _columns(names: str) -> tuple[Column, ...]:
 
 def _getter(columns: Sequence[Column]) -> Callable[[Any], tuple[Any, ...]]:
     """All columns of a record at once; in one call, if all are plain attributes."""
-    if len(columns) > 1 and all(isinstance(column.get, attrgetter) for column in columns):
-        return attrgetter(*(column.name for column in columns))
+    attributes = [column.attribute for column in columns if column.attribute is not None]
+    if len(columns) > 1 and len(attributes) == len(columns):
+        return attrgetter(*attributes)
     getters = [column.get for column in columns]
     return lambda record: tuple([get(record) for get in getters])
 
@@ -147,6 +153,7 @@ def _query_records() -> dict[type[Query], type[Record]]:
         RunQuery: Run,
         EventQuery: Event,
         TemplateQuery: Template,
+        GateQuery: Gate,
         ArtifactQuery: Artifact,
     }
     alone: dict[type[Query], type[Record]] = {
@@ -205,9 +212,11 @@ def template_id(schedule: Schedule) -> str | None:
     return schedule.target.template_id if isinstance(schedule.target, TemplateTarget) else None
 
 
-_TASK = _columns(
-    "tenant! created_at!@ schedule_id! is_workflow! kind queue priority status available_at@ expires_at@"
-    " lease_expires_at@ worker_id cancel_requested completed_at@ returned_at@"
+_TASK = (
+    *_columns("tenant! created_at!@ schedule_id! is_workflow! kind queue priority status"),
+    _column("available_at", attribute="ready_at", time=True),
+    *_columns("expires_at@ lease_expires_at@ worker_id cancel_requested completed_at@ returned_at@"),
+    *_columns("line lined_at@"),
 )
 _SCHEDULE = (
     *_columns("tenant! created_at!@ key status due_at@ deleted_at@ completed_at@ zone_data"),
@@ -230,6 +239,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),
         Table(Receipt, _columns("tenant! at@")),
+        Table(Gate, _columns("tenant! subject! idle_since@")),
         Table(NodeState, (*_TENANT_ONLY, _column("seen_at", time=True))),
         Table(PausedQueue, _columns("tenant! queue")),
         Table(Artifact, _columns("tenant! task_id! name! content")),

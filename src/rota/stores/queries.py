@@ -22,6 +22,9 @@ __all__ = [
     "EventList",
     "EventQuery",
     "FinishedTasks",
+    "GateList",
+    "GateQuery",
+    "IdleGates",
     "LiveTasks",
     "LostLeases",
     "NodeList",
@@ -47,6 +50,7 @@ __all__ = [
     "TaskList",
     "TaskQuery",
     "TasksByBeginning",
+    "TasksInLine",
     "TemplateByAlias",
     "TemplateList",
     "TemplateQuery",
@@ -80,7 +84,7 @@ class OutdatedZones(Query, frozen=True, kw_only=True):
 
 
 class ReadyTasks(Query, frozen=True, kw_only=True):
-    """Task: pending, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
+    """Task: pending, in no line, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
     `kinds`, of `tenant` (None for each: any), in no queue that its tenant has paused (PausedQueue), and none of
     `without`, which are ids. By priority (highest first), available_at, id."""
 
@@ -123,6 +127,13 @@ class LiveTasks(Query, frozen=True, kw_only=True):
     """Task: pending or running, of one of `schedule_ids`. By schedule_id, created_at, id."""
 
     schedule_ids: tuple[str, ...]
+
+
+class TasksInLine(Query, frozen=True, kw_only=True):
+    """Task: pending, in the line of `gate`, not past its expiry at `at`. By priority (highest first), lined_at, id."""
+
+    gate: str
+    at: datetime
 
 
 class FinishedTasks(Query, frozen=True, kw_only=True):
@@ -324,6 +335,20 @@ class OldReceipts(Query, frozen=True, kw_only=True):
     before: datetime
 
 
+class GateList(Query, frozen=True, kw_only=True):
+    """Gate: of `tenant`, of `subject` (None: any). By id; `after` continues behind an id."""
+
+    tenant: str
+    subject: str | None = None
+    after: str | None = None
+
+
+class IdleGates(Query, frozen=True, kw_only=True):
+    """Gate: `Gate.idle_since` set and < `before`. By idle_since, id."""
+
+    before: datetime
+
+
 TaskQuery = (
     ReadyTasks
     | UpcomingTasks
@@ -337,12 +362,14 @@ TaskQuery = (
     | EndedTasks
     | ReturnedTasks
     | TasksByBeginning
+    | TasksInLine
 )
 ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | OpenSchedules | OldSchedules | ScheduleList
 RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
 ArtifactQuery = ArtifactList | ArtifactsByContent
 TemplateQuery = TemplateByAlias | TemplateList
+GateQuery = GateList | IdleGates
 
 
 def begins_behind(query: EndedTasks | ReturnedTasks | EndedRuns) -> Cursor:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from .base import VirtualTime
+
 __all__ = ["Threads"]
 
 T = TypeVar("T")
@@ -102,7 +104,7 @@ class Threads:
 
 def _hold(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
     """On a virtual loop, time stands still until there is an answer, or nobody waits for it any more."""
-    if hasattr(loop, "hold"):
+    if isinstance(loop, VirtualTime):
         hold = loop.hold()
         hold.__enter__()
         answer.add_done_callback(lambda _: hold.__exit__(None, None, None))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from .base import Clock
+from .base import VirtualTime
 
 __all__ = ["Waiters", "poll_later"]
 
@@ -41,9 +41,12 @@ class Waiters:
     """The callers that wait on one store, on one event loop."""
 
     def __init__(
-        self, clock: Clock, look: Callable[[], object] = _nothing, interval: timedelta | None = None
+        self,
+        now: Callable[[], datetime],
+        look: Callable[[], object] = _nothing,
+        interval: timedelta | None = None,
     ) -> None:
-        self._clock = clock
+        self._clock = now
         self._look = look
         self._interval = interval
         self._changes = 0
@@ -83,7 +86,7 @@ class Waiters:
         since = self._now()
         await asyncio.sleep(0)
         while not self._closed and self._now() == since:
-            left = None if until is None else until - self._clock.now()
+            left = None if until is None else until - self._clock()
             if left is not None and left <= timedelta(0):
                 return
             await self._nap(left, since)
@@ -140,8 +143,8 @@ class Waiters:
 def poll_later(
     loop: asyncio.AbstractEventLoop, delay: timedelta, callback: Callable[..., object], *args: Any
 ) -> asyncio.TimerHandle:
-    """As `call_later`, for a poll. A virtual loop tells polls from timers after which something happens by itself."""
-    later: Callable[..., asyncio.TimerHandle] = getattr(loop, "poll_later", loop.call_later)
+    """As `call_later`, for a poll."""
+    later = loop.poll_later if isinstance(loop, VirtualTime) else loop.call_later
     return later(delay.total_seconds(), callback, *args)
 
 

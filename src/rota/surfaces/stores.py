@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..domain.errors import Invalid
-from ..engine.clock import SteadyClock
+from ..engine.clock import Clock
 from ..stores.base import Store
 from ..stores.secrets import without_secrets
 from . import settings
@@ -17,7 +17,7 @@ _ACCEPTED = (
 BUCKETS = ("s3", "gs", "az", "file", "memory-bucket")
 
 
-async def open_store(address: str | None, clock: SteadyClock) -> Store:
+async def open_store(address: str | None, clock: Clock) -> Store:
     """The store at this address, or else where the settings say (ROTA_STORE, rota.toml, or the file rota.db); open,
     and with its schema up to date."""
     store = make_store(settings.load()["store"] if address is None else address, clock)
@@ -25,7 +25,7 @@ async def open_store(address: str | None, clock: SteadyClock) -> Store:
     return store
 
 
-def make_store(address: str, clock: SteadyClock) -> Store:
+def make_store(address: str, clock: Clock) -> Store:
     if not isinstance(address, str):
         raise Invalid("store", f"{address!r:.60} is not an address", _ACCEPTED)
     scheme = address.partition(":")[0]
@@ -55,7 +55,7 @@ def in_role(address: str, role: str) -> str:
     return f"{address}{'&' if query else '' if address.endswith('?') else '?'}role={role}"
 
 
-def _bucket(address: str, clock: SteadyClock) -> Store:
+def _bucket(address: str, clock: Clock) -> Store:
     try:
         from ..stores.bucket.store import BucketStore
     except ModuleNotFoundError as missing:
@@ -65,7 +65,7 @@ def _bucket(address: str, clock: SteadyClock) -> Store:
     return BucketStore.from_url(address, clock)
 
 
-def _postgres(address: str, clock: SteadyClock) -> Store:
+def _postgres(address: str, clock: Clock) -> Store:
     try:
         from ..stores.postgres.store import PostgresStore
     except ModuleNotFoundError as missing:

@@ -37,6 +37,13 @@ async def work(input: Any, context: rota.Context) -> str:
     return "done"
 
 
+@app.task("limited", max_retries=10, limit=rota.Limit(concurrency=2, rate="12/2s", key="customer"))
+async def limited(customer: str, context: rota.Context) -> None:
+    say("begins", customer, context.task.id, os.getpid(), time.monotonic())
+    await asyncio.sleep(0.1)
+    say("ends", customer, context.task.id, os.getpid(), time.monotonic())
+
+
 @app.task("hang")
 async def hang(context: rota.Context) -> str:
     say("start", context.task.id, os.getpid())

@@ -8,6 +8,7 @@ time of the process. Begin with `task`. A record that one rule alone uses is bes
 
 from ..history import ChangeType
 from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
+from .gate import Gate, Limit
 from .schedule import (
     MissedRunPolicy,
     OverlapPolicy,
@@ -46,6 +47,8 @@ __all__ = [
     "ChangeType",
     "Event",
     "Failure",
+    "Gate",
+    "Limit",
     "Limits",
     "LogLine",
     "MissedRunPolicy",

@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
+from .gate import Limit
 from .shared import Record, Value
 
 
@@ -23,12 +26,14 @@ class Role(StrEnum):
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """What one tenant may use. `pending_tasks`: None is no limit; to count costs time on every submission."""
+    """What one tenant may use. `pending_tasks`: None is no limit; to count costs time on every submission. `tasks` has
+    the limits of its tasks by what they limit ("kind:mail", "queue:mail")."""
 
     schedules: int = 10_000
     pending_tasks: int | None = None
     minimum_interval: timedelta = timedelta(seconds=1)
     input_bytes: int = 1024 * 1024
+    tasks: dict[str, Limit] = msgspec.field(default_factory=dict)
 
 
 class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.1"):

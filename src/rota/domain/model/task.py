@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -32,6 +32,8 @@ class TaskStatus(StrEnum):
 
 
 LIVE = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING})
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 
 class RetryPolicy(Value, frozen=True, kw_only=True):
@@ -98,6 +100,7 @@ class Runnable(Record, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    limit_key: str | None = None
 
 
 class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
@@ -106,7 +109,11 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     A workflow has more: the `workflow_version` of the code that it began with (None: it has not begun), how often it
     was begun anew (`rewinds`), what it waits for while it is parked, and how many signals and children it has. A child
-    knows its parent and the parent's step."""
+    knows its parent and the parent's step.
+
+    `gates` are the limits that it has to pass, by the ids of their gates, and `passed` is how many it has passed.
+    `line` is the gate in whose line it waits, since `available_at`. A rate gives it a time, `available_at`; it has to
+    start by `slot_until`, or ask for another."""
 
     is_workflow: bool = False
     command: Command | None = None
@@ -143,6 +150,10 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
     live_children: int = 0
     parent_id: str | None = None
     parent_step: str | None = None
+    gates: tuple[str, ...] = ()
+    passed: int = 0
+    line: str | None = None
+    slot_until: datetime | None = None
     logs: tuple[LogLine, ...] = ()
     history: tuple[Change, ...] = ()
 
@@ -168,6 +179,24 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
         )
         return self.updated_at if again else None
 
+    @property
+    def ready_at(self) -> datetime:
+        """When a worker may find it: in a line, never."""
+        return self.available_at if self.line is None else END_OF_TIME
+
+    @property
+    def lined_at(self) -> datetime | None:
+        """Since when it waits in a line."""
+        return None if self.line is None else self.available_at
+
+    @property
+    def asks_at(self) -> datetime | None:
+        """From when on it has to ask at a gate before a worker may have it: it has not passed all of them, or the
+        moment that a rate gave it is over then. None: it has not to ask."""
+        if self.passed < len(self.gates):
+            return self.available_at
+        return None if self.slot_until is None else self.slot_until + MICROSECOND
+
     def is_expired_at(self, at: datetime) -> bool:
         """Past its expiry and never started, or already marked so."""
         if self.status is TaskStatus.EXPIRED:
@@ -178,7 +207,8 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     def is_available_at(self, at: datetime) -> bool:
         at = aware(at)
-        return self.status is TaskStatus.PENDING and at >= self.available_at and not self.is_expired_at(at)
+        is_ready = self.status is TaskStatus.PENDING and self.line is None and at >= self.available_at
+        return is_ready and not self.is_expired_at(at)
 
     def as_of(self, now: datetime) -> Task:
         """How this task reads at `now`: a pending one past its expiry is expired, swept or not. One that had no time to
@@ -220,6 +250,7 @@ class TaskRequest(Value, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     max_reschedules: int | None = None
     retry_policy: RetryPolicy | None = None
+    limit_key: str | None = None
 
 
 class Runtime(StrEnum):

@@ -29,7 +29,7 @@ from .life import (
     settle,
 )
 from .shortening import HISTORY_KEPT, ShortHistory, is_short_alike, short_history, whole_history
-from .submission import Submission, admit, check_submission
+from .submission import Submission, admit, check_submission, with_gates
 
 __all__ = [
     "DEFAULT_MAX_RETRIES",
@@ -65,4 +65,5 @@ __all__ = [
     "settle",
     "short_history",
     "whole_history",
+    "with_gates",
 ]

@@ -31,6 +31,7 @@ from ..model import (
     Change,
     ChangeType,
     Failure,
+    Limit,
     LogLine,
     RetryPolicy,
     Task,
@@ -78,6 +79,7 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     retry_policy: RetryPolicy = RetryPolicy()
     timeout: timedelta | None = None
     workflow_version: int | None = None
+    limit: Limit | None = None
 
 
 class Completed(msgspec.Struct, frozen=True):

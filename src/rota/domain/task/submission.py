@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
+
 from ..errors import Invalid
+from ..gate import gates_of
 from ..limits import check_input, check_kind, check_metadata
 from ..model import Change, ChangeType, Limits, Task, TaskRequest, TaskStatus
 from ..options import SubmitOptions, options_of
 from ..runtimes import COMMAND_KINDS, Command
 from ..unique import DEFAULT_PARTS
 
-__all__ = ["Submission", "admit", "check_submission", "later"]
+__all__ = ["Submission", "admit", "check_submission", "later", "with_gates"]
 
 
 class Submission(TaskRequest, frozen=True, kw_only=True):
@@ -84,7 +87,7 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         type=ChangeType.CREATED,
         expires_at=expires_at,
     )
-    return Task(
+    task = Task(
         id=id,
         tenant=tenant,
         kind=asked.kind,
@@ -110,8 +113,15 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
         parent_id=asked.parent_id,
         parent_step=asked.parent_step,
         trace=asked.trace,
+        limit_key=asked.limit_key,
         history=(created,),
     )
+    return with_gates(task, limits, now) if limits.tasks else task
+
+
+def with_gates(task: Task, limits: Limits, now: datetime) -> Task:
+    """The task with the gates that it has to pass."""
+    return replace(task, gates=tuple(gate.id for gate in gates_of(task, limits, now)))
 
 
 def later(at: datetime, by: timedelta) -> datetime:

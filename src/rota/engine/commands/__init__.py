@@ -6,6 +6,7 @@ does the same thing and not another.
 """
 
 from .artifacts import leave_artifact
+from .limits import limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .queues import pause_queue, resume_queue
 from .schedules import (
@@ -110,6 +111,7 @@ __all__ = [
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",
+    "limit_tasks",
     "naming_schedule",
     "new_secret",
     "next_to_claim",
@@ -121,6 +123,8 @@ __all__ = [
     "refresh_zones",
     "remove_node",
     "renew_leases",
+    "replan_lines",
+    "replan_moments",
     "replan_schedules",
     "replay_task",
     "replay_tasks",

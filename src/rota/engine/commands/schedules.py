@@ -32,6 +32,7 @@ from ...domain.schedule import definition, run
 from ...domain.template import check_runs, overlaid
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
+from .gates import put_new
 from .shared import (
     audit,
     check_room_for_schedules,
@@ -345,8 +346,9 @@ def trigger_schedule(
         if started is None:
             raise Refused("bad_target", schedule=key, problem=row.error)
         check(started.kind, started.input)
+        new = await put_new(tx, {started.id: started})
         audit(tx, "triggered", actor, found, found, f"task {started.id}", act=row.id)
-        return tx.put(row), tx.put(started).as_of(tx.now)
+        return tx.put(row), new[started.id].as_of(tx.now)
 
     return work
 

@@ -32,6 +32,7 @@ from ...domain.schedule import definition, run
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias
+from .gates import Gates
 
 __all__ = [
     "RelatedRuns",
@@ -184,32 +185,49 @@ def once(
 
 class RelatedRuns:
     """What follows from the end of tasks, whatever the reason of it: their runs say how they ended, schedules pause if
-    they are to, a workflow gets the answer of its child, and the children of a workflow do not outlive it. All of it is
-    read before anything is written, and written with the tasks."""
+    they are to, a workflow gets the answer of its child, the children of a workflow do not outlive it, and the gates of
+    limits let in the next. All of it is read before anything is written, and written with the tasks."""
 
-    def __init__(self, runs: dict[str, Run], schedules: dict[str, Schedule], family: _Family) -> None:
+    def __init__(
+        self, runs: dict[str, Run], schedules: dict[str, Schedule], family: _Family, gates: Gates
+    ) -> None:
         self._runs = runs
         self._schedules = schedules
         self._family = family
+        self._gates = gates
 
     @classmethod
-    async def of(cls, tx: Tx, tasks: Sequence[Task], *, left: Sequence[Task] = ()) -> RelatedRuns:
-        """`tasks` are as they will be written. `left` are workflows that leave their children behind."""
+    async def of(
+        cls, tx: Tx, tasks: Sequence[Task], *, left: Sequence[Task] = (), new: Sequence[Task] = ()
+    ) -> RelatedRuns:
+        """`tasks` are as they will be written. `left` are workflows that leave their children behind; `new` are tasks
+        that begin in the same commit."""
         family = await _Family.of(tx, tasks, left)
+        gates = await Gates.of(tx, [*tasks, *family.children, *new])
+        gates.expect(new)
         of_runs = [task for task in tasks if task.run_id is not None]
         if not of_runs:
-            return cls({}, {}, family)
+            return cls({}, {}, family, gates)
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
         may_fail = (TaskStatus.FAILED, TaskStatus.EXPIRED)
         failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in may_fail}
-        return cls(runs, await tx.get_many(Schedule, failing) if failing else {}, family)
+        return cls(runs, await tx.get_many(Schedule, failing) if failing else {}, family, gates)
 
     def put(
         self, tx: Tx, tasks: Sequence[Task], actor: str, was: Mapping[str, Task] = MappingProxyType({})
     ) -> list[Task]:
         """Write the tasks, their runs where those change, and pause schedules that ask for it on failure. `was` has
-        tasks as they were before, by id."""
-        return [self._put_one(tx, task, actor, was.get(task.id)) for task in self._family.put(tx, tasks)]
+        tasks as they were before, by id. Called once, with all of them."""
+        tasks, woken = self._family.answer(tx, tasks)
+        moved = self._gates.settle([*tasks, *self._family.children], woken)
+        self._gates.put(tx)
+        for other in (*moved[len(tasks) :], *woken.values()):
+            tx.put(other)
+        return [self._put_one(tx, task, actor, was.get(task.id)) for task in moved[: len(tasks)]]
+
+    def admitted(self, new: Task) -> Task:
+        """The new task after it has asked at its gates. Asked for after `put`."""
+        return self._gates.admitted.get(new.id, new)
 
     def _put_one(self, tx: Tx, task: Task, actor: str, was: Task | None) -> Task:
         old = self._runs.get(task.run_id) if task.run_id is not None else None
@@ -232,12 +250,12 @@ class RelatedRuns:
 
 
 class _Family:
-    """The parents and children of some tasks, as far as their end concerns them."""
+    """The parents and children of some tasks, as far as their end concerns them. The children are cancelled."""
 
     def __init__(self, parents: dict[str, Task], steps: dict[str, Step], children: list[Task]) -> None:
         self._parents = parents
         self._steps = steps
-        self._children = children
+        self.children = children
 
     @classmethod
     async def of(cls, tx: Tx, tasks: Sequence[Task], left: Sequence[Task]) -> _Family:
@@ -250,7 +268,11 @@ class _Family:
             found = await tx.get_many(Task, ids) if ids else {}
             written = {task.id for task in tasks}
             live = (child for child in found.values() if child.as_of(tx.now).is_live)
-            children = [child for child in live if child.id not in written and not child.cancel_requested]
+            children = [
+                life.cancel(child, tx.now, "workflow", "the workflow that started it has ended")
+                for child in live
+                if child.id not in written and not child.cancel_requested
+            ]
         of_parents = [
             task for task in ended if task.parent_step is not None and task.parent_id not in leaving
         ]
@@ -260,10 +282,9 @@ class _Family:
         answered = await tx.get_many(Step, [task.parent_step for task in of_parents if task.parent_step])
         return cls(parents, answered, children)
 
-    def put(self, tx: Tx, tasks: Sequence[Task]) -> list[Task]:
-        """Write what concerns the others. The tasks, as they are to be written: a parent may be among them."""
-        for child in self._children:
-            tx.put(life.cancel(child, tx.now, "workflow", "the workflow that started it has ended"))
+    def answer(self, tx: Tx, tasks: Sequence[Task]) -> tuple[list[Task], dict[str, Task]]:
+        """Write the answers of children that have ended. The tasks, as they are to be written, since a parent may be
+        among them; and the other parents, as they go on."""
         written = {task.id: task for task in tasks}
         woken: dict[str, Task] = {}
         for task in tasks:
@@ -278,6 +299,4 @@ class _Family:
             if answered is not step:
                 (written if parent.id in written else woken)[parent.id] = new
                 tx.put(answered)
-        for parent in woken.values():
-            tx.put(parent)
-        return [written[task.id] for task in tasks]
+        return [written[task.id] for task in tasks], woken

@@ -9,15 +9,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ...domain import gate, unique
 from ...domain import task as life
-from ...domain import unique
 from ...domain.errors import Refused
 from ...domain.ids import derived_id
 from ...domain.limits import check_input
-from ...domain.model import Limits, LogLine, Receipt, Task
+from ...domain.model import Limits, LogLine, Receipt, Task, Tenant
 from ...domain.task import Defaults, Outcome, Submission
 from ...stores.base import Tx, Work
 from ...stores.queries import Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
+from .gates import Gates, put_new
 from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
 
 __all__ = [
@@ -55,11 +56,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What it gets: tasks, which of its running ones are to be cancelled, and as of when."""
+    """What it gets: tasks, which of its running ones are to be cancelled, and as of when. `is_more_ready`: limits
+    turned some away, and there may be others behind them."""
 
     tasks: list[Task]
     cancelling: list[str]
     at: datetime
+    is_more_ready: bool = False
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,16 +99,19 @@ def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: st
         known = dict(await tx.get_many(Task, set(ids))) if may_exist else {}
         may_exist = True  # from the second time on: an answer may have been lost
         await check_room_for_tasks(tx, tenant, limits, len(set(ids) - known.keys()))
-        answers = []
+        new: dict[str, Task] = {}
+        named: list[Receipt] = []
         for id, key, (_, asked) in zip(ids, keys, items, strict=True):
-            if id in known:
-                answers.append(_same_submission(known[id], asked, tx.now))
+            if id in known or id in new:
+                _check_same(known.get(id) or new[id], asked)
                 continue
-            known[id] = tx.put(life.admit(id, asked, tenant, tx.now, limits, actor))
-            answers.append(known[id].as_of(tx.now))
+            new[id] = life.admit(id, asked, tenant, tx.now, limits, actor)
             if key is not None:
-                tx.put(unique.receipt_for(key, known[id], asked.unique_for, receipts.get(key)))
-        return answers
+                named.append(unique.receipt_for(key, new[id], asked.unique_for, receipts.get(key)))
+        known |= await put_new(tx, new)
+        for receipt in named:
+            tx.put(receipt)
+        return [known[id].as_of(tx.now) for id in ids]
 
     return work
 
@@ -137,11 +143,10 @@ def _submission_id(tenant: str, id: str, asked: Submission) -> str:
     return id if asked.idempotency_key is None else derived_id("key", tenant, asked.idempotency_key)
 
 
-def _same_submission(known: Task, asked: Submission, now: datetime) -> Task:
+def _check_same(known: Task, asked: Submission) -> None:
     same_input = check_input(asked.input, DEFAULT_LIMITS) == known.input
     if asked.idempotency_key is not None and (known.kind != asked.kind or not same_input):
         raise Refused("idempotency_conflict", key=asked.idempotency_key, task=known.id)
-    return known.as_of(now)
 
 
 def claim_tasks(ask: Claim) -> Work[Claimed]:
@@ -149,41 +154,74 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
 
     async def work(tx: Tx) -> Claimed:
         cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
-        claimed = await _claimed(tx, ask) if ask.limit > 0 and ask.kinds else []
-        return Claimed(tasks=claimed, cancelling=[task.id for task in cancelling], at=tx.now)
+        claimed, turned_away = await _claimed(tx, ask) if ask.limit > 0 and ask.kinds else ([], 0)
+        return Claimed(
+            tasks=claimed,
+            cancelling=[task.id for task in cancelling],
+            at=tx.now,
+            is_more_ready=turned_away > 0 and len(claimed) + turned_away >= ask.limit,
+        )
 
     return work
 
 
-async def _claimed(tx: Tx, ask: Claim) -> list[Task]:
-    """All in one update, if they are plain tasks. An update cannot say how a workflow is claimed: if one is ready, the
-    best of all are claimed one by one. So the order is the same for both."""
-    plain = tuple(sorted(kind for kind, each in ask.kinds.items() if each.workflow_version is None))
-    workflows = tuple(sorted(ask.kinds.keys() - set(plain)))
-    if not plain or (workflows and await tx.find(_ready(ask, workflows, tx.now), 1)):
-        return await _claimed_one_by_one(tx, ask)
-    update = life.claiming(
-        worker_id=ask.worker_id, lease_id=ask.lease_id, lease=ask.lease, defaults=ask.kinds, now=tx.now
-    )
-    return await tx.update(_ready(ask, plain, tx.now), update, ask.limit)
-
-
-async def _claimed_one_by_one(tx: Tx, ask: Claim) -> list[Task]:
-    ready = await tx.find(_ready(ask, tuple(sorted(ask.kinds)), tx.now), ask.limit, lock=True)
-    return [
-        tx.put(
-            life.claim(
-                task,
-                worker_id=ask.worker_id,
-                lease_id=ask.lease_id,
-                lease=ask.lease,
-                defaults=ask.kinds[task.kind],
-                now=tx.now,
-            ),
-            was=task,
+async def _claimed(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
+    """The tasks, and how many limits turned away. All are claimed in one update, if they are plain tasks. An update
+    cannot say how a workflow is claimed, nor ask at a gate: if one of those is ready, the best of all are claimed one
+    by one. So the order is the same for all."""
+    plain = tuple(
+        sorted(
+            kind for kind, each in ask.kinds.items() if each.workflow_version is None and each.limit is None
         )
-        for task in ready
-    ]
+    )
+    others = tuple(sorted(ask.kinds.keys() - set(plain)))
+    if plain and not (others and await tx.find(_ready(ask, others, tx.now), 1)):
+        update = life.claiming(
+            worker_id=ask.worker_id, lease_id=ask.lease_id, lease=ask.lease, defaults=ask.kinds, now=tx.now
+        )
+        claimed = await tx.update(_ready(ask, plain, tx.now), update, ask.limit)
+        if claimed is not None:
+            return claimed, 0
+    return await _claimed_one_by_one(tx, ask)
+
+
+async def _claimed_one_by_one(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
+    ready = await tx.find(_ready(ask, tuple(sorted(ask.kinds)), tx.now), ask.limit, lock=True)
+    asking = await _with_late_gates(tx, ask, [task for task in ready if _has_to_ask(task, ask, tx.now)])
+    gates = await Gates.of(tx, asking.values())
+    asked = [(gates.admit(asking[task.id]) if task.id in asking else task, task) for task in ready]
+    gates.put(tx)
+    claimed = [_claim(tx, task, was, ask) for task, was in asked if task.is_available_at(tx.now)]
+    turned_away = [tx.put(task, was=was) for task, was in asked if not task.is_available_at(tx.now)]
+    return claimed, len(turned_away)
+
+
+def _claim(tx: Tx, task: Task, was: Task, ask: Claim) -> Task:
+    claimed = life.claim(
+        task,
+        worker_id=ask.worker_id,
+        lease_id=ask.lease_id,
+        lease=ask.lease,
+        defaults=ask.kinds[task.kind],
+        now=tx.now,
+    )
+    return tx.put(claimed, was=was)
+
+
+def _has_to_ask(task: Task, ask: Claim, now: datetime) -> bool:
+    """Most have asked when they were submitted."""
+    return gate.has_to_ask(task, now) or (not task.gates and ask.kinds[task.kind].limit is not None)
+
+
+async def _with_late_gates(tx: Tx, ask: Claim, tasks: Sequence[Task]) -> dict[str, Task]:
+    """The tasks; those that were submitted before the limit of their kind was known get their gates now."""
+    late = {task.tenant for task in tasks if not task.gates}
+    tenants = await tx.get_many(Tenant, late) if late else {}
+    found = {}
+    for task in tasks:
+        limits = tenants[task.tenant].limits if task.tenant in tenants else DEFAULT_LIMITS
+        found[task.id] = task if task.gates else life.with_gates(task, limits, tx.now)
+    return found
 
 
 def _ready(ask: Claim, kinds: tuple[str, ...], now: datetime) -> ReadyTasks:
@@ -271,7 +309,10 @@ def _is_stored(result: Result, task: Task) -> bool:
         written = _ended_by(result, result.task, task.updated_at)
     except Refused:
         return False
-    return replace(written, version=task.version) == task
+    given: dict[str, Any] = {"version": task.version}
+    if task.gates:  # they may have given it another time since
+        given["available_at"] = task.available_at
+    return replace(gate.without_places(written), **given) == gate.without_places(task)
 
 
 def cancel_task(tenant: str, id: str, actor: str, reason: str) -> Work[Task]:

@@ -14,6 +14,7 @@ from ...domain.model import Schedule, Task, Template
 from ...domain.schedule import definition
 from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
+from .gates import put_new
 from .schedules import given_up
 from .shared import audit, check_room_for_tasks, find_template, limits_of
 
@@ -144,6 +145,6 @@ def execute_template(
         await check_room_for_tasks(tx, tenant, limits)
         new = task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor)
         check(new.kind, new.input)
-        return tx.put(new)
+        return (await put_new(tx, {id: new}))[id]
 
     return work

@@ -143,41 +143,62 @@ class _Firing:
             for victim in decision.cancels
             if not victim.cancel_requested
         ]
-        related = await RelatedRuns.of(tx, cancelled)
         ids = [id for decision in self.decisions for id in _run_ids(decision)]
         known = await tx.get_many(Run, ids) if ids else {}
-        related.put(tx, cancelled, SCHEDULER)
-        tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
             had[row.schedule_id].add(row.scheduled_at)
         decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
-        for before, decision in decided:
-            self._put(tx, before, decision, had.get(before.id, set()), tick)
+        decisions = [schedule.without(each, had.get(due.id, set()), due) for due, each in decided]
+        starts = [self._starts(decision, tx.now) for decision in decisions]
+        new = [started for rows in starts for _, started in rows if started is not None]
+        related = await RelatedRuns.of(tx, cancelled, new=new)
+        related.put(tx, cancelled, SCHEDULER)
+        tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
+        for decision, rows in zip(decisions, starts, strict=True):
+            self._put(tx, decision, rows, had.get(decision.schedule.id, set()), related, tick)
         return tick
 
-    def _put(
-        self, tx: Tx, before: Schedule, decision: Decision, had: Collection[datetime], tick: Tick
-    ) -> None:
-        """`had` are the times that have their rows already: a clock went back."""
-        decision = schedule.without(decision, had, before)
+    def _starts(self, decision: Decision, now: datetime) -> list[tuple[Run, Task | None]]:
         found = decision.schedule
         tenant = self.tenants.get(found.tenant)
         limits = DEFAULT_LIMITS if tenant is None else tenant.limits
         template = template_of(found, self.templates)
+        last = len(decision.fires) - 1
+        return [
+            run.start(
+                run.run_id(found, fire.scheduled_at),
+                found,
+                fire.scheduled_at,
+                fire.trigger,
+                template,
+                now,
+                limits,
+                SCHEDULER,
+                last - number,
+            )
+            for number, fire in enumerate(decision.fires)
+        ]
+
+    def _put(
+        self,
+        tx: Tx,
+        decision: Decision,
+        starts: list[tuple[Run, Task | None]],
+        had: Collection[datetime],
+        related: RelatedRuns,
+        tick: Tick,
+    ) -> None:
+        """`had` are the times that have their rows already: a clock went back."""
+        found = decision.schedule
         last_task = found.last_task_id
         uncounted = 0
-        for number, fire in enumerate(decision.fires, 1):
-            id = run.run_id(found, fire.scheduled_at)
-            after = len(decision.fires) - number
-            row, started = run.start(
-                id, found, fire.scheduled_at, fire.trigger, template, tx.now, limits, SCHEDULER, after
-            )
+        for row, started in starts:
             tick.runs.append(tx.put(row))
             if started is None:
                 uncounted += 1  # it did not run, so it uses up none of its max_runs
             else:
-                tick.tasks.append(tx.put(started))
+                tick.tasks.append(tx.put(related.admitted(started)))
                 last_task = started.id
         for skip in decision.skips:
             if skip.scheduled_at not in had:

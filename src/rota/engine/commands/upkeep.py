@@ -14,6 +14,7 @@ from ...stores.base import Tx, Work
 from ...stores.queries import (
     ArtifactList,
     FinishedTasks,
+    IdleGates,
     LiveTasks,
     LostLeases,
     OldEvents,
@@ -32,6 +33,7 @@ __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 JANITOR = "janitor"
 PARTS_AT_ONCE = 1000
 RECEIPTS_KEPT = timedelta(hours=24)
+GATES_KEPT = timedelta(hours=1)
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -94,6 +96,7 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
         live = {task.id for task in holders.values() if task.as_of(tx.now).is_live}
         kept = [receipt for receipt in receipts if unique.holder_of(receipt) in live]
         old: list[Record] = [receipt for receipt in receipts if receipt not in kept]
+        old += await tx.find(IdleGates(before=tx.now - GATES_KEPT), limit)
         if retention.tasks is not None:
             old += await _ended_tasks(tx, tx.now - retention.tasks, limit)
         if retention.runs is not None:

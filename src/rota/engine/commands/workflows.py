@@ -18,12 +18,14 @@ from ...domain.model import (
     Failure,
     LogLine,
     Task,
+    TaskStatus,
     Tenant,
 )
 from ...domain.task import Submission, check_held
 from ...domain.workflow import Signal, Step, StepKind, StepStatus, Tried, Wait
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, SignalList, StepList, TaskList
+from .gates import Gates
 from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
 from .tasks import submit_tasks
 
@@ -120,7 +122,8 @@ def wait_or_park(
         waiting = _Waiting(task, stored, unread, tx.now, DEFAULT_LIMITS if tenant is None else tenant.limits)
         for wait in waits:
             waiting.add(wait)
-        return waiting.put(tx, waits, number, delivered, parting)
+        gates = await Gates.of(tx, [] if parting is None else [replace(task, status=TaskStatus.PENDING)])
+        return waiting.put(tx, waits, number, delivered, parting, gates)
 
     return work
 
@@ -167,6 +170,7 @@ class _Waiting:
         number: int,
         delivered: Sequence[Step],
         parting: Parting | None,
+        gates: Gates,
     ) -> Waited:
         for step in delivered:
             tx.put(step)
@@ -185,6 +189,8 @@ class _Waiting:
             stored = task if task is self.task else tx.put(task)
             return Waited(task=stored, steps=steps, at=self.now)
         parked = workflow.park(task, waits, steps, self.now, parting.progress, parting.logs)
+        [parked] = gates.settle([parked])
+        gates.put(tx)
         return Waited(task=tx.put(parked), steps=steps, at=self.now, is_parked=True)
 
     def _numbered(self, number: int) -> list[Step]:

@@ -30,7 +30,7 @@ from ...domain.errors import StoreError, Unavailable
 from ...domain.model import TaskStatus
 from ...stores.base import Store, Tx, Work
 from ...stores.queries import DueSchedules, NodeList, OpenTasks, PastExpiry, ScheduleList
-from ..clock import SteadyClock, SystemClock
+from ..clock import Clock, SystemClock
 from .counting import BRIEF, OTHER, Instruments, Names, SignalCounts
 from .observed import LoopLag, ObservedStore
 from .telemetry import Observation
@@ -190,7 +190,7 @@ class Metrics:
         names: int = NAMES,
         near: timedelta = NEAR,
         fresh: timedelta = FRESH,
-        clock: SteadyClock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.registry = CollectorRegistry()
         self._clock = clock or SystemClock()

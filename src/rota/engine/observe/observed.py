@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ...domain.errors import Refused, StoreError
 from ...domain.model import Record
 from ...stores.base import PLAIN_COMMIT, CommitOptions, Contents, Proof, Store, Work
-from ..clock import SteadyClock, SystemClock
+from ..clock import Clock, SystemClock
 
 __all__ = ["LoopLag", "ObservedStore"]
 
@@ -29,7 +29,7 @@ class ObservedStore(Store):
         store: Store,
         on_time: Callable[[str, float], None],
         on_error: Callable[[str, str], None],
-        clock: SteadyClock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._store = store
         self._on_time = on_time
@@ -112,7 +112,7 @@ class LoopLag:
     from turning (a handler that computes, a machine with too much to do) makes everything late by as much."""
 
     def __init__(
-        self, on_lag: Callable[[float], None], clock: SteadyClock | None = None, every: timedelta = EVERY
+        self, on_lag: Callable[[float], None], clock: Clock | None = None, every: timedelta = EVERY
     ) -> None:
         self._on_lag = on_lag
         self._monotonic = (clock or SystemClock()).monotonic

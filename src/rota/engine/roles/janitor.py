@@ -17,7 +17,7 @@ from ...domain.errors import StoreError, Unavailable
 from ...stores.base import CommitOptions, Store, Tx
 from ...stores.queries import LostLeases
 from ..artifacts import sweep_contents
-from ..clock import SteadyClock, sleep
+from ..clock import Clock, sleep
 from ..commands import Retention, forget_nodes, forget_old, sweep
 from ..commands.upkeep import END_OF_TIME
 from ..loops import Backoff
@@ -55,7 +55,7 @@ class Janitor:
     def __init__(
         self,
         store: Store,
-        clock: SteadyClock,
+        clock: Clock,
         observe: Observer,
         *,
         look_for_jumps: Callable[[], None] = lambda: None,
@@ -143,7 +143,7 @@ async def _probe(tx: Tx) -> None:
 class Forgetter:
     """Forgets, batch after batch, then rests. Now and then it removes the contents of artifacts that are gone."""
 
-    def __init__(self, store: Store, retention: Retention, clock: SteadyClock) -> None:
+    def __init__(self, store: Store, retention: Retention, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._sweep_at = clock.monotonic()

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from ...domain.errors import Refused, Unavailable
 from ...stores.base import CommitOptions, Store
 from ..app import App
-from ..clock import SteadyClock
+from ..clock import Clock
 from ..commands import Renewal, renew_leases
 from ..executor import Execution, Reports, StopReason
 from ..observe.telemetry import LeaseLost, Observer
@@ -40,7 +40,7 @@ class QueueLike(Protocol):
     def store(self) -> Store: ...
 
     @property
-    def clock(self) -> SteadyClock: ...
+    def clock(self) -> Clock: ...
 
     @property
     def tenant(self) -> str: ...
@@ -48,6 +48,8 @@ class QueueLike(Protocol):
     def for_tenant(self, tenant: str) -> QueueLike: ...
 
     async def declare_schedules(self, app: App) -> None: ...
+
+    async def declare_limits(self, app: App) -> None: ...
 
 
 class Leases:

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 
-from ..clock import JumpDetector, SteadyClock, SystemClock
+from ..clock import Clock, JumpDetector, SystemClock
 from ..observe.telemetry import ClockJumped, LoopBlocked, Observer
 
 __all__ = ["BlockWatch", "JumpWatch"]
@@ -20,7 +20,7 @@ EVERY = timedelta(seconds=1)
 class JumpWatch:
     """A role: looks once a second whether the wall clock moved on its own. Timers cannot: they follow the other one."""
 
-    def __init__(self, clock: SteadyClock, observe: Observer, on_jump: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, observe: Observer, on_jump: Callable[[], None]) -> None:
         self.every = EVERY
         self._detector = JumpDetector(clock)
         self._observe = observe

@@ -200,6 +200,9 @@ class TaskWorker:
                 self._give_back(task)
             else:
                 self._start(task, began)
+        if claimed.is_more_ready:
+            self.wake.set()
+            return None
         if claimed.tasks and len(claimed.tasks) == free:
             return None  # full: the next claim follows when a handler ends
         return (ask, claimed.at) if free else None

@@ -135,7 +135,7 @@ class BucketTx(BufferedTx):
         self.reading()
         return self._replica.get(type, id, self.results)
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
+    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
         asks = (partial(self._replica.get, type, wanted, self.results) for wanted in set(ids))
         return {record.id: record for record in answer_all(self.results, asks) if record is not None}

@@ -174,7 +174,7 @@ class OpenBucket:
             committed=lambda commit: self.upkeep.committed(commit),
         )
         self.groups = Groups(self._writer, self.committer.commit, self._changed)
-        self.waiters = Waiters(self.time)
+        self.waiters = Waiters(self.time.now)
         self.poller = LogPoller(self._reader, self.look, self.waiters.changed, tuning)
         self.upkeep = Upkeep(
             bucket,

@@ -19,6 +19,7 @@ from ...domain.model import (
     ApiKey,
     Artifact,
     Event,
+    Gate,
     NodeState,
     PausedQueue,
     Receipt,
@@ -43,6 +44,8 @@ from ..queries import (
     EndedTasks,
     EventList,
     FinishedTasks,
+    GateList,
+    IdleGates,
     LiveTasks,
     LostLeases,
     NodeList,
@@ -65,6 +68,7 @@ from ..queries import (
     StepList,
     TaskList,
     TasksByBeginning,
+    TasksInLine,
     TemplateByAlias,
     TemplateList,
     TenantList,
@@ -163,6 +167,10 @@ def _startable(
     for task in _records(state, Task, entries):
         if not task.is_expired_at(at) and tenant in (None, task.tenant):
             yield task
+
+
+def _in_line(state: State, query: TasksInLine) -> Iterator[Task]:
+    return _startable(state, state.index["line"].ascending((query.gate,)), query.at, None)
 
 
 def _lost_leases(state: State, query: LostLeases) -> Iterator[Task]:
@@ -367,6 +375,15 @@ def _just_before(beginning: str) -> IndexEntry:
     return (beginning[:-1] + chr(ord(beginning[-1]) - 1) + "\U0010ffff",) if beginning else ()
 
 
+def _gate_list(state: State, query: GateList) -> Iterator[Gate]:
+    entries = state.index["gate"].ascending((query.tenant,), _id_key(query.after) or ())
+    return (gate for gate in _records(state, Gate, entries) if query.subject in (None, gate.subject))
+
+
+def _idle_gates(state: State, query: IdleGates) -> Iterator[Gate]:
+    return _records(state, Gate, _before(state.index["idle_gate"].ascending(), query.before))
+
+
 _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     ApiKeyList: _key_list,
     ArtifactList: _artifact_list,
@@ -377,6 +394,8 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     EndedTasks: _ended,
     EventList: _event_list,
     FinishedTasks: _finished,
+    GateList: _gate_list,
+    IdleGates: _idle_gates,
     LiveTasks: _live_tasks,
     LostLeases: _lost_leases,
     NodeList: _node_list,
@@ -398,6 +417,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     StepList: _step_list,
     TaskList: _task_list,
     TasksByBeginning: _by_beginning,
+    TasksInLine: _in_line,
     TemplateByAlias: _by_alias,
     TemplateList: _template_list,
     TenantList: _tenant_list,

@@ -14,6 +14,7 @@ from ...domain.model import (
     ApiKey,
     Artifact,
     Event,
+    Gate,
     NodeState,
     PausedQueue,
     Receipt,
@@ -121,9 +122,15 @@ class Index:
 
 
 def _ready(task: Task) -> IndexKey | None:
-    if task.status is not TaskStatus.PENDING:
+    if task.status is not TaskStatus.PENDING or task.line is not None:
         return None
     return (task.queue, task.kind, task.priority), (task.available_at, task.id)
+
+
+def _line(task: Task) -> IndexKey | None:
+    if task.status is not TaskStatus.PENDING or task.line is None:
+        return None
+    return (task.line,), (-task.priority, task.lined_at, task.id)
 
 
 def _lease(task: Task) -> IndexKey | None:
@@ -251,6 +258,14 @@ def _signal(signal: Signal) -> IndexKey:
     return (signal.task_id,), (signal.at, signal.id)
 
 
+def _gate(gate: Gate) -> IndexKey:
+    return (gate.tenant,), (gate.id,)
+
+
+def _idle_gate(gate: Gate) -> IndexKey | None:
+    return None if gate.idle_since is None else ((), (gate.idle_since, gate.id))
+
+
 def _schedule(schedule: Schedule) -> IndexKey:
     return (), (schedule.created_at, schedule.id)
 
@@ -269,6 +284,7 @@ def _id(record: ApiKey | Tenant | NodeState) -> IndexKey:
 
 INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "ready": (Task, _ready),
+    "line": (Task, _line),
     "lease": (Task, _lease),
     "expiry": (Task, _expiry),
     "cancelling": (Task, _cancelling),
@@ -298,6 +314,8 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "key": (ApiKey, _id),
     "tenant": (Tenant, _id),
     "receipt": (Receipt, _at),
+    "gate": (Gate, _gate),
+    "idle_gate": (Gate, _idle_gate),
     "node": (NodeState, _id),
     "paused": (PausedQueue, _paused),
     "artifact": (Artifact, _artifact),

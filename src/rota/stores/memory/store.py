@@ -51,7 +51,7 @@ class MemoryTx(BufferedTx):
         self.reading()
         return self._state.get(type, id)
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
+    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
         found = (self._state.get(type, wanted) for wanted in set(ids))
         return {record.id: record for record in found if record is not None}
@@ -101,7 +101,7 @@ class MemoryStore(Store):
         self._clock = clock
         self._state = State()
         self._contents = MemoryContents(self.url)
-        self._waiters = Waiters(clock)
+        self._waiters = Waiters(clock.now)
         self._is_open = False
 
     @property

@@ -24,6 +24,7 @@ from ..queries import (
     EndedRuns,
     EndedTasks,
     EventList,
+    GateList,
     LostLeases,
     NodeList,
     PastExpiry,
@@ -69,6 +70,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     TemplateList: {"after": _LAST},
     ApiKeyList: {"after": _LAST},
     TenantList: {"after": ""},
+    GateList: {"after": ""},
     NodeList: {"after": ""},
 }
 """What stands for a bound that was not given."""
@@ -100,6 +102,7 @@ class RecordStatements(NamedTuple):
     replace_and_commit: str
     get: str
     get_many: str
+    get_and_lock: str
     all: str
 
 

@@ -23,6 +23,7 @@ from ...domain.model import (
     ApiKey,
     Artifact,
     Event,
+    Gate,
     NodeState,
     PausedQueue,
     Receipt,
@@ -90,6 +91,7 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("started_at updated_at", "timestamptz"),
         *_plain("timeout", "interval"),
         *_plain("lease_id"),
+        _SqlColumn("asks_at", lambda task: task.asks_at, "timestamptz"),
         _SqlColumn("is_parked", lambda task: bool(task.waits_for), "boolean"),
         _SqlColumn("error", _error),
         _SqlColumn("tags", lambda task: _array(task.tags) if task.tags else None, "text[]"),
@@ -130,6 +132,11 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("paused_at", "timestamptz"),
         _SqlColumn("paused_by", lambda paused: text_of(paused.paused_by)),
     ),
+    Gate: (
+        _SqlColumn("key", lambda gate: None if gate.key is None else text_of(gate.key)),
+        *_plain("inside waiting", "integer"),
+        *_plain("next_at", "timestamptz"),
+    ),
     Artifact: (*_plain("media_type"), *_plain("size", "bigint"), *_plain("created_at", "timestamptz")),
     Step: (
         _SqlColumn("key", lambda step: text_of(step.key)),
@@ -146,6 +153,8 @@ _NAMES: dict[type[Record], str] = {Run: "schedule_run"}
 
 def _with_type(column: Column) -> _SqlColumn:
     get = column.get
+    if column.attribute is not None and column.attribute != column.name:
+        get = lambda record: column.get(record)  # noqa: E731  not plain: its name is another
     if column.name in ("search", "alias_key"):
         get = lambda record: text_of(column.get(record))  # noqa: E731  a def would need the same closure
     return _SqlColumn(column.name, get, "timestamptz" if column.is_time else _TYPES.get(column.name, "text"))

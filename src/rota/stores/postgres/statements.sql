@@ -153,10 +153,15 @@ select {record} from {schema}.{table} where id = :id::text
 -- name: get_many
 select {record} from {schema}.{table} where id = any(:ids::text[])
 
+-- name: get_and_lock
+select {record} from {schema}.{table} where id = any(:ids::text[]) order by id for update
+
 -- name: all
 select {record} from {schema}.{table} order by id
 
 -- ## Tasks
+
+-- A task in the line of a gate has the end of time as its available_at: it is never ready, and never next.
 
 -- Pending tasks lie in lanes: one for each (queue, kind, priority), sorted by time. Lanes are found by seeking from one
 -- to the next, so neither a million delayed tasks nor a million of another kind are ever walked. A lane of a kind that is
@@ -221,6 +226,7 @@ task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind an
 -- name: part upcoming
 task.status = 'pending' and task.queue = lane.queue and task.kind = lane.kind and task.priority = lane.priority
   and task.available_at > :after::timestamptz
+  and task.available_at < timestamptz '9999-12-31 23:59:59.999999+00'
   and (task.expires_at is null or task.expires_at > :after::timestamptz)
   and (:tenant::text is null or task.tenant = :tenant::text)
 
@@ -261,10 +267,10 @@ order by lane.priority desc, task.available_at, task.id
 
 -- name: part held
 held as (
-  select found.id
+  select found.id, found.asks_at
   from share as lane
   cross join lateral (
-    select task.available_at, task.id from {schema}.task where {ready}
+    select task.available_at, task.id, task.asks_at from {schema}.task where {ready}
     order by task.available_at, task.id limit lane.most for update skip locked
   ) as found
   order by lane.priority desc, found.available_at, found.id limit :most::bigint
@@ -280,13 +286,17 @@ from (select) as one left join (
 ) as task on true
 order by task.priority desc, task.available_at, task.id
 
--- The same rows, changed.
+-- The same rows, changed; none of them, if one has to ask first, as the second column says.
 -- name: update_ready_tasks
 with recursive {lanes}, {shares}, {held},
+asking as (
+  select exists (select 1 from held where asks_at <= :at::timestamptz) as is_there
+),
 changed as (
-  update {schema}.task set {changes} where task.id = any(array(select id from held)) returning task.*
+  update {schema}.task set {changes}
+  where task.id = any(array(select id from held where not (select is_there from asking))) returning task.*
 )
-select (select count(*) from best), {what}
+select (select count(*) from best), (select is_there from asking), {what}
 from (select) as one left join changed as task on true
 order by task.priority desc, task.available_at, task.id
 
@@ -299,6 +309,12 @@ cross join lateral (
   order by task.available_at, task.id limit :limit::bigint
 ) as task
 order by task.available_at, task.id limit :limit::bigint
+
+-- name: tasks_in_line
+select {what} from {schema}.task
+where line is not null and line = :gate::text and status = 'pending'
+  and (expires_at is null or expires_at > :at::timestamptz)
+order by priority desc, lined_at, id limit :limit::bigint {lock}
 
 -- name: lost_leases
 select {what} from {schema}.task
@@ -611,3 +627,15 @@ order by task_id, created_at, id limit :limit::bigint {lock}
 select {what} from {schema}.signal
 where task_id = any(:task_ids::text[]) and (not :unread::boolean or received_at is null)
 order by task_id, at, id limit :limit::bigint {lock}
+
+-- ## Gates
+
+-- name: gate_list
+select {what} from {schema}.gate
+where tenant = :tenant::text and id > :after::text and (:subject::text is null or subject = :subject::text)
+order by id limit :limit::bigint {lock}
+
+-- name: idle_gates
+select {what} from {schema}.gate
+where idle_since is not null and idle_since < :before::timestamptz
+order by idle_since, id limit :limit::bigint {lock}

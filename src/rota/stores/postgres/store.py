@@ -165,7 +165,7 @@ class _OpenDatabase:
         self._found_nothing: set[str] = set()
         self._database_clock = DatabaseClock(clock) if time is None else None
         self.time: Clock = time or self._database_clock  # type: ignore[assignment]  # one of the two is there
-        self.waiters = Waiters(self.time)
+        self.waiters = Waiters(self.time.now)
         self.group_commit = GroupCommit(
             self.run_in_transaction, max(1, address.pool - 2), self.waiters.changed
         )

@@ -42,6 +42,7 @@ _IN_COLUMNS = (
     "worker_id",
     "cancel_requested",
     "schedule_id",
+    "line",
     "status",
     "tags",
     "retry_policy",
@@ -52,10 +53,15 @@ _IN_COLUMNS = (
 _PLAIN = _IN_COLUMNS.index("status")
 _TIMES = [name for name in _IN_COLUMNS if name.endswith("_at")]
 _AS_TEXT = ("retry_policy", "output", "progress", "body")
-COLUMNS_READ = ", ".join(
-    f"task.{name}::text" if name in _AS_TEXT else f"task.{name}"
-    for name in (*_IN_COLUMNS, "changes", "actor", "body")
-)
+
+
+def _read_as(name: str) -> str:
+    if name == "available_at":  # that of a task in a line is the end of time, for the index
+        return "coalesce(task.lined_at, task.available_at)"
+    return f"task.{name}::text" if name in _AS_TEXT else f"task.{name}"
+
+
+COLUMNS_READ = ", ".join(_read_as(name) for name in (*_IN_COLUMNS, "changes", "actor", "body"))
 """What is read of a task. JSON is read as a text: on a connection of the caller's, the driver may decode it."""
 
 _REST = [field for field in msgspec.structs.fields(Task) if field.name not in (*_IN_COLUMNS, "history")]

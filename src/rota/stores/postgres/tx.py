@@ -13,7 +13,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from ...domain.model import LIVE, NodeState, PausedQueue, Record, Schedule, Task, TaskStatus
+from msgspec.structs import replace
+
+from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule, Task, TaskStatus
 from ...domain.task import Update
 from ..base import BufferedTx
 from ..codec import RECORD_OF, TABLES, read_each, readable
@@ -34,6 +36,7 @@ class PendingWrites:
     def __init__(self, transaction: DatabaseTransaction) -> None:
         self._transaction = transaction
         self._read: dict[tuple[type[Record], str], Any] = {}
+        self._locked: dict[tuple[type[Record], str], Record | None] = {}
         self._puts: Records = {}
         self._replaced: Records = {}
         self._deletes: Records = {}
@@ -52,8 +55,29 @@ class PendingWrites:
         row = self._read[of_type, id]
         return None if row is None else next(iter(WRITERS[of_type].read([row])))
 
+    async def get_locked(self, statement: str, of_type: type[Record], ids: Iterable[str]) -> list[Record]:
+        """Records that stay locked. What an earlier work of the group has locked or written is known: so the works of a
+        group that change the same record send it once."""
+        wanted = sorted({text_of(id) for id in ids})
+        written = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
+        unknown = [id for id in wanted if (of_type, id) not in self._locked and id not in written]
+        if unknown:
+            await self._transaction.begin()
+            rows = await self._transaction.fetch_rows(statement, unknown)
+            self._locked.update(dict.fromkeys(((of_type, id) for id in unknown), None))
+            self._locked.update({(of_type, found.id): found for found in WRITERS[of_type].read(rows)})
+        found = [self._known(of_type, id) for id in wanted]
+        return [record for record in found if record is not None]
+
+    def _known(self, of_type: type[Record], id: str) -> Record | None:
+        put = self._puts.get(of_type, {}).get(id)
+        if put is not None or id in self._deletes.get(of_type, {}):
+            return put
+        return self._locked[of_type, id]
+
     async def add(self, tx: BufferedTx) -> None:
         """Take over the writes of a work."""
+        self._merge_gates(tx)
         if any(self._holds(of_type, records) for of_type, records in (*tx.puts.items(), *tx.deletes.items())):
             await self.flush()
         for of_type, replaced in tx.replaced.items():
@@ -63,7 +87,17 @@ class PendingWrites:
                 into.setdefault(of_type, {}).update(records)
                 for id in records:
                     self._read.pop((of_type, id), None)
+                    self._locked.pop((of_type, id), None)
         self._must_notify = self._must_notify or _concerns_others(tx)
+
+    def _merge_gates(self, tx: BufferedTx) -> None:
+        """A gate that several works of the group change is written once, as one change: nobody is told its version."""
+        waiting = self._puts.get(Gate, {})
+        for id, gate in list(tx.puts.get(Gate, {}).items()):
+            before = waiting.get(id)
+            if before is not None and gate.version == before.version + 1:
+                waiting[id] = replace(gate, version=before.version)
+                del tx.puts[Gate][id]
 
     def _holds(self, of_type: type[Record], records: dict[str, Record]) -> bool:
         held = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
@@ -156,8 +190,12 @@ class PostgresTx(BufferedTx):
         self.reading()
         return cast("R | None", await self._pending_writes.get(self._statements.of[type].get, type, id))
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
+    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
+        if lock and self._writable:
+            statement = self._statements.of[type].get_and_lock
+            found = await self._pending_writes.get_locked(statement, type, ids)
+            return {record.id: cast("R", record) for record in found}
         await self._pending_writes.flush_before_query(type)
         wanted = [text_of(id) for id in set(ids)]
         if not wanted:
@@ -195,7 +233,7 @@ class PostgresTx(BufferedTx):
         new = self._pending_writes.new_schedules()
         return new is not None and all((each.tenant, each.key) != (query.tenant, query.key) for each in new)
 
-    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task]:
+    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
         """One statement, which is the whole commit if there are no other works."""
         self.reading()
         self.writing()
@@ -207,7 +245,9 @@ class PostgresTx(BufferedTx):
             limits = {"most": limit - len(changed)}
             args = statement.args(values_of(query, asked) | values | limits)
             rows = await self._transaction.update(statement.sql, args, commit=self._is_alone)
-            found = [row[1:] for row in rows if row[1] is not None]
+            if rows[0][1]:
+                return changed or None
+            found = [row[2:] for row in rows if row[2] is not None]
             self.has_written = self.has_written or bool(found)
             read = read_each(found, read_tasks, self.unreadable)
             changed += read

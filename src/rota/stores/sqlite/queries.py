@@ -27,6 +27,7 @@ from ..queries import (
     EndedRuns,
     EndedTasks,
     EventList,
+    GateList,
     LostLeases,
     NodeList,
     OpenSchedules,
@@ -83,6 +84,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     TemplateList: {"after": _LAST},
     ApiKeyList: {"after": _LAST},
     TenantList: {"after": ""},
+    GateList: {"after": ""},
     NodeList: {"after": ""},
 }
 """What stands for a bound that was not given."""

@@ -87,6 +87,8 @@ select body from {table} order by id
 
 -- ## Tasks
 
+-- A task in the line of a gate has the end of time as its available_at: it is never ready, and never next.
+
 -- Pending tasks lie in lanes: one for each (queue, kind, priority), sorted by time. Lanes are found by seeking from
 -- one to the next, so neither a million delayed tasks nor a million of another priority are ever walked.
 
@@ -128,9 +130,15 @@ order by available_at, id limit :limit
 -- name: upcoming_tasks
 select {what} from task indexed by task_pending
 where status = 'pending' and queue = :queue and kind = :kind and priority = :priority and available_at > :after
+  and available_at < 253402300799999999
   and (expires_at is null or expires_at > :after)
   and (:tenant is null or tenant = :tenant)
 order by available_at, id limit :limit
+
+-- name: tasks_in_line
+select {what} from task indexed by task_line
+where line is not null and line = :gate and status = 'pending' and (expires_at is null or expires_at > :at)
+order by priority desc, lined_at, id limit :limit
 
 -- name: lost_leases
 select {what} from task indexed by task_lease
@@ -401,3 +409,15 @@ order by task_id, created_at, id limit :limit
 select {what} from signal indexed by signal_of_task
 where task_id in (select value from json_each(:task_ids)) and (not :unread or received_at is null)
 order by task_id, at, id limit :limit
+
+-- ## Gates
+
+-- name: gate_list
+select {what} from gate indexed by gate_of_tenant
+where tenant = :tenant and id > :after and (:subject is null or subject = :subject)
+order by id limit :limit
+
+-- name: idle_gates
+select {what} from gate indexed by gate_idle
+where idle_since is not null and idle_since < :before
+order by idle_since, id limit :limit

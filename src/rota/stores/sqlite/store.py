@@ -24,7 +24,7 @@ import apsw
 
 from ...domain.errors import Invalid, StoreError, Unavailable
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, Clock, CommitOptions, Store, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, Store, VirtualTime, Work
 from ..secrets import without_secrets
 from ..sql_files import load
 from ..waiting import Waiters
@@ -196,8 +196,7 @@ class SqliteStore(Store):
         return await self.parts().read(everything)
 
     def _new(self) -> _OpenFile:
-        stopwatch = getattr(self.clock, "monotonic", None)
-        return _OpenFile(SqliteFile(self.path, self.busy_timeout, stopwatch), self.clock)
+        return _OpenFile(SqliteFile(self.path, self.busy_timeout, self.clock.monotonic), self.clock)
 
     def parts(self) -> _OpenFile:
         """The parts of the open store."""
@@ -233,7 +232,7 @@ class _OpenFile:
         self.contents = FolderContents(file.path.with_name(f"{file.path.name}-artifacts"))
         self._data_version: DataVersion | None = None
         self._watch: FileWatch | None = None
-        self.waiters = Waiters(clock)
+        self.waiters = Waiters(clock.now)
         self.groups = Groups(self.writer.thread, self._commit, lambda: self.waiters.changed())
 
     async def start(self, settings: str, url: str, poll_interval: timedelta, *, migrate_now: bool) -> None:
@@ -256,11 +255,11 @@ class _OpenFile:
         except OSError:
             self._data_version = DataVersion(self._file)
             look, interval = self._data_version.read, SLOW_POLL_INTERVAL
-        self.waiters = Waiters(self.clock, lambda: (look(), self._file.whereabouts()), interval)
+        self.waiters = Waiters(self.clock.now, lambda: (look(), self._file.whereabouts()), interval)
 
     def _watch_wal(self) -> bool:
         """Not in virtual time, in which nothing happens by itself."""
-        if hasattr(asyncio.get_running_loop(), "hold"):
+        if isinstance(asyncio.get_running_loop(), VirtualTime):
             return False
         try:
             self._watch = FileWatch(self._file.wal, lambda: self.waiters.look_soon())

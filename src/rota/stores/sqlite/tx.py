@@ -83,7 +83,7 @@ class SqliteTx(BufferedTx):
         row = self._db.execute(STATEMENTS[type].get, (id,)).fetchone()
         return None if row is None else cast("R", TABLES[type].decode(row[0]))
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /) -> dict[str, R]:
+    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
         wanted = msgspec.json.encode(list(ids)).decode()
         decode = TABLES[type].decode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
@@ -26,6 +27,7 @@ __all__ = [
     "LOG_LEVELS",
     "NONE",
     "NUMBER_OR_NONE",
+    "PROCESSES",
     "RETRY_POLICY",
     "SIZE",
     "TIME",
@@ -74,6 +76,19 @@ class TimeType(click.ParamType[datetime]):
             return at if self._keep_naive and at.tzinfo is None else aware(at)
         except (ValueError, OverflowError, OSError):
             self.fail(f"{value!r:.60} is not a time; {_TIMES}", param, ctx)
+
+
+class ProcessesType(click.ParamType[int]):
+    """A number, or `auto` for as many as this machine has processors."""
+
+    name = "n|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if value == "auto":
+            return os.cpu_count() or 1
+        if not str(value).isascii() or not str(value).isdigit() or not 1 <= int(str(value)[:4]) <= 256:
+            self.fail(f"{value!r:.60} is not accepted; give a number from 1 to 256, or auto", param, ctx)
+        return int(value)
 
 
 class JsonText(click.ParamType[Any]):
@@ -164,6 +179,7 @@ class NumberOrNone(click.ParamType[Any]):
 NONE = "none"
 DURATION = DurationType()
 SIZE = SizeType()
+PROCESSES = ProcessesType()
 RETRY_POLICY = RetryPolicyText()
 NUMBER_OR_NONE = NumberOrNone()
 TIME = TimeType()

@@ -43,7 +43,7 @@ _SCHEDULES = {
 }
 _WORKERS = {
     "workers": Entry("commands.serving:workers", "Who is alive, and what each handles."),
-    "queue": Entry("root:queue", "Look into queues, pause and resume them."),
+    "queue": Entry("root:queue", "Look into queues, pause, resume and limit them."),
 }
 _ACCESS = {
     "keys": Entry("root:keys", "Create, list and revoke the keys of the HTTP API."),
@@ -227,17 +227,19 @@ def artifact(ctx: click.Context) -> None:
             "pause": Entry("commands.serving:pause", "Let no worker take its tasks."),
             "resume": Entry("commands.serving:resume", "Let workers take its tasks again."),
             "drain": Entry("commands.serving:drain", "Pause it, and wait until nothing of it runs."),
+            "limit": Entry("commands.limits:limit", "Limit its tasks, or show its limit."),
         },
     },
     examples=[
         "rota queue list",
         "rota queue pause mail --note 'the mail server is moving'",
         "rota queue resume mail",
+        "rota queue limit mail --rate 50/s --concurrency 10",
     ],
 )
 @click.pass_context
 def queue(ctx: click.Context) -> None:
-    """Look into queues, pause and resume them."""
+    """Look into queues, pause, resume and limit them."""
     help_if_alone(ctx)
 
 

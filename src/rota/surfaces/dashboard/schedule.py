@@ -13,10 +13,10 @@ from fastapi import Response
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.model import Run, RunStatus, Schedule, TemplateTarget
 from ...domain.schedule.why import Why
-from .schedules import ACTIONS, deed, done_words, is_late
+from .schedules import ACTIONS, asked_for, deed, done_words, is_late
 from .strip import bars
 from .texts import took
-from .visit import Visit
+from .visit import FormField, Visit
 
 __all__ = ["act", "ask", "json_of", "runs", "show", "versions"]
 
@@ -135,19 +135,20 @@ async def ask(visit: Visit) -> Response:
 def _question(
     visit: Visit, schedule: Schedule, action: str, now: datetime, problem: str | None = None
 ) -> Response:
-    input = json.dumps(schedule.target.input, ensure_ascii=False, indent=2) if action == "trigger" else None
-    return visit.show(
-        "confirm.html",
-        200 if problem is None else 422,
-        title=f"{ACTIONS[action][0]} {schedule.key}",
-        consequence=_consequence(action, schedule, now),
-        action=action,
-        verb=ACTIONS[action][0],
-        keys=[schedule.key],
+    fields = asked_for(action)
+    if action == "trigger":
+        stored = json.dumps(schedule.target.input, ensure_ascii=False, indent=2)
+        fields = [FormField("input", "Input, as JSON", visit.given("input") or stored, "json")]
+    return visit.ask(
+        f"{ACTIONS[action][0]} {schedule.key}",
+        _consequence(action, schedule, now),
         to=visit.schedule_url(schedule, action),
         back=visit.schedule_url(schedule),
-        input=visit.given("input") or input if action == "trigger" else None,
+        verb=ACTIONS[action][0],
+        fields=fields,
         problem=problem,
+        is_danger=action == "delete",
+        nav="schedules",
     )
 
 
@@ -180,14 +181,12 @@ async def act(visit: Visit) -> Response:
     return visit.go(visit.url("tasks", task.id))
 
 
-def json_of(text: str | None) -> Any:
+def json_of(text: str | None, field: str = "input") -> Any:
     """What was typed as JSON; None, if nothing was."""
     try:
         return None if text is None else json.loads(text)
     except ValueError as problem:
-        raise Invalid(
-            "input", f"it is not JSON: {problem}", "give a JSON value, such as {} or null"
-        ) from None
+        raise Invalid(field, f"it is not JSON: {problem}", "give a JSON value, such as {} or null") from None
 
 
 def _action(visit: Visit) -> str:

@@ -14,9 +14,9 @@ from ...engine.overview import LATE
 from ..python.client import Page
 from .strip import small_strip
 from .texts import counted
-from .visit import Visit
+from .visit import FormField, Visit
 
-__all__ = ["act", "done_words", "show"]
+__all__ = ["ACTIONS", "act", "asked_for", "deed", "done_words", "is_late", "show"]
 
 LIMIT = 50
 RUNS = 30
@@ -120,18 +120,23 @@ async def _ask(visit: Visit, action: str, keys: list[str]) -> Response:
     now = await visit.queue.now()
     found = [await visit.queue.get_schedule(key) for key in dict.fromkeys(keys)]
     verb = ACTIONS[action][0]
-    return visit.show(
-        "confirm.html",
-        title=f"{verb} {counted(len(found), 'schedule')}",
-        consequence=_consequence(action, found, now),
-        action=action,
-        verb=f"{verb} {counted(len(found), 'schedule')}",
-        keys=[schedule.key for schedule in found],
+    what = f"{verb} {counted(len(found), 'schedule')}"
+    return visit.ask(
+        what,
+        _consequence(action, found, now),
         to=visit.url("schedules"),
         back=visit.url("schedules"),
-        input=None,
-        problem=None,
+        hidden=[("action", action), *(("key", schedule.key) for schedule in found)],
+        fields=asked_for(action),
+        listed=[schedule.key for schedule in found],
+        is_danger=action == "delete",
+        nav="schedules",
     )
+
+
+def asked_for(action: str) -> list[FormField]:
+    """What else has to be known before the deed."""
+    return [FormField("note", "Why (others will read it)")] if action == "pause" else []
 
 
 def _consequence(action: str, found: list[Schedule], now: datetime) -> str:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from ...domain.errors import Refused, RotaError
 from ...domain.model import Role
 from ..http.problems import Problem, status_of
-from . import admin, editor, overview, schedule, schedules, sign_in, tasks
+from . import admin, editor, fleet, overview, schedule, schedules, sign_in, task, tasks
 from .texts import TEMPLATES
 from .visit import HEADERS, Visit, render
 
@@ -56,9 +56,15 @@ PAGES: list[tuple[str, str, Page, Role]] = [
     ("POST", "/schedules/{key}/{action}", schedule.act, Role.OPERATOR),
     ("GET", "/tasks", tasks.show, Role.VIEWER),
     ("POST", "/tasks", tasks.act, Role.OPERATOR),
-    ("GET", "/tasks/{id}", tasks.show_one, Role.VIEWER),
-    ("GET", "/tasks/{id}/{action}", tasks.ask, Role.OPERATOR),
-    ("POST", "/tasks/{id}/{action}", tasks.cancel_or_replay, Role.OPERATOR),
+    ("GET", "/tasks/{id}", task.show, Role.VIEWER),
+    ("GET", "/tasks/{id}/{action}", task.ask, Role.OPERATOR),
+    ("POST", "/tasks/{id}/{action}", task.act, Role.OPERATOR),
+    ("GET", "/workflows", tasks.workflows, Role.VIEWER),
+    ("GET", "/nodes", fleet.nodes, Role.VIEWER),
+    ("GET", "/nodes/{id}", fleet.one_node, Role.VIEWER),
+    ("GET", "/queues", fleet.queues, Role.VIEWER),
+    ("GET", "/queues/{name}/{action}", fleet.ask_about_queue, Role.OPERATOR),
+    ("POST", "/queues/{name}/{action}", fleet.act_on_queue, Role.OPERATOR),
 ]
 """Method, place below `/ui/{tenant}`, what answers, and the role that it needs."""
 

@@ -81,6 +81,10 @@ def chip(status: str, text: str | None = None) -> Markup:
     )
 
 
+def sign(status: str) -> str:
+    return SIGNS.get(status, "·")
+
+
 def counted(number: int, one: str, many: str | None = None) -> str:
     """`1 schedule`, `12 schedules`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
@@ -93,6 +97,25 @@ def up_to(number: int, most: int) -> str:
 
 def took(span: timedelta | None) -> str:
     return "–" if span is None else short(max(span, timedelta(0)))
+
+
+def size(number: int) -> str:
+    """`1.2 MB`."""
+    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if number >= least:
+            return f"{number / least:.1f} {unit}".replace(".0 ", " ")
+    return f"{number} B"
+
+
+def meter(part: int, whole: int) -> Markup:
+    """A thin bar below a number: how much of the whole it is."""
+    if not whole:
+        return Markup("")
+    width = round(60 * min(part / whole, 1.0))
+    return Markup(
+        '<svg class="meter" width="60" height="4" aria-hidden="true"><rect class="whole" width="60" height="4"/>'
+        '<rect width="{}" height="4"/></svg>'
+    ).format(width)
 
 
 def pretty(value: Any) -> str:
@@ -137,9 +160,12 @@ TEMPLATES.globals.update(
     when=when,
     away=away,
     chip=chip,
+    sign=sign,
     counted=counted,
     up_to=up_to,
     took=took,
+    size=size,
+    meter=meter,
     pretty=pretty,
     brief=brief,
     local=local,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Request, Response
@@ -15,7 +15,7 @@ from ..http.problems import Problem
 from ..http.service import Acting, of
 from .texts import TEMPLATES
 
-__all__ = ["HEADERS", "Visit", "address", "path_of", "render"]
+__all__ = ["HEADERS", "FormField", "Visit", "address", "path_of", "render"]
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
@@ -50,6 +50,16 @@ def render(
         visit=visit, address=lambda *parts, **query: address(request, *parts, **query), **values
     )
     return Response(html, code, HEADERS, media_type="text/html")
+
+
+class FormField(NamedTuple):
+    """What a question before a deed may ask for. The type `json` is a text of several lines."""
+
+    name: str
+    label: str
+    value: str = ""
+    type: str = "text"
+    choices: Sequence[str] = ()
 
 
 class Visit:
@@ -141,6 +151,28 @@ class Visit:
 
     def show(self, template: str, code: int = 200, **values: Any) -> Response:
         return render(self.request, template, code, self, **values)
+
+    def ask(
+        self,
+        title: str,
+        consequence: str,
+        *,
+        to: str,
+        back: str,
+        verb: str | None = None,
+        hidden: Sequence[tuple[str, str]] = (),
+        fields: Sequence[FormField] = (),
+        listed: Sequence[str] = (),
+        problem: str | None = None,
+        is_danger: bool = False,
+        nav: str = "",
+    ) -> Response:
+        """The question before a deed: what it does, in words; what else has to be known; and the two ways out."""
+        code = 200 if problem is None else 422
+        return self.show(
+            "ask.html", code, title=title, consequence=consequence, to=to, back=back, verb=verb or title,
+            hidden=hidden, fields=fields, listed=listed, problem=problem, is_danger=is_danger, nav=nav,
+        )  # fmt: skip
 
     def go(self, url: str) -> Response:
         """After a form: another page, by a request of its own, so that nothing is done twice."""

@@ -26,7 +26,7 @@ from fastapi import Request
 from ...domain import keys
 from ...domain.errors import NotFound, Unavailable
 from ...domain.model import ApiKey, Role
-from ...engine.clock import SteadyClock
+from ...engine.clock import Clock
 from ...stores.base import Store, Tx, Work
 from ...stores.queries import ApiKeyList
 from .problems import Problem
@@ -99,7 +99,7 @@ class Access:
     def __init__(
         self,
         store: Store,
-        clock: SteadyClock,
+        clock: Clock,
         *,
         rate: float,
         identify: Identify | None = None,

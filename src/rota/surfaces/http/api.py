@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request, Response
 
 from ... import __version__
 from ...engine.app import App
-from ...engine.clock import SteadyClock
+from ...engine.clock import Clock
 from ...stores.base import Store
 from . import openapi, operations, problems
 from .access import Identify
@@ -50,7 +50,7 @@ def create_app(
     metrics: Metrics | bool = True,
     rate: float = RATE,
     most_body: int = MOST_BODY,
-    clock: SteadyClock | None = None,
+    clock: Clock | None = None,
     dashboard: bool = True,
 ) -> FastAPI:
     """An ASGI application on a store: an address (None: as the settings say), which is opened at start-up or by the
@@ -103,7 +103,7 @@ async def _again(request: Request, error: Exception) -> Response:
     return replayed(error)
 
 
-def _metrics(given: Metrics | bool, clock: SteadyClock | None) -> Metrics | None:
+def _metrics(given: Metrics | bool, clock: Clock | None) -> Metrics | None:
     if not isinstance(given, bool):
         return given
     if not given:

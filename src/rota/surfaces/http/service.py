@@ -18,7 +18,7 @@ from ...domain.limits import check_key
 from ...domain.model import Role
 from ...engine.app import App
 from ...engine.checks import check_serving
-from ...engine.clock import SteadyClock, SystemClock
+from ...engine.clock import Clock, SystemClock
 from ...engine.commands import once
 from ...stores.base import Store, Tx, Work
 from ..python.client import Queue
@@ -51,7 +51,7 @@ class Service:
         app: App | None = None,
         strict: bool = False,
         allow_shell: bool = False,
-        clock: SteadyClock | None = None,
+        clock: Clock | None = None,
         rate: float,
         identify: Identify | None = None,
         metrics: Metrics | None = None,
@@ -60,7 +60,7 @@ class Service:
         self._opening = asyncio.Lock()
         self._rate = rate
         self._identify = identify
-        self.clock: SteadyClock = clock or SystemClock()
+        self.clock: Clock = clock or SystemClock()
         self.app = app
         self.allow_shell = allow_shell
         self._is_strict = strict and app is not None

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from ...domain.options import ScheduleOptions
 from ...engine import app
-from ...engine.clock import SteadyClock
+from ...engine.clock import Clock
 from . import arguments
 from .client import Connecting, Queue, connect
 
@@ -32,7 +32,7 @@ class App(app.App):
         bucket: str | None = None,
         tenant: str = "default",
         actor: str | None = None,
-        clock: SteadyClock | None = None,
+        clock: Clock | None = None,
     ) -> Connecting:
         """As `rota.connect`. Until the queue is closed, the functions of this app are submitted to it, and inputs that
         their handlers cannot take are refused."""

@@ -11,7 +11,7 @@ from ...domain.limits import check_number, check_text
 from ...domain.model import Run
 from ...domain.tenants import check_tenant
 from ...engine.app import App
-from ...engine.clock import NewId, SteadyClock, SystemClock, new_id
+from ...engine.clock import Clock, NewId, SystemClock, new_id
 from ...engine.commits import commit
 from ...stores.base import Store, Work
 from . import arguments
@@ -55,13 +55,13 @@ class Calls:
         *,
         tenant: str = "default",
         actor: str | None = None,
-        clock: SteadyClock | None = None,
+        clock: Clock | None = None,
         new_id: NewId = new_id,
         app: App | None = None,
     ) -> None:
         self.store = store
         self.app = app
-        self.clock: SteadyClock = clock or SystemClock()
+        self.clock: Clock = clock or SystemClock()
         self.tenant = check_tenant(tenant)
         self.actor = check_actor(actor) or _whoami()
         self._new_id = new_id

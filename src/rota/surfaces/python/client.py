@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from ...domain.errors import Invalid
 from ...domain.tenants import check_tenant
 from ...engine.app import App
-from ...engine.clock import SteadyClock, SystemClock
+from ...engine.clock import Clock, SystemClock
 from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
 from .artifact_calls import ArtifactCalls
 from .calls import DueRuns, Page, check_actor
+from .limit_calls import LimitCalls
 from .schedule_calls import ScheduleCalls
 from .serving_calls import ServingCalls
 from .template_calls import TemplateCalls
@@ -26,7 +27,9 @@ F = TypeVar("F", bound=TaskFunction[..., Any])
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
-class Queue(WorkflowCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls):
+class Queue(
+    WorkflowCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls, LimitCalls
+):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 
     async def __aenter__(self) -> Queue:
@@ -86,7 +89,7 @@ def connect(
     bucket: str | None = None,
     tenant: str = "default",
     actor: str | None = None,
-    clock: SteadyClock | None = None,
+    clock: Clock | None = None,
     app: App | None = None,
 ) -> Connecting:
     """Open a store and its queue. Without an address: ROTA_STORE, else the file rota.db. `bucket` is short for the

@@ -13,7 +13,7 @@ from datetime import timedelta
 from ...domain.errors import StoreError
 from ...domain.serving import nobody_handles
 from ...engine import serving
-from ...engine.clock import SteadyClock
+from ...engine.clock import Clock
 from ...engine.serving import Fleet
 from ...stores.base import Store
 
@@ -34,7 +34,7 @@ class KnownNodes:
         self._read_at: float | None = None
 
     async def warn(
-        self, store: Store, clock: SteadyClock, tenant: str, asked: Iterable[tuple[str, str]], stacklevel: int
+        self, store: Store, clock: Clock, tenant: str, asked: Iterable[tuple[str, str]], stacklevel: int
     ) -> None:
         """Warn of each kind that nobody handles in its queue. `stacklevel` counts from the caller of this."""
         if self._read_at is None or clock.monotonic() - self._read_at >= FRESH.total_seconds():

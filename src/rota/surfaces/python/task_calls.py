@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...domain import task as life
 from ...domain.errors import Invalid, NotFound, Refused
-from ...domain.limits import check_duration, check_text, shown, storable
+from ...domain.limits import check_duration, check_number, check_text, shown, storable
 from ...domain.model import LIVE, Change, Task, TaskStatus
 from ...domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
 from ...domain.task import Submission
@@ -87,8 +87,10 @@ class TaskCalls(Calls):
         found = await self.store.read(queries.task_page(self.tenant, check_limit(limit), **wanted))
         return page_of(found, limit, lambda task: task.created_at)
 
-    async def count(self, **filters: Unpack[TaskFilters]) -> int:
-        return await self.store.read(queries.count_matching(self.tenant, **_wanted(filters)))
+    async def count(self, *, at_most: int | None = None, **filters: Unpack[TaskFilters]) -> int:
+        """How many tasks match. With `at_most` the counting stops there: to count costs as much as there are."""
+        most = None if at_most is None else check_number("at_most", at_most, 1, 1_000_000_000)
+        return await self.store.read(queries.count_matching(self.tenant, most, **_wanted(filters)))
 
     async def history(self, task_id: str) -> tuple[Change, ...]:
         """What happened to a task, oldest first."""

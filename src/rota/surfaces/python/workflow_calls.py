@@ -18,6 +18,7 @@ from ...domain.options import SubmitOptions
 from ...domain.task import Submission
 from ...domain.workflow import Signal, Step
 from ...engine import commands, queries
+from ...engine.run_tree import Branch, tree_of
 from . import arguments
 from .task_calls import TaskCalls, task_id_of
 
@@ -67,6 +68,10 @@ class WorkflowCalls(TaskCalls):
     async def steps(self, task_id: str) -> Steps:
         """What a workflow did and waits for, oldest first."""
         return await self.store.read(queries.steps_of_task(self.tenant, task_id_of("task_id", task_id)))
+
+    async def run_tree(self, task_id: str) -> Branch:
+        """A workflow with what it started: its steps, and the tasks and workflows below them."""
+        return await self.store.read(tree_of(self.tenant, task_id_of("task_id", task_id)))
 
     def _signal(self, task_id: str, name: str, payload: Any, key: str | None) -> Signal:
         if key is not None and not check_text("idempotency_key", key, most=255):

@@ -34,13 +34,14 @@ class Stopwatch:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._steady: Callable[[], float] = getattr(clock, "monotonic", lambda: 0.0)
 
     def moment(self) -> Moment:
-        return Moment(self._clock.now(), self._steady())
+        return Moment(self._clock.now(), self._clock.monotonic())
 
     def since(self, moment: Moment) -> timedelta:
-        return max(abs(self._clock.now() - moment.wall), timedelta(seconds=self._steady() - moment.steady))
+        return max(
+            abs(self._clock.now() - moment.wall), timedelta(seconds=self._clock.monotonic() - moment.steady)
+        )
 
 
 class ServiceClock:

@@ -31,6 +31,9 @@ create table {schema}.task (
   cancel_requested boolean not null,
   schedule_id text collate "C",
   is_workflow boolean not null default false,
+  line text collate "C",
+  lined_at timestamptz,
+  asks_at timestamptz,
   is_parked boolean not null default false,
   returned_at timestamptz generated always as (case when status = 'pending' and not is_parked and updated_at <> created_at then updated_at end) stored,
   changes integer not null,
@@ -59,6 +62,7 @@ create index task_finished on {schema}.task (completed_at, id) where status not 
 create index task_unusual on {schema}.task (tenant, status, created_at, id)
   where status in ('failed', 'cancelled', 'expired', 'archived');
 create index task_workflow on {schema}.task (tenant, created_at, id) where is_workflow;
+create index task_line on {schema}.task (line, priority desc, lined_at, id) where line is not null;
 create index task_returned on {schema}.task (tenant, returned_at, id) where returned_at is not null;
 create index task_created on {schema}.task (tenant, created_at, id) where status <> 'running';
 create index task_pending on {schema}.task (queue, kind, priority desc, available_at, id, tenant) where status = 'pending';
@@ -286,13 +290,32 @@ create table {schema}.signal (
 
 create index signal_of_task on {schema}.signal (task_id, at, id);
 
+create table {schema}.gate (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  subject text collate "C" not null,
+  key text,
+  inside integer not null,
+  waiting integer not null,
+  next_at timestamptz,
+  idle_since timestamptz,
+  version bigint not null,
+  body json not null
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+create index gate_of_tenant on {schema}.gate (tenant, id);
+create index gate_idle on {schema}.gate (idle_since, id) where idle_since is not null;
+
 comment on schema {schema} is 'Rota: schedules and tasks. Look as you like; change through rota, or through {schema}.submit().';
 comment on table {schema}.task is 'One row per piece of work. pending -> running -> completed | failed | cancelled | expired -> archived.';
 comment on column {schema}.task.status is 'A pending task whose expires_at has passed reads as expired, marked or not.';
 comment on column {schema}.task.priority is '0 to 255; higher runs first.';
 comment on column {schema}.task.attempt is 'How often it was started.';
 comment on column {schema}.task.error is 'What went wrong last: type and message. The traceback is in body -> ''error''.';
-comment on column {schema}.task.available_at is 'Not before this time; later for delayed and for retried tasks.';
+comment on column {schema}.task.available_at is 'Not before this time; later for delayed and for retried tasks; the end of time for one in a line.';
+comment on column {schema}.task.line is 'The gate in whose line it waits; null: in none.';
+comment on column {schema}.task.lined_at is 'Since when it waits in that line.';
+comment on column {schema}.task.asks_at is 'From when on it has to ask at a gate before a worker may have it; null: it has not to.';
 comment on column {schema}.task.expires_at is 'If it has not started by then, it never will.';
 comment on column {schema}.task.lease_expires_at is 'While running: when the task is taken back unless its worker renews.';
 comment on column {schema}.task.worker_id is 'host:pid:… of the worker that has it.';
@@ -328,6 +351,12 @@ comment on column {schema}.apikey.role is 'viewer, operator or admin.';
 comment on column {schema}.apikey.revoked_at is 'Since when it opens nothing; null: it does.';
 comment on table {schema}.receipt is 'What was answered to a request with an Idempotency-Key, so that it is answered the same again.';
 comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
+comment on table {schema}.gate is 'The state of a limit of tasks, for one key.';
+comment on column {schema}.gate.subject is 'What is limited: kind:… or queue:….';
+comment on column {schema}.gate.inside is 'How many have passed and not ended.';
+comment on column {schema}.gate.waiting is 'How many wait in its line.';
+comment on column {schema}.gate.next_at is 'The next moment that its rate leaves free.';
+comment on column {schema}.gate.idle_since is 'Since when nobody needs it; null: someone does.';
 comment on table {schema}.nodestate is 'Processes that run roles. One that was not seen for three heartbeats is taken for dead.';
 comment on column {schema}.nodestate.tenant is 'Whose tasks it takes; * is every tenant.';
 comment on table {schema}.pausedqueue is 'Queues whose tasks no worker takes, while they have a row here.';

@@ -20,7 +20,9 @@ create table task (
   completed_at integer,
   body text not null,
   is_workflow integer not null default 0,
-  returned_at integer
+  returned_at integer,
+  line text,
+  lined_at integer
 ) strict;
 
 create index task_created on task (tenant, created_at, id);
@@ -35,6 +37,7 @@ create index task_finished on task (completed_at, id) where status not in ('pend
 create index task_unusual on task (tenant, status, created_at, id)
   where status in ('failed', 'cancelled', 'expired', 'archived');
 create index task_workflow on task (tenant, created_at, id) where is_workflow = 1;
+create index task_line on task (line, priority desc, lined_at, id) where line is not null;
 create index task_returned on task (tenant, returned_at, id) where returned_at is not null;
 
 create table schedule (
@@ -209,3 +212,16 @@ create table signal (
 ) strict;
 
 create index signal_of_task on signal (task_id, at, id);
+
+-- The state of the limits of tasks. A task in a line has the end of time as its `available_at`.
+create table gate (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  subject text not null,
+  idle_since integer,
+  body text not null
+) strict;
+
+create index gate_of_tenant on gate (tenant, id);
+create index gate_idle on gate (idle_since, id) where idle_since is not null;

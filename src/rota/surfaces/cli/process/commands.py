@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..command import command
-from ..options import DURATION, LOG_LEVELS, SIZE, together
+from ..options import DURATION, LOG_LEVELS, PROCESSES, SIZE, together
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -126,22 +126,54 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
     examples=[
         "rota worker shop.tasks:app",
         "rota worker shop.tasks:app --queues mail --concurrency 200",
+        "rota worker shop.tasks:app --processes auto  # one for each processor",
     ]
 )
 @click.argument("app", required=False)
+@click.option(
+    "--processes",
+    type=PROCESSES,
+    default=1,
+    envvar="ROTA_PROCESSES",
+    help="How many worker processes; auto: as many as processors. They stop together, and one that dies is started "
+    "anew. Each takes tasks, and a metrics port, of its own (the next ones). [default: 1]",
+)
+@click.option("--process", "number", type=int, hidden=True, help="Which of several processes this is.")
 @_worker_options
 @_monitoring_options
 @with_session
-def worker(session: Session, app: str | None, **flags: Any) -> None:
+def worker(session: Session, app: str | None, processes: int, number: int | None, **flags: Any) -> None:
     """Run the tasks of an app, and nothing else: `rota scheduler run` and `rota monitor` are the other
     roles."""
-    from .running import ProcessOptions, run
-
     settings = session.settings(app=app, **_settings_in(flags))
     if settings["app"] is None:
         raise click.UsageError("no app was given; write rota worker module:app")
-    options = ProcessOptions(settings, all_tenants=flags["all_tenants"], monitoring=_monitoring(flags))
-    run(session, options.with_app(_load_app(settings["app"])))
+    known = _load_app(settings["app"])
+    if processes > 1:
+        _run_several(session, processes, flags["metrics_port"])
+        return
+    from .running import ProcessOptions, run
+
+    options = ProcessOptions(
+        settings, all_tenants=flags["all_tenants"], monitoring=_monitoring(flags), number=number
+    )
+    run(session, options.with_app(known))
+
+
+def _run_several(session: Session, processes: int, metrics_port: int | None) -> None:
+    if sys.platform == "win32":
+        raise click.UsageError(
+            "--processes needs signals and process groups: on Windows, start several workers"
+        )
+    from .supervision import supervise
+
+    def arguments(number: int) -> list[str]:
+        own = ["--processes", "1", "--process", str(number)]
+        if metrics_port:
+            own += ["--metrics-port", str(metrics_port + number)]
+        return [*sys.argv[1:], *own]
+
+    supervise(session, processes, arguments)
 
 
 @command(name="run", examples=["rota scheduler run", "rota scheduler run --json >> fired.jsonl"])

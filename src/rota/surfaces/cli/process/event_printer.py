@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from ....domain.model import ChangeType, Run, RunReason, RunStatus, Schedule, Task, TaskStatus
-from ....engine.clock import SteadyClock
+from ....engine.clock import Clock
 from ....engine.observe.telemetry import (
     LeaseLost,
     Observation,
@@ -53,7 +53,7 @@ class EventPrinter:
     """An observer that prints every signal. `totals` counts the lines so far. When nobody reads the output any more
     (`| head`), it `is_unread`, and calls `on_unread`."""
 
-    def __init__(self, session: Session, clock: SteadyClock) -> None:
+    def __init__(self, session: Session, clock: Clock) -> None:
         self.totals: Counter[str] = Counter()
         self._session = session
         self._clock = clock

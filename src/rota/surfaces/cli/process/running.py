@@ -26,6 +26,7 @@ from .event_printer import EventPrinter
 from .greeting import greet
 from .http import HttpOptions, api_server_of
 from .monitoring import MonitoringOptions, collecting_metrics, logging_to
+from .supervision import under_supervision
 
 __all__ = ["ProcessOptions", "run", "run_once"]
 
@@ -34,7 +35,8 @@ log = logging.getLogger("rota")
 
 @dataclass(frozen=True)
 class ProcessOptions:
-    """Which roles run in a process, with which settings. Without an app no tasks are run."""
+    """Which roles run in a process, with which settings. Without an app no tasks are run. `number`: which of several
+    supervised processes it is."""
 
     settings: Settings
     scheduler: bool = False
@@ -45,6 +47,7 @@ class ProcessOptions:
     hints: tuple[str, ...] = ()
     monitoring: MonitoringOptions = field(default_factory=MonitoringOptions)
     http: HttpOptions | None = None
+    number: int | None = None
 
     def with_app(self, app: App | None) -> ProcessOptions:
         http = None if self.http is None else replace(self.http, app=app)
@@ -157,7 +160,10 @@ async def _running(session: Session, options: ProcessOptions) -> None:
             printer.on_unread = node.stop
             if options.app is not None:
                 await queue.declare_schedules(options.app)
-            await greet(session, options, queue, api_server)
+            if not options.number:  # the first of several speaks for all
+                await greet(session, options, queue, api_server)
+            if options.number is not None:
+                under_supervision(node.stop)
             if api_server is None or buffered is None:
                 await node.run()
             else:

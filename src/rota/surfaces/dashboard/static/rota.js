@@ -205,7 +205,7 @@ function move(by) {
 }
 
 let went = false
-const pages = { o: 0, s: 1, t: 2 }
+const pages = { o: 0, s: 1, t: 2, w: 3, q: 4, n: 5 }
 
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return
@@ -242,6 +242,7 @@ for (const strip of document.querySelectorAll("[data-strip]")) walkable(strip)
 setInterval(keepAway, 1000)
 if (events) {
   listen()
+  if (document.body.dataset.beat) setInterval(later, 1000 * document.body.dataset.beat)  // what no event tells of
   light?.addEventListener("click", toggle)
   document.addEventListener("visibilitychange", () => { if (!document.hidden) { listen(); later() } else if (!paused) stream?.close() })
 }

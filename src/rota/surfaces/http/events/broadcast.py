@@ -17,7 +17,7 @@ from typing import Protocol
 
 from ....domain.errors import Unavailable
 from ....engine.changes import LIMIT, ChangeFollower, Look, Notice
-from ....engine.clock import SteadyClock, sleep
+from ....engine.clock import Clock, sleep
 from ....engine.loops import keep_running
 from ....stores.base import Store
 from ..problems import Problem
@@ -98,7 +98,7 @@ class Listener:
 class TenantBroadcast:
     """One tenant's changes, and their listeners. It is a loop: `keep_running` runs it."""
 
-    def __init__(self, store: Store, tenant: str, clock: SteadyClock, words: Words) -> None:
+    def __init__(self, store: Store, tenant: str, clock: Clock, words: Words) -> None:
         self._store = store
         self._clock = clock
         self._words = words
@@ -186,7 +186,7 @@ class TenantBroadcast:
 class Broadcasts:
     """The broadcasts of a process: one for each tenant with listeners."""
 
-    def __init__(self, clock: SteadyClock, words: Words) -> None:
+    def __init__(self, clock: Clock, words: Words) -> None:
         self._clock = clock
         self._words = words
         self._by_tenant: dict[str, TenantBroadcast] = {}

@@ -20,7 +20,7 @@ from fastapi import FastAPI, Header, Query, Request, Response
 from ....domain.errors import NotFound
 from ....domain.model import ApiKey, Role, Run, Schedule, Task
 from ....engine.changes import LIMIT, OVERLAP, Notice, cursor, time_of_cursor
-from ....engine.clock import SteadyClock, sleep, wait_for_any
+from ....engine.clock import Clock, sleep, wait_for_any
 from ....engine.queries import task_query
 from ..fields import camel_keys
 from ..openapi import streaming
@@ -99,7 +99,7 @@ class EventStream(Response):
         listener: Listener,
         leave: Callable[[], None],
         is_allowed: Callable[[], Awaitable[bool]],
-        clock: SteadyClock,
+        clock: Clock,
         first: bytes,
     ) -> None:
         super().__init__(status_code=200)

@@ -18,7 +18,7 @@ from typing import Any
 import uvicorn
 
 from ....domain.errors import Invalid
-from ....engine.clock import SteadyClock, wait_for_any
+from ....engine.clock import Clock, wait_for_any
 from ....stores.base import Store
 from ...listening import BACKLOG, Place
 from ..access import Access
@@ -36,7 +36,7 @@ Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
-async def check_reach(place: Place, store: Store, clock: SteadyClock) -> None:
+async def check_reach(place: Place, store: Store, clock: Clock) -> None:
     """Refuse to be reachable from other machines while there are no keys to tell callers apart."""
     if place.is_local or await Access(store, clock, rate=1).has_keys():
         return

@@ -1,0 +1,80 @@
+"""Drain of limited tasks, beside that of tasks without a limit: what it costs to pass a gate.
+
+One process runs no-op tasks from a SQLite file, as in `drain.py`. The limits are of 50 keys: one that is never reached,
+and one of 10 at once, so that most tasks wait in a line and are let in by those that end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import measure
+import rota
+from rota.engine.observe.telemetry import Observation, TaskMoved
+
+KEYS = 50
+
+
+async def noop(customer: int) -> None:
+    pass
+
+
+async def drain(place: Path, limit: rota.Limit | None, tasks: int, concurrency: int) -> float:
+    """Seconds from the start of a worker until the last result is durable."""
+    app = rota.App()
+    app.task("noop", limit=limit)(noop)
+    async with rota.connect(f"sqlite:///{place / 'rota.db'}") as queue:
+        await queue.declare_limits(app)
+        await queue.submit_many([("noop", {"customer": n % KEYS}) for n in range(tasks)])
+        done = asyncio.Event()
+        left = tasks
+
+        def count(observed: Observation) -> None:
+            nonlocal left
+            if isinstance(observed, TaskMoved):
+                left -= 1
+                if not left:
+                    done.set()
+
+        worker = rota.Worker(queue, app, concurrency=concurrency, observers=[count])
+        began = time.perf_counter()
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        await done.wait()
+        took = time.perf_counter() - began
+        worker.stop()
+        await running
+        assert await queue.count(status="completed") == tasks
+        return took
+
+
+def rate(limit: rota.Limit | None, tasks: int, concurrency: int) -> Callable[[Path], float]:
+    return lambda place: tasks / asyncio.run(drain(place, limit, tasks, concurrency))
+
+
+def main() -> None:
+    asked = measure.arguments(__doc__, tasks=10_000, concurrency=50, rounds=3)
+    limits = {
+        "unlimited": None,
+        "never_reached": rota.Limit(concurrency=1_000_000, key="customer"),
+        "mostly_in_line": rota.Limit(concurrency=10, key="customer"),
+    }
+    contestants = {name: rate(limit, asked.tasks, asked.concurrency) for name, limit in limits.items()}
+    rates = measure.medians(measure.side_by_side(asked.rounds, contestants, asked.folder))
+    passed = measure.ratio(rates["never_reached"], rates["unlimited"])
+    in_line = measure.ratio(rates["mostly_in_line"], rates["unlimited"])
+    results = {
+        "tasks_per_second": rates,
+        "never_reached_to_unlimited": passed,
+        "mostly_in_line_to_unlimited": in_line,
+        "sizes": {"tasks": asked.tasks, "concurrency": asked.concurrency, "keys": KEYS},
+        "rounds": asked.rounds,
+    }
+    aims = {"limited >= 0.6 x unlimited": min(passed, in_line) >= 0.6}
+    measure.report("limits", results, aims, asked.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Limits of tasks: how many at once, and how many in a while. Pure.
+
+A limit is of a kind or of a queue, and may be one for each key (each customer). Its state for one key is a `Gate`. A
+task passes its gates one after the other, first that of its kind, then that of its queue:
+
+ 1. It asks at a gate when it is due. A task for later, or one that waits for a retry, takes up no place until then.
+ 2. A gate that is full puts it in its line: no worker finds it there. Whatever ends one that is inside lets in the
+    next, of the highest priority first, then those that came first.
+ 3. A gate with a rate gives it the next free moment, as its `available_at`. It does not ask further before that. If no
+    worker starts it by `slot_until`, it asks for another moment: else those that piled up would all start at once.
+
+A task keeps its places until it ends, or goes back to wait (a retry, a reschedule, a lost lease): then it asks anew.
+What waits in the line of its queue has lost the moment of its kind, and goes on without.
+Moments lie so far apart that tasks which start by `slot_until` are never more than the rate, in any stretch of time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from .errors import Invalid
+from .ids import derived_id
+from .limits import check_number, check_text, shown
+from .model import Gate, Limit, Limits, Task, TaskStatus, is_from_the_future
+
+__all__ = [
+    "ask",
+    "check_limit",
+    "describe_line",
+    "describe_moment",
+    "gates_of",
+    "has_missed",
+    "has_to_ask",
+    "is_limited",
+    "leave",
+    "let_in",
+    "limited",
+    "of_kind",
+    "of_queue",
+    "room",
+    "sooner",
+    "take_moment",
+    "with_limit",
+    "without_places",
+]
+
+MOST_AT_ONCE = 1_000_000
+MOST_LET_IN = 1_000
+_RATE = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,5})?([smhd])")
+_UNITS = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+_RATE_RULE = "give a number and a time: '100/m', '50/s', '10/h', '3/10s'"
+_LONGEST_GRACE = timedelta(seconds=1)
+
+
+def of_kind(kind: str) -> str:
+    """The subject of a limit of a kind."""
+    return f"kind:{kind}"
+
+
+def of_queue(queue: str) -> str:
+    """The subject of a limit of a queue."""
+    return f"queue:{queue}"
+
+
+def check_limit(field: str, value: object) -> Limit:
+    """The limit in stored form."""
+    if not isinstance(value, Limit):
+        raise Invalid(field, f"{shown(value)} is not a limit", "give a rota.Limit")
+    at_once, rate, key = value.concurrency, value.rate, value.key
+    if at_once is None and rate is None:
+        raise Invalid(field, "it limits nothing", "give concurrency, rate, or both")
+    return Limit(
+        concurrency=None
+        if at_once is None
+        else check_number(f"{field}.concurrency", at_once, 1, MOST_AT_ONCE),
+        rate=None if rate is None else _check_rate(f"{field}.rate", rate),
+        key=None if key is None else check_text(f"{field}.key", key, most=255),
+    )
+
+
+def _check_rate(field: str, value: object) -> str:
+    if not isinstance(value, str) or _RATE.fullmatch(value) is None:
+        raise Invalid(field, f"{shown(value)} is not a rate", _RATE_RULE)
+    return str.__str__(value)
+
+
+def limited(limits: Limits, subject: str, limit: Limit | None) -> Limits:
+    """The limits of a tenant with this one set, or taken away."""
+    others = {name: other for name, other in limits.tasks.items() if name != subject}
+    return replace(limits, tasks=others if limit is None else others | {subject: limit})
+
+
+def gates_of(task: Task, limits: Limits, now: datetime) -> list[Gate]:
+    """The gates that the task has to pass, as they are while nobody uses them."""
+    if not limits.tasks:
+        return []
+    found = []
+    for subject in (of_kind(task.kind), of_queue(task.queue)):
+        limit = limits.tasks.get(subject)
+        if limit is not None:
+            key = _key(task, limit) if subject.startswith("kind:") else None
+            found.append(_new_gate(task.tenant, subject, key, limit, now))
+    return found
+
+
+def _key(task: Task, limit: Limit) -> str | None:
+    if task.limit_key is not None:
+        return task.limit_key
+    if limit.key is None or not isinstance(task.input, dict):
+        return None
+    value: Any = task.input.get(limit.key)
+    return None if value is None else str(value)
+
+
+def _new_gate(tenant: str, subject: str, key: str | None, limit: Limit, now: datetime) -> Gate:
+    """Gates of kinds sort before those of queues: the order in which tasks pass them and stores lock them."""
+    of_what = subject.partition(":")[0]
+    parts = ("gate", tenant, subject) if key is None else ("gate", tenant, subject, key)
+    return Gate(
+        id=f"{of_what}-{derived_id(*parts)}",
+        tenant=tenant,
+        subject=subject,
+        key=key,
+        limit=limit,
+        updated_at=now,
+    )
+
+
+def has_to_ask(task: Task, now: datetime) -> bool:
+    """Whether a task that is due must ask at a gate before it starts."""
+    return task.asks_at is not None and task.asks_at <= now
+
+
+def has_missed(task: Task, now: datetime) -> bool:
+    """Whether the moment that a rate gave it is over."""
+    return task.slot_until is not None and now > task.slot_until
+
+
+def room(gate: Gate) -> int:
+    """How many more may pass."""
+    most = gate.limit.concurrency
+    return MOST_LET_IN if most is None else max(0, most - gate.inside)
+
+
+def ask(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
+    """A task that is due asks at its next gate."""
+    if not room(gate):
+        return _in_line(task, gate, now)
+    passed = replace(task, passed=task.passed + 1)
+    return take_moment(passed, _changed(gate, now, inside=gate.inside + 1), now)
+
+
+def take_moment(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
+    """A task that has passed the gate gets the next free moment of its rate, if it has one."""
+    if gate.limit.rate is None:
+        return task, gate
+    apart, grace = _spacing(gate.limit.rate)
+    gate = _changed(gate, now)
+    at = now if gate.next_at is None else max(now, gate.next_at)
+    return replace(task, available_at=at, slot_until=at + grace), replace(gate, next_at=at + apart)
+
+
+def _in_line(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
+    waits = replace(task, line=gate.id, available_at=now, slot_until=None)
+    return waits, _changed(gate, now, waiting=gate.waiting + 1)
+
+
+def _changed(gate: Gate, now: datetime, **values: int) -> Gate:
+    """The next moment that a clock gave which was ahead is none to wait for."""
+    next_at = None if is_from_the_future(gate.updated_at, now) else gate.next_at
+    return replace(gate, next_at=next_at, updated_at=now, **values)
+
+
+def _spacing(rate: str) -> tuple[timedelta, timedelta]:
+    """How far apart moments lie, and how late after its moment a task may start. Of `count` + 1 in a row, the first may
+    be as late as that and the last on time: still they are a whole period apart."""
+    matched = _RATE.fullmatch(rate)
+    assert matched is not None, rate
+    count, times, unit = matched.groups()
+    period = int(times or 1) * _UNITS[unit]
+    grace = min(period / 10, _LONGEST_GRACE)
+    return -(-(period + grace) // int(count)), grace  # rounded up
+
+
+def with_limit(gate: Gate, limit: Limit, now: datetime) -> Gate:
+    """The gate under another limit. Under another rate its moments are given anew, from now on."""
+    if gate.limit == limit:
+        return gate
+    next_at = gate.next_at if gate.limit.rate == limit.rate else None
+    return replace(gate, limit=limit, next_at=next_at, updated_at=now)
+
+
+def sooner(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
+    """A task that had its moment under an old rate. It gets one that is no later; or it asks again when it is due."""
+    if gate.limit.rate is None:
+        return replace(task, available_at=now, slot_until=None), gate
+    moved, given = take_moment(task, gate, now)
+    if moved.available_at <= task.available_at:
+        return moved, given
+    return replace(task, slot_until=task.available_at - timedelta(microseconds=1)), gate
+
+
+def leave(task: Task, gate: Gate, now: datetime) -> Gate:
+    """The gate without this task, which was inside, or in its line."""
+    if task.line == gate.id:
+        return _changed(gate, now, waiting=max(0, gate.waiting - 1))
+    if gate.id in task.gates[: task.passed]:
+        return _changed(gate, now, inside=max(0, gate.inside - 1))
+    return gate
+
+
+def let_in(task: Task, now: datetime) -> Task:
+    """The task as it leaves the line, to ask."""
+    return replace(task, line=None, available_at=min(task.available_at, now))
+
+
+def without_places(task: Task) -> Task:
+    """The task as it has asked at no gate."""
+    return replace(task, passed=0, line=None, slot_until=None)
+
+
+def describe_line(gate: Gate, before: int, *, is_more: bool = False) -> str:
+    """Why a task waits in the line: 'waits behind 40 others of kind mail, key 7 (at most 5 at once)'."""
+    number = "1 other" if before == 1 else f"{before:,} others"
+    behind = f"waits behind {'more than ' if is_more else ''}{number} of" if before else "is the next of"
+    return f"{behind} {_whose(gate)} (at most {gate.limit.concurrency} at once)"
+
+
+def describe_moment(task: Task, gates: Sequence[Gate], now: datetime) -> str | None:
+    """Why a task that has passed waits for its moment; None: it does not."""
+    if task.slot_until is None or task.available_at <= now:
+        return None
+    rated = next((gate for gate in gates if gate.limit.rate is not None), None)
+    if rated is None:
+        return None
+    at = task.available_at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return f"waits for its moment at {at} of {_whose(rated)} (at most {rated.limit.rate})"
+
+
+def _whose(gate: Gate) -> str:
+    what, _, name = gate.subject.partition(":")
+    return f"{what} {name}" if gate.key is None else f"{what} {name}, key {gate.key}"
+
+
+def is_limited(task: Task) -> bool:
+    """Whether what happened to the task concerns its gates: it has ended, or waits again."""
+    return bool(task.gates) and task.status is not TaskStatus.RUNNING

@@ -1,0 +1,36 @@
+"""Limits of tasks, and their state for each key."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from .shared import Record, Value
+
+
+class Limit(Value, frozen=True, kw_only=True):
+    """At most `concurrency` tasks at once, and at most `rate` of them ("100/m"); with `key`, for each value that this
+    field of their input has. None: no such limit, and one for all of them."""
+
+    concurrency: int | None = None
+    rate: str | None = None
+    key: str | None = None
+
+
+class Gate(Record, frozen=True, kw_only=True, tag_field="record", tag="gate.1"):
+    """The state of a limit for one key. `subject` is what is limited ("kind:mail", "queue:mail"). `inside` have passed
+    and not ended, `waiting` are in its line, and `next_at` is the next moment that its rate leaves free."""
+
+    subject: str
+    key: str | None = None
+    limit: Limit
+    inside: int = 0
+    waiting: int = 0
+    next_at: datetime | None = None
+    updated_at: datetime
+
+    @property
+    def idle_since(self) -> datetime | None:
+        """Since when nobody needs it; None: someone does."""
+        if self.inside or self.waiting:
+            return None
+        return self.updated_at if self.next_at is None else max(self.next_at, self.updated_at)

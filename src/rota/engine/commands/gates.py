@@ -1,0 +1,153 @@
+"""The gates of some tasks within a work: read and locked before anything is written, and written with the tasks.
+
+Tasks ask when they are submitted, and when a worker would start them (`admit`); they leave when they end or wait again
+(`settle`), and then those that are next in line are let in, in the same commit. Nothing else moves a gate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ...domain import gate
+from ...domain.model import Gate, Limits, Task, TaskStatus, Tenant
+from ...stores.base import Tx
+from ...stores.queries import TasksInLine
+
+__all__ = ["Gates", "put_new"]
+
+
+class Gates:
+    """Gates as they are now, and who is next in their lines."""
+
+    def __init__(self, stored: dict[str, Gate], lines: dict[str, list[Task]], now: datetime) -> None:
+        self._stored = stored
+        self._now = dict(stored)
+        self._lines = lines
+        self._at = now
+        self._let_in: list[Task] = []
+        self._expected: Sequence[Task] = ()
+        self.admitted: dict[str, Task] = {}
+
+    @classmethod
+    async def of(cls, tx: Tx, tasks: Iterable[Task]) -> Gates:
+        """`tasks` are as they will be written. Of those that end or wait again, the lines that move up are read."""
+        asking = [task for task in tasks if task.gates]
+        if not asking:
+            return cls({}, {}, tx.now)
+        stored = await _gates_of(tx, asking)
+        lines = await _moving_lines(tx, stored, asking)
+        following = [task for line in lines.values() for task in line]
+        missing = [task for task in following if not stored.keys() >= set(task.gates)]
+        stored |= await _gates_of(tx, missing) if missing else {}
+        return cls(stored, lines, tx.now)
+
+    @classmethod
+    async def after_change(
+        cls, tx: Tx, stored: dict[str, Gate], changed: dict[str, Gate], lines: dict[str, list[Task]]
+    ) -> Gates:
+        """Gates of which some have another limit now, with those of their lines that may be let in."""
+        others = [task for line in lines.values() for task in line if not stored.keys() >= set(task.gates)]
+        gates = cls(stored | (await _gates_of(tx, others) if others else {}), lines, tx.now)
+        gates._now |= changed
+        return gates
+
+    def expect(self, tasks: Sequence[Task]) -> None:
+        """New tasks, which `settle` admits after all others: `admitted` has them then."""
+        self._expected = [task for task in tasks if task.gates]
+
+    def admit(self, task: Task) -> Task:
+        """The task after it has asked at its gates, as far as it is due and there is room."""
+        while gate.has_to_ask(task, self._at) and task.line is None:
+            if gate.has_missed(task, self._at):
+                task = self._again(task)
+                continue
+            asked = self._now.get(task.gates[task.passed])
+            if asked is None:  # the limit was taken away
+                task = replace(task, passed=task.passed + 1)
+            else:
+                task, self._now[asked.id] = gate.ask(task, asked, self._at)
+        return task
+
+    def _again(self, task: Task) -> Task:
+        """It asks for another moment where it had the last one."""
+        passed = (self._now.get(id) for id in reversed(task.gates[: task.passed]))
+        asked = next((found for found in passed if found is not None and found.limit.rate is not None), None)
+        if asked is None:
+            return replace(task, slot_until=None)
+        task, self._now[asked.id] = gate.take_moment(task, asked, self._at)
+        return task
+
+    def settle(self, tasks: Sequence[Task], woken: dict[str, Task] | None = None) -> list[Task]:
+        """The tasks, of which some have ended or wait again, after they have left their gates. Those in line come
+        first; then those ask anew that are due already. `woken` are others that change in this commit: those that are
+        let in are written here, and taken from it."""
+        woken = {} if woken is None else woken
+        moved = [self._left(task) if gate.is_limited(task) else task for task in tasks]
+        gone = {task.id for task in tasks}
+        for id in sorted(
+            self._lines, reverse=True
+        ):  # queues first: who passes a kind may need a queue's place
+            for waiting in self._lines[id]:
+                if waiting.id not in gone and gate.room(self._now[id]):
+                    self._now[id] = gate.leave(waiting, self._now[id], self._at)
+                    self._let_in.append(self.admit(gate.let_in(woken.pop(waiting.id, waiting), self._at)))
+        settled = [self.admit(task) if task.status is TaskStatus.PENDING else task for task in moved]
+        self.admitted = {task.id: self.admit(task) for task in self._expected}
+        return settled
+
+    def put(self, tx: Tx) -> None:
+        """Write what changed, but for the tasks that were given."""
+        for id, new in self._now.items():
+            if new is not self._stored[id] or new.version == 0:
+                tx.put(new)
+        for task in self._let_in:
+            tx.put(task)
+
+    def _left(self, task: Task) -> Task:
+        for id in task.gates:
+            if id in self._now:
+                self._now[id] = gate.leave(task, self._now[id], self._at)
+        return gate.without_places(task)
+
+
+async def put_new(tx: Tx, tasks: Mapping[str, Task]) -> dict[str, Task]:
+    """Write new tasks, after they have asked at their gates."""
+    gates = await Gates.of(tx, tasks.values())
+    admitted = [gates.admit(task) for task in tasks.values()]
+    gates.put(tx)
+    return {task.id: tx.put(task) for task in admitted}
+
+
+async def _gates_of(tx: Tx, tasks: Sequence[Task]) -> dict[str, Gate]:
+    """The gates of these tasks. One that nobody has used, or not for long, has no record: it follows from the limit."""
+    wanted = {id for task in tasks for id in task.gates}
+    stored = await tx.get_many(Gate, wanted, lock=True)
+    if stored.keys() == wanted:
+        return stored
+    tenants = await tx.get_many(Tenant, {task.tenant for task in tasks})
+    for task in tasks:
+        limits = tenants[task.tenant].limits if task.tenant in tenants else Limits()
+        for new in gate.gates_of(task, limits, tx.now):
+            if new.id in wanted:
+                stored.setdefault(new.id, new)
+    return stored
+
+
+async def _moving_lines(tx: Tx, stored: dict[str, Gate], tasks: Sequence[Task]) -> dict[str, list[Task]]:
+    """Who may be let in: as many as there will be places. Some of the line may themselves be among the tasks."""
+    leaving: Counter[str] = Counter()
+    for task in tasks:
+        if gate.is_limited(task):
+            leaving.update(task.gates[: task.passed])
+            leaving.update([task.line] if task.line is not None else [])
+    lines = {}
+    for id, number in sorted(leaving.items()):
+        found = stored.get(id)
+        if found is not None and found.waiting:
+            line = TasksInLine(gate=id, at=tx.now)
+            lines[id] = await tx.find(line, min(found.waiting, gate.room(found) + number))
+    return lines

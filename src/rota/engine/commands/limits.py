@@ -1,0 +1,104 @@
+"""Works on the limits of tasks: to set them, and to plan anew what waits under them.
+
+A limit is stored with its tenant, so that whoever submits has read it already. A gate has a copy, which `replan_lines`
+brings up to date. Each of these works takes one page and says where the next begins (None: that was the last).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ...domain import gate
+from ...domain.model import Gate, Limit, Task, Tenant
+from ...stores.base import Tx, Work
+from ...stores.queries import GateList, TasksInLine, UpcomingTasks
+from .gates import Gates
+from .shared import audit
+
+__all__ = ["limit_tasks", "replan_lines", "replan_moments"]
+
+LET_IN_AT_ONCE = 500
+NO_LIMIT = Limit()
+
+
+def limit_tasks(tenant: str, limits: Mapping[str, Limit | None], actor: str) -> Work[list[str]]:
+    """Set these limits, by what they limit, and take away those that are None: which of them are new."""
+
+    async def work(tx: Tx) -> list[str]:
+        known = await tx.get(Tenant, tenant)
+        old = known or Tenant(id=tenant, tenant=tenant, created_at=tx.now)
+        changed = [subject for subject, limit in limits.items() if old.limits.tasks.get(subject) != limit]
+        if changed:
+            new = old.limits
+            for subject in changed:
+                new = gate.limited(new, subject, limits[subject])
+            stored = tx.put(replace(old, limits=new))
+            audit(tx, "limited", actor, known, stored, ", ".join(changed))
+        return changed
+
+    return work
+
+
+def replan_lines(tenant: str, subject: str, after: str | None, page: int) -> Work[str | None]:
+    """Give gates the limit as it is now, and let in whom it leaves room for."""
+
+    async def work(tx: Tx) -> str | None:
+        record = await tx.get(Tenant, tenant)
+        limit = NO_LIMIT if record is None else record.limits.tasks.get(subject, NO_LIMIT)
+        found = await tx.find(GateList(tenant=tenant, subject=subject, after=after), page)
+        stored = await tx.get_many(Gate, [each.id for each in found], lock=True)
+        left, last = LET_IN_AT_ONCE, after or ""
+        lines: dict[str, list[Task]] = {}
+        changed: dict[str, Gate] = {}
+        for id in sorted(stored):
+            changed[id] = gate.with_limit(stored[id], limit, tx.now)
+            wanted = min(gate.room(changed[id]), stored[id].waiting, left)
+            if wanted:
+                lines[id] = await tx.find(TasksInLine(gate=id, at=tx.now), wanted)
+                left -= len(lines[id])
+            if not left:
+                break  # there may be more in its line
+            last = id
+        gates = await Gates.after_change(tx, stored, changed, lines)
+        gates.settle([])
+        gates.put(tx)
+        return last if not left or len(found) == page else None
+
+    return work
+
+
+def replan_moments(tenant: str, subject: str, after: datetime | None, page: int) -> Work[datetime | None]:
+    """Tasks that have a moment under an old rate get one under the rate as it is now, if that is sooner; else they ask
+    again when they are due."""
+    what, _, name = subject.partition(":")
+
+    async def work(tx: Tx) -> datetime | None:
+        query = UpcomingTasks(
+            after=after or tx.now,
+            queues=(name,) if what == "queue" else None,
+            kinds=(name,) if what == "kind" else None,
+            tenant=tenant,
+        )
+        found = await tx.find(query, page)
+        having = [task for task in found if task.slot_until is not None]
+        ids = {id for task in having for id in task.gates[: task.passed] if id.startswith(what)}
+        gates = await tx.get_many(Gate, ids, lock=True)
+        changed = dict(gates)
+        moved = []
+        for task in having:
+            own = next((id for id in task.gates[: task.passed] if id in changed), None)
+            if own is not None:
+                sooner, given = gate.sooner(task, changed[own], tx.now)
+                changed[own] = given
+                moved.append(sooner)
+        for id, given in changed.items():
+            if given is not gates[id]:
+                tx.put(given)
+        for task in moved:
+            tx.put(task)
+        return found[-1].available_at if len(found) == page else None
+
+    return work

@@ -1,0 +1,205 @@
+"""A task: what it waits for, its input and output, its error, its attempts, its history, its logs, what it left. Of a
+workflow also its steps. And what can be done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from fastapi import Response
+
+from ...domain.errors import NotFound, Refused
+from ...domain.model import Change, ChangeType, Task, TaskStatus
+from ...domain.task import REPLAYABLE
+from ...domain.workflow import Step, kept_steps
+from .schedule import json_of
+from .steps import WIDTH, axis_of, rows_of, signals_waited_for, waits_for
+from .texts import counted
+from .visit import FormField, Visit
+
+__all__ = ["ACTIONS", "act", "ask", "attempts_of", "show"]
+
+ROWS = 150
+ACTIONS = {"cancel": "Cancel", "replay": "Replay"}
+_BEGINS = ChangeType.CLAIMED
+
+
+class Attempt(NamedTuple):
+    """One time that a worker took a task: when it could have begun, when it began, when and how it ended."""
+
+    number: int
+    ready_at: datetime
+    began_at: datetime
+    ended: Change | None
+
+    def length(self, now: datetime) -> timedelta:
+        return (self.ended.at if self.ended else now) - self.began_at
+
+
+async def show(visit: Visit) -> Response:
+    queue = visit.queue
+    task = await queue.get(visit.part("id"))
+    now = await queue.now()
+    may = visit.may_operate
+    return visit.show(
+        "workflow.html" if task.is_workflow else "task.html",
+        task=task,
+        now=now,
+        status=str(task.status),
+        why=_why(task),
+        waiting=await queue.waiting(task.id) if task.is_live and not task.waits_for else None,
+        key=await _schedule_key(visit, task),
+        attempts=attempts_of(task.history),
+        artifacts=[each for each in await queue.artifacts(task.id) if each.name != "result"],
+        nodes={node.id for node in await queue.nodes(dead=True)} if task.worker_id else set(),
+        may_cancel=may and task.is_live and not task.cancel_requested,
+        may_replay=may and task.status in REPLAYABLE,
+        may_signal=may and task.is_live and task.is_workflow,
+        said=_said(visit),
+        **(await _steps(visit, task, now) if task.is_workflow else {}),
+    )
+
+
+async def _steps(visit: Visit, task: Task, now: datetime) -> dict[str, Any]:
+    """What the page of a workflow has more."""
+    tree = await visit.queue.run_tree(task.id)
+    axis = axis_of(tree, now)
+    rows = list(rows_of(tree, axis, now))
+    asked, begin = visit.asked("step"), int(visit.asked("row") or 0) if _is_row(visit) else 0
+    chosen = next((step for step in tree.steps if step.key == asked), None)
+    return {
+        "rows": rows[begin : begin + ROWS],
+        "begin": begin,
+        "most": ROWS,
+        "number": len(rows),
+        "marks": axis.marks,
+        "width": WIDTH,
+        "waits": [(step, waits_for(step, now)) for step in tree.steps if not step.is_over],
+        "chosen": chosen,
+        "chosen_child": None if chosen is None else tree.children.get(chosen.id),
+    }
+
+
+def _is_row(visit: Visit) -> bool:
+    row = visit.asked("row") or ""
+    return row.isdecimal() and len(row) < 7
+
+
+async def _schedule_key(visit: Visit, task: Task) -> str | None:
+    try:
+        return None if task.schedule_id is None else (await visit.queue.get_schedule(task.schedule_id)).key
+    except NotFound:  # it is deleted
+        return None
+
+
+def _why(task: Task) -> str:
+    """What a task does, or how it ended. What it waits for is the queue's to say."""
+    match task.status:
+        case TaskStatus.PENDING if task.waits_for:
+            return "It waits, and holds no worker meanwhile."
+        case TaskStatus.PENDING:
+            return "It is pending."
+        case TaskStatus.RUNNING if task.cancel_requested:
+            return "Its handler was asked to stop."
+        case TaskStatus.RUNNING:
+            return "It runs."
+        case TaskStatus.FAILED:
+            return "It failed, and no retry is left." if task.retries else "It failed."
+        case TaskStatus.CANCELLED:
+            by = f" by {task.cancelled_by}" if task.cancelled_by else ""
+            return f"It was cancelled{by}{': ' + task.cancel_reason if task.cancel_reason else '.'}"
+        case TaskStatus.EXPIRED:
+            return "No worker took it before it expired."
+    return ""
+
+
+def attempts_of(history: Sequence[Change]) -> list[Attempt]:
+    """From the lines of the history: each claim, and the line after it."""
+    found: list[Attempt] = []
+    for place, line in enumerate(history):
+        if line.type is not _BEGINS:
+            continue
+        later = [each for each in history[place + 1 :] if each.status is not TaskStatus.RUNNING]
+        before = history[place - 1] if place else line
+        ready = min(before.at + before.delay, line.at)
+        found.append(Attempt(line.attempt or len(found) + 1, ready, line.at, later[0] if later else None))
+    return found
+
+
+async def ask(visit: Visit) -> Response:
+    task = await visit.queue.get(visit.part("id"))
+    return await _question(visit, _action(visit), task)
+
+
+async def _question(visit: Visit, action: str, task: Task, problem: str | None = None) -> Response:
+    steps = await visit.queue.steps(task.id) if task.is_workflow else []
+    from_step = visit.asked("from_step") or visit.given("from_step")
+    fields: list[FormField] = []
+    if action == "cancel":
+        title, fields = "Cancel this task", [FormField("reason", "Why")]
+        consequence = "It will not run."
+        if task.status is TaskStatus.RUNNING or task.started_at is not None:
+            consequence = "It is asked to stop; what it has done stays done, unless it undoes it."
+    elif action == "signal":
+        title, consequence = "Send a signal", "It is kept until the workflow receives it, once."
+        names = signals_waited_for(steps)
+        known = visit.given("name") or visit.asked("name") or (names[0] if names else "")
+        fields = [
+            FormField("name", "Name", known, choices=names),
+            FormField("payload", "Payload, as JSON", visit.given("payload") or "null", "json"),
+        ]
+    else:
+        title = "Replay this task" if from_step is None else f"Retry from {from_step}"
+        consequence = _replayed(task, steps, from_step)
+    return visit.ask(
+        title,
+        consequence,
+        to=visit.url("tasks", task.id, action),
+        back=visit.url("tasks", task.id),
+        fields=fields,
+        hidden=[("from_step", from_step)] if from_step else [],
+        problem=problem,
+        nav="workflows" if task.is_workflow else "tasks",
+    )
+
+
+def _replayed(task: Task, steps: Sequence[Step], from_step: str | None) -> str:
+    if not task.is_workflow:
+        return "It runs again with the same input and fresh retries, as soon as a worker takes it."
+    kept = kept_steps(task, steps, from_step)
+    again = len([step for step in steps if step.is_over]) - len(kept)
+    return (
+        f"It goes on with the same input. {counted(len(kept), 'step is', 'steps are')} kept and not done again;"
+        f" {counted(again, 'is', 'are')} dropped, and run again if the code still asks for them."
+    )
+
+
+async def act(visit: Visit) -> Response:
+    action, id = _action(visit), visit.part("id")
+    try:
+        if action == "signal":
+            await visit.queue.signal(
+                id, visit.given("name") or "", json_of(visit.given("payload"), "payload")
+            )
+        elif action == "cancel":
+            await visit.queue.cancel(id, visit.given("reason") or "")
+        else:
+            await visit.queue.replay(id, from_step=visit.given("from_step"))
+    except Refused as refused:
+        if isinstance(refused, NotFound):
+            raise
+        return await _question(visit, action, await visit.queue.get(id), str(refused))
+    return visit.go(visit.url("tasks", id, said=action))
+
+
+def _action(visit: Visit) -> str:
+    action = visit.part("action")
+    if action not in (*ACTIONS, "signal"):
+        raise NotFound("page", action)
+    return action
+
+
+def _said(visit: Visit) -> str | None:
+    words = {"signal": "The signal was sent.", "replay": "It runs again."}
+    return words.get(visit.asked("said") or "")

@@ -1,0 +1,340 @@
+"""Limits of tasks, in virtual time: never more at once, never more in a while, and nothing is left in a line.
+
+Handlers mark when they begin and end; the marks are the judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+import rota
+from rota.domain.model import Gate
+from simulation.faults import Fault, Node
+from worlds import MINUTE, SECOND, START, World, on_any_store
+
+
+class Marks:
+    """What handlers did: when each began, and how many of each key ran at once."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self._world = world
+        self._seconds = seconds
+        self._now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.begun: dict[str, list[datetime]] = {}
+
+    async def handle(self, input: Any, context: rota.Context) -> None:
+        key = str(input["customer"])
+        self.begun.setdefault(key, []).append(self._world.clock.now())
+        self._now[key] += 1
+        self.most[key] = max(self.most[key], self._now[key])
+        try:
+            await asyncio.sleep(self._seconds)
+        finally:
+            self._now[key] -= 1
+
+    def most_within(self, key: str, period: timedelta) -> int:
+        times = self.begun[key]
+        return max(sum(1 for other in times if at <= other < at + period) for at in times)
+
+
+async def gates(world: World) -> list[Gate]:
+    return (await world.store.snapshot())["gate"]  # type: ignore[return-value]  # the type's own list
+
+
+async def all_done(world: World, tasks: list[Any]) -> None:
+    for task in tasks:
+        await world.queue.wait(task.id, timeout=timedelta(hours=3))
+
+
+async def check_empty(world: World) -> None:
+    """Nobody is inside or in a line, and every task has left its gates."""
+    assert [(gate.inside, gate.waiting) for gate in await gates(world)] == [(0, 0)] * len(await gates(world))
+    assert {(task.passed, task.line) for task in await world.tasks()} == {(0, None)}
+
+
+async def test_never_more_at_once_for_each_key(world: World) -> None:
+    marks = Marks(world, seconds=1)
+    world.app.task("work", limit=rota.Limit(concurrency=3, key="customer"))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", {"customer": n % 4}) for n in range(60)])
+    assert sum(task.line is not None for task in await world.tasks()) == 60 - 4 * 3
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert marks.most == {str(n): 3 for n in range(4)}
+    assert world.clock.now() - START < 6 * SECOND, "15 of each key, 3 at a time, take 5 s"
+    await check_empty(world)
+
+
+async def test_never_more_than_the_rate(world: World) -> None:
+    marks = Marks(world, seconds=5)
+    world.app.task("work", limit=rota.Limit(rate="10/m"))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 35)
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert marks.most_within("1", MINUTE) == 10
+    assert world.clock.now() - START < 3.7 * MINUTE
+    await check_empty(world)
+
+
+@on_any_store
+async def test_what_piled_up_while_no_worker_was_there_does_not_start_at_once(world: World) -> None:
+    marks = Marks(world, seconds=0.1)
+    world.app.task("work", limit=rota.Limit(rate="10/m"))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 25)
+    await world.at(10 * MINUTE)
+    async with world.running(concurrency=4):
+        await all_done(world, tasks)
+    assert marks.most_within("1", MINUTE) <= 10
+    assert world.clock.now() - START < 13 * MINUTE
+
+
+@on_any_store
+async def test_a_line_of_many_holds_up_no_other(world: World) -> None:
+    marks = Marks(world, seconds=60)
+    world.app.task("work", limit=rota.Limit(concurrency=1, key="customer"))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    await world.queue.submit_many([("work", {"customer": "slow"})] * 5_000)
+    other = await world.queue.submit("work", {"customer": "other"})
+    async with world.running(concurrency=10):
+        await world.at(2 * SECOND)
+        assert (await world.queue.get(other.id)).started_at == START
+    assert marks.most == {"slow": 1, "other": 1}
+
+
+@on_any_store
+async def test_a_task_for_later_takes_no_place_before_its_time(world: World) -> None:
+    marks = Marks(world, seconds=1)
+    world.app.task("work", limit=rota.Limit(concurrency=1))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    later = await world.queue.submit("work", {"customer": "later"}, schedule_at=START + MINUTE)
+    now = await world.queue.submit("work", {"customer": "now"})
+    async with world.running():
+        await all_done(world, [now, later])
+    assert marks.begun == {"now": [START], "later": [START + MINUTE]}
+    await check_empty(world)
+
+
+@on_any_store
+async def test_a_retry_waits_in_line_again(world: World) -> None:
+    begun: list[str] = []
+
+    @world.app.task("work", limit=rota.Limit(concurrency=1))
+    async def work(name: str, context: rota.Context) -> None:
+        begun.append(name)
+        await asyncio.sleep(1)
+        if name == "fails" and context.task.attempt == 1:
+            raise rota.RetryableError("once", delay_seconds=0)
+
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", {"name": name}) for name in ("fails", "b", "c")])
+    async with world.running(concurrency=5):
+        await all_done(world, tasks)
+    assert begun == ["fails", "b", "c", "fails"]
+    await check_empty(world)
+
+
+@on_any_store
+async def test_what_ends_in_whatever_way_lets_the_next_in(world: World) -> None:
+    world.app.task("work", limit=rota.Limit(concurrency=1))(Marks(world, seconds=0).handle)
+    await world.queue.declare_limits(world.app)
+    first, second, third, fourth = await world.queue.submit_many([("work", {"customer": 1})] * 4)
+    await world.queue.cancel(first.id)
+    assert (await world.queue.get(second.id)).line is None
+    await world.queue.cancel(third.id)  # from within the line
+    await world.queue.mark_expired(second.id)
+    assert (await world.queue.get(fourth.id)).line is None
+    [gate] = await gates(world)
+    assert (gate.inside, gate.waiting) == (1, 0)
+    await world.queue.replay(first.id)
+    assert (await world.queue.get(first.id)).line == gate.id
+
+
+async def test_a_queue_and_a_kind_limit_together(world: World) -> None:
+    marks = Marks(world, seconds=1)
+    world.app.task("work", limit=rota.Limit(concurrency=2, key="customer"))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    await world.queue.limit_queue("mail", concurrency=3)
+    tasks = await world.queue.submit_many([("work", {"customer": n % 3}) for n in range(24)], queue="mail")
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert max(marks.most.values()) <= 2
+    assert world.clock.now() - START == 8 * SECOND, "always three at work"
+    await check_empty(world)
+
+
+@on_any_store
+async def test_a_changed_limit_plans_the_line_anew(world: World) -> None:
+    marks = Marks(world, seconds=10)
+    world.app.task("work")(marks.handle)
+    await world.queue.limit_queue("default", concurrency=1)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 700)
+    async with world.running(concurrency=1000):
+        await world.at(5 * SECOND)
+        await world.queue.limit_queue("default", concurrency=600)
+        await world.at(9 * SECOND)
+        assert marks.most == {"1": 600}
+        await world.queue.limit_queue("default")
+        await all_done(world, tasks)
+    assert marks.most == {"1": 700}
+    await check_empty(world)
+
+
+@on_any_store
+async def test_a_changed_rate_gives_other_moments(world: World) -> None:
+    marks = Marks(world, seconds=0)
+    world.app.task("work")(marks.handle)
+    await world.queue.limit_queue("default", rate="1/h")
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 300)
+    await world.queue.limit_queue("default", rate="100/m")
+    async with world.running():
+        await all_done(world, tasks[:100])
+        await world.queue.limit_queue("default", rate="10/m")
+        marks.begun["1"] = []
+        await all_done(world, tasks)
+    assert marks.most_within("1", MINUTE) == 10
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@on_any_store
+async def test_a_fault_at_every_store_call(world: World, fault: Fault) -> None:
+    """Two nodes, of which one meets the fault again and again."""
+    marks = Marks(world, seconds=3)
+    world.app.task("work", limit=rota.Limit(concurrency=2, rate="20/m", key="customer"))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", {"customer": n % 2}) for n in range(20)])
+    stop = asyncio.Event()
+    nodes = [
+        Node(world, lambda number: fault if number % 7 == 3 and number < 70 else None, "a"),
+        Node(world, lambda _: None, "b"),
+    ]
+    running = [asyncio.create_task(node.run(stop)) for node in nodes]
+    await all_done(world, tasks)
+    stop.set()
+    await asyncio.gather(*running)
+    assert max(marks.most.values()) <= 2
+    assert max(marks.most_within(key, MINUTE) for key in marks.begun) <= 20
+    await check_empty(world)
+
+
+@on_any_store
+@pytest.mark.parametrize("number", range(1, 25))
+async def test_one_fault_at_each_store_call(world: World, number: int) -> None:
+    marks = Marks(world, seconds=1)
+    world.app.task("work", max_retries=9, limit=rota.Limit(concurrency=1, key="customer"))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 4)
+    fault = list(Fault)[number % len(Fault)]
+    stop = asyncio.Event()
+    node = Node(world, lambda call: fault if call == number else None, "a")
+    running = asyncio.create_task(node.run(stop))
+    await all_done(world, tasks)
+    stop.set()
+    await running
+    assert marks.most == {"1": 1}
+    await check_empty(world)
+
+
+@on_any_store
+async def test_tasks_submitted_before_the_limit_was_known_are_limited(world: World) -> None:
+    marks = Marks(world, seconds=1)
+    world.app.task("work", limit=rota.Limit(concurrency=2))(marks.handle)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 9)
+    async with world.running(concurrency=5):
+        await all_done(world, tasks)
+    assert marks.most == {"1": 2}
+    await check_empty(world)
+
+
+@on_any_store
+async def test_a_schedule_fires_into_the_line(world: World) -> None:
+    marks = Marks(world, seconds=25)
+    world.app.task("work", limit=rota.Limit(concurrency=1))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    await world.schedule(interval=10, max_runs=4, overlap_policy="allow", input={"customer": 1})
+    async with world.running():
+        await world.at(3 * MINUTE)
+    assert marks.most == {"1": 1}
+    assert {task.status for task in await world.tasks()} == {"completed"}
+    await check_empty(world)
+
+
+@on_any_store
+async def test_the_highest_priority_is_let_in_first(world: World) -> None:
+    begun: list[str] = []
+
+    @world.app.task("work", limit=rota.Limit(concurrency=1))
+    async def work(name: str) -> None:
+        begun.append(name)
+        await asyncio.sleep(1)
+
+    await world.queue.declare_limits(world.app)
+    tasks = [
+        await world.queue.submit("work", {"name": str(priority)}, priority=priority)
+        for priority in (100, 0, 200, 128)
+    ]
+    async with world.running():
+        await all_done(world, tasks)
+    assert begun == ["100", "200", "128", "0"]
+
+
+@on_any_store
+async def test_idle_gates_are_forgotten(world: World) -> None:
+    world.app.task("work", limit=rota.Limit(concurrency=1, key="customer"))(Marks(world, seconds=0).handle)
+    await world.queue.declare_limits(world.app)
+    await all_done_by(world, await world.queue.submit_many([("work", {"customer": n}) for n in range(5)]))
+    assert await gates(world) == []
+
+
+async def all_done_by(world: World, tasks: list[Any]) -> None:
+    """They end, and three hours pass."""
+    async with world.running():
+        await all_done(world, tasks)
+        await world.at(timedelta(hours=3))
+
+
+@on_any_store
+async def test_workflows_and_their_children_in_one_limited_queue(world: World) -> None:
+    """A workflow that is parked leaves its place; else its children could never run."""
+    marks = Marks(world, seconds=5)
+    world.app.task("work")(marks.handle)
+
+    @world.app.workflow("flow")
+    async def flow(ctx: Any) -> None:
+        await asyncio.gather(*[ctx.child("work", {"customer": 1}, key=n) for n in range(3)])
+
+    await world.queue.limit_queue("default", concurrency=1)
+    flows = [await world.queue.start_workflow("flow") for _ in range(3)]
+    async with world.running(concurrency=10):
+        await all_done(world, flows)
+    assert {task.status for task in await world.tasks()} == {"completed"}
+    assert marks.most == {"1": 1}
+    await check_empty(world)
+
+
+@on_any_store
+async def test_children_that_are_cancelled_with_their_workflow_leave_the_line(world: World) -> None:
+    marks = Marks(world, seconds=MINUTE.total_seconds())
+    world.app.task("work", limit=rota.Limit(concurrency=2))(marks.handle)
+
+    @world.app.workflow("flow")
+    async def flow(ctx: Any) -> None:
+        await asyncio.gather(*[ctx.child("work", {"customer": 1}, key=n) for n in range(5)])
+
+    await world.queue.declare_limits(world.app)
+    started = await world.queue.start_workflow("flow")
+    async with world.running(concurrency=10):
+        await world.at(20 * SECOND)
+        assert sum(task.line is not None for task in await world.tasks()) == 3
+        other = await world.queue.submit("work", {"customer": 2})
+        await world.queue.cancel(started.id)
+        await all_done(world, [other])
+    assert marks.begun["1"] == [marks.begun["1"][0]] * 2
+    await check_empty(world)
