@@ -97,7 +97,8 @@ _INSTALL = {
 @command(examples=list(_INSTALL.values()))
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell: commands, options, and the names of schedules."""
+    """Print the completion script of a shell: commands, options, names of schedules and templates, ids of tasks,
+    kinds and zones."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

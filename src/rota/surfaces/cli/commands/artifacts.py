@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .. import completing
 from ..command import command
 from ..render import Cell
 from ..session import Session, with_session
@@ -28,7 +29,7 @@ STDOUT = "-"
         "rota artifacts $ID --json | jq -r .[].name",
     ],
 )
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=completing.task_ids)
 @with_session
 def list_artifacts(session: Session, task_id: str) -> None:
     """What a task has left so far: its result, and what its handler left under a name."""
@@ -62,7 +63,7 @@ def _row(session: Session, artifact: Artifact) -> list[Cell | str]:
         "rota artifact get $ID result | jq .pages",
     ]
 )
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=completing.task_ids)
 @click.argument("name")
 @click.option("-o", "--output", metavar="FILE", default=STDOUT, help="Where to write it; - is stdout.")
 @with_session

@@ -17,6 +17,7 @@ from ....domain.recurrence import Cron, Interval, RRule, Timing
 from ... import words
 from ...durations import coarse, parsed, relative, short
 from ...versions import differences
+from .. import completing
 from ..command import command
 from ..options import TIME, WALL_TIME
 from ..render import Cell, Screen, seconds, styled
@@ -349,7 +350,14 @@ def _brief(value: Any) -> str:
     ],
 )
 @click.argument("expression")
-@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="The clock it is read on.")
+@click.option(
+    "--timezone",
+    default="UTC",
+    show_default=True,
+    metavar="ZONE",
+    shell_complete=completing.zones,
+    help="The clock it is read on.",
+)
 @click.option(
     "-n", "count", type=click.IntRange(1, MOST_TIMES), default=5, show_default=True, help="How many times."
 )

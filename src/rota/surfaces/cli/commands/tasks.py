@@ -11,6 +11,7 @@ import click
 
 from ....domain.options import SubmitOptions
 from ...durations import coarse, relative, short
+from .. import completing
 from ..command import command
 from ..options import DURATION, JSON_TEXT, TIME, json_lines, shape_options, together
 from ..render import Cell, Screen, seconds, styled
@@ -39,9 +40,21 @@ BATCH = 500
 
 task_filters = together(
     click.option("--status", type=click.Choice(STATUSES), help="Only tasks in this state."),
-    click.option("-t", "--type", "kind", metavar="TYPE", help="Only tasks of this kind."),
+    click.option(
+        "-t",
+        "--type",
+        "kind",
+        metavar="TYPE",
+        shell_complete=completing.kinds,
+        help="Only tasks of this kind.",
+    ),
     click.option("--queue", metavar="NAME", help="Only tasks of this queue."),
-    click.option("--schedule", metavar="ID", help="Only tasks that this schedule started."),
+    click.option(
+        "--schedule",
+        metavar="ID",
+        shell_complete=completing.schedules,
+        help="Only tasks that this schedule started.",
+    ),
     click.option("--tag", metavar="NAME", help="Only tasks with this tag."),
 )
 """The filters that `list`, `cancel --all` and `tail` share."""
@@ -56,7 +69,14 @@ task_filters = together(
     ]
 )
 @click.option(
-    "-t", "--type", "--task-type", "task_type", required=True, metavar="TYPE", help="The kind of task."
+    "-t",
+    "--type",
+    "--task-type",
+    "task_type",
+    required=True,
+    metavar="TYPE",
+    shell_complete=completing.kinds,
+    help="The kind of task.",
 )
 @click.option(
     "-i",
@@ -139,7 +159,7 @@ def _show_submitted(session: Session, task: Task) -> None:
 
 
 @command(examples=["rota status 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota status $ID --json | jq .output"])
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=completing.task_ids)
 @with_session
 def status(session: Session, task_id: str) -> None:
     """Everything about one task."""
@@ -306,7 +326,7 @@ def _detail(session: Session, task: Task, now: datetime) -> str:
 
 
 @command(examples=["rota history 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=completing.task_ids)
 @with_session
 def history(session: Session, task_id: str) -> None:
     """What happened to a task, oldest first, one line per version."""
@@ -363,7 +383,7 @@ def _each(
         "rota cancel --all --type send_reminder --status pending",
     ]
 )
-@click.argument("task_ids", nargs=-1)
+@click.argument("task_ids", nargs=-1, shell_complete=completing.task_ids)
 @click.option("--all", "all_matching", is_flag=True, help="All live tasks that match the filters.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the task.")
 @task_filters
@@ -391,7 +411,7 @@ def cancel(
         "rota replay --status failed --type send_reminder --since 1h --dry-run",
     ]
 )
-@click.argument("task_ids", nargs=-1)
+@click.argument("task_ids", nargs=-1, shell_complete=completing.task_ids)
 @task_filters
 @click.option("--since", type=DURATION, help="Only tasks that ended at most this long ago: 30s 5m 1h 7d 2w.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
@@ -417,7 +437,7 @@ def replay(
 
 
 @command(examples=["rota archive 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
-@click.argument("task_ids", nargs=-1, required=True)
+@click.argument("task_ids", nargs=-1, required=True, shell_complete=completing.task_ids)
 @with_session
 def archive(session: Session, task_ids: tuple[str, ...]) -> None:
     """Put ended tasks away: they leave the lists of completed and failed ones."""
@@ -430,7 +450,7 @@ def archive(session: Session, task_ids: tuple[str, ...]) -> None:
         "rota wait $(rota submit -t build -i '{}') && echo built",
     ]
 )
-@click.argument("task_ids", nargs=-1, required=True)
+@click.argument("task_ids", nargs=-1, required=True, shell_complete=completing.task_ids)
 @click.option("--timeout", type=DURATION, help="Give up after this long.")
 @with_session
 def wait(session: Session, task_ids: tuple[str, ...], timeout: timedelta | None) -> None:
