@@ -10,6 +10,8 @@ from typing import Any
 
 from rota.domain.model import (
     LIVE,
+    Alarm,
+    AlarmRule,
     ApiKey,
     Artifact,
     Event,
@@ -31,6 +33,7 @@ from rota.domain.model import (
     TemplateTarget,
     Tenant,
     TenantStatus,
+    Watch,
     WorkflowTarget,
 )
 from rota.domain.recurrence import Interval
@@ -202,6 +205,7 @@ def any_schedule(random: random.Random, **values: Any) -> Schedule:
         "created_at": minutes(random),
         "deleted_at": random.choice((None, None, minutes(random))),
         "zone_data": random.choice(ZONES),
+        "watch": random.choice((None, Watch(at=random.choice((None, minutes(random))), since=START))),
     }
     return schedule(**(shape | values))
 
@@ -344,6 +348,31 @@ def any_signal(random: random.Random, **values: Any) -> Signal:
     return signal(**(shape | values))
 
 
+def alarm(id: str | None = None, **values: Any) -> Alarm:
+    defaults: dict[str, Any] = {
+        "rule": AlarmRule.LATE,
+        "subject_type": "schedule",
+        "subject_id": "s1",
+        "subject": "report",
+        "detail": "it started 5 minutes late",
+        "began_at": START,
+    }
+    return Alarm(id=id or fresh_id("l"), **(defaults | values))
+
+
+def any_alarm(random: random.Random, **values: Any) -> Alarm:
+    shape = {
+        "tenant": random.choice((*TENANTS, "*")),
+        "subject_id": random.choice((*SCHEDULES, "fleet")),
+        "subject": random.choice(("report", "Ärger \u0000")),
+        "detail": random.choice(("", "ä \u0000")),
+        "began_at": minutes(random),
+        "over_at": random.choice((None, minutes(random))),
+        "tell_at": random.choice((None, minutes(random))),
+    }
+    return alarm(**(shape | values))
+
+
 def any_gate(random: random.Random, **values: Any) -> Gate:
     shape = {
         "tenant": random.choice(TENANTS),
@@ -372,12 +401,13 @@ MAKERS: dict[type[Record], Any] = {
     Artifact: any_artifact,
     Step: any_step,
     Signal: any_signal,
+    Alarm: any_alarm,
 }
 """For each type that has queries: one of any shape."""
 
 FIXED = (
     *("id", "version", "tenant", "created_at", "schedule_id", "is_workflow"),
-    *("scheduled_at", "at", "subject_id", "subject", "task_id", "name"),
+    *("scheduled_at", "at", "began_at", "subject_id", "subject", "task_id", "name"),
 )
 """What a record keeps when it becomes another of its type."""
 

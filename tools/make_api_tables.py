@@ -38,6 +38,7 @@ TASK_CALLS = [
     *("cancel", "request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
 ]
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
+ALARM_CALLS = ["alarms", "alarm_rules", "set_alarm_rules", "remove_alarm_rules"]
 OPEN_ARTIFACT = ["read", "save", "chunks"]
 WORKFLOW_CALLS = ["start_workflow", "signal", "steps", "run_tree"]
 WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
@@ -45,7 +46,16 @@ WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
     *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
-    *("delete_schedule", "restore_schedule", "schedule_history", "runs", "preview", "why", "run_due"),
+    *(
+        "delete_schedule",
+        "restore_schedule",
+        "schedule_history",
+        "put_back_schedule",
+        "runs",
+        "preview",
+        "why",
+        "run_due",
+    ),
     *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
 ]
 TEMPLATE_CALLS = [
@@ -138,6 +148,8 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.ApiKey,
     rota.NodeState,
     rota.PausedQueue,
+    rota.Alarm,
+    rota.AlarmRules,
     rota.QueueUse,
     rota.Retention,
 ]
@@ -150,6 +162,7 @@ CHOICES = [
     rota.RunReason,
     rota.MissedRunPolicy,
     rota.OverlapPolicy,
+    rota.AlarmRule,
     rota.Role,
     rota.Runtime,
     rota.TenantStatus,
@@ -174,6 +187,7 @@ def tables() -> dict[str, str]:
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),
+        "alarm calls": _calls(rota.Queue, ALARM_CALLS),
         "queue calls": _calls(rota.Queue, QUEUE_CALLS),
         "app": _calls(rota.App, ["task", "workflow", "schedule", "provide", "connect", *HOOKS]),
         "functions": _calls(rota.TaskFunction, FUNCTION),

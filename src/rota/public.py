@@ -18,6 +18,9 @@ from .domain.errors import (
     Unavailable,
 )
 from .domain.model import (
+    Alarm,
+    AlarmRule,
+    AlarmRules,
     ApiKey,
     Artifact,
     Change,
@@ -78,6 +81,9 @@ from .surfaces.python.known_nodes import UnhandledKind
 from .surfaces.python.signatures import verify_signature
 
 __all__ = [
+    "Alarm",
+    "AlarmRule",
+    "AlarmRules",
     "ApiKey",
     "App",
     "Arguments",

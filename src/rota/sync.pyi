@@ -8,6 +8,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import rota
 from rota.domain.model import (
+    Alarm,
+    AlarmRules,
     ApiKey,
     Artifact,
     Change,
@@ -24,6 +26,7 @@ from rota.domain.model import (
     Tenant,
 )
 from rota.domain.options import (
+    AlarmOptions,
     Duration,
     LimitOptions,
     ScheduleChanges,
@@ -223,6 +226,9 @@ class Queue:
     def restore_schedule(self, schedule_id: str) -> Schedule: ...
     def schedule_history(self, schedule_id: str) -> builtins.list[Event]:
         """Every version of the schedule, oldest first: who, when, before, after."""
+    def put_back_schedule(self, schedule_id: str, version: int) -> Schedule:
+        """Give it the timing, the target and the policies of an earlier version, as a new one. It stays paused or
+        active as it is, and nothing runs because of it."""
     def runs(
         self,
         schedule_id: str,
@@ -372,6 +378,24 @@ class Queue:
         """The limits of kinds ("kind:send") and queues ("queue:mail")."""
     def declare_limits(self, app: App) -> None:
         """Set the limits that the handlers of an app have."""
+    def alarms(
+        self,
+        *,
+        schedule: str | None = None,
+        over: bool = False,
+        fleet: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Alarm]:
+        """The alarms of this tenant, of one schedule if it is named; newest first. With `over`: those that are over,
+        too. With `fleet`: those about the whole store, which belong to no tenant."""
+    def alarm_rules(self) -> dict[str, AlarmRules]:
+        """The rules of tags, by tag."""
+    def set_alarm_rules(self, tag: str, **rules: Unpack[AlarmOptions]) -> AlarmRules:
+        """The rules of all schedules whose target has the tag, instead of those it had. Where a schedule has a rule of
+        its own, that holds."""
+    def remove_alarm_rules(self, tag: str) -> None:
+        """Take away the rules of a tag."""
     def now(self) -> datetime:
         """The store's clock, which all nodes share."""
 

@@ -24,6 +24,7 @@ from records import event, schedule, task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Task, TaskStatus
 from rota.engine.clock import SystemClock
+from rota.engine.commands import check_fleet, look_for_alarms
 from rota.stores.base import Tx
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
@@ -679,3 +680,18 @@ async def test_reads_that_wait_for_a_connection_are_answered_before_closing(url:
     await asyncio.sleep(0)
     await store.close()
     assert await asyncio.gather(*asked, return_exceptions=True) == ["answered"] * 10
+
+
+async def test_two_nodes_raise_an_alarm_once(url: str) -> None:
+    async with opened(url) as one, opened(url) as other:
+        queue = rota.Queue(one)
+        names = [f"s{number}" for number in range(20)]
+        for name in names:
+            await queue.create_schedule(name, task_type="x", interval=3600, max_runs=2, alarm_ending="30d")
+        looks = [store.transact(look_for_alarms(7, timedelta(days=1))) for store in (one, other) * 5]
+        answers = await asyncio.gather(*looks)
+        assert sorted(each.subject for each in await queue.alarms()) == sorted(names)
+        assert sum(len(each.alarms) for each in answers) == len(names)
+        scans = [store.transact(check_fleet()) for store in (one, other)]
+        await asyncio.gather(*scans)
+        assert await queue.alarms(fleet=True) == []

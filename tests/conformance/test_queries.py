@@ -33,6 +33,7 @@ from records import (
 )
 from rota.domain.model import (
     LIVE,
+    Alarm,
     ApiKey,
     Artifact,
     Event,
@@ -55,6 +56,7 @@ from rota.domain.workflow import Signal, Step
 from rota.stores import queries
 from rota.stores.base import Store
 from rota.stores.queries import (
+    AlarmList,
     ApiKeyList,
     ArtifactList,
     ArtifactsByContent,
@@ -70,10 +72,12 @@ from rota.stores.queries import (
     LiveTasks,
     LostLeases,
     NodeList,
+    OldAlarms,
     OldEvents,
     OldReceipts,
     OldRuns,
     OldSchedules,
+    OpenAlarms,
     OpenSchedules,
     OpenTasks,
     OutdatedZones,
@@ -93,7 +97,9 @@ from rota.stores.queries import (
     TemplateByAlias,
     TemplateList,
     TenantList,
+    UntoldAlarms,
     UpcomingTasks,
+    WatchedSchedules,
 )
 from stores import START, STORES, TestClock, opened_store, put, reading
 from worlds import THOROUGH
@@ -353,6 +359,27 @@ SENTENCES: dict[type[Query], Sentence] = {
     OldReceipts: Sentence(Receipt, lambda q, r: r.at < q.before, lambda r: (r.at, r.id)),
     NodeList: Sentence(NodeState, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
     PausedQueues: Sentence(PausedQueue, lambda q, p: p.tenant == q.tenant, lambda p: (p.queue, p.id)),
+    WatchedSchedules: Sentence(Schedule, lambda q, s: due(q.at, s.watch_at), lambda s: (s.watch_at, s.id)),
+    OpenAlarms: Sentence(
+        Alarm,
+        lambda q, a: a.over_at is None and a.subject_id in q.subject_ids,
+        lambda a: (a.subject_id, a.began_at, a.id),
+    ),
+    AlarmList: Sentence(
+        Alarm,
+        lambda q, a: (
+            given(q.tenant, a.tenant)
+            and given(q.subject_id, a.subject_id)
+            and not (q.is_open and a.over_at is not None)
+            and behind(q, a.began_at, a.id)
+        ),
+        lambda a: (a.began_at, a.id),
+        newest=True,
+    ),
+    UntoldAlarms: Sentence(Alarm, lambda q, a: due(q.at, a.tell_at), lambda a: (a.tell_at, a.id)),
+    OldAlarms: Sentence(
+        Alarm, lambda q, a: a.over_at is not None and a.over_at < q.before, lambda a: (a.over_at, a.id)
+    ),
 }
 
 
@@ -434,7 +461,7 @@ def questions(kind: type[Query], records: list[Record]) -> list[Query]:
 
 
 def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
-    if kind in (DueSchedules, LostLeases, PastExpiry):
+    if kind in (DueSchedules, LostLeases, PastExpiry, WatchedSchedules, UntoldAlarms):
         yield from (kind(at=at) for at in some(*TIMES))
     elif kind is OpenTasks:
         yield OpenTasks()
@@ -450,7 +477,7 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (PausedQueues(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
     elif kind in (TemplateList, ApiKeyList, TenantList, NodeList, GateList):
         yield from by_id(kind, records)
-    elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules, IdleGates):
+    elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules, IdleGates, OldAlarms):
         yield from (kind(before=at) for at in TIMES)
     elif kind is ReadyTasks:
         yield from (ReadyTasks(at=at, **each) for at, each in product(TIMES, lanes()))
@@ -468,6 +495,11 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (ArtifactList(task_ids=ids) for ids in ((), ("t1",), (*OWNERS, "t1"), ("nobody",)))
     elif kind is ArtifactsByContent:
         yield from (ArtifactsByContent(contents=keys) for keys in ((), CONTENTS[:1], CONTENTS, ("c" * 64,)))
+    elif kind is OpenAlarms:
+        yield from (OpenAlarms(subject_ids=ids) for ids in ((), ("s1",), (*SCHEDULES, "fleet"), ("s9",)))
+    elif kind is AlarmList:
+        for tenant, subject, is_open in product(some(*TENANTS, "*"), some("s1", "s9"), (True, False)):
+            yield AlarmList(tenant=tenant, subject_id=subject, is_open=is_open)
     elif kind is StepList:
         yield from (StepList(task_ids=ids) for ids in FLOW_IDS)
     elif kind is SignalList:

@@ -24,6 +24,7 @@ from rota.domain.errors import RotaError
 from rota.domain.model import Event, Record, Run, RunStatus, Schedule, ScheduleStatus, Task, TaskStatus
 from rota.stores.base import Store, Tx
 from rota.stores.queries import (
+    AlarmList,
     ApiKeyList,
     Cancelling,
     Cursor,
@@ -35,10 +36,12 @@ from rota.stores.queries import (
     LiveTasks,
     LostLeases,
     NodeList,
+    OldAlarms,
     OldEvents,
     OldReceipts,
     OldRuns,
     OldSchedules,
+    OpenAlarms,
     OpenSchedules,
     OpenTasks,
     OutdatedZones,
@@ -53,7 +56,9 @@ from rota.stores.queries import (
     TasksByBeginning,
     TemplateList,
     TenantList,
+    UntoldAlarms,
     UpcomingTasks,
+    WatchedSchedules,
 )
 from stores import START, STORES
 from worlds import STATE_EVERY, seeds
@@ -307,6 +312,11 @@ class Stream:
             lambda: OldReceipts(before=at),
             lambda: NodeList(after=behind),
             lambda: PausedQueues(tenant=who),
+            lambda: WatchedSchedules(at=self.chance.choice((None, at))),
+            lambda: OpenAlarms(subject_ids=("s1", "s2", "fleet")),
+            lambda: AlarmList(tenant=self.chance.choice((None, who)), is_open=True, after=after),
+            lambda: UntoldAlarms(at=at),
+            lambda: OldAlarms(before=at),
         )
 
     def tally(self) -> Tally:

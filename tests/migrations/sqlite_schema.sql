@@ -18,6 +18,17 @@ begin
   update schedule_count set number = number - 1 where tenant = old.tenant;
 end;
 
+CREATE TABLE alarm (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  subject_id text not null,
+  began_at integer not null,
+  over_at integer,
+  tell_at integer,
+  body text not null
+) strict;
+
 CREATE TABLE apikey (
   id text primary key not null,
   version integer not null,
@@ -106,6 +117,7 @@ CREATE TABLE schedule (
   deleted_at integer,
   completed_at integer,
   zone_data text not null,
+  watch_at integer,
   kind text,
   template_id text,
   search text not null,
@@ -175,6 +187,16 @@ CREATE TABLE tenant (
   body text not null
 ) strict;
 
+CREATE INDEX alarm_began on alarm (began_at, id);
+
+CREATE INDEX alarm_of_tenant on alarm (tenant, began_at, id);
+
+CREATE INDEX alarm_open on alarm (subject_id, began_at, id) where over_at is null;
+
+CREATE INDEX alarm_over on alarm (over_at, id) where over_at is not null;
+
+CREATE INDEX alarm_untold on alarm (tell_at, id) where tell_at is not null;
+
 CREATE INDEX apikey_of_tenant on apikey (tenant, id);
 
 CREATE INDEX artifact_content on artifact (content, id) where content is not null;
@@ -211,6 +233,8 @@ CREATE INDEX schedule_due on schedule (due_at, id)
 CREATE UNIQUE INDEX schedule_living_key on schedule (tenant, key) where deleted_at is null;
 
 CREATE INDEX schedule_of_all on schedule (created_at, id);
+
+CREATE INDEX schedule_watch on schedule (watch_at, id) where watch_at is not null;
 
 CREATE INDEX schedule_zone on schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';

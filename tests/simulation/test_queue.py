@@ -216,7 +216,7 @@ def check_sentence(problem: rota.Invalid, field: str) -> None:
     assert problem.field.split(".")[0] == field, text
     assert re.match(rf"{re.escape(field)}[.\w]*: .+", text), text
     assert "\n" not in text
-    assert len(text) < 400
+    assert len(text) < 800
     assert ";" in text, f"what is accepted? {text}"
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from records import run, schedule, task
 from rota.domain.errors import Corrupt, Invalid
 from rota.domain.model import (
+    Alarm,
     ApiKey,
     Artifact,
     Change,
@@ -49,7 +50,7 @@ RELEASED = Path(__file__).with_name("records_0_1_0.json")
 RELEASED_TYPES = [
     kind
     for kind in RECORD_TYPES
-    if kind not in (ApiKey, Receipt, Gate, NodeState, PausedQueue, Artifact, Step, Signal)
+    if kind not in (ApiKey, Receipt, Gate, NodeState, PausedQueue, Artifact, Step, Signal, Alarm)
 ]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -139,6 +140,7 @@ RECORDS = {
     PausedQueue: built(PausedQueue),
     Step: built(Step, error=st.none() | built(Failure)),
     Signal: built(Signal),
+    Alarm: built(Alarm),
 }
 
 

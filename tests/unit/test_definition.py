@@ -313,7 +313,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {f"k{n}": n for n in range(101)}}, "metadata: it has 101 keys; the most is 100 keys"),
     (
         {"colour": "red"},
-        "colour: a schedule has no such field; accepted are catch_up_window, description, end_at, ",
+        "colour: a schedule has no such field; accepted are alarm_duration, alarm_ending, ",
     ),
     ({"run_count": 5}, "run_count: a schedule has no such field; accepted are "),
     (

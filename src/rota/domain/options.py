@@ -52,6 +52,7 @@ from .recurrence import RecurrenceRule
 from .runtimes import Command
 
 __all__ = [
+    "AlarmOptions",
     "Duration",
     "HandlerOptions",
     "LimitOptions",
@@ -78,6 +79,7 @@ __all__ = [
 ]
 
 MOST_RETRIES = 1_000_000
+_SECOND = timedelta(seconds=1)
 Duration = timedelta | float | str
 """A number is one of seconds; a text is such as 90s, 5m or 1h30m."""
 
@@ -293,7 +295,39 @@ class TimingOptions(TypedDict, total=False):
     ]
 
 
-class PolicyOptions(TimingOptions, TaskOptions, total=False):
+class AlarmOptions(TypedDict, total=False):
+    """When to be alarmed about a schedule, or about all whose target has a tag."""
+
+    alarm_late: Annotated[
+        Duration | None,
+        _duration(
+            "Alarm when it starts, or its task begins, later than this.", least=_SECOND, clearable=True
+        ),
+    ]
+    alarm_no_success: Annotated[
+        Duration | None,
+        _duration(
+            "Alarm when it has not succeeded for this long (0: never)."
+            " [default: three of its times in a row, and at least 10m]",
+            clearable=True,
+        ),
+    ]
+    alarm_failures: Annotated[
+        int | None, _number("Alarm when so many runs in a row have failed.", 1, 100, clearable=True)
+    ]
+    alarm_duration: Annotated[
+        Duration | None,
+        _duration(
+            "Alarm when a run takes longer than this, its wait included.", least=_SECOND, clearable=True
+        ),
+    ]
+    alarm_ending: Annotated[
+        Duration | None,
+        _duration("Alarm when no time is left after this long.", least=_SECOND, clearable=True),
+    ]
+
+
+class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
     """What can be said of the schedule of a known task: when, with which input, how it is run, and its policies."""
 
     input: Any

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
+from ..domain.alarm import PATIENCE, broken_run
 from ..domain.model import (
     LIVE,
     NodeState,
     Receipt,
     Record,
     Run,
-    RunStatus,
     Schedule,
     ScheduleStatus,
     Task,
@@ -27,15 +27,14 @@ from ..domain.model import (
 from ..domain.serving import living, nobody_handles, silent_scheduler
 from ..stores.base import Tx, Work
 from ..stores.queries import (
+    AlarmList,
     DueSchedules,
-    LostLeases,
     OpenTasks,
-    PastExpiry,
-    ReadyTasks,
     ScheduleList,
     TaskList,
     UpcomingTasks,
 )
+from .commands.alarms import find_stuck
 from .commands.nodes import every_node
 
 __all__ = [
@@ -48,9 +47,8 @@ __all__ = [
     "write_receipt",
 ]
 
-PATIENCE = timedelta(seconds=60)
-WAITING = timedelta(minutes=10)
 ENOUGH = 1000
+OPEN = AlarmList(tenant=None, is_open=True)
 LOOKED_AT = 5000
 """So many open tasks, tasks and schedules are read to see whether they can be."""
 
@@ -58,13 +56,14 @@ LOOKED_AT = 5000
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """Who is there, and who is missed. `unhandled` has a sentence for each kind that has pending tasks and that no live
     worker handles, with their number. `silent_scheduler` is the last scheduler of a store that has none alive and has
-    schedules that need one, if it has not said that it stopped."""
+    schedules that need one, if it has not said that it stopped. `open_rules` are those of the alarms that are open."""
 
     alive: Sequence[NodeState]
     silent: Sequence[NodeState]
     unhandled: Mapping[str, int]
     silent_scheduler: NodeState | None
     at: datetime
+    open_rules: Sequence[str] = ()
 
     @property
     def alarms(self) -> list[str]:
@@ -73,7 +72,8 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
             "scheduler_silent": self.silent_scheduler is not None,
             "kind_unhandled": bool(self.unhandled),
         }
-        return [code for code, is_so in found.items() if is_so]
+        codes = [code for code, is_so in found.items() if is_so]
+        return list(dict.fromkeys((*codes, *self.open_rules)))
 
 
 def check_serving() -> Work[Serving]:
@@ -98,6 +98,7 @@ def check_serving() -> Work[Serving]:
             unhandled=unhandled,
             silent_scheduler=silent,
             at=tx.now,
+            open_rules=sorted({str(alarm.rule) for alarm in await tx.find(OPEN, ENOUGH)}),
         )
 
     return work
@@ -122,7 +123,7 @@ def check_health(tenant: str) -> Work[Health]:
     """Everything that is late by more than a minute: nobody seems to do it. Counts are those of `tenant`."""
 
     async def work(tx: Tx) -> Health:
-        late = tx.now - PATIENCE
+        stuck = await find_stuck(tx, ENOUGH)
         tasks = {
             str(status): await tx.count(TaskList(tenant=tenant, at=tx.now, status=status))
             for status in TaskStatus
@@ -139,10 +140,10 @@ def check_health(tenant: str) -> Work[Health]:
         listed = await tx.find(ScheduleList(tenant=None), LOOKED_AT)
         read: list[Schedule | Task] = [*listed, *{task.id: task for task in (*newest, *upcoming)}.values()]
         return Health(
-            overdue=await tx.find(DueSchedules(at=late), ENOUGH),
-            lost=await tx.find(LostLeases(at=late), ENOUGH),
-            unswept=await tx.find(PastExpiry(at=late), ENOUGH),
-            waiting=await tx.find(ReadyTasks(at=tx.now - WAITING), ENOUGH),
+            overdue=await tx.find(DueSchedules(at=tx.now - PATIENCE), ENOUGH),
+            lost=stuck.lost,
+            unswept=stuck.unswept,
+            waiting=stuck.waiting,
             tasks=tasks,
             schedules=schedules,
             unknown_tasks=all_tasks - sum(tasks.values()),
@@ -204,8 +205,5 @@ def _broken_task(task: Task) -> Iterable[str]:
 
 
 def _broken_run(run: Run, tasks: Mapping[str, Task]) -> Iterable[str]:
-    task = tasks.get(run.target_id or "")
-    if run.status is RunStatus.RUNNING and task is not None and task.status not in LIVE:
-        yield f"run {run.id} is running, but its task {task.id} is {task.status}: it will not end by itself"
-    if run.status is RunStatus.RUNNING and task is None:
-        yield f"run {run.id} is running, but its task {run.target_id} is gone: it will not end by itself"
+    words = broken_run(run, tasks.get(run.target_id or ""))
+    return () if words is None else (words,)

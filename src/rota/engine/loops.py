@@ -64,12 +64,13 @@ class MergedHints:
     """For roles that are punctual by their own plan: a hint reaches them a little later, and many commits in a row are
     one hint. Without it, the scheduler would look for due schedules after every commit of a busy worker."""
 
-    def __init__(self, hints: Hints) -> None:
+    def __init__(self, hints: Hints, lull: timedelta = LULL) -> None:
         self._hints = hints
+        self._lull = lull
 
     async def wait(self, until: datetime | None) -> None:
         await self._hints.wait(until)
-        await clock.sleep(LULL)
+        await clock.sleep(self._lull)
 
 
 class Backoff:

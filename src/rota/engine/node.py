@@ -29,6 +29,7 @@ from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_signals
 from .observe.telemetry import HookFailed, LoopFailed, Observer, fan_out
+from .roles.alarms import SCAN_EVERY, AlarmWatch
 from .roles.heartbeat import Heartbeat
 from .roles.janitor import GRACE, Forgetter, Janitor
 from .roles.leases import LEASE, QueueLike
@@ -43,6 +44,8 @@ __all__ = ["Node", "Worker", "worker_name"]
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
 LOOK_AGAIN = timedelta(seconds=1)
+ALARM_LULL = timedelta(seconds=1)
+"""Nobody is told of a failure sooner; and a busy store is asked for alarms no more often."""
 ROLES = ("scheduler", "worker", "janitor")
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 """For times that the store sets."""
@@ -77,12 +80,18 @@ class Node:
         self.scheduler: Scheduler | None = None
         self.janitor: Janitor | None = None
         self.forgetter: Forgetter | None = None
+        self.alarms: AlarmWatch | None = None
         if scheduler:
             early = EARLY if in_real_time else timedelta(0)  # virtual timers are exact
             self.scheduler = Scheduler(queue.store, self.observe, look_for_jumps=look, early=early)
         if janitor:
             self.janitor = Janitor(queue.store, queue.clock, self.observe, look_for_jumps=look)
-            self.forgetter = Forgetter(queue.store, retention or Retention(), queue.clock)
+            retention = retention or Retention()
+            self.forgetter = Forgetter(queue.store, retention, queue.clock)
+            scan_every = SCAN_EVERY if in_real_time else timedelta(hours=1)
+            self.alarms = AlarmWatch(
+                queue.store, queue.clock, self.observe, kept=retention.runs, scan_every=scan_every
+            )
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._tick_now = asyncio.Event()
@@ -160,6 +169,8 @@ class Node:
             delays.append(await self.janitor.look_twice())
         if self.forgetter is not None:
             delays.append(await self.forgetter.run_once())
+        if self.alarms is not None:
+            delays.append(await self.alarms.look_at_all())
         return min((delay for delay in delays if delay is not None), default=timedelta(0))
 
     async def _run(self) -> None:
@@ -192,6 +203,8 @@ class Node:
             yield "janitor", self.janitor, no_hints, None
         if self.forgetter is not None:
             yield "forgetter", self.forgetter, no_hints, None
+        if self.alarms is not None:
+            yield "alarms", self.alarms, MergedHints(self.queue.store, ALARM_LULL), None
 
     async def _keep(
         self, name: str, role: Loop, hints: Hints, wake: asyncio.Event | None, stop: asyncio.Event

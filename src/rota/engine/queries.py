@@ -13,6 +13,8 @@ import msgspec
 from ..domain import artifact, recurrence
 from ..domain.errors import NotFound
 from ..domain.model import (
+    Alarm,
+    AlarmRules,
     ApiKey,
     Artifact,
     Event,
@@ -32,6 +34,7 @@ from ..domain.serving import living, nobody_handles
 from ..domain.workflow import Step
 from ..stores.base import Tx, Work
 from ..stores.queries import (
+    AlarmList,
     ApiKeyList,
     ArtifactList,
     ArtifactsByContent,
@@ -57,6 +60,8 @@ from .serving import wait_of
 __all__ = [
     "Occurrence",
     "TenantUse",
+    "alarm_page",
+    "alarm_rules",
     "are_gates_under",
     "artifacts_of",
     "count_matching",
@@ -519,6 +524,28 @@ def event_page(
 
     async def work(tx: Tx) -> list[Event]:
         return await tx.find(EventList(tenant=tenant, subject_id=subject_id, after=after), limit)
+
+    return work
+
+
+def alarm_page(
+    tenant: str, limit: int, schedule: str | None = None, *, is_open: bool = True, after: Cursor | None = None
+) -> Work[list[Alarm]]:
+    """Alarms, newest first; of a schedule, by its key or id."""
+
+    async def work(tx: Tx) -> list[Alarm]:
+        subject = None if schedule is None else (await find_schedule(tx, tenant, schedule)).id
+        return await tx.find(
+            AlarmList(tenant=tenant, subject_id=subject, is_open=is_open, after=after), limit
+        )
+
+    return work
+
+
+def alarm_rules(tenant: str) -> Work[dict[str, AlarmRules]]:
+    async def work(tx: Tx) -> dict[str, AlarmRules]:
+        record = await tx.get(Tenant, tenant)
+        return {} if record is None else dict(record.alarm_rules)
 
     return work
 

@@ -70,6 +70,7 @@ import msgspec
 
 from ..domain.errors import Corrupt, Invalid, Unavailable
 from ..domain.model import (
+    Alarm,
     ApiKey,
     Artifact,
     Event,
@@ -87,6 +88,7 @@ from ..domain.model import (
 from ..domain.task import Update
 from ..domain.workflow import Signal, Step
 from .queries import (
+    AlarmQuery,
     ApiKeyList,
     ArtifactQuery,
     EventQuery,
@@ -138,6 +140,7 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     Artifact,
     Step,
     Signal,
+    Alarm,
 )
 
 
@@ -211,6 +214,8 @@ class Tx(Protocol):
     async def find(self, query: StepList, /, limit: int, *, lock: bool = False) -> list[Step]: ...
     @overload
     async def find(self, query: SignalList, /, limit: int, *, lock: bool = False) -> list[Signal]: ...
+    @overload
+    async def find(self, query: AlarmQuery, /, limit: int, *, lock: bool = False) -> list[Alarm]: ...
 
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,

@@ -25,6 +25,7 @@ import msgspec
 
 from ..domain.errors import Corrupt, Invalid
 from ..domain.model import (
+    Alarm,
     ApiKey,
     Artifact,
     Event,
@@ -43,6 +44,7 @@ from ..domain.model import (
 from ..domain.template import alias_key
 from ..domain.workflow import Signal, Step
 from .queries import (
+    AlarmQuery,
     ApiKeyList,
     ArtifactQuery,
     EventQuery,
@@ -155,6 +157,7 @@ def _query_records() -> dict[type[Query], type[Record]]:
         TemplateQuery: Template,
         GateQuery: Gate,
         ArtifactQuery: Artifact,
+        AlarmQuery: Alarm,
     }
     alone: dict[type[Query], type[Record]] = {
         ApiKeyList: ApiKey,
@@ -219,7 +222,7 @@ _TASK = (
     *_columns("line lined_at@"),
 )
 _SCHEDULE = (
-    *_columns("tenant! created_at!@ key status due_at@ deleted_at@ completed_at@ zone_data"),
+    *_columns("tenant! created_at!@ key status due_at@ deleted_at@ completed_at@ zone_data watch_at@"),
     Column("kind", target_kind),
     Column("template_id", template_id),
     Column("search", searched),
@@ -245,6 +248,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Artifact, _columns("tenant! task_id! name! content")),
         Table(Step, _columns("tenant! task_id! created_at!@ status")),
         Table(Signal, _columns("tenant! task_id! at!@ received_at@")),
+        Table(Alarm, _columns("tenant! subject_id! began_at!@ over_at@ tell_at@")),
     )
 }
 

@@ -10,6 +10,8 @@ import msgspec
 from ..domain.model import RunStatus, ScheduleStatus, TaskStatus
 
 __all__ = [
+    "AlarmList",
+    "AlarmQuery",
     "ApiKeyList",
     "ArtifactList",
     "ArtifactQuery",
@@ -28,10 +30,12 @@ __all__ = [
     "LiveTasks",
     "LostLeases",
     "NodeList",
+    "OldAlarms",
     "OldEvents",
     "OldReceipts",
     "OldRuns",
     "OldSchedules",
+    "OpenAlarms",
     "OpenSchedules",
     "OpenTasks",
     "OutdatedZones",
@@ -55,7 +59,9 @@ __all__ = [
     "TemplateList",
     "TemplateQuery",
     "TenantList",
+    "UntoldAlarms",
     "UpcomingTasks",
+    "WatchedSchedules",
     "begins_behind",
 ]
 
@@ -329,6 +335,40 @@ class PausedQueues(Query, frozen=True, kw_only=True):
     tenant: str
 
 
+class WatchedSchedules(Query, frozen=True, kw_only=True):
+    """Schedule: of any state, `watch_at` set and <= `at` (None: any). By watch_at, id."""
+
+    at: datetime | None
+
+
+class OpenAlarms(Query, frozen=True, kw_only=True):
+    """Alarm: not over, about one of `subject_ids`. By subject_id, began_at, id."""
+
+    subject_ids: tuple[str, ...]
+
+
+class AlarmList(Query, frozen=True, kw_only=True):
+    """Alarm: of `tenant` (None: any), about `subject_id` if given; with `is_open`, those that are not over. Newest
+    first: began_at, id, both descending; `after` continues behind a cursor."""
+
+    tenant: str | None
+    subject_id: str | None = None
+    is_open: bool = False
+    after: Cursor | None = None
+
+
+class UntoldAlarms(Query, frozen=True, kw_only=True):
+    """Alarm: `tell_at` set and <= `at` (None: any). By tell_at, id."""
+
+    at: datetime | None
+
+
+class OldAlarms(Query, frozen=True, kw_only=True):
+    """Alarm: over, over_at < `before`. By over_at, id."""
+
+    before: datetime
+
+
 class OldReceipts(Query, frozen=True, kw_only=True):
     """Receipt: at < `before`. By at, id."""
 
@@ -364,9 +404,18 @@ TaskQuery = (
     | TasksByBeginning
     | TasksInLine
 )
-ScheduleQuery = DueSchedules | OutdatedZones | ScheduleByKey | OpenSchedules | OldSchedules | ScheduleList
+ScheduleQuery = (
+    DueSchedules
+    | OutdatedZones
+    | ScheduleByKey
+    | OpenSchedules
+    | OldSchedules
+    | ScheduleList
+    | WatchedSchedules
+)
 RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
+AlarmQuery = OpenAlarms | AlarmList | UntoldAlarms | OldAlarms
 ArtifactQuery = ArtifactList | ArtifactsByContent
 TemplateQuery = TemplateByAlias | TemplateList
 GateQuery = GateList | IdleGates

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from ..domain.model import (
+    Alarm,
     ApiKey,
     Artifact,
     Change,
@@ -34,6 +35,7 @@ from ..engine.serving import QueueUse
 __all__ = [
     "Answer",
     "Time",
+    "alarm",
     "api_key",
     "artifact",
     "change",
@@ -86,7 +88,9 @@ def change(record: Change) -> dict[str, Any]:
 
 def schedule(record: Schedule) -> dict[str, Any]:
     """A schedule; `id` is its name, `uid` what distinguishes it from a deleted one of the same name."""
-    shape = fields_of(record, leave_out=("id", "key", "timing", "target", "zone_data", "due_at", "metadata"))
+    shape = fields_of(
+        record, leave_out=("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "watch")
+    )
     return {
         "id": record.key,
         "uid": record.id,
@@ -110,7 +114,7 @@ def event(record: Event) -> dict[str, Any]:
 
 def tenant(record: Tenant) -> dict[str, Any]:
     """A tenant; `id` is its name. Its limits stand beside the rest."""
-    shape = fields_of(record, leave_out=("tenant", "limits"))
+    shape = fields_of(record, leave_out=("tenant", "limits", "alarm_rules"))
     return {"id": shape.pop("id"), "status": shape.pop("status"), **fields_of(record.limits), **shape}
 
 
@@ -135,6 +139,10 @@ def queue_use(record: QueueUse, now: datetime) -> dict[str, Any]:
     oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
     paused = None if record.paused is None else paused_queue(record.paused)
     return {**shape, "oldest_seconds": oldest, "paused": paused}
+
+
+def alarm(record: Alarm) -> dict[str, Any]:
+    return fields_of(record, leave_out=("version", "tell_at"))
 
 
 def artifact(record: Artifact) -> dict[str, Any]:

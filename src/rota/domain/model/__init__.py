@@ -8,6 +8,7 @@ time of the process. Begin with `task`. A record that one rule alone uses is bes
 
 from ..history import ChangeType
 from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
+from .alarm import Alarm, AlarmRule, AlarmRules, Watch
 from .gate import Gate, Limit
 from .schedule import (
     MissedRunPolicy,
@@ -41,6 +42,9 @@ from .task import (
 
 __all__ = [
     "LIVE",
+    "Alarm",
+    "AlarmRule",
+    "AlarmRules",
     "ApiKey",
     "Artifact",
     "Change",
@@ -75,6 +79,7 @@ __all__ = [
     "TemplateTarget",
     "Tenant",
     "TenantStatus",
+    "Watch",
     "WorkflowTarget",
     "is_from_the_future",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from .alarm import AlarmRules
 from .gate import Limit
 from .shared import Record, Value
 
@@ -37,10 +38,12 @@ class Limits(Value, frozen=True, kw_only=True):
 
 
 class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.1"):
-    """Who owns records. `id` is its name; a tenant without a record has the default limits."""
+    """Who owns records. `id` is its name; a tenant without a record has the default limits. `alarm_rules` hold for the
+    schedules whose target has the tag."""
 
     status: TenantStatus = TenantStatus.ACTIVE
     limits: Limits = Limits()
+    alarm_rules: dict[str, AlarmRules] = msgspec.field(default_factory=dict)
     created_at: datetime
 
 

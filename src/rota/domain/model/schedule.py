@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..recurrence import Timing, next_after
+from .alarm import Watch
 from .shared import Record, Value, aware
 from .task import TaskRequest
 
@@ -106,6 +107,12 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     jitter: timedelta = timedelta(0)
     pause_note: str | None = None
     pause_on_failure: bool = False
+    alarm_late: timedelta | None = None
+    alarm_no_success: timedelta | None = None
+    alarm_failures: int | None = None
+    alarm_duration: timedelta | None = None
+    alarm_ending: timedelta | None = None
+    watch: Watch | None = None
     completed_reason: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     zone_data: str = ""
@@ -136,6 +143,11 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     def completed_at(self) -> datetime | None:
         """When it completed, or was changed last since then; None: it has not completed."""
         return self.updated_at if self.status is ScheduleStatus.COMPLETED else None
+
+    @property
+    def watch_at(self) -> datetime | None:
+        """When its alarms are looked at next."""
+        return None if self.watch is None else self.watch.at
 
     @property
     def timezone(self) -> str:

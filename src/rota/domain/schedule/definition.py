@@ -40,8 +40,20 @@ from ..model import (
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
 from .decision import jittered, planned
+from .watching import look_soon, watched
 
-__all__ = ["FIELDS", "SCHEDULE_FIELDS", "as_facts", "create", "delete", "edit", "pause", "restore", "resume"]
+__all__ = [
+    "FIELDS",
+    "SCHEDULE_FIELDS",
+    "as_facts",
+    "changes_to",
+    "create",
+    "delete",
+    "edit",
+    "pause",
+    "restore",
+    "resume",
+]
 
 PAST_GRACE = timedelta(seconds=5)
 SHORTEST = timedelta(seconds=1)
@@ -219,6 +231,7 @@ def edit(
         edited = _first_planned(edited, now)
     elif "jitter" in values and edited.next_run_at is not None:
         edited = replace(edited, due_at=jittered(edited, edited.next_run_at))
+    edited = look_soon(edited, now)
     return edited if status is None else _with_status(edited, status, now, actor)
 
 
@@ -241,13 +254,14 @@ def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
         raise Refused("completed_schedule", schedule=schedule.key)
     if schedule.status is ScheduleStatus.ACTIVE:
         return schedule
-    return planned(replace(schedule, pause_note=None, updated_at=now, updated_by=actor), now)
+    return watched(planned(replace(schedule, pause_note=None, updated_at=now, updated_by=actor), now), now)
 
 
 def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     """Hide it and stop it; its history stays, and it can be restored."""
     _check_living(schedule)
-    return replace(schedule, deleted_at=now, next_run_at=None, due_at=None, updated_at=now, updated_by=actor)
+    gone = replace(schedule, deleted_at=now, next_run_at=None, due_at=None, updated_at=now, updated_by=actor)
+    return look_soon(gone, now)
 
 
 def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
@@ -255,15 +269,23 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     if schedule.deleted_at is None:
         raise Refused("not_deleted", schedule=schedule.key)
     living = replace(schedule, deleted_at=None, updated_at=now, updated_by=actor)
-    return planned(living, now) if living.status is ScheduleStatus.ACTIVE else living
+    return watched(planned(living, now), now) if living.status is ScheduleStatus.ACTIVE else living
 
 
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
     facts: dict[str, Any] = msgspec.to_builtins(schedule)
-    for name in ("record", "due_at", "zone_data"):
+    for name in ("record", "due_at", "zone_data", "watch"):
         facts.pop(name, None)
     return facts
+
+
+def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes that bring a schedule back to an earlier version of it, as the audit shows that. Its name, whether it
+    is paused and what it has run are no part of them."""
+    earlier = msgspec.convert(facts, Schedule)
+    put_back = [name for name in FIELDS if name in Schedule.__struct_fields__ and name != "status"]
+    return {name: getattr(earlier, name) for name in (*put_back, "timing", "target")}
 
 
 def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limits: Limits) -> dict[str, Any]:
@@ -305,7 +327,7 @@ def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, acto
 def _stopped(
     schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str, note: str | None
 ) -> Schedule:
-    return replace(
+    stopped = replace(
         schedule,
         status=status,
         next_run_at=None,
@@ -315,6 +337,7 @@ def _stopped(
         updated_at=now,
         updated_by=actor,
     )
+    return look_soon(stopped, now)
 
 
 def _first_planned(schedule: Schedule, now: datetime) -> Schedule:
@@ -329,7 +352,7 @@ def _first_planned(schedule: Schedule, now: datetime) -> Schedule:
             f"this schedule would never fire, because {first.completed_reason}",
             "give a timing with a time after now, within start_at and end_at",
         )
-    return first
+    return watched(first, now)
 
 
 def _check_living(schedule: Schedule) -> None:

@@ -5,6 +5,15 @@ the work needs are made before it runs, so that running it again, after a confli
 does the same thing and not another.
 """
 
+from .alarms import (
+    Looked,
+    Scanned,
+    check_fleet,
+    look_for_alarms,
+    look_soon_at_tagged,
+    scan_ledger,
+    set_alarm_rules,
+)
 from .artifacts import leave_artifact
 from .limits import limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
@@ -78,11 +87,13 @@ __all__ = [
     "Claim",
     "Claimed",
     "Declared",
+    "Looked",
     "Parting",
     "Recorded",
     "Renewal",
     "Result",
     "Retention",
+    "Scanned",
     "Sweep",
     "Tick",
     "Waited",
@@ -92,6 +103,7 @@ __all__ = [
     "cancel_listed",
     "cancel_task",
     "cancel_tasks",
+    "check_fleet",
     "claim_tasks",
     "create_key",
     "create_schedule",
@@ -112,6 +124,8 @@ __all__ = [
     "leave_artifact",
     "lies_anything_ahead",
     "limit_tasks",
+    "look_for_alarms",
+    "look_soon_at_tagged",
     "naming_schedule",
     "new_secret",
     "next_to_claim",
@@ -134,7 +148,9 @@ __all__ = [
     "resume_schedule",
     "resume_tenant",
     "revoke_key",
+    "scan_ledger",
     "send_signal",
+    "set_alarm_rules",
     "set_limits",
     "settle_tasks",
     "start_workflow",

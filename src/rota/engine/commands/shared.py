@@ -28,7 +28,7 @@ from ...domain.model import (
     Template,
     Tenant,
 )
-from ...domain.schedule import definition, run
+from ...domain.schedule import definition, run, watching
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias
@@ -236,14 +236,23 @@ class RelatedRuns:
             if new != old:
                 tx.put(new)
                 if new.status is RunStatus.FAILED:
-                    self._pause_if_asked(tx, new, actor)
+                    self._tell_schedule(tx, new, actor)
         return tx.put(task, was=was)
 
-    def _pause_if_asked(self, tx: Tx, failed: Run, actor: str) -> None:
+    def _tell_schedule(self, tx: Tx, failed: Run, actor: str) -> None:
+        """It pauses if it is asked to, or has its alarms looked at."""
         schedule = self._schedules.pop(failed.schedule_id, None)
-        if schedule is None or not schedule.pause_on_failure or schedule.deleted_at is not None:
+        if (
+            schedule is None
+            or schedule.deleted_at is not None
+            or schedule.status is not ScheduleStatus.ACTIVE
+        ):
             return
-        if schedule.status is ScheduleStatus.ACTIVE:
+        if not schedule.pause_on_failure:
+            looked_at = watching.with_failure(schedule, tx.now)
+            if looked_at is not schedule:
+                tx.put(looked_at)
+        else:
             note = f"paused because the run of {failed.scheduled_at.isoformat()} failed: {failed.error}"
             paused = tx.put(definition.pause(schedule, tx.now, actor, note))
             audit(tx, "paused", actor, schedule, paused, note)

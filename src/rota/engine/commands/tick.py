@@ -27,7 +27,7 @@ from ...domain.model import (
     TenantStatus,
     is_from_the_future,
 )
-from ...domain.schedule import Decision, definition, run
+from ...domain.schedule import Decision, definition, run, watching
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
@@ -203,7 +203,8 @@ class _Firing:
         for skip in decision.skips:
             if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
-        moved = tx.put(replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task))
+        moving = replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task)
+        moved = tx.put(watching.started(moving, tx.now) if decision.fires else moving)
         tick.schedules.append(moved)
         if moved.status is not ScheduleStatus.ACTIVE:
             detail = moved.completed_reason or moved.pause_note or ""

@@ -17,6 +17,7 @@ from ...stores.queries import (
     IdleGates,
     LiveTasks,
     LostLeases,
+    OldAlarms,
     OldEvents,
     OldReceipts,
     OldRuns,
@@ -38,7 +39,8 @@ END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long ended records are kept; None: for good. `schedules`: those that have completed, with their ledgers."""
+    """How long ended records are kept; None: for good. `runs`: alarms, too. `schedules`: those that
+    have completed, with their ledgers."""
 
     tasks: timedelta | None = timedelta(days=7)
     runs: timedelta | None = timedelta(days=90)
@@ -101,6 +103,7 @@ def forget_old(retention: Retention, limit: int) -> Work[int]:
             old += await _ended_tasks(tx, tx.now - retention.tasks, limit)
         if retention.runs is not None:
             old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
+            old += await tx.find(OldAlarms(before=tx.now - retention.runs), limit)
         if retention.events is not None:
             old += await tx.find(OldEvents(before=tx.now - retention.events), limit)
         if retention.schedules is not None:

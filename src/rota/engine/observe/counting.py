@@ -22,6 +22,8 @@ from prometheus_client.registry import Collector
 from ...domain.model import ChangeType, RunStatus, Task, TaskStatus
 from ...domain.schedule.run import follows, is_by_hand
 from .telemetry import (
+    AlarmBegan,
+    AlarmOver,
     ClockJumped,
     HookFailed,
     LeaseLost,
@@ -141,6 +143,8 @@ class SignalCounts:
             HookFailed: lambda signal: self._hook_failures(signal.hook).inc(),
             LoopBlocked: lambda signal: self._loop_blocked().inc(),
             ClockJumped: lambda signal: self._clock_jumps().inc(),
+            AlarmBegan: lambda signal: self._alarms(signal.alarm.rule.value, "began").inc(),
+            AlarmOver: lambda signal: self._alarms(signal.alarm.rule.value, "over").inc(),
         }
 
     def __call__(self, signal: Observation) -> None:
@@ -200,6 +204,7 @@ class SignalCounts:
             "rota_loop_blocked", "Times that a handler kept the event loop from turning."
         )
         self._clock_jumps = make.counter("rota_clock_jumps", "Times that the wall clock moved on its own.")
+        self._alarms = make.counter("rota_alarms", "Alarms that began or were over.", rule=None, change=None)
 
     # What signals mean
 

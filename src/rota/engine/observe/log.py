@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ...domain.errors import Unavailable
-from ...domain.model import Run, RunStatus, Schedule, Task, TaskStatus
+from ...domain.model import Alarm, Run, RunStatus, Schedule, Task, TaskStatus
 from ..guard import traceback_of
 from .telemetry import (
+    AlarmBegan,
+    AlarmOver,
     ClockJumped,
     ClockSetBack,
     HookFailed,
@@ -122,6 +124,24 @@ def _zones_refreshed(signal: ZonesRefreshed) -> None:
     log.info("new zone data: schedule %s is next due at %s", schedule.key, schedule.next_run_at, extra=about)
 
 
+def _ids_of_alarm(alarm: Alarm) -> dict[str, Any]:
+    ids = {"tenant": alarm.tenant}
+    return ids | ({"schedule": alarm.subject_id} if alarm.subject_type == "schedule" else {})
+
+
+def _alarm_began(signal: AlarmBegan) -> None:
+    trouble = trouble_of(signal)
+    if trouble is not None:
+        log.warning("%s: %s", *trouble, extra=_ids_of_alarm(signal.alarm))
+
+
+def _alarm_over(signal: AlarmOver) -> None:
+    alarm = signal.alarm
+    log.info(
+        "%s %s: alarm over (%s)", alarm.subject_type, alarm.subject, alarm.rule, extra=_ids_of_alarm(alarm)
+    )
+
+
 def _log_trouble(signal: Observation) -> None:
     trouble = trouble_of(signal)
     if trouble is None:
@@ -153,4 +173,6 @@ _TELL: dict[type[Observation], Callable[[Any], None]] = {
     TimesHandled: _times_handled,
     ScheduleStopped: _schedule_stopped,
     ZonesRefreshed: _zones_refreshed,
+    AlarmBegan: _alarm_began,
+    AlarmOver: _alarm_over,
 }

@@ -29,7 +29,7 @@ from ...domain import serving
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import TaskStatus
 from ...stores.base import Store, Tx, Work
-from ...stores.queries import DueSchedules, NodeList, OpenTasks, PastExpiry, ScheduleList
+from ...stores.queries import AlarmList, DueSchedules, NodeList, OpenTasks, PastExpiry, ScheduleList
 from ..clock import Clock, SystemClock
 from .counting import BRIEF, OTHER, Instruments, Names, SignalCounts
 from .observed import LoopLag, ObservedStore
@@ -50,6 +50,7 @@ __all__ = [
 LATE = timedelta(seconds=60)
 COUNTED_AT_MOST = 100_000
 NODES_AT_MOST = 10_000
+ALARMS_AT_MOST = 1000
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +62,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     overdue: int
     nodes: Mapping[tuple[str, ...], int] = {}
     unhandled: Mapping[tuple[str, ...], int] = {}
+    alarms: Mapping[tuple[str, ...], int] = {}
 
 
 class Bounds(Protocol):
@@ -85,6 +87,7 @@ def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
         soon = await tx.tally(PastExpiry(at=now + near), "kind")
         nodes = await tx.find(NodeList(), NODES_AT_MOST)
         alive = serving.living(nodes, now)
+        alarms = await tx.find(AlarmList(tenant=None, is_open=True), ALARMS_AT_MOST)
         tasks: Counter[tuple[str, ...]] = Counter()
         unhandled: Counter[tuple[str, ...]] = Counter()
         for (tenant, queue, kind, status), number in (
@@ -99,6 +102,7 @@ def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
                 (role, "alive" if node in alive else "silent") for node in nodes for role in node.roles
             ),
             unhandled=unhandled,
+            alarms=Counter((str(each.tenant), str(each.rule)) for each in alarms),
             schedules=await tx.tally(ScheduleList(tenant=None), "tenant", "status"),
             near_expiration=Counter(soon) - Counter(past),
             overdue=await tx.count(DueSchedules(at=now - LATE), at_most=COUNTED_AT_MOST),
@@ -145,6 +149,12 @@ def families(reading: Reading | None, bounds: Bounds) -> Iterator[GaugeMetricFam
         "Pending tasks of a kind that no live worker handles.",
         {"task_type": bounds.task_type},
         {} if reading is None else reading.unhandled,
+    )
+    yield _family(
+        "rota_alarms_open",
+        "Alarms that are not over, by rule.",
+        {"tenant": bounds.tenant, "rule": None},
+        {} if reading is None else reading.alarms,
     )
     yield _family(
         "rota_tasks_near_expiration",

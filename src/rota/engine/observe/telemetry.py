@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...domain.model import Run, Schedule, Task
+from ...domain.model import Alarm, Run, Schedule, Task
 from ..guard import name_of, text_of, traceback_of
 
 __all__ = [
+    "AlarmBegan",
+    "AlarmOver",
     "ClockJumped",
     "ClockSetBack",
     "HookFailed",
@@ -130,6 +132,18 @@ class HookFailed(Observation, frozen=True):
     error: BaseException
 
 
+class AlarmBegan(Observation, frozen=True):
+    """Something is wrong with a schedule or with the fleet."""
+
+    alarm: Alarm
+
+
+class AlarmOver(Observation, frozen=True):
+    """It is well again."""
+
+    alarm: Alarm
+
+
 class Trouble(NamedTuple):
     """What went wrong: subject and words are one sentence."""
 
@@ -156,6 +170,8 @@ def trouble_of(signal: Observation) -> Trouble | None:
             return Trouble(blocking, f"has blocked the event loop for {seconds}; leases cannot be renewed")
         case LoopFailed(role, error, again_in):
             return Trouble(role, f"failed: {error}; trying again in {again_in.total_seconds():.1f} s")
+        case AlarmBegan(alarm):
+            return Trouble(f"{alarm.subject_type} {alarm.subject}", f"alarm ({alarm.rule}): {alarm.detail}")
         case HookFailed(hook, error):
             return Trouble(hook, f"raised {name_of(error)}: {text_of(error)}")
     return None

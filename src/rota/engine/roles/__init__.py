@@ -2,5 +2,5 @@
 
 Begin with `scheduler` (fires what is due) and `worker` (claims, runs, settles). `leases` keeps what a worker holds,
 `janitor` takes back what dead workers held and applies retention, `watch` notices clocks that jump and loops that are
-blocked. `engine/node.py` puts them together.
+blocked, `alarms` looks for what has silently stopped. `engine/node.py` puts them together.
 """

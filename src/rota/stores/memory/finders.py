@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from ...domain.model import (
     LIVE,
+    Alarm,
     ApiKey,
     Artifact,
     Event,
@@ -34,6 +35,7 @@ from ...domain.model import (
 from ...domain.workflow import Signal, Step
 from ..codec import search_text, searched, tallied, target_kind, template_id
 from ..queries import (
+    AlarmList,
     ApiKeyList,
     ArtifactList,
     ArtifactsByContent,
@@ -49,10 +51,12 @@ from ..queries import (
     LiveTasks,
     LostLeases,
     NodeList,
+    OldAlarms,
     OldEvents,
     OldReceipts,
     OldRuns,
     OldSchedules,
+    OpenAlarms,
     OpenSchedules,
     OpenTasks,
     OutdatedZones,
@@ -72,7 +76,9 @@ from ..queries import (
     TemplateByAlias,
     TemplateList,
     TenantList,
+    UntoldAlarms,
     UpcomingTasks,
+    WatchedSchedules,
     begins_behind,
 )
 from .indexes import IndexEntry
@@ -375,6 +381,34 @@ def _just_before(beginning: str) -> IndexEntry:
     return (beginning[:-1] + chr(ord(beginning[-1]) - 1) + "\U0010ffff",) if beginning else ()
 
 
+def _watched(state: State, query: WatchedSchedules) -> Iterator[Schedule]:
+    return _records(state, Schedule, _until(state.index["watch"].ascending(), query.at))
+
+
+def _open_alarms(state: State, query: OpenAlarms) -> Iterator[Alarm]:
+    for subject_id in sorted(set(query.subject_ids)):
+        yield from _records(state, Alarm, state.index["open_alarm"].ascending((subject_id,)))
+
+
+def _alarm_list(state: State, query: AlarmList) -> Iterator[Alarm]:
+    before = _key(query.after)
+    if query.tenant is None:
+        entries = state.index["alarm"].descending((), before)
+    else:
+        entries = state.index["alarm_of_tenant"].descending((query.tenant,), before)
+    for alarm in _records(state, Alarm, entries):
+        if query.subject_id in (None, alarm.subject_id) and (alarm.is_open or not query.is_open):
+            yield alarm
+
+
+def _untold_alarms(state: State, query: UntoldAlarms) -> Iterator[Alarm]:
+    return _records(state, Alarm, _until(state.index["untold_alarm"].ascending(), query.at))
+
+
+def _old_alarms(state: State, query: OldAlarms) -> Iterator[Alarm]:
+    return _records(state, Alarm, _before(state.index["old_alarm"].ascending(), query.before))
+
+
 def _gate_list(state: State, query: GateList) -> Iterator[Gate]:
     entries = state.index["gate"].ascending((query.tenant,), _id_key(query.after) or ())
     return (gate for gate in _records(state, Gate, entries) if query.subject in (None, gate.subject))
@@ -385,6 +419,7 @@ def _idle_gates(state: State, query: IdleGates) -> Iterator[Gate]:
 
 
 _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
+    AlarmList: _alarm_list,
     ApiKeyList: _key_list,
     ArtifactList: _artifact_list,
     ArtifactsByContent: _by_content,
@@ -399,10 +434,12 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     LiveTasks: _live_tasks,
     LostLeases: _lost_leases,
     NodeList: _node_list,
+    OldAlarms: _old_alarms,
     OldEvents: _old_events,
     OldReceipts: _old_receipts,
     OldRuns: _old_runs,
     OldSchedules: _old_schedules,
+    OpenAlarms: _open_alarms,
     OpenSchedules: _open_schedules,
     OpenTasks: _open,
     OutdatedZones: _outdated_zones,
@@ -421,5 +458,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     TemplateByAlias: _by_alias,
     TemplateList: _template_list,
     TenantList: _tenant_list,
+    UntoldAlarms: _untold_alarms,
     UpcomingTasks: _upcoming,
+    WatchedSchedules: _watched,
 }

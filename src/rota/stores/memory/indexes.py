@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...domain.model import (
+    Alarm,
     ApiKey,
     Artifact,
     Event,
@@ -188,6 +189,10 @@ def _due(schedule: Schedule) -> IndexKey | None:
     return (), (schedule.due_at, schedule.id)
 
 
+def _watch(schedule: Schedule) -> IndexKey | None:
+    return None if schedule.watch_at is None else ((), (schedule.watch_at, schedule.id))
+
+
 def _zone(schedule: Schedule) -> IndexKey | None:
     if (
         schedule.status is not ScheduleStatus.ACTIVE
@@ -278,6 +283,26 @@ def _paused(paused: PausedQueue) -> IndexKey:
     return (paused.tenant,), (paused.queue, paused.id)
 
 
+def _alarm(alarm: Alarm) -> IndexKey:
+    return (), (alarm.began_at, alarm.id)
+
+
+def _alarm_of_tenant(alarm: Alarm) -> IndexKey:
+    return (alarm.tenant,), (alarm.began_at, alarm.id)
+
+
+def _open_alarm(alarm: Alarm) -> IndexKey | None:
+    return ((alarm.subject_id,), (alarm.began_at, alarm.id)) if alarm.over_at is None else None
+
+
+def _untold_alarm(alarm: Alarm) -> IndexKey | None:
+    return None if alarm.tell_at is None else ((), (alarm.tell_at, alarm.id))
+
+
+def _old_alarm(alarm: Alarm) -> IndexKey | None:
+    return None if alarm.over_at is None else ((), (alarm.over_at, alarm.id))
+
+
 def _id(record: ApiKey | Tenant | NodeState) -> IndexKey:
     return (), (record.id,)
 
@@ -296,6 +321,7 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "task_created": (Task, _created),
     "task_status": (Task, _status),
     "due": (Schedule, _due),
+    "watch": (Schedule, _watch),
     "zone": (Schedule, _zone),
     "living_key": (Schedule, _living_key),
     "open_key": (Schedule, _open_key),
@@ -322,4 +348,9 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "content": (Artifact, _content),
     "step": (Step, _step),
     "signal": (Signal, _signal),
+    "alarm": (Alarm, _alarm),
+    "alarm_of_tenant": (Alarm, _alarm_of_tenant),
+    "open_alarm": (Alarm, _open_alarm),
+    "untold_alarm": (Alarm, _untold_alarm),
+    "old_alarm": (Alarm, _old_alarm),
 }

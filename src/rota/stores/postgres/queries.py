@@ -18,6 +18,7 @@ from ...domain.model import Record, Task, TaskStatus
 from ...domain.task import Update
 from ..codec import search_text, tallied
 from ..queries import (
+    AlarmList,
     ApiKeyList,
     Cursor,
     DueSchedules,
@@ -36,6 +37,8 @@ from ..queries import (
     TaskList,
     TemplateList,
     TenantList,
+    UntoldAlarms,
+    WatchedSchedules,
     begins_behind,
 )
 from ..sql_files import load
@@ -63,6 +66,9 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     DueSchedules: {"at": _END},
     LostLeases: {"at": _END},
     PastExpiry: {"at": _END},
+    WatchedSchedules: {"at": _END},
+    UntoldAlarms: {"at": _END},
+    AlarmList: {"after_at": _END, "after_id": ""},
     TaskList: {"after_at": _END, "after_id": ""},
     ScheduleList: {"after_at": _END, "after_id": ""},
     RunList: {"since": _BEGINNING, "until": _END, "after_at": _END, "after_id": ""},
@@ -224,7 +230,7 @@ def statement_name(query: Query, *, many_pending: bool = False) -> str:
         return "schedule_by_key_deleted"
     if isinstance(query, EventList) and query.subject_id is not None:
         return "event_list_of_subject"
-    if isinstance(query, ScheduleList | ApiKeyList) and query.tenant is None:
+    if isinstance(query, ScheduleList | ApiKeyList | AlarmList) and query.tenant is None:
         return f"{_NAMES[type(query)]}_of_all"
     return _NAMES[type(query)]
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...domain.model import (
+    Alarm,
     ApiKey,
     Artifact,
     Event,
@@ -144,6 +145,11 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("due_at completed_at", "timestamptz"),
     ),
     Signal: (_SqlColumn("name", lambda signal: text_of(signal.name)),),
+    Alarm: (
+        *_plain("rule subject_type"),
+        _SqlColumn("subject", lambda alarm: text_of(alarm.subject)),
+        _SqlColumn("detail", lambda alarm: text_of(alarm.detail)),
+    ),
 }
 _TYPES = {"priority": "smallint", "cancel_requested": "boolean", "is_workflow": "boolean"}
 _GENERATED = {"returned_at"}

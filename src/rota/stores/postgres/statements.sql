@@ -464,6 +464,11 @@ select {what} from {schema}.schedule
 where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at::timestamptz
 order by due_at, id limit :limit::bigint {lock}
 
+-- name: watched_schedules
+select {what} from {schema}.schedule
+where watch_at is not null and watch_at <= :at::timestamptz
+order by watch_at, id limit :limit::bigint {lock}
+
 -- name: outdated_zones
 select {what} from {schema}.schedule
 where status = 'active' and deleted_at is null and zone_data <> '' and zone_data <> :zone_data::text
@@ -627,6 +632,35 @@ order by task_id, created_at, id limit :limit::bigint {lock}
 select {what} from {schema}.signal
 where task_id = any(:task_ids::text[]) and (not :unread::boolean or received_at is null)
 order by task_id, at, id limit :limit::bigint {lock}
+
+-- ## Alarms
+
+-- name: open_alarms
+select {what} from {schema}.alarm
+where over_at is null and subject_id = any(:subject_ids::text[])
+order by subject_id, began_at, id limit :limit::bigint {lock}
+
+-- name: alarm_list
+select {what} from {schema}.alarm
+where tenant = :tenant::text and (began_at, id) < (:after_at::timestamptz, :after_id::text)
+  and (:subject_id::text is null or subject_id = :subject_id::text) and (not :is_open::boolean or over_at is null)
+order by began_at desc, id desc limit :limit::bigint {lock}
+
+-- name: alarm_list_of_all
+select {what} from {schema}.alarm
+where (began_at, id) < (:after_at::timestamptz, :after_id::text)
+  and (:subject_id::text is null or subject_id = :subject_id::text) and (not :is_open::boolean or over_at is null)
+order by began_at desc, id desc limit :limit::bigint {lock}
+
+-- name: untold_alarms
+select {what} from {schema}.alarm
+where tell_at is not null and tell_at <= :at::timestamptz
+order by tell_at, id limit :limit::bigint {lock}
+
+-- name: old_alarms
+select {what} from {schema}.alarm
+where over_at is not null and over_at < :before::timestamptz
+order by over_at, id limit :limit::bigint {lock}
 
 -- ## Gates
 

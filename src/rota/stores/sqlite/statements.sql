@@ -255,6 +255,11 @@ select {what} from schedule indexed by schedule_due
 where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at
 order by due_at, id limit :limit
 
+-- name: watched_schedules
+select {what} from schedule indexed by schedule_watch
+where watch_at is not null and watch_at <= :at
+order by watch_at, id limit :limit
+
 -- name: outdated_zones_before
 select {what} from schedule indexed by schedule_zone
 where status = 'active' and deleted_at is null and zone_data <> '' and zone_data < :zone_data
@@ -409,6 +414,35 @@ order by task_id, created_at, id limit :limit
 select {what} from signal indexed by signal_of_task
 where task_id in (select value from json_each(:task_ids)) and (not :unread or received_at is null)
 order by task_id, at, id limit :limit
+
+-- ## Alarms
+
+-- name: open_alarms
+select {what} from alarm indexed by alarm_open
+where over_at is null and subject_id in (select value from json_each(:subject_ids))
+order by subject_id, began_at, id limit :limit
+
+-- name: alarm_list
+select {what} from alarm indexed by alarm_of_tenant
+where tenant = :tenant and (began_at, id) < (:after_at, :after_id)
+  and (:subject_id is null or subject_id = :subject_id) and (not :is_open or over_at is null)
+order by began_at desc, id desc limit :limit
+
+-- name: alarm_list_of_all
+select {what} from alarm indexed by alarm_began
+where (began_at, id) < (:after_at, :after_id)
+  and (:subject_id is null or subject_id = :subject_id) and (not :is_open or over_at is null)
+order by began_at desc, id desc limit :limit
+
+-- name: untold_alarms
+select {what} from alarm indexed by alarm_untold
+where tell_at is not null and tell_at <= :at
+order by tell_at, id limit :limit
+
+-- name: old_alarms
+select {what} from alarm indexed by alarm_over
+where over_at is not null and over_at < :before
+order by over_at, id limit :limit
 
 -- ## Gates
 

@@ -41,6 +41,10 @@ _SCHEDULES = {
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
     ),
 }
+_ALARMS = {
+    "alarms": Entry("commands.alarms:alarms", "What is late, stopped, failing or stuck."),
+    "alarm-rules": Entry("commands.alarms:rules", "What is to be an alarm, for all schedules of a tag."),
+}
 _WORKERS = {
     "workers": Entry("commands.serving:workers", "Who is alive, and what each handles."),
     "queue": Entry("root:queue", "Look into queues, pause, resume and limit them."),
@@ -64,6 +68,7 @@ _STORE = {
         "Tasks": _TASKS,
         "Workflows": _WORKFLOWS,
         "Schedules": _SCHEDULES,
+        "Alarms": _ALARMS,
         "Workers": _WORKERS,
         "Access": _ACCESS,
         "Store": _STORE,

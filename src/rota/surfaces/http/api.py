@@ -18,6 +18,7 @@ from .access import Identify
 from .events import live
 from .server.middleware import MOST_BODY, Guard, Head, RequestRecorder
 from .service import Replayed, Service, replayed
+from .tenants import alarms as tenant_alarms
 from .tenants import artifacts as tenant_artifacts
 from .tenants import executions, fast_routes, keys, schedules, serving, templates
 from .v1 import artifacts, jobs, tasks
@@ -34,7 +35,7 @@ Every error is an RFC 9457 problem document with a stable `code`. Fields are acc
 fields that are not known are refused. Times without a zone are UTC."""
 
 PARTS = (
-    *(schedules, executions, templates, tenant_artifacts, serving, keys, live, operations),
+    *(schedules, executions, templates, tenant_artifacts, serving, tenant_alarms, keys, live, operations),
     *(tasks, jobs, artifacts),
 )
 """The modules that have routes, in the order of the document."""

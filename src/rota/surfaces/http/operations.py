@@ -28,14 +28,15 @@ class HealthAnswer(Answer, frozen=True, kw_only=True):
 
     status: Literal["live", "ready"]
     version: str
-    alarms: list[Literal["scheduler_silent", "kind_unhandled"]]
+    alarms: list[str]
 
 
 @router.get("/health", **documented(200, HealthAnswer))
 @router.get("/health/ready", **documented(200, HealthAnswer))
 async def ready(request: Request) -> Response:
     """Ready: the store answers. `alarms` say what nobody seems to do: all schedulers are silent, or tasks wait of a
-    kind that no live worker handles. `rota doctor` says more."""
+    kind that no live worker handles; then the rules of alarms that are open. `rota alarms` and `rota doctor` say
+    more."""
     service = of(request)
     try:
         async with asyncio.timeout(READY_WITHIN):

@@ -12,6 +12,7 @@ from ...engine.app import App
 from ...engine.clock import Clock, SystemClock
 from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
+from .alarm_calls import AlarmCalls
 from .artifact_calls import ArtifactCalls
 from .calls import DueRuns, Page, check_actor
 from .limit_calls import LimitCalls
@@ -28,7 +29,14 @@ _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"
 
 
 class Queue(
-    WorkflowCalls, ArtifactCalls, ScheduleCalls, TemplateCalls, TenantCalls, ServingCalls, LimitCalls
+    WorkflowCalls,
+    ArtifactCalls,
+    ScheduleCalls,
+    TemplateCalls,
+    TenantCalls,
+    ServingCalls,
+    LimitCalls,
+    AlarmCalls,
 ):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""
 

@@ -87,6 +87,7 @@ create table {schema}.schedule (
   missed_run_policy text not null,
   overlap_policy text not null,
   zone_data text collate "C" not null,
+  watch_at timestamptz,
   search text collate "C" not null,
   created_by text,
   created_at timestamptz not null,
@@ -106,6 +107,7 @@ create unique index schedule_living_key on {schema}.schedule (tenant, key) where
 create index schedule_deleted_key on {schema}.schedule (tenant, key, created_at, id) where deleted_at is not null;
 create index schedule_zone on {schema}.schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
+create index schedule_watch on {schema}.schedule (watch_at, id) where watch_at is not null;
 create index schedule_completed on {schema}.schedule (completed_at, id) where completed_at is not null;
 
 create table {schema}.schedule_count (
@@ -236,6 +238,27 @@ create table {schema}.pausedqueue (
 
 create index pausedqueue_of_tenant on {schema}.pausedqueue (tenant, queue, id);
 
+create table {schema}.alarm (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  rule text not null,
+  subject_type text not null,
+  subject_id text collate "C" not null,
+  subject text not null,
+  detail text not null,
+  began_at timestamptz not null,
+  over_at timestamptz,
+  tell_at timestamptz,
+  version bigint not null,
+  body json not null
+);
+
+create index alarm_began on {schema}.alarm (began_at, id);
+create index alarm_of_tenant on {schema}.alarm (tenant, began_at, id);
+create index alarm_open on {schema}.alarm (subject_id, began_at, id) where over_at is null;
+create index alarm_untold on {schema}.alarm (tell_at, id) where tell_at is not null;
+create index alarm_over on {schema}.alarm (over_at, id) where over_at is not null;
+
 create table {schema}.artifact (
   id text collate "C" primary key,
   tenant text collate "C" not null,
@@ -360,6 +383,10 @@ comment on column {schema}.gate.idle_since is 'Since when nobody needs it; null:
 comment on table {schema}.nodestate is 'Processes that run roles. One that was not seen for three heartbeats is taken for dead.';
 comment on column {schema}.nodestate.tenant is 'Whose tasks it takes; * is every tenant.';
 comment on table {schema}.pausedqueue is 'Queues whose tasks no worker takes, while they have a row here.';
+comment on table {schema}.alarm is 'What was wrong, from when it began until it was over.';
+comment on column {schema}.alarm.over_at is 'Null: it goes on.';
+comment on column {schema}.alarm.tell_at is 'When a notice of it is due.';
+comment on column {schema}.schedule.watch_at is 'When its alarms are looked at next.';
 comment on table {schema}.artifact is 'What tasks left under a name. The bytes of small ones are in body -> ''inline'', in base64.';
 comment on column {schema}.artifact.content is 'The key of its bytes in the table content; null: they are in the body.';
 comment on table {schema}.content is 'The bytes of larger artifacts, in pieces. The janitor removes what no artifact names.';

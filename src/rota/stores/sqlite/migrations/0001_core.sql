@@ -51,6 +51,7 @@ create table schedule (
   deleted_at integer,
   completed_at integer,
   zone_data text not null,
+  watch_at integer,
   kind text,
   template_id text,
   search text not null,
@@ -65,6 +66,7 @@ create unique index schedule_living_key on schedule (tenant, key) where deleted_
 create index schedule_deleted_key on schedule (tenant, key, created_at, id) where deleted_at is not null;
 create index schedule_zone on schedule (zone_data, id)
   where status = 'active' and deleted_at is null and zone_data <> '';
+create index schedule_watch on schedule (watch_at, id) where watch_at is not null;
 create index schedule_completed on schedule (completed_at, id) where completed_at is not null;
 
 -- How many schedules of a tenant are neither deleted nor completed: to count them takes as long as there are many.
@@ -212,6 +214,24 @@ create table signal (
 ) strict;
 
 create index signal_of_task on signal (task_id, at, id);
+
+-- What is wrong, from when it began until it was over.
+create table alarm (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  subject_id text not null,
+  began_at integer not null,
+  over_at integer,
+  tell_at integer,
+  body text not null
+) strict;
+
+create index alarm_began on alarm (began_at, id);
+create index alarm_of_tenant on alarm (tenant, began_at, id);
+create index alarm_open on alarm (subject_id, began_at, id) where over_at is null;
+create index alarm_untold on alarm (tell_at, id) where tell_at is not null;
+create index alarm_over on alarm (over_at, id) where over_at is not null;
 
 -- The state of the limits of tasks. A task in a line has the end of time as its `available_at`.
 create table gate (

@@ -120,6 +120,11 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     catch_up_window_seconds: float
     jitter_seconds: float
     pause_on_failure: bool
+    alarm_late_seconds: float | None
+    alarm_no_success_seconds: float | None
+    alarm_failures: int | None
+    alarm_duration_seconds: float | None
+    alarm_ending_seconds: float | None
     pause_note: str | None
     completed_reason: str | None
     metadata: dict[str, Any]

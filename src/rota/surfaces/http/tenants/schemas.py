@@ -7,7 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from ....domain.model import Runtime
-from ....domain.options import ScheduleOptions, SubmitOptions, TaskOptions, TemplateOptions, options_of
+from ....domain.options import (
+    AlarmOptions,
+    ScheduleOptions,
+    SubmitOptions,
+    TaskOptions,
+    TemplateOptions,
+    options_of,
+)
 from ....domain.schedule.definition import FIELDS
 from ..fields import (
     Body,
@@ -130,6 +137,13 @@ class TemplateTargetBody(Body):
 
 
 TargetBody = Annotated[WorkflowTargetBody | TaskTargetBody | TemplateTargetBody, Field(discriminator="type")]
+
+
+class AlarmRulesBody(Body):
+    """The rules of a tag."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"alarmLateSeconds": 300, "alarmFailures": 2}]})
+    __annotations__ = body_fields(AlarmOptions, RetryPolicyBody)
 
 
 class _ScheduleOptions(Body):

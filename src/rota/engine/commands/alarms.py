@@ -1,0 +1,275 @@
+"""Works on alarms: what is wrong is found, remembered, and over when it is over.
+
+`look_for_alarms` takes the schedules whose next look is due; `scan_ledger` goes through all of them, page by page, and
+asks whether the ledger keeps its promises; `check_fleet` asks whether anybody does the work. Any number of nodes may do
+so: schedules are locked while they are judged, and an alarm's id follows from what was judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ...domain import alarm, tenants
+from ...domain.model import (
+    Alarm,
+    AlarmRule,
+    AlarmRules,
+    NodeState,
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    Tenant,
+)
+from ...domain.schedule import watching
+from ...domain.serving import silent_scheduler
+from ...stores.base import Tx, Work
+from ...stores.queries import (
+    AlarmList,
+    Cursor,
+    DueSchedules,
+    LiveTasks,
+    LostLeases,
+    OpenAlarms,
+    PastExpiry,
+    ReadyTasks,
+    RunList,
+    ScheduleList,
+    WatchedSchedules,
+)
+from .nodes import every_node
+from .shared import LIVE_AT_MOST, audit
+from .tenants import find_tenant
+
+__all__ = [
+    "Looked",
+    "Scanned",
+    "Stuck",
+    "check_fleet",
+    "find_stuck",
+    "look_for_alarms",
+    "look_soon_at_tagged",
+    "scan_ledger",
+    "set_alarm_rules",
+]
+
+_R = TypeVar("_R", Alarm, Task)
+_ACTIVE, _COMPLETED = ScheduleStatus.ACTIVE, RunStatus.COMPLETED
+OPEN_AT_MOST = 1000
+WAITING = timedelta(minutes=10)
+"""Tasks that could have begun so long ago are waiting for nobody, or for too few."""
+RECENT = 50
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """How many schedules were looked at, and the alarms that began or are over. If none was due: when the next is."""
+
+    number: int = 0
+    alarms: list[Alarm] = []
+    next_in: timedelta | None = None
+
+
+class Scanned(msgspec.Struct, frozen=True, kw_only=True):
+    """The alarms that began or are over, where the next page begins (None: that was the last), and the schedules that
+    were seen overdue."""
+
+    alarms: list[Alarm]
+    after: Cursor | None
+    overdue: frozenset[str]
+
+
+class Stuck(msgspec.Struct, frozen=True, kw_only=True):
+    """What nobody seems to do: leases that ran out and are not taken back, tasks that expired and are not marked, tasks
+    that nobody takes."""
+
+    lost: Sequence[Task]
+    unswept: Sequence[Task]
+    waiting: Sequence[Task]
+
+
+async def find_stuck(tx: Tx, limit: int) -> Stuck:
+    late = tx.now - alarm.PATIENCE
+    return Stuck(
+        lost=await tx.find(LostLeases(at=late), limit),
+        unswept=await tx.find(PastExpiry(at=late), limit),
+        waiting=await tx.find(ReadyTasks(at=tx.now - WAITING), limit),
+    )
+
+
+def look_for_alarms(limit: int, kept: timedelta) -> Work[Looked]:
+    """Judge the schedules whose next look is due, at most `limit`. `kept` is how long rows are kept."""
+
+    async def work(tx: Tx) -> Looked:
+        due = await tx.find(WatchedSchedules(at=tx.now), limit, lock=True)
+        if not due:
+            [first] = [each.watch_at for each in await tx.find(WatchedSchedules(at=None), 1)] or [None]
+            return Looked(next_in=None if first is None else first - tx.now)
+        verdicts = await _judged(tx, due, kept, frozenset())
+        alarms = [tx.put(each) for verdict in verdicts for each in verdict.alarms]
+        for before, verdict in zip(due, verdicts, strict=True):
+            tx.put(verdict.schedule, was=before)
+        return Looked(number=len(due), alarms=alarms)
+
+    return work
+
+
+def scan_ledger(after: Cursor | None, limit: int, kept: timedelta, seen: Collection[str]) -> Work[Scanned]:
+    """Judge one page of all active schedules, and those that are overdue and were (`seen`) at the last scan. Only what
+    changes is written. Alarms of schedules that are gone are over."""
+
+    async def work(tx: Tx) -> Scanned:
+        page = await tx.find(ScheduleList(tenant=None, status=_ACTIVE, after=after), limit)
+        late = await tx.find(DueSchedules(at=tx.now - alarm.PATIENCE), limit)
+        overdue = frozenset(each.id for each in late)
+        schedules = list({each.id: each for each in (*page, *late)}.values())
+        verdicts = await _judged(tx, schedules, kept, overdue & frozenset(seen))
+        changed = [each for each in verdicts if each.alarms]
+        gone = await _of_gone(tx)
+        for verdict in changed:
+            tx.put(verdict.schedule)
+        alarms = [tx.put(each) for each in (*(new for each in changed for new in each.alarms), *gone)]
+        last = page[-1] if len(page) == limit else None
+        following = None if last is None else Cursor(at=last.created_at, id=last.id)
+        return Scanned(alarms=alarms, after=following, overdue=overdue)
+
+    return work
+
+
+def check_fleet() -> Work[list[Alarm]]:
+    """Whether a scheduler is alive if one is needed, and whether anybody takes, takes back and marks tasks."""
+
+    async def work(tx: Tx) -> list[Alarm]:
+        found = await _fleet_findings(tx, await every_node(tx))
+        recent = await tx.find(AlarmList(tenant=tenants.EVERY_TENANT, subject_id=alarm.FLEET), RECENT)
+        known = [each for each in recent if each.is_open]
+        subject = (alarm.FLEET, alarm.FLEET, "the fleet")
+        mark = recent[0].id if recent else ""  # the next alarm follows the last, whoever raises it
+        changed = alarm.merged(found, known, tenants.EVERY_TENANT, subject, mark, tx.now)
+        return [tx.put(each) for each in changed]
+
+    return work
+
+
+def set_alarm_rules(tenant: str, tag: str, rules: AlarmRules | None, actor: str) -> Work[Tenant]:
+    """The rules of all schedules whose target has the tag; None: it has none any more. `look_soon_at_tagged` applies
+    them to those that are there."""
+
+    async def work(tx: Tx) -> Tenant:
+        old = await find_tenant(tx, tenant)
+        others = {name: each for name, each in old.alarm_rules.items() if name != tag}
+        new = replace(old, alarm_rules=others if rules is None else {**others, tag: rules})
+        if new == old:
+            return old
+        changed = tx.put(new)
+        audit(tx, "alarmed", actor, None if old.version == 0 else old, changed, f"tag {tag}")
+        return changed
+
+    return work
+
+
+def look_soon_at_tagged(tenant: str, tag: str, after: Cursor | None, limit: int) -> Work[Cursor | None]:
+    """Let one page of the schedules with the tag be looked at soon; where the next page begins."""
+
+    async def work(tx: Tx) -> Cursor | None:
+        page = await tx.find(ScheduleList(tenant=tenant, tag=tag, after=after), limit)
+        for each in page:
+            tx.put(watching.look_soon(each, tx.now), was=each)
+        return Cursor(at=page[-1].created_at, id=page[-1].id) if len(page) == limit else None
+
+    return work
+
+
+async def _judged(
+    tx: Tx, schedules: Sequence[Schedule], kept: timedelta, overdue: Collection[str]
+) -> list[alarm.Verdict]:
+    """The verdicts, in the order of the schedules."""
+    ids = tuple(each.id for each in schedules)
+    if not ids:
+        return []
+    of_tenants = await tx.get_many(Tenant, {each.tenant for each in schedules})
+    known = _by(await tx.find(OpenAlarms(subject_ids=ids), OPEN_AT_MOST), "subject_id")
+    live = _by(await tx.find(LiveTasks(schedule_ids=ids), LIVE_AT_MOST), "schedule_id")
+    rules = {each.id: _rules(each, of_tenants) for each in schedules}
+    rows = {each.id: await _rows(tx, each, rules[each.id]) for each in schedules}
+    tasks = await _running_tasks(tx, rows.values())
+    return [
+        alarm.evaluate(
+            alarm.Facts(
+                schedule=each,
+                rules=rules[each.id],
+                runs=rows[each.id],
+                live=[task for task in live.get(each.id, ()) if task.as_of(tx.now).is_live],
+                tasks=tasks,
+                last_success=await _last_success(tx, each, rules[each.id], rows[each.id]),
+                kept=kept,
+            ),
+            known.get(each.id, ()),
+            tx.now,
+            is_overdue=each.id in overdue,
+        )
+        for each in schedules
+    ]
+
+
+def _rules(schedule: Schedule, of_tenants: Mapping[str, Tenant]) -> AlarmRules:
+    tenant = of_tenants.get(schedule.tenant)
+    return alarm.rules_of(schedule, {} if tenant is None else tenant.alarm_rules)
+
+
+async def _rows(tx: Tx, schedule: Schedule, rules: AlarmRules) -> list[Run]:
+    if not schedule.enabled:
+        return []
+    return await tx.find(RunList(schedule_id=schedule.id), max(alarm.ROWS, 2 * (rules.alarm_failures or 0)))
+
+
+async def _running_tasks(tx: Tx, rows: Iterable[Sequence[Run]]) -> dict[str, Task]:
+    running = {run.target_id for each in rows for run in each if run.status is RunStatus.RUNNING}
+    return await tx.get_many(Task, [id for id in running if id is not None]) if running else {}
+
+
+async def _last_success(
+    tx: Tx, schedule: Schedule, rules: AlarmRules, rows: Sequence[Run]
+) -> datetime | None:
+    """Looked for behind the latest rows only if none of those succeeded, and there are more."""
+    since = alarm.no_success_since(schedule, rules, tx.now)
+    if since is None or len(rows) < alarm.ROWS or any(run.status is _COMPLETED for run in rows):
+        return None
+    found = await tx.find(RunList(schedule_id=schedule.id, status=_COMPLETED, since=since), 1)
+    return found[0].completed_at if found else None
+
+
+async def _of_gone(tx: Tx) -> list[Alarm]:
+    """The open alarms of schedules that are not there any more, as they are then: over."""
+    known = await tx.find(AlarmList(tenant=None, is_open=True), OPEN_AT_MOST)
+    ids = {each.subject_id for each in known if each.subject_type == "schedule"}
+    there = await tx.get_many(Schedule, ids) if ids else {}
+    return alarm.silenced((each for each in known if each.subject_id in ids - there.keys()), tx.now)
+
+
+async def _fleet_findings(tx: Tx, nodes: Sequence[NodeState]) -> dict[AlarmRule, str]:
+    stuck = await find_stuck(tx, 1)
+    silent = silent_scheduler(nodes, tx.now)
+    needed = silent is not None and await tx.find(DueSchedules(at=None), 1)
+    found = {
+        AlarmRule.SCHEDULER_SILENT: silent is not None
+        and needed
+        and f"no scheduler is alive; the last one was {silent.id}",
+        AlarmRule.LOST_LEASES: stuck.lost and "leases ran out, and nobody takes their tasks back",
+        AlarmRule.NOT_EXPIRED: stuck.unswept and "tasks have expired, and nobody marks them",
+        AlarmRule.WAITING_TASKS: stuck.waiting
+        and f"tasks have waited for more than {WAITING // timedelta(minutes=1)} minutes",
+    }
+    return {rule: words for rule, words in found.items() if isinstance(words, str)}
+
+
+def _by(records: Iterable[_R], name: str) -> dict[str, list[_R]]:
+    found: dict[str, list[_R]] = {}
+    for each in records:
+        found.setdefault(getattr(each, name), []).append(each)
+    return found

@@ -1,0 +1,110 @@
+"""Commands about alarms: what is wrong, and what is to be an alarm."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ....domain.options import AlarmOptions
+from ...durations import relative, short
+from ..command import command
+from ..options import TIME, shape_options
+from ..render import Cell, seconds
+from ..session import Session, with_session
+
+if TYPE_CHECKING:
+    from ....domain.model import Alarm, AlarmRules
+    from ...python.client import Queue
+
+__all__ = ["alarms", "rules"]
+
+
+@command(
+    examples=["rota alarms", "rota alarms --over --schedule nightly", "rota alarms --json | jq '.[].subject'"]
+)
+@click.option("--over", is_flag=True, help="Those that are over, too.")
+@click.option("--schedule", metavar="NAME", help="Of this schedule, by its id or name.")
+@click.option("--limit", type=int, default=100, show_default=True, metavar="N", help="How many at most.")
+@with_session
+def alarms(session: Session, over: bool, schedule: str | None, limit: int) -> None:
+    """What is wrong: schedules that are late, stopped, fail or take too long, and a fleet that does not do its work.
+    `rota alarm-rules` says what is to be an alarm for a tag; the --alarm options of a schedule, for that one."""
+    from ...shapes import alarm as shape
+
+    async def ask(queue: Queue) -> tuple[list[Alarm], datetime]:
+        own = await queue.alarms(schedule=schedule, over=over, limit=limit)
+        fleet = [] if schedule else await queue.alarms(fleet=True, over=over, limit=limit)
+        found = sorted((*own, *fleet), key=lambda each: each.began_at, reverse=True)
+        return found[:limit], await queue.now()
+
+    found, now = session.run(ask)
+    if session.as_json:
+        return session.screen.json([shape(each) for each in found])
+    if not found:
+        return session.screen.remark("no alarm is known" if over else "nothing is wrong")
+    headings = ("BEGAN", "STATE", "RULE", "SUBJECT", "DETAIL", "TOLD")
+    return session.screen.table(headings, [_row(session, each, now) for each in found])
+
+
+def _row(session: Session, alarm: Alarm, now: datetime) -> list[Cell | str]:
+    began = relative(alarm.began_at, now) if session.screen.is_terminal else seconds(alarm.began_at)
+    state = Cell("open", "red")
+    if alarm.over_at is not None:
+        state = Cell(f"over after {short(alarm.over_at - alarm.began_at)}", "green")
+    return [began, state, str(alarm.rule), Cell(alarm.subject, "bold"), alarm.detail, ", ".join(alarm.told)]
+
+
+@command(
+    examples=[
+        "rota alarm-rules",
+        "rota alarm-rules billing --alarm-late 5m --alarm-failures 2",
+        "rota alarm-rules billing --remove",
+    ]
+)
+@click.argument("tag", required=False)
+@shape_options(AlarmOptions, times=TIME)
+@click.option("--remove", is_flag=True, help="Take its rules away.")
+@with_session
+def rules(session: Session, tag: str | None, remove: bool, **options: Any) -> None:
+    """The rules of tags: they hold for every schedule whose target has the tag, and has no such rule of its own. With
+    options: the rules of the tag, instead of those it had."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if (given or remove) and tag is None:
+        raise click.UsageError("name the tag that the rules are for")
+    if given and remove:
+        raise click.UsageError("give rules, or --remove")
+
+    async def act(queue: Queue) -> dict[str, AlarmRules]:
+        if tag is not None and remove:
+            await queue.remove_alarm_rules(tag)
+        elif tag is not None and given:
+            await queue.set_alarm_rules(tag, **given)
+        found = await queue.alarm_rules()
+        return found if tag is None else {name: each for name, each in found.items() if name == tag}
+
+    _show_rules(session, session.run(act))
+
+
+def _show_rules(session: Session, found: dict[str, AlarmRules]) -> None:
+    from ...shapes import fields_of
+
+    if session.as_json:
+        return session.screen.json({tag: fields_of(each) for tag, each in sorted(found.items())})
+    if not found:
+        return session.screen.remark(
+            "no tag has rules of its own; `rota alarm-rules --help` shows how to give some"
+        )
+    return session.screen.table(
+        ("TAG", "RULES"), [[Cell(tag, "bold"), _words(each)] for tag, each in sorted(found.items())]
+    )
+
+
+def _words(rules: AlarmRules) -> str:
+    given = [(name, getattr(rules, name)) for name in rules.__struct_fields__]
+    return ", ".join(
+        f"{name.removeprefix('alarm_')} {value if isinstance(value, int) else short(value)}"
+        for name, value in given
+        if value is not None
+    )

@@ -1,0 +1,176 @@
+"""Alarms from end to end, in virtual time: what stops silently is noticed, once, and over when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rota import Alarm, AlarmRule, RunStatus
+from rota.engine.commands import look_for_alarms
+from rota.engine.observe.telemetry import AlarmBegan, AlarmOver
+from rota.engine.roles.alarms import AlarmWatch
+from rota.stores.base import Tx
+from rota.stores.queries import RunList, WatchedSchedules
+from worlds import DAY, HOUR, MINUTE, SECOND, START, World, on_any_store
+
+
+def failing(world: World, until: timedelta) -> None:
+    @world.app.task("work", max_retries=0)
+    async def work(input: object) -> None:
+        if world.clock.now() < START + until:
+            raise ValueError("the bank is closed")
+
+
+async def alarms(world: World, **options: Any) -> list[Alarm]:
+    return list(reversed(await world.queue.alarms(over=True, **options)))
+
+
+async def test_failures_are_an_alarm_until_one_succeeds(world: World) -> None:
+    failing(world, until=4 * HOUR)
+    await world.schedule("bank", interval=HOUR, alarm_failures=2)
+    async with world.running():
+        await world.at(2 * HOUR + MINUTE)
+        [found] = await world.queue.alarms()
+        assert (found.rule, found.subject, found.over_at) == (AlarmRule.FAILURES, "bank", None)
+        assert "the bank is closed" in found.detail
+        assert START + 2 * HOUR <= found.began_at < START + 2 * HOUR + 5 * SECOND
+        await world.at(5 * HOUR)
+    known = {each.rule: each for each in await alarms(world)}
+    assert set(known) == {AlarmRule.FAILURES, AlarmRule.NO_SUCCESS}  # three times in a row, by default
+    for each in known.values():
+        assert each.over_at is not None
+        assert START + 4 * HOUR <= each.over_at < START + 4 * HOUR + MINUTE
+    signals = [each for each in world.signals if isinstance(each, (AlarmBegan, AlarmOver))]
+    assert [type(each).__name__ for each in signals] == ["AlarmBegan", "AlarmBegan", "AlarmOver", "AlarmOver"]
+    assert await world.queue.alarms() == []
+
+
+@on_any_store
+async def test_a_run_that_takes_too_long(world: World) -> None:
+    @world.app.task("work")
+    async def work(input: object) -> None:
+        await asyncio.sleep(1800)
+
+    await world.schedule("slow", interval=2 * HOUR, alarm_duration=10 * MINUTE)
+    async with world.running():
+        await world.at(2 * HOUR + 9 * MINUTE)
+        assert await world.queue.alarms() == []
+        await world.at(2 * HOUR + 11 * MINUTE)
+        [found] = await world.queue.alarms(schedule="slow")
+        assert found.rule is AlarmRule.DURATION
+        assert found.began_at - START - 2 * HOUR - 10 * MINUTE < SECOND
+        await world.at(2 * HOUR + 31 * MINUTE)
+        assert await world.queue.alarms() == []
+
+
+@on_any_store
+async def test_nobody_takes_its_tasks(world: World) -> None:
+    """No worker has a handler: it is late, and in the end without success."""
+    await world.schedule("orphan", interval=HOUR, alarm_late=5 * MINUTE)
+    async with world.running():
+        await world.at(HOUR + 6 * MINUTE)
+        assert [each.rule for each in await world.queue.alarms()] == [AlarmRule.LATE]
+        await world.at(6 * HOUR)
+        rules = {each.rule for each in await world.queue.alarms()}
+    assert rules == {AlarmRule.LATE, AlarmRule.NO_SUCCESS}
+    assert [each.rule for each in await world.queue.alarms(fleet=True)] == [AlarmRule.WAITING_TASKS]
+
+
+@on_any_store
+async def test_pausing_ends_an_alarm_and_resuming_counts_anew(world: World) -> None:
+    failing(world, until=DAY)
+    await world.schedule("bank", interval=HOUR)
+    async with world.running():
+        await world.at(4 * HOUR)
+        assert [each.rule for each in await world.queue.alarms()] == [AlarmRule.NO_SUCCESS]
+        await world.queue.pause_schedule("bank")
+        await world.at(4 * HOUR + MINUTE)
+        assert await world.queue.alarms() == []
+        await world.queue.resume_schedule("bank")
+        await world.at(6 * HOUR + MINUTE)
+        assert await world.queue.alarms() == []
+        await world.queue.delete_schedule("bank")
+        await world.at(9 * HOUR)
+    assert len(await alarms(world)) == 1
+
+
+@on_any_store
+async def test_rules_of_a_tag(world: World) -> None:
+    failing(world, until=DAY)
+    await world.schedule("bank", interval=HOUR, tags=["money"])
+    await world.schedule("else", interval=HOUR)
+    async with world.running():
+        await world.queue.set_alarm_rules("money", alarm_failures=1)
+        await world.at(HOUR + MINUTE)
+        assert [(each.rule, each.subject) for each in await world.queue.alarms()] == [("failures", "bank")]
+        await world.queue.remove_alarm_rules("money")
+        await world.at(HOUR + 2 * MINUTE)
+        assert await world.queue.alarms() == []
+    assert await world.queue.alarm_rules() == {}
+
+
+@on_any_store
+async def test_a_healthy_schedule_is_looked_at_seldom(world: World) -> None:
+    failing(world, until=timedelta(0))
+    await world.schedule("well", interval=HOUR)
+    looks = []
+
+    async def watch_at(tx: Tx) -> Any:
+        return [each.watch_at for each in await tx.find(WatchedSchedules(at=None), 10)]
+
+    async with world.running():
+        for hour in range(1, 13):
+            await world.at(hour * HOUR + 20 * MINUTE)
+            looks += await world.store.read(watch_at)
+    assert len(set(looks)) <= 6  # of twelve hours
+    assert await alarms(world) == []
+
+
+@on_any_store
+async def test_a_row_that_is_missing_and_one_that_is_stuck(world: World) -> None:
+    failing(world, until=timedelta(0))
+    await world.schedule("well", interval=HOUR)
+    async with world.running():
+        await world.at(4 * HOUR + MINUTE)
+
+    async def damage(tx: Tx) -> None:
+        schedule = (await tx.find(WatchedSchedules(at=None), 1))[0]
+        rows = await tx.find(RunList(schedule_id=schedule.id), 10)
+        tx.delete(rows[2])
+
+    await world.store.transact(damage)
+    watch = AlarmWatch(world.store, world.clock, world.signals.append, kept=30 * DAY)
+    await watch.scan()
+    [found] = await world.queue.alarms()
+    assert found.rule is AlarmRule.MISSING_ROW
+    assert (await world.ledger("well"))[0].status is RunStatus.COMPLETED
+    await watch.scan()
+    assert len(await alarms(world)) == 1
+
+
+@on_any_store
+async def test_overdue_is_said_by_the_second_scan(world: World) -> None:
+    await world.schedule("late", interval=HOUR)
+    watch = AlarmWatch(world.store, world.clock, world.signals.append)
+    await world.at(HOUR + 2 * MINUTE)
+    await watch.scan()
+    assert await world.queue.alarms() == []
+    await world.at(HOUR + 3 * MINUTE)
+    await watch.scan()
+    assert [each.rule for each in await world.queue.alarms()] == [AlarmRule.OVERDUE]
+
+
+@pytest.mark.parametrize("nodes", [4])
+async def test_many_nodes_raise_an_alarm_once(world: World, nodes: int) -> None:
+    failing(world, until=DAY)
+    for number in range(10):
+        await world.schedule(f"bank-{number}", interval=HOUR)
+    async with world.running(janitor=False):
+        await world.at(3 * HOUR + 2 * MINUTE)
+    looks = [world.store.transact(look_for_alarms(5, DAY)) for _ in range(nodes * 5)]
+    answers = await asyncio.gather(*looks)
+    assert len(await alarms(world)) == 10
+    assert sum(len(each.alarms) for each in answers) == 10
