@@ -213,10 +213,24 @@ class Queue:
         **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
         """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
-    def pause_schedule(self, schedule_id: str, note: str | None = None) -> Schedule: ...
+    def pause_schedule(
+        self,
+        schedule_id: str,
+        note: str | None = None,
+        *,
+        until: datetime | None = None,
+    ) -> Schedule:
+        """Stop firing until it is resumed, or until a time."""
     def resume_schedule(self, schedule_id: str) -> Schedule:
         """Fire again from the first time after now; what was due meanwhile is not made up for."""
-    def disable_schedule(self, schedule_id: str, note: str | None = None) -> Schedule: ...
+    def disable_schedule(
+        self,
+        schedule_id: str,
+        note: str | None = None,
+        *,
+        until: datetime | None = None,
+    ) -> Schedule:
+        """Stop firing until it is resumed, or until a time."""
     def enable_schedule(self, schedule_id: str) -> Schedule:
         """Fire again from the first time after now; what was due meanwhile is not made up for."""
     def trigger_schedule(self, schedule_id: str, input: Any = ...) -> Task:

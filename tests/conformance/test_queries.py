@@ -99,6 +99,7 @@ from rota.stores.queries import (
     TenantList,
     UntoldAlarms,
     UpcomingTasks,
+    UpdatedSteps,
     WatchedSchedules,
 )
 from stores import START, STORES, TestClock, opened_store, put, reading
@@ -192,7 +193,7 @@ def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
 
 SENTENCES: dict[type[Query], Sentence] = {
     DueSchedules: Sentence(
-        Schedule, lambda q, s: alive(s) and due(q.at, s.due_at), lambda s: (s.due_at, s.id)
+        Schedule, lambda q, s: s.deleted_at is None and due(q.at, s.due_at), lambda s: (s.due_at, s.id)
     ),
     OutdatedZones: Sentence(
         Schedule, lambda q, s: alive(s) and s.zone_data not in ("", q.zone_data), lambda s: s.id
@@ -351,6 +352,13 @@ SENTENCES: dict[type[Query], Sentence] = {
     ),
     ArtifactsByContent: Sentence(Artifact, lambda q, a: a.content in q.contents, lambda a: (a.content, a.id)),
     StepList: Sentence(Step, lambda q, s: s.task_id in q.task_ids, lambda s: (s.task_id, s.created_at, s.id)),
+    UpdatedSteps: Sentence(
+        Step,
+        lambda q, s: (
+            s.tenant == q.tenant and s.updated_at >= q.since and behind(q, s.updated_at, s.id, newest=False)
+        ),
+        lambda s: (s.updated_at, s.id),
+    ),
     SignalList: Sentence(
         Signal,
         lambda q, g: g.task_id in q.task_ids and not (q.unread and g.received_at is not None),
@@ -469,7 +477,7 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         known = [each.id for each in records if type(each) is Task]
         beginnings = ("", "nobody", *known[:2], *(id[:length] for id in known[::5] for length in (1, 2, 8)))
         yield from (kind(tenant=who, beginning=each) for who in TENANTS for each in dict.fromkeys(beginnings))
-    elif kind in (EndedTasks, ReturnedTasks, EndedRuns):
+    elif kind in (EndedTasks, ReturnedTasks, EndedRuns, UpdatedSteps):
         yield from since_then(kind, records)
     elif kind is TasksInLine:
         yield from (TasksInLine(gate=gate, at=at) for gate, at in product((*GATES, "none"), TIMES))
@@ -608,6 +616,7 @@ PAGED = (
     EndedTasks(tenant="default", since=TIMES[1]),
     EndedRuns(tenant="other", since=TIMES[2]),
     ReturnedTasks(tenant="default", since=TIMES[0]),
+    UpdatedSteps(tenant="default", since=TIMES[0]),
     TemplateList(tenant="other"),
     ApiKeyList(tenant=None),
     ApiKeyList(tenant="default"),
@@ -623,6 +632,7 @@ TIME_OF: dict[type[Any], str] = {
     EndedTasks: "completed_at",
     EndedRuns: "completed_at",
     ReturnedTasks: "returned_at",
+    UpdatedSteps: "updated_at",
 }
 
 

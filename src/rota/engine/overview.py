@@ -50,6 +50,7 @@ def overview(tenant: str) -> Work[Overview]:
     async def work(tx: Tx) -> Overview:
         now = tx.now
         due = _of(tenant, await tx.find(DueSchedules(at=now + SOON), LOOKED_AT))
+        due = [each for each in due if each.next_run_at is not None]  # others only end their pause then
         failed = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.FAILED), AT_MOST)
         running = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.RUNNING), AT_MOST)
         ids = {task.schedule_id for task in (*failed, *running) if task.schedule_id is not None}

@@ -51,8 +51,9 @@ from ..stores.queries import (
     TemplateList,
     TenantList,
 )
+from .commands.line import LIVE_AT_MOST
 from .commands.nodes import every_node
-from .commands.shared import LIVE_AT_MOST, find_schedule, find_task, find_template
+from .commands.shared import find_schedule, find_task, find_template
 from .commands.tenants import find_tenant
 from .commands.workflows import steps_of
 from .serving import wait_of
@@ -301,6 +302,8 @@ def upcoming(tenant: str, key: str, n: int) -> Work[list[Occurrence]]:
 def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
     left = n if schedule.max_runs is None else min(n, schedule.max_runs - schedule.run_count)
     after = now
+    if schedule.pause_until is not None:
+        after = max(now, schedule.pause_until)
     if schedule.next_run_at is not None:
         after = schedule.next_run_at - timedelta(microseconds=1)
     return occurrences(schedule.timing, after, left, schedule.start_at, schedule.end_at)

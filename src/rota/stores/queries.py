@@ -50,7 +50,9 @@ __all__ = [
     "ScheduleList",
     "ScheduleQuery",
     "SignalList",
+    "SinceQuery",
     "StepList",
+    "StepQuery",
     "TaskList",
     "TaskQuery",
     "TasksByBeginning",
@@ -61,6 +63,7 @@ __all__ = [
     "TenantList",
     "UntoldAlarms",
     "UpcomingTasks",
+    "UpdatedSteps",
     "WatchedSchedules",
     "begins_behind",
 ]
@@ -78,7 +81,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueSchedules(Query, frozen=True, kw_only=True):
-    """Schedule: active, not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
+    """Schedule: not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
 
     at: datetime | None
 
@@ -288,6 +291,14 @@ class StepList(Query, frozen=True, kw_only=True):
     task_ids: tuple[str, ...]
 
 
+class UpdatedSteps(Query, frozen=True, kw_only=True):
+    """Step: of `tenant`, updated_at >= `since`. By updated_at, id; `after` continues behind a cursor."""
+
+    tenant: str
+    since: datetime
+    after: Cursor | None = None
+
+
 class SignalList(Query, frozen=True, kw_only=True):
     """Signal: of one of the tasks `task_ids`; with `unread`, those that were not received yet. By task_id, at, id."""
 
@@ -417,11 +428,15 @@ RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
 AlarmQuery = OpenAlarms | AlarmList | UntoldAlarms | OldAlarms
 ArtifactQuery = ArtifactList | ArtifactsByContent
+StepQuery = StepList | UpdatedSteps
 TemplateQuery = TemplateByAlias | TemplateList
 GateQuery = GateList | IdleGates
 
 
-def begins_behind(query: EndedTasks | ReturnedTasks | EndedRuns) -> Cursor:
+SinceQuery = EndedTasks | ReturnedTasks | EndedRuns | UpdatedSteps
+
+
+def begins_behind(query: SinceQuery) -> Cursor:
     """`since` and `after` as one bound: what is found lies behind it."""
     since = Cursor(at=query.since, id="")
     return since if query.after is None else max(since, query.after, key=lambda each: (each.at, each.id))

@@ -78,6 +78,7 @@ from ..queries import (
     TenantList,
     UntoldAlarms,
     UpcomingTasks,
+    UpdatedSteps,
     WatchedSchedules,
     begins_behind,
 )
@@ -362,6 +363,11 @@ def _step_list(state: State, query: StepList) -> Iterator[Step]:
         yield from _records(state, Step, state.index["step"].ascending((task_id,)))
 
 
+def _updated_steps(state: State, query: UpdatedSteps) -> Iterator[Step]:
+    behind = _key(begins_behind(query)) or ()
+    return _records(state, Step, state.index["updated step"].ascending((query.tenant,), behind))
+
+
 def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
     for task_id in sorted(set(query.task_ids)):
         for signal in _records(state, Signal, state.index["signal"].ascending((task_id,))):
@@ -460,5 +466,6 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     TenantList: _tenant_list,
     UntoldAlarms: _untold_alarms,
     UpcomingTasks: _upcoming,
+    UpdatedSteps: _updated_steps,
     WatchedSchedules: _watched,
 }

@@ -22,18 +22,16 @@ from ..queries import (
     ApiKeyList,
     Cursor,
     DueSchedules,
-    EndedRuns,
-    EndedTasks,
     EventList,
     GateList,
     LostLeases,
     NodeList,
     PastExpiry,
     Query,
-    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SinceQuery,
     TaskList,
     TemplateList,
     TenantList,
@@ -202,7 +200,7 @@ def _select(sql: str, what: str, lock: str = "") -> Statement:
 def values_of(query: Query, limit: int | None) -> dict[str, Any]:
     """The parameters: the fields of the query, as PostgreSQL takes them, with open ends closed."""
     values: dict[str, Any] = {"limit": limit, **_OPEN_ENDS.get(type(query), {})}
-    if isinstance(query, EndedTasks | ReturnedTasks | EndedRuns):
+    if isinstance(query, SinceQuery):
         behind = begins_behind(query)
         return values | {
             "tenant": text_of(query.tenant),

@@ -461,7 +461,7 @@ select count(*) from (select 1 from {schema}.task where status = 'pending' limit
 
 -- name: due_schedules
 select {what} from {schema}.schedule
-where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at::timestamptz
+where deleted_at is null and due_at is not null and due_at <= :at::timestamptz
 order by due_at, id limit :limit::bigint {lock}
 
 -- name: watched_schedules
@@ -627,6 +627,11 @@ delete from {schema}.content where key = any($1::text[])
 select {what} from {schema}.step
 where task_id = any(:task_ids::text[])
 order by task_id, created_at, id limit :limit::bigint {lock}
+
+-- name: updated_steps
+select {what} from {schema}.step
+where tenant = :tenant::text and (updated_at, id) > (:after_at::timestamptz, :after_id::text)
+order by updated_at, id limit :limit::bigint {lock}
 
 -- name: signal_list
 select {what} from {schema}.signal

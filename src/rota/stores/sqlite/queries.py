@@ -27,8 +27,6 @@ from ..queries import (
     ApiKeyList,
     Cursor,
     DueSchedules,
-    EndedRuns,
-    EndedTasks,
     EventList,
     GateList,
     LostLeases,
@@ -39,10 +37,10 @@ from ..queries import (
     PastExpiry,
     Query,
     ReadyTasks,
-    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SinceQuery,
     TaskList,
     TemplateList,
     TenantList,
@@ -105,7 +103,6 @@ _NO_LIMIT = -1
 
 Values = dict[str, Any]
 LaneQuery = ReadyTasks | UpcomingTasks
-SinceQuery = EndedTasks | ReturnedTasks | EndedRuns
 
 
 class Lane(NamedTuple):

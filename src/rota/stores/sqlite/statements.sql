@@ -252,7 +252,7 @@ select count(*) from (select 1 from task indexed by task_pending where status = 
 
 -- name: due_schedules
 select {what} from schedule indexed by schedule_due
-where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at
+where deleted_at is null and due_at is not null and due_at <= :at
 order by due_at, id limit :limit
 
 -- name: watched_schedules
@@ -409,6 +409,11 @@ order by content, id limit :limit
 select {what} from step indexed by step_of_task
 where task_id in (select value from json_each(:task_ids))
 order by task_id, created_at, id limit :limit
+
+-- name: updated_steps
+select {what} from step indexed by step_updated
+where tenant = :tenant and (updated_at, id) > (:after_at, :after_id)
+order by updated_at, id limit :limit
 
 -- name: signal_list
 select {what} from signal indexed by signal_of_task

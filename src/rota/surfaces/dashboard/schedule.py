@@ -75,7 +75,7 @@ async def _chosen(visit: Visit, schedule: Schedule, past: Sequence[Why]) -> tupl
     if asked is not None:
         at = _time("at", asked)
         return at, await visit.queue.why(schedule.key, at)
-    usual = (RunStatus.COMPLETED, RunStatus.RUNNING)
+    usual = (RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.BUFFERED)
     odd = [each for each in past if each.run is not None and each.run.status not in usual]
     latest = odd[-1:] or list(past[-1:])
     return (latest[0].run.scheduled_at, latest[0]) if latest and latest[0].run is not None else None
