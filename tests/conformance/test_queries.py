@@ -251,6 +251,7 @@ SENTENCES: dict[type[Query], Sentence] = {
             and given(q.schedule_id, t.schedule_id)
             and given(q.is_workflow, t.is_workflow)
             and (q.tag is None or q.tag in t.tags)
+            and (q.since is None or t.created_at >= q.since)
             and behind(q, t.created_at, t.id)
         ),
         lambda t: (t.created_at, t.id),
@@ -423,6 +424,7 @@ def task_lists() -> Iterator[Query]:
         for one, two in product(filters, filters[-2:]):
             yield TaskList(tenant=tenant, at=at, status=status, **(one | two))
         yield TaskList(tenant=tenant, at=at, status=status)
+        yield from (TaskList(tenant=tenant, at=at, status=status, since=since) for since in TIMES[1:5])
         yield from (
             TaskList(tenant=tenant, at=at, status=status, is_workflow=is_one) for is_one in (True, False)
         )

@@ -83,6 +83,7 @@ __all__ = [
     "schedule_runs",
     "steps_of_task",
     "task_limits",
+    "task_list",
     "task_page",
     "tasks_by_beginning",
     "template_page",
@@ -164,7 +165,7 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
     """The newest tasks that match; `schedule` is a schedule's key or id."""
 
     async def work(tx: Tx) -> list[Task]:
-        query = await _task_list(tx, tenant, filters)
+        query = await task_list(tx, tenant, filters)
         return [task.as_of(tx.now) for task in await tx.find(query, limit)]
 
     return work
@@ -172,12 +173,12 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
 
 def count_matching(tenant: str, at_most: int | None = None, **filters: Any) -> Work[int]:
     async def work(tx: Tx) -> int:
-        return await tx.count(await _task_list(tx, tenant, filters), at_most=at_most)
+        return await tx.count(await task_list(tx, tenant, filters), at_most=at_most)
 
     return work
 
 
-async def _task_list(tx: Tx, tenant: str, filters: dict[str, Any]) -> TaskList:
+async def task_list(tx: Tx, tenant: str, filters: dict[str, Any]) -> TaskList:
     chosen = dict(filters)
     key = chosen.pop("schedule", None)
     if key is not None:
@@ -197,7 +198,7 @@ def task_query(tenant: str, **filters: Any) -> Work[TaskList]:
     """The listing itself, a schedule's key resolved: for commands that act on what it finds."""
 
     async def work(tx: Tx) -> TaskList:
-        return await _task_list(tx, tenant, filters)
+        return await task_list(tx, tenant, filters)
 
     return work
 

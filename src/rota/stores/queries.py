@@ -153,8 +153,9 @@ class FinishedTasks(Query, frozen=True, kw_only=True):
 
 class TaskList(Query, frozen=True, kw_only=True):
     """Task: of `tenant`, matching every filter that is given. `status` is the status *as read at `at`*: a
-    pending task whose expires_at <= `at` counts as expired, not as pending. Newest first: created_at, id,
-    both descending; `after` continues behind a cursor."""
+    pending task whose expires_at <= `at` counts as expired, not as pending. With `since`: created_at >= `since`,
+    and no older ones are looked at. Newest first: created_at, id, both descending; `after` continues behind a
+    cursor."""
 
     tenant: str
     at: datetime
@@ -164,6 +165,7 @@ class TaskList(Query, frozen=True, kw_only=True):
     schedule_id: str | None = None
     tag: str | None = None
     is_workflow: bool | None = None
+    since: datetime | None = None
     after: Cursor | None = None
 
 

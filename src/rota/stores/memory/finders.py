@@ -219,6 +219,8 @@ def _returned(state: State, query: ReturnedTasks) -> Iterator[Task]:
 
 def _task_list(state: State, query: TaskList) -> Iterator[Task]:
     for task in _records(state, Task, _task_entries(state, query)):
+        if query.since is not None and task.created_at < query.since:
+            return
         if (
             query.status in (None, task.as_of(query.at).status)
             and query.kind in (None, task.kind)

@@ -67,7 +67,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     WatchedSchedules: {"at": _END},
     UntoldAlarms: {"at": _END},
     AlarmList: {"after_at": _END, "after_id": ""},
-    TaskList: {"after_at": _END, "after_id": ""},
+    TaskList: {"since": _BEGINNING, "after_at": _END, "after_id": ""},
     ScheduleList: {"after_at": _END, "after_id": ""},
     RunList: {"since": _BEGINNING, "until": _END, "after_at": _END, "after_id": ""},
     EventList: {"after_at": _BEGINNING, "after_id": ""},

@@ -371,7 +371,7 @@ order by created_at, id limit :limit::bigint
 
 -- name: task_list
 select {what} from {schema}.task
-where status <> 'running' and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where status <> 'running' and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
@@ -379,14 +379,14 @@ order by created_at desc, id desc limit :limit::bigint {lock}
 select {what} from (
   (
     select * from {schema}.task
-    where status <> 'running' and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+    where status <> 'running' and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
       and {task_filter}
     order by created_at desc, id desc limit :limit::bigint
   )
   union all
   (
     select * from {schema}.task
-    where status = 'running' and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+    where status = 'running' and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
       and {task_filter}
   )
 ) as task
@@ -394,35 +394,35 @@ order by created_at desc, id desc limit :limit::bigint
 
 -- name: task_list_workflow
 select {what} from {schema}.task
-where is_workflow and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where is_workflow and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
 -- name: task_list_of_schedule
 select {what} from {schema}.task
 where schedule_id is not null and schedule_id = :schedule_id::text
-  and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and tenant = :tenant::text and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
 -- name: task_list_unusual
 select {what} from {schema}.task
 where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = :status::text
-  and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
 -- name: task_list_running
 with task as materialized (select * from {schema}.task where status = 'running')
 select {what} from task
-where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint
 
 -- name: task_list_pending
 with task as materialized (select * from {schema}.task where status = 'pending')
 select {what} from task
-where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint
 
@@ -431,7 +431,7 @@ with task as materialized (
   (
     select * from {schema}.task
     where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = 'expired'
-      and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+      and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
       and {task_filter}
     order by created_at desc, id desc limit :limit::bigint
   )
@@ -442,7 +442,7 @@ with task as materialized (
   )
 )
 select {what} from task
-where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint
 

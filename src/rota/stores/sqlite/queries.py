@@ -83,7 +83,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     WatchedSchedules: {"at": _FOREVER},
     UntoldAlarms: {"at": _FOREVER},
     AlarmList: {"after_at": _FOREVER, "after_id": ""},
-    TaskList: {"after_at": _FOREVER, "after_id": ""},
+    TaskList: {"since": -_FOREVER, "after_at": _FOREVER, "after_id": ""},
     ScheduleList: {"after_at": _FOREVER, "after_id": ""},
     RunList: {"since": -_FOREVER, "until": _FOREVER, "after_at": _FOREVER, "after_id": ""},
     EventList: {"after_at": -_FOREVER, "after_id": ""},

@@ -195,45 +195,45 @@ order by created_at, id limit :limit
 
 -- name: task_list
 select {what} from task indexed by task_created
-where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+where tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_workflow
 select {what} from task indexed by task_workflow
-where is_workflow = 1 and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+where is_workflow = 1 and tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_of_schedule
 select {what} from task indexed by task_of_schedule
-where schedule_id is not null and schedule_id = :schedule_id and (created_at, id) < (:after_at, :after_id)
+where schedule_id is not null and schedule_id = :schedule_id and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and tenant = :tenant and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_unusual
 select {what} from task indexed by task_unusual
 where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant and status = :status
-  and (created_at, id) < (:after_at, :after_id)
+  and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_running
 select {what} from task indexed by task_lease
-where status = 'running' and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+where status = 'running' and tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_pending
 select {what} from task indexed by task_pending
-where status = 'pending' and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+where status = 'pending' and tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_past_expiry
 select {what} from task indexed by task_expiry
 where status = 'pending' and expires_at is not null and expires_at <= :at
-  and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+  and tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 

@@ -16,6 +16,7 @@ from ...domain.schedule import definition
 from ...domain.schedule.why import Why
 from ...domain.serving import handlers_of, nobody_handles
 from ..versions import changed_fields
+from .alarms import RULES
 from .schedules import ACTIONS, asked_for, deed, done_words, is_late
 from .strip import bars
 from .texts import counted, took
@@ -63,6 +64,8 @@ async def show(visit: Visit) -> Response:
         took=_chart(_lengths(ran)),
         late=_chart(_lateness(ran)),
         target=_target(schedule),
+        alarms=await queue.alarms(schedule=key, limit=LISTED),
+        alarm_names=RULES,
         serves=await _who_serves(visit, schedule),
         said=done_words(visit),
         tab="now",
