@@ -137,6 +137,9 @@ class Queue:
     ) -> builtins.list[Task]:
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
     def get(self, task_id: str) -> Task: ...
+    def task_id(self, beginning: str) -> str:
+        """The id of the one task whose id begins so. At least 8 characters are needed; what cannot be
+        one is taken as it is."""
     def list(
         self,
         *,

@@ -116,6 +116,7 @@ CALLS: dict[str, Call] = {
     "explained_runs": lambda queue: (queue.trigger_schedule("hourly"), queue.explained_runs("hourly")),
     "for_tenant": lambda queue: queue.for_tenant("other"),
     "get": lambda queue: queue.get(a_task(queue)),
+    "task_id": lambda queue: queue.task_id(a_task(queue)[:30]),
     "get_schedule": lambda queue: queue.get_schedule("hourly"),
     "get_template": lambda queue: queue.get_template(a_template(queue)),
     "get_tenant": lambda queue: queue.get_tenant("acme"),

@@ -45,6 +45,7 @@ __all__ = [
 _SENTENCES = {
     "already_ended": "task {task} is already {status}, which is final",
     "artifact_late": "the content of artifact {name!r} of task {task} took too long to write; leave it again",
+    "ambiguous_id": "{count} tasks have an id that begins with {beginning!r}: {candidates}; give more of it",
     "bad_target": "schedule {schedule} cannot run its target: {problem}",
     "cannot_archive": "task {task} is {status}; only a task that has ended can be archived",
     "cannot_expire": "task {task} is {status}; only a pending task can expire",
@@ -60,7 +61,8 @@ _SENTENCES = {
     "idempotency_conflict": "idempotency_key {key!r} was already used for a task with another kind or input",
     "idempotency_reused": "this Idempotency-Key was used for another request before; give every new request a key"
     " of its own",
-    "key_ambiguous": "{count} keys are called {name!r}; name the id of the one that is meant",
+    "key_ambiguous": "{count} keys are called {name!r}, or have an id that begins so; name the whole id of"
+    " the one that is meant",
     "key_taken": "schedule_id {key!r} is already in use; choose another, or delete the schedule that has it",
     "lease_held": "task {task} is {status}; only a running task whose lease has run out can be taken back",
     "lease_lost": "task {task} is no longer held under this lease; another worker may have it",

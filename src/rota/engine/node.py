@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
+from types import TracebackType
 from typing import cast
 
 from .. import __version__
@@ -285,6 +286,8 @@ class Worker(Node):
             if hook is not None:
                 self.app.hooks[name].append(hook)
         self.worker_id = self.node_id
+        self._started = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
         self._lease = check_duration("lease", lease, least=timedelta(seconds=1))
         self.tasks = TaskWorker(
             queue,
@@ -342,6 +345,29 @@ class Worker(Node):
             own = await self.tasks.run_once()
         return own
 
+    async def __aenter__(self) -> Worker:
+        """The worker runs beside the block, and is stopped at its end. One that cannot start raises here."""
+        running = asyncio.create_task(self.run(handle_signals=False), name="rota-running")
+        started = asyncio.create_task(self._started.wait())
+        try:
+            await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            running.cancel()
+            raise
+        finally:
+            started.cancel()
+        if running.done():
+            await running
+        self._running = running
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._running is not None:
+            await self._running
+
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT; then let handlers finish, for a while, and hand back the rest."""
         self.app.check()
@@ -353,6 +379,7 @@ class Worker(Node):
                 if self.app.schedules:
                     await self.queue.declare_schedules(self.app)
                 async with self._seen(), self._kept():
+                    self._started.set()
                     await self._run()
                     await self._drain()
         finally:

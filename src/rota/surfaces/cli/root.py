@@ -104,6 +104,10 @@ _STORE = {
 def cli(ctx: click.Context) -> None:
     """A durable scheduler and task queue, on the store you already have."""
     help_if_alone(ctx)
+    if ctx.invoked_subcommand is None:
+        from .apps import next_command
+
+        click.echo(f"\n{next_command()}", color=ctx.color)
 
 
 _INSTALL = {
@@ -116,7 +120,8 @@ _INSTALL = {
 @command(examples=list(_INSTALL.values()))
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell: commands, options, and the names of schedules."""
+    """Print the completion script of a shell: commands, options, names of schedules and templates, ids of tasks,
+    kinds and zones."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

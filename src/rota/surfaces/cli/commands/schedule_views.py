@@ -17,9 +17,10 @@ from ....domain.recurrence import Cron, Interval, RRule, Timing
 from ... import words
 from ...durations import coarse, parsed, relative, short
 from ...versions import differences
+from .. import completing
 from ..command import command
 from ..options import TIME, WALL_TIME
-from ..render import Cell, seconds, styled
+from ..render import Cell, Screen, seconds, styled
 from ..session import Session, with_session
 from .schedules import schedule_argument
 
@@ -69,11 +70,11 @@ def list_schedules(session: Session, **filters: Any) -> None:
         document = {"schedules": [shape(each) for each in page], "next_cursor": page.next_cursor}
         return session.screen.json(document)
     if not page:
-        return session.screen.remark(
-            "no schedules match; `rota schedule create --help` shows how to make one"
-        )
+        return session.say_none("schedules", filters, "`rota schedule create --help` shows how to make one")
     rows = [_row(session, schedule, runs, now) for schedule, runs in zip(page, last, strict=True)]
-    return session.screen.table(("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows)
+    return session.screen.table(
+        ("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows, yields=("RUNS", "LAST", "WHEN")
+    )
 
 
 def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetime) -> list[Cell | str]:
@@ -140,13 +141,9 @@ def _head(session: Session, schedule: Schedule, now: datetime) -> None:
     if schedule.target.input is not None:
         rows.append(("input", json.dumps(schedule.target.input, ensure_ascii=False, default=str)))
     if schedule.last_run_at is not None:
-        rows.append(
-            ("last_run_at", f"{seconds(schedule.last_run_at)} ({relative(schedule.last_run_at, now)})")
-        )
+        rows.append(("last_run_at", screen.when(schedule.last_run_at, now)))
     if schedule.next_run_at is not None:
-        rows.append(
-            ("next_run_at", f"{seconds(schedule.next_run_at)} ({relative(schedule.next_run_at, now)})")
-        )
+        rows.append(("next_run_at", screen.when(schedule.next_run_at, now)))
     rows.append(("run_count", str(schedule.run_count)))
     screen.fields(rows)
     screen.say()
@@ -200,7 +197,7 @@ def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
     trouble = next((run for run in last if run.status == "failed"), None)
     if trouble is not None:
         screen.say(
-            f"Last failure: {seconds(trouble.scheduled_at)}: {trouble.error or trouble.reason or 'failed'}"
+            f"Last failure: {screen.clock(trouble.scheduled_at)}: {trouble.error or trouble.reason or 'failed'}"
         )
 
 
@@ -233,22 +230,23 @@ def runs(session: Session, schedule_id: str, **filters: Any) -> None:
 
         return session.screen.json({"runs": [shape(run) for run in page], "next_cursor": page.next_cursor})
     if not page:
-        return session.screen.remark("no runs match")
-    rows = [_run_row(session, run, now) for run in page]
-    return session.screen.table(("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL"), rows)
+        return session.say_none("runs", {"schedule_id": schedule_id, **filters})
+    ids = session.screen.ids(run.target_id for run in page)
+    rows = [_run_row(session, ids.get(run.target_id or "", "-"), run, now) for run in page]
+    headings = ("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL")
+    return session.screen.table(headings, rows, yields=("TRIGGER", "AGO", "DETAIL"))
 
 
-def _run_row(session: Session, run: Run, now: datetime) -> list[Cell | str]:
+def _run_row(session: Session, task: str, run: Run, now: datetime) -> list[Cell | str]:
     ago = coarse(run.scheduled_at, now).removesuffix(" ago")
     status = session.screen.status(run.status)
-    task = run.target_id or "-"
-    detail = Cell(_run_detail(run), "bright_black")
-    return [seconds(run.scheduled_at), ago, status, str(run.trigger), task, detail]
+    detail = Cell(_run_detail(session.screen, run), "bright_black")
+    return [session.screen.clock(run.scheduled_at), ago, status, str(run.trigger), task, detail]
 
 
-def _run_detail(run: Run) -> str:
+def _run_detail(screen: Screen, run: Run) -> str:
     if run.count > 1:
-        return f"{run.reason}, {run.count:,} times until {seconds(run.until)}"
+        return f"{run.reason}, {run.count:,} times until {screen.clock(run.until)}"
     if run.error or run.reason:
         return str(run.error or run.reason).replace("\n", " ")
     if run.completed_at and run.started_at:
@@ -322,7 +320,7 @@ def history(session: Session, schedule_id: str) -> None:
 
         return session.screen.json([shape(event) for event in events])
     rows = [_event_row(session, event, now) for event in events]
-    return session.screen.table(("AT", "WHO", "WHAT", "CHANGE"), rows)
+    return session.screen.table(("AT", "WHO", "WHAT", "CHANGE"), rows, yields=("WHO", "CHANGE"))
 
 
 def _event_row(session: Session, event: Event, now: datetime) -> list[Cell | str]:
@@ -352,7 +350,14 @@ def _brief(value: Any) -> str:
     ],
 )
 @click.argument("expression")
-@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="The clock it is read on.")
+@click.option(
+    "--timezone",
+    default="UTC",
+    show_default=True,
+    metavar="ZONE",
+    shell_complete=completing.zones,
+    help="The clock it is read on.",
+)
 @click.option(
     "-n", "count", type=click.IntRange(1, MOST_TIMES), default=5, show_default=True, help="How many times."
 )

@@ -10,6 +10,7 @@ import click
 
 from ....domain.options import ScheduleOptions
 from ... import words
+from .. import completing
 from ..command import command
 from ..options import JSON, TIME, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session
@@ -38,26 +39,19 @@ _ELSEWHERE = ("status", "pause_note")
 CLEARABLE = clearable(ScheduleOptions, leave_out=_ELSEWHERE)
 
 
-def _schedule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The names of the schedules that begin so. Completion never fails: at worst it knows nothing."""
-    flags = {name: value for name, value in ctx.params.items() if name in ("store", "tenant", "profile")}
-    try:
-        found = Session({**(ctx.find_object(dict) or {}), **flags}).run(
-            lambda queue: queue.list_schedules(limit=1000)
-        )
-    except Exception:
-        return []
-    return [schedule.key for schedule in found if schedule.key.startswith(incomplete)]
-
-
-schedule_argument = click.argument("schedule_id", shell_complete=_schedule_ids)
+schedule_argument = click.argument("schedule_id", shell_complete=completing.schedules)
 _definition = shape_options(ScheduleOptions, times=WALL_TIME, leave_out=_ELSEWHERE)
 _input = click.option(
     "-i", "--input", type=JSON, metavar="JSON", help="The task's input: JSON, @file, or - for stdin."
 )
 
 
-_template = click.option("--template", metavar="NAME", help="Run this template, by its name or id.")
+_template = click.option(
+    "--template",
+    metavar="NAME",
+    help="Run this template, by its name or id.",
+    shell_complete=completing.templates,
+)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

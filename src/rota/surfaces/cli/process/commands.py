@@ -80,6 +80,7 @@ _MONITORING = ("metrics_port", "metrics_host", "log_level")
     examples=[
         "rota up --demo",
         "rota up shop.tasks:app",
+        "rota up shop.tasks:app --reload               # and again after each edit",
         "rota up shop.tasks:app --queues default,mail --concurrency 20",
         "rota up shop.tasks:app --port 9000            # the HTTP API is there",
         "rota up shop.tasks:app --metrics-port 9464 --log-level info",
@@ -87,13 +88,14 @@ _MONITORING = ("metrics_port", "metrics_host", "log_level")
     ]
 )
 @click.argument("app", required=False)
+@click.option("--reload", is_flag=True, help="Start again after each edit of a Python file in this folder.")
 @click.option("--demo", is_flag=True, help="An example app, in a store of its own unless you name one.")
 @_http_options
 @click.option("--no-http", "http", flag_value=False, default=None, help="Serve no HTTP API.")
 @_worker_options
 @_monitoring_options
 @with_session
-def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
+def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any) -> None:
     """Scheduler, worker, janitor and the HTTP API in one process; prints what happens as it happens.
 
     APP is module:app, looked up from the current folder. Ctrl-C (or SIGTERM) stops it: handlers may
@@ -101,6 +103,10 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
     from .http import HttpOptions
     from .running import ProcessOptions, run
 
+    if reload:
+        from .reload import run_reloading
+
+        return run_reloading(session, [part for part in sys.argv[1:] if part != "--reload"])
     if demo and app is not None:
         raise click.UsageError("--demo brings its own app; leave the other one out")
     settings = session.settings(app=app, **_settings_in(flags))
@@ -116,9 +122,8 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
         from .demo import in_demo_store
 
         with in_demo_store(options) as shown:
-            run(session, shown)
-    else:
-        run(session, options.with_app(load_app(settings["app"])))
+            return run(session, shown)
+    return run(session, options.with_app(load_app(settings["app"])))
 
 
 @command(
