@@ -38,7 +38,7 @@ async def show(visit: Visit) -> Response:
         keys=keys,
         failed=_grouped(found.failed, lambda task: (task.schedule_id, task.kind), keys),
         waiting=_grouped(found.waiting, lambda task: (task.queue, task.kind), {}),
-        is_well=not (found.late or found.failed or found.waiting or found.lost),
+        is_well=not (found.alarms or found.late or found.failed or found.waiting or found.lost),
     )
 
 

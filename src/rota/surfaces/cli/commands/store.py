@@ -101,7 +101,10 @@ def config(session: Session) -> None:
     from ...settings import FIELDS
 
     settings = session.settings()
-    shown = {field.name: _shown(settings[field.name]) for field in FIELDS}
+    shown = {
+        field.name: _masked(settings[field.name]) if field.is_secret else _shown(settings[field.name])
+        for field in FIELDS
+    }
     sources = {field.name: settings.found[field.name].source for field in FIELDS}
     if session.as_json:
         document: dict[str, Any] = {
@@ -122,6 +125,13 @@ def config(session: Session) -> None:
 
 def _text(value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else "-" if value is None else str(value)
+
+
+def _masked(value: Any) -> Any:
+    """Of an address that is a secret as a whole: its scheme."""
+    if isinstance(value, tuple):
+        return [_masked(each) for each in value]
+    return None if value is None else f"{value.partition(':')[0]}://***"
 
 
 def _shown(value: Any) -> Any:
