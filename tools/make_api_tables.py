@@ -46,7 +46,16 @@ WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
     *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
-    *("delete_schedule", "restore_schedule", "schedule_history", "runs", "preview", "why", "run_due"),
+    *(
+        "delete_schedule",
+        "restore_schedule",
+        "schedule_history",
+        "put_back_schedule",
+        "runs",
+        "preview",
+        "why",
+        "run_due",
+    ),
     *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
 ]
 TEMPLATE_CALLS = [

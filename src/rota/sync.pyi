@@ -223,6 +223,9 @@ class Queue:
     def restore_schedule(self, schedule_id: str) -> Schedule: ...
     def schedule_history(self, schedule_id: str) -> builtins.list[Event]:
         """Every version of the schedule, oldest first: who, when, before, after."""
+    def put_back_schedule(self, schedule_id: str, version: int) -> Schedule:
+        """Give it the timing, the target and the policies of an earlier version, as a new one. It stays paused or
+        active as it is, and nothing runs because of it."""
     def runs(
         self,
         schedule_id: str,

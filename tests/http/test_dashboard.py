@@ -107,7 +107,7 @@ def test_every_link_leads_somewhere(local: Served) -> None:
 def pattern(place: str) -> str:
     """Pages of one sort count as one."""
     path, _, query = place.partition("?")
-    path = re.sub(r"/(schedules|tasks|nodes|queues)/[^/]+", r"/\1/…", path)
+    path = re.sub(r"/(schedules|tasks|nodes|queues|keys)/[^/]+", r"/\1/…", path)
     return f"{path}?{','.join(sorted(re.findall(r'(?:^|&)([^=&]+)', query)))}"
 
 
@@ -378,6 +378,7 @@ def test_a_schedule_is_made_and_edited_with_its_difference_shown_first(local: Se
     }
     answer = client.post(f"/ui/{tenant}/new", data=form)
     assert answer.status_code == 303, answer.text
+    made_first = local.call(lambda queue: queue.get_schedule("made"), tenant)
     page = shown(client, f"/ui/{tenant}/schedules/made/edit?when=0+10+*+*+*")
     assert re.search(r"(49|50) times vanish, (49|50) times appear", page)
     page = shown(client, f"/ui/{tenant}/schedules/made/edit")
@@ -396,8 +397,17 @@ def test_a_schedule_is_made_and_edited_with_its_difference_shown_first(local: Se
         "allow",
         {"a": 1},
     )
-    versions = shown(client, f"/ui/{tenant}/schedules/made/versions")
-    assert "<del>0 9 * * *</del> <ins>0 10 * * *</ins>" in versions
+    place = f"/ui/{tenant}/schedules/made"
+    change = "<del>0 9 * * *</del> <ins>0 10 * * *</ins>"
+    assert change in shown(client, f"{place}/versions")
+    assert shown(client, f"{place}/versions?old=1&new=2").count(change) == 2
+    assert "They do not differ" in shown(client, f"{place}/versions?old=2&new=2")
+    assert client.get(f"{place}/versions?old=1&new=99").status_code == 404
+    assert "<ins>0 9 * * *</ins>" in shown(client, f"{place}/put-back?version=1")
+    answer = client.post(f"{place}/put-back", data={"version": "1"})
+    assert "Nothing ran because of it" in shown(client, answer.headers["location"])
+    back = local.call(lambda queue: queue.get_schedule("made"), tenant)
+    assert (back.timing, back.overlap_policy, back.version) == (made_first.timing, "skip", 3)
 
 
 @pytest.mark.parametrize(
@@ -447,8 +457,9 @@ def test_an_admin_makes_and_revokes_keys(keyed: Served) -> None:
     assert other.get("/ui/staff/keys").status_code == 403
     page = shown(client, "/ui/staff/keys")
     assert shown_once[0] not in page
-    revoke = re.search(r'action="([^"]+/revoke)"', page)
+    revoke = re.search(r'href="([^"]+/revoke)"', page)
     assert revoke is not None
+    assert "signed out wherever they are" in shown(client, revoke[1])
     assert client.post(revoke[1]).status_code == 303
     assert other.get("/ui/staff").status_code == 303
     own = client.get("/api/tenants/staff/keys").json()["items"][-1]["id"]

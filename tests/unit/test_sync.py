@@ -145,6 +145,7 @@ CALLS: dict[str, Call] = {
     "run_due": lambda queue: queue.run_due(),
     "run_tree": lambda queue: queue.run_tree(queue.start_workflow("work").id),
     "runs": lambda queue: (queue.trigger_schedule("hourly"), queue.runs("hourly")),
+    "put_back_schedule": lambda queue: queue.put_back_schedule("hourly", 1),
     "schedule_history": lambda queue: queue.schedule_history("hourly"),
     "set_limits": lambda queue: queue.set_limits("acme", schedules=5),
     "signal": lambda queue: queue.signal(queue.start_workflow("work").id, "paid", 1),

@@ -9,7 +9,7 @@ from msgspec.structs import fields
 
 from ..domain.model import Event, Schedule, TaskTarget
 
-__all__ = ["differences"]
+__all__ = ["changed_fields", "differences"]
 
 _NOT_TOLD = ("version", "updated_at", "updated_by", "due_at", "zone_data", "record", "deleted_at")
 """Fields that a history leaves out: they change with every edit, or say nothing to people."""
@@ -17,9 +17,12 @@ _NOT_TOLD = ("version", "updated_at", "updated_by", "due_at", "zone_data", "reco
 
 def differences(event: Event) -> list[tuple[str, Any, Any]]:
     """(field, before, after) of each field that is not the same. None, if there was nothing before."""
-    if not event.before:
-        return []
-    before, after = _flat(event.before), _flat(event.after or {})
+    return changed_fields(event.before, event.after or {}) if event.before else []
+
+
+def changed_fields(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The same between any two versions."""
+    before, after = _flat(before), _flat(after)
     return [
         (name, before.get(name), after.get(name))
         for name in {**before, **after}

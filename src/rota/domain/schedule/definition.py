@@ -42,7 +42,18 @@ from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
 from .decision import jittered, planned
 from .watching import look_soon, watched
 
-__all__ = ["FIELDS", "SCHEDULE_FIELDS", "as_facts", "create", "delete", "edit", "pause", "restore", "resume"]
+__all__ = [
+    "FIELDS",
+    "SCHEDULE_FIELDS",
+    "as_facts",
+    "changes_to",
+    "create",
+    "delete",
+    "edit",
+    "pause",
+    "restore",
+    "resume",
+]
 
 PAST_GRACE = timedelta(seconds=5)
 SHORTEST = timedelta(seconds=1)
@@ -267,6 +278,14 @@ def as_facts(schedule: Schedule) -> dict[str, Any]:
     for name in ("record", "due_at", "zone_data", "watch"):
         facts.pop(name, None)
     return facts
+
+
+def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes that bring a schedule back to an earlier version of it, as the audit shows that. Its name, whether it
+    is paused and what it has run are no part of them."""
+    earlier = msgspec.convert(facts, Schedule)
+    put_back = [name for name in FIELDS if name in Schedule.__struct_fields__ and name != "status"]
+    return {name: getattr(earlier, name) for name in (*put_back, "timing", "target")}
 
 
 def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limits: Limits) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 from fastapi import Response
 
-from ...domain.errors import Invalid, Refused
+from ...domain.errors import Invalid, NotFound, Refused
 from ..http.service import of
 from ..python.arguments import cursor_text
 from .visit import Visit
 
-__all__ = ["audit", "keys", "make_key", "revoke_key"]
+__all__ = ["ask_to_revoke", "audit", "keys", "make_key", "revoke_key"]
 
 LIMIT = 200
 LOOKS_BACK = timedelta(days=7)
@@ -48,6 +48,23 @@ async def make_key(visit: Visit) -> Response:
         return await _keys(visit, problem=str(refused))
     (await of(visit.request).access()).forget(key.id)
     return await _keys(visit, made=shown)
+
+
+async def ask_to_revoke(visit: Visit) -> Response:
+    id = visit.part("id")
+    key = next((each for each in await visit.queue.list_keys(limit=LIMIT) if each.id == id), None)
+    if key is None:
+        raise NotFound("key", id)
+    return visit.ask(
+        f"Revoke the key of {key.name}",
+        "Whoever uses it is refused from now on, and signed out wherever they are: here at once, on other servers"
+        " within two seconds. That cannot be undone; make a new key instead.",
+        to=visit.url("keys", id, "revoke"),
+        back=visit.url("keys"),
+        verb="Revoke",
+        is_danger=True,
+        nav="keys",
+    )
 
 
 async def revoke_key(visit: Visit) -> Response:

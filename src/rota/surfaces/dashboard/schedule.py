@@ -5,25 +5,39 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from fastapi import Response
 
 from ...domain.errors import Invalid, NotFound, Refused
-from ...domain.model import Run, RunStatus, Schedule, TemplateTarget
+from ...domain.model import Event, Run, RunStatus, RunTrigger, Schedule, TemplateTarget
+from ...domain.schedule import definition
 from ...domain.schedule.why import Why
+from ...domain.serving import handlers_of, nobody_handles
+from ..versions import changed_fields
 from .schedules import ACTIONS, asked_for, deed, done_words, is_late
 from .strip import bars
-from .texts import took
+from .texts import counted, took
 from .visit import FormField, Visit
 
-__all__ = ["act", "ask", "json_of", "runs", "show", "versions"]
+__all__ = ["act", "ask", "ask_to_put_back", "json_of", "put_back", "runs", "show", "versions"]
 
 PAST = 60
 COMING = 20
 LISTED = 10
 LIMIT = 50
+_KEPT = (
+    "status",
+    "pause_note",
+    "completed_reason",
+    "next_run_at",
+    "last_run_at",
+    "last_task_id",
+    "run_count",
+    "key",
+)
+"""What a version that is put back does not change."""
 
 
 async def show(visit: Visit) -> Response:
@@ -34,6 +48,7 @@ async def show(visit: Visit) -> Response:
     now = await queue.now()
     shown, now_at, width = bars(schedule, past, coming if schedule.enabled else [])
     chosen = await _chosen(visit, schedule, past)
+    ran = [each.run for each in past if each.run is not None]
     return visit.show(
         "schedule.html",
         schedule=schedule,
@@ -45,8 +60,10 @@ async def show(visit: Visit) -> Response:
         chosen=chosen,
         coming=coming[:LISTED],
         zone=schedule.timezone,
-        took=_line([each.run for each in past if each.run is not None]),
+        took=_chart(_lengths(ran)),
+        late=_chart(_lateness(ran)),
         target=_target(schedule),
+        serves=await _who_serves(visit, schedule),
         said=done_words(visit),
         tab="now",
     )
@@ -72,13 +89,17 @@ def _time(field: str, text: str) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def _line(runs: Sequence[Run]) -> dict[str, Any] | None:
-    """How long runs took, as points of a line; None, if fewer than two ended."""
-    lengths = [
-        run.completed_at - run.started_at
-        for run in runs
-        if run.completed_at and run.started_at and run.status in (RunStatus.COMPLETED, RunStatus.FAILED)
-    ]
+class Chart(NamedTuple):
+    """A line over the last runs. `points` is for a box of 560 by 72, as high as the longest."""
+
+    points: str
+    number: int
+    median: str
+    longest: str
+
+
+def _chart(lengths: Sequence[timedelta]) -> Chart | None:
+    """None, if there are fewer than two."""
     if len(lengths) < 2:
         return None
     top = max(*lengths, timedelta(milliseconds=1))
@@ -87,7 +108,26 @@ def _line(runs: Sequence[Run]) -> dict[str, Any] | None:
         f"{number * step:.0f},{68 - each / top * 64:.0f}" for number, each in enumerate(lengths)
     )
     middle = sorted(lengths)[len(lengths) // 2]
-    return {"points": points, "number": len(lengths), "median": took(middle), "longest": took(top)}
+    return Chart(points, len(lengths), took(middle), took(top))
+
+
+def _lengths(runs: Sequence[Run]) -> list[timedelta]:
+    """How long those took that ran to an end."""
+    ran = (RunStatus.COMPLETED, RunStatus.FAILED)
+    return [
+        run.completed_at - run.started_at
+        for run in runs
+        if run.completed_at and run.started_at and run.status in ran
+    ]
+
+
+def _lateness(runs: Sequence[Run]) -> list[timedelta]:
+    """How long after their times those began that the schedule started by itself."""
+    return [
+        max(run.started_at - run.scheduled_at, timedelta(0))
+        for run in runs
+        if run.started_at and run.trigger is RunTrigger.SCHEDULED
+    ]
 
 
 def _target(schedule: Schedule) -> dict[str, Any]:
@@ -98,6 +138,18 @@ def _target(schedule: Schedule) -> dict[str, Any]:
         return facts
     said = {name: value for name, value in facts.items() if value not in (None, "", [], {})}
     return {**said, "tags": ", ".join(target.tags)} if target.tags else said
+
+
+async def _who_serves(visit: Visit, schedule: Schedule) -> str | None:
+    """How many live nodes handle what it runs; None, if that is not known."""
+    target = schedule.target
+    if isinstance(target, TemplateTarget):
+        return None
+    nodes = await visit.queue.nodes()
+    handlers = handlers_of(nodes, schedule.tenant, target.kind, target.queue)
+    return nobody_handles(nodes, schedule.tenant, target.kind, target.queue) or (
+        f"{counted(len(handlers), 'node serves', 'nodes serve')} it" if handlers else None
+    )
 
 
 async def runs(visit: Visit) -> Response:
@@ -116,13 +168,60 @@ async def runs(visit: Visit) -> Response:
 
 
 async def versions(visit: Visit) -> Response:
+    """Who changed what; and, with `old` and `new`, what differs between any two versions."""
     key = visit.part("key")
     events = await visit.queue.schedule_history(key)
     schedule = await visit.queue.get_schedule(key)
-    now = await visit.queue.now()
+    old, new = visit.asked("old"), visit.asked("new")
+    pair = [_version(events, each) for each in (old, new)] if old and new else []
     return visit.show(
-        "versions.html", schedule=schedule, events=events[::-1][:LIMIT], now=now, tab="versions"
+        "versions.html",
+        schedule=schedule,
+        events=[(event, (event.after or {}).get("version")) for event in events[::-1][:LIMIT]],
+        compared=changed_fields(*pair) if pair else None,
+        old=old,
+        new=new,
+        now=await visit.queue.now(),
+        said=done_words(visit),
+        tab="versions",
     )
+
+
+def _version(events: Sequence[Event], number: str) -> dict[str, Any]:
+    """What the schedule was at this version."""
+    for event in events:
+        if event.after and str(event.after.get("version")) == number:
+            return event.after
+    raise NotFound("version", number)
+
+
+async def ask_to_put_back(visit: Visit) -> Response:
+    """What would change, before an earlier version is put back."""
+    key, number = visit.part("key"), visit.asked("version") or ""
+    events = await visit.queue.schedule_history(key)
+    schedule = await visit.queue.get_schedule(key)
+    changed = changed_fields(definition.as_facts(schedule), _version(events, number))
+    told = [each for each in changed if each[0] not in _KEPT]
+    words = "It becomes a new version; the ones after it stay in the history. Nothing runs because of it."
+    if not told:
+        words = "It differs in nothing that can be put back."
+    return visit.ask(
+        f"Put version {number} back",
+        words,
+        to=visit.schedule_url(schedule, "put-back"),
+        back=visit.schedule_url(schedule, "versions"),
+        hidden=[("version", number)],
+        changes=told,
+        nav="schedules",
+    )
+
+
+async def put_back(visit: Visit) -> Response:
+    key, number = visit.part("key"), visit.given("version") or ""
+    if not (number.isdecimal() and len(number) < 10):
+        raise NotFound("version", number)
+    await visit.queue.put_back_schedule(key, int(number))
+    return visit.go(visit.schedule_url(key, "versions", said="edit"))
 
 
 async def ask(visit: Visit) -> Response:

@@ -163,6 +163,7 @@ class Visit:
         hidden: Sequence[tuple[str, str]] = (),
         fields: Sequence[FormField] = (),
         listed: Sequence[str] = (),
+        changes: Sequence[tuple[str, Any, Any]] = (),
         problem: str | None = None,
         is_danger: bool = False,
         nav: str = "",
@@ -171,7 +172,8 @@ class Visit:
         code = 200 if problem is None else 422
         return self.show(
             "ask.html", code, title=title, consequence=consequence, to=to, back=back, verb=verb or title,
-            hidden=hidden, fields=fields, listed=listed, problem=problem, is_danger=is_danger, nav=nav,
+            hidden=hidden, fields=fields, listed=listed,
+            changes=changes, problem=problem, is_danger=is_danger, nav=nav,
         )  # fmt: skip
 
     def go(self, url: str) -> Response:

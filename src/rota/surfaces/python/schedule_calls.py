@@ -9,11 +9,12 @@ from typing import Any, Unpack
 from msgspec import UNSET
 
 from ...domain import recurrence
-from ...domain.errors import Invalid, Refused
+from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.limits import check_choice, check_key, check_number
 from ...domain.model import Event, Run, RunStatus, Schedule, Target, Task, TemplateTarget
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ...domain.recurrence import Timing
+from ...domain.schedule import definition
 from ...domain.schedule.why import Why
 from ...engine import commands, queries
 from ...engine.app import App
@@ -28,6 +29,8 @@ from .arguments import check_registered
 from .calls import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
 
 __all__ = ["ScheduleCalls"]
+
+MOST_VERSIONS = 1_000_000_000
 
 
 class ScheduleCalls(Calls):
@@ -120,6 +123,21 @@ class ScheduleCalls(Calls):
     async def schedule_history(self, schedule_id: str) -> list[Event]:
         """Every version of the schedule, oldest first: who, when, before, after."""
         return await self.store.read(queries.schedule_events(self.tenant, check_key(schedule_id)))
+
+    async def put_back_schedule(self, schedule_id: str, version: int) -> Schedule:
+        """Give it the timing, the target and the policies of an earlier version, as a new one. It stays paused or
+        active as it is, and nothing runs because of it."""
+        number = check_number("version", version, 1, MOST_VERSIONS)
+        facts = [event.after for event in await self.schedule_history(schedule_id)]
+        earlier = next((each for each in facts if each and each.get("version") == number), None)
+        if earlier is None:
+            raise NotFound("version", str(number))
+        changes = definition.changes_to(earlier)
+        return await self._commit(
+            commands.edit_schedule(
+                self.tenant, check_key(schedule_id), lambda old, now: self._checked(changes), self.actor
+            )
+        )
 
     async def runs(
         self,
