@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from rota import Queue
 from rota.domain.ids import derived_id
 from rota.domain.model import (
+    Alarm,
+    AlarmRule,
     Change,
     ChangeType,
     Failure,
@@ -119,7 +121,29 @@ async def _fleet(queue: Queue) -> None:
             )
 
     await queue.store.transact(work)
+    await _alarms(queue, now)
     await queue.pause_queue("mail", "the provider is down")
+
+
+async def _alarms(queue: Queue, now: datetime) -> None:
+    """One that goes on, and one that is over."""
+    schedules = {each.key: each for each in await queue.list_schedules()}
+
+    async def work(tx: Tx) -> None:
+        for key, rule, detail, over in (
+            ("sync-orders", AlarmRule.FAILURES, "the last 3 runs have failed", None),
+            ("nightly-backup", AlarmRule.LATE, "its time of 01:30 started 12 minutes late", now),
+        ):
+            tx.put(
+                Alarm(
+                    id=derived_id("alarm", key), tenant=queue.tenant, rule=rule, subject_type="schedule",
+                    subject_id=schedules[key].id, subject=key, detail=detail,
+                    began_at=now - timedelta(minutes=17), over_at=over,
+                )
+            )  # fmt: skip
+
+    await queue.store.transact(work)
+    await queue.set_alarm_rules("finance", alarm_late="10m", alarm_failures=2)
 
 
 async def _workflows(queue: Queue) -> None:
@@ -158,6 +182,7 @@ def _steps(task: Task, began: datetime, *, is_broken: bool, child: str) -> list[
         return Step(
             id=step_id(task, key), tenant=task.tenant, task_id=task.id, key=key, kind=kind,
             number=None if over is None else start, created_at=began + timedelta(seconds=start),
+            updated_at=over or began,
             started_at=began + timedelta(seconds=start), completed_at=over, **{"status": status, **more},
         )  # fmt: skip
 

@@ -313,7 +313,7 @@ def any_artifact(random: random.Random, **values: Any) -> Artifact:
 
 
 def step(id: str | None = None, **values: Any) -> Step:
-    defaults: dict[str, Any] = {"task_id": "t1", "key": "charge", "created_at": START}
+    defaults: dict[str, Any] = {"task_id": "t1", "key": "charge", "created_at": START, "updated_at": START}
     return Step(id=id or fresh_id("p"), **(defaults | values))
 
 
@@ -330,6 +330,7 @@ def any_step(random: random.Random, **values: Any) -> Step:
         "kind": random.choice(list(StepKind)),
         "status": random.choice(list(StepStatus)),
         "created_at": minutes(random),
+        "updated_at": minutes(random),
         "due_at": random.choice((None, minutes(random))),
         "completed_at": random.choice((None, minutes(random))),
         "output": random.choice((None, {"text": "\u0000"})),

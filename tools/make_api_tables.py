@@ -34,7 +34,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "api.md"
 MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 TASK_CALLS = [
-    *("submit", "submit_many", "get", "list", "count", "history", "wait", "cancel"),
+    *("submit", "submit_many", "get", "list", "recent", "count", "history", "wait", "cancel"),
     *("request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
 ]
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]

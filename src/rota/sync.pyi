@@ -48,8 +48,8 @@ from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
 from rota.engine.overview import Overview
 from rota.engine.queries import Occurrence, TenantUse
-from rota.engine.run_tree import Branch
 from rota.engine.serving import QueueUse
+from rota.engine.workflows.run_tree import Branch
 from rota.surfaces.python.calls import DueRuns, Page
 
 __all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
@@ -141,6 +141,16 @@ class Queue:
         **filters: Unpack[TaskFilters],
     ) -> Page[Task]:
         """The newest tasks that match; give a page's `next_cursor` as `cursor` to go on."""
+    def recent(
+        self,
+        *,
+        back: Duration | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        **filters: Unpack[TaskFilters],
+    ) -> tuple[Page[Task], timedelta | None]:
+        """As `list`, for people who wait: only tasks created within `back` are looked through. Without it, as far back
+        as about 10,000 tasks reach. The second is how far that was; None: to the first."""
     def count(self, *, at_most: int | None = None, **filters: Unpack[TaskFilters]) -> int:
         """How many tasks match. With `at_most` the counting stops there: to count costs as much as there are."""
     def history(self, task_id: str) -> tuple[Change, ...]:
@@ -210,10 +220,24 @@ class Queue:
         **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
         """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
-    def pause_schedule(self, schedule_id: str, note: str | None = None) -> Schedule: ...
+    def pause_schedule(
+        self,
+        schedule_id: str,
+        note: str | None = None,
+        *,
+        until: datetime | None = None,
+    ) -> Schedule:
+        """Stop firing until it is resumed, or until a time."""
     def resume_schedule(self, schedule_id: str) -> Schedule:
         """Fire again from the first time after now; what was due meanwhile is not made up for."""
-    def disable_schedule(self, schedule_id: str, note: str | None = None) -> Schedule: ...
+    def disable_schedule(
+        self,
+        schedule_id: str,
+        note: str | None = None,
+        *,
+        until: datetime | None = None,
+    ) -> Schedule:
+        """Stop firing until it is resumed, or until a time."""
     def enable_schedule(self, schedule_id: str) -> Schedule:
         """Fire again from the first time after now; what was due meanwhile is not made up for."""
     def trigger_schedule(self, schedule_id: str, input: Any = ...) -> Task:

@@ -62,7 +62,7 @@ def test_all_options_of_create_arrive() -> None:
         "misfire_grace_seconds": 300.0,
         "catch_up_window_seconds": 1209600.0,
         "jitter_seconds": 30.0,
-        "pause_on_failure": True,
+        "pause_on_failure": 1,
         "description": "why",
         "queue": "q",
         "priority": 3,

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -236,3 +237,24 @@ async def _is_locked(store: str) -> bool:
             return False
         except rota.Unavailable:
             return True
+
+
+@pytest.mark.parametrize(
+    "processes", [name for name in SHARED if THOROUGH or name != "sqlite"], indirect=True
+)
+async def test_signals_children_and_parks_of_two_processes_meet(processes: Processes, lease: int) -> None:
+    """A parked run is woken by nothing else: a wake-up that is lost is a run that does not end."""
+    async with rota.connect(processes.store) as queue:
+        victim, _ = [processes.start("worker", lease=lease) for _ in range(2)]
+        await processes.until_ready(2)
+        runs = [await queue.start_workflow("races", {"n": n}) for n in range(12)]
+        sending = [queue.signal(run.id, name, name) for run in runs for name in ("a", "b")]
+        await asyncio.gather(*sending[:12])
+        victim.kill()
+        victim.wait()
+        await asyncio.gather(*sending[12:])
+        ended = [await queue.wait(run.id, PATIENCE) for run in runs]
+    assert [run.output for run in ended] == [["a", "done", n, "b"] for n in range(12)]
+    ran = Counter(line[1] for line in processes.lines("step"))
+    by_the_victim = {line[1] for line in processes.lines("step") if line[2] == str(victim.pid)}
+    assert {key for key, count in ran.items() if count > 1} <= by_the_victim

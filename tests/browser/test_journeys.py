@@ -31,6 +31,8 @@ PAGES = (
     "/ui/default/nodes/worker-a",
     "/ui/default/queues",
     "/ui/default/queues/mail/resume",
+    "/ui/default/alarms?over=1",
+    "/ui/default/schedules/daily-report/put-back?version=1",
     "/ui/default/audit",
     "/ui/default/keys",
     "/sign-in",
@@ -182,7 +184,7 @@ def test_a_queue_is_paused_with_a_note_and_resumed(page: Page, shop: Served) -> 
     page.keyboard.press("g")
     page.keyboard.press("q")
     page.get_by_role("link", name="Pause default").click()
-    page.keyboard.type("a new database")
+    page.get_by_label("Why").fill("a new database")
     page.keyboard.press("Enter")
     expect(page.locator("#list")).to_contain_text("a new database")
     page.get_by_role("link", name="Resume default").click()

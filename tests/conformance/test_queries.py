@@ -98,6 +98,7 @@ from rota.stores.queries import (
     TenantList,
     UntoldAlarms,
     UpcomingTasks,
+    UpdatedSteps,
     WatchedSchedules,
 )
 from stores import START, STORES, TestClock, opened_store, put, reading
@@ -191,7 +192,7 @@ def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
 
 SENTENCES: dict[type[Query], Sentence] = {
     DueSchedules: Sentence(
-        Schedule, lambda q, s: alive(s) and due(q.at, s.due_at), lambda s: (s.due_at, s.id)
+        Schedule, lambda q, s: s.deleted_at is None and due(q.at, s.due_at), lambda s: (s.due_at, s.id)
     ),
     OutdatedZones: Sentence(
         Schedule, lambda q, s: alive(s) and s.zone_data not in ("", q.zone_data), lambda s: s.id
@@ -249,6 +250,7 @@ SENTENCES: dict[type[Query], Sentence] = {
             and given(q.schedule_id, t.schedule_id)
             and given(q.is_workflow, t.is_workflow)
             and (q.tag is None or q.tag in t.tags)
+            and (q.since is None or t.created_at >= q.since)
             and behind(q, t.created_at, t.id)
         ),
         lambda t: (t.created_at, t.id),
@@ -344,6 +346,13 @@ SENTENCES: dict[type[Query], Sentence] = {
     ),
     ArtifactsByContent: Sentence(Artifact, lambda q, a: a.content in q.contents, lambda a: (a.content, a.id)),
     StepList: Sentence(Step, lambda q, s: s.task_id in q.task_ids, lambda s: (s.task_id, s.created_at, s.id)),
+    UpdatedSteps: Sentence(
+        Step,
+        lambda q, s: (
+            s.tenant == q.tenant and s.updated_at >= q.since and behind(q, s.updated_at, s.id, newest=False)
+        ),
+        lambda s: (s.updated_at, s.id),
+    ),
     SignalList: Sentence(
         Signal,
         lambda q, g: g.task_id in q.task_ids and not (q.unread and g.received_at is not None),
@@ -408,6 +417,7 @@ def task_lists() -> Iterator[Query]:
         for one, two in product(filters, filters[-2:]):
             yield TaskList(tenant=tenant, at=at, status=status, **(one | two))
         yield TaskList(tenant=tenant, at=at, status=status)
+        yield from (TaskList(tenant=tenant, at=at, status=status, since=since) for since in TIMES[1:5])
         yield from (
             TaskList(tenant=tenant, at=at, status=status, is_workflow=is_one) for is_one in (True, False)
         )
@@ -458,7 +468,7 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (kind(at=at) for at in some(*TIMES))
     elif kind is OpenTasks:
         yield OpenTasks()
-    elif kind in (EndedTasks, ReturnedTasks, EndedRuns):
+    elif kind in (EndedTasks, ReturnedTasks, EndedRuns, UpdatedSteps):
         yield from since_then(kind, records)
     elif kind is TasksInLine:
         yield from (TasksInLine(gate=gate, at=at) for gate, at in product((*GATES, "none"), TIMES))
@@ -597,6 +607,7 @@ PAGED = (
     EndedTasks(tenant="default", since=TIMES[1]),
     EndedRuns(tenant="other", since=TIMES[2]),
     ReturnedTasks(tenant="default", since=TIMES[0]),
+    UpdatedSteps(tenant="default", since=TIMES[0]),
     TemplateList(tenant="other"),
     ApiKeyList(tenant=None),
     ApiKeyList(tenant="default"),
@@ -612,6 +623,7 @@ TIME_OF: dict[type[Any], str] = {
     EndedTasks: "completed_at",
     EndedRuns: "completed_at",
     ReturnedTasks: "returned_at",
+    UpdatedSteps: "updated_at",
 }
 
 

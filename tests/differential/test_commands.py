@@ -134,10 +134,10 @@ def schedule_step(chance: random.Random) -> Step:
     key = chance.choice([*KEYS, "nowhere"])
     hard = chance.random() < 0.3
     options: dict[str, Any] = {
-        "overlap_policy": chance.choice(["skip", "allow", "cancel_previous"]),
+        "overlap_policy": chance.choice([str(policy) for policy in rota.OverlapPolicy]),
         "missed_run_policy": chance.choice(["skip", "execute_once", "catch_up"]),
         "max_runs": chance.choice([None, 2, 50]),
-        "pause_on_failure": chance.choice([None, True]),
+        "pause_on_failure": chance.choice([None, True, 2]),
     }
     timing: dict[str, Any] = chance.choice(
         [
@@ -149,6 +149,7 @@ def schedule_step(chance: random.Random) -> Step:
         ]
     )
     created = chance.choice(KEYS)
+    chance_hours = chance.randrange(24)
     return chance.choice(
         [
             (
@@ -161,6 +162,10 @@ def schedule_step(chance: random.Random) -> Step:
             ),
             ("update", lambda side: side.queue.update_schedule(key, **timing)),
             ("pause", lambda side: side.queue.pause_schedule(key, "note")),
+            (
+                "pause",
+                lambda side: side.queue.pause_schedule(key, until=START + timedelta(hours=chance_hours)),
+            ),
             ("resume", lambda side: side.queue.resume_schedule(key)),
             ("trigger", lambda side: side.queue.trigger_schedule(key)),
             ("delete", lambda side: side.queue.delete_schedule(key, hard=hard)),

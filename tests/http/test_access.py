@@ -57,6 +57,12 @@ NEEDED = {
     ("get", "queues"): VIEWER,
     ("post", "queues/{name}/pause"): OPERATOR,
     ("post", "queues/{name}/resume"): OPERATOR,
+    ("get", "queues/{name}/limit"): VIEWER,
+    ("put", "queues/{name}/limit"): OPERATOR,
+    ("get", "alarms"): VIEWER,
+    ("get", "alarm-rules"): VIEWER,
+    ("put", "alarm-rules/{tag}"): ADMIN,
+    ("delete", "alarm-rules/{tag}"): ADMIN,
     ("get", "templates"): VIEWER,
     ("post", "templates"): ADMIN,
     ("get", "templates/{id}"): VIEWER,
@@ -81,6 +87,8 @@ BODIES: dict[str, Any] = {
     "templates": {"alias": "made", "kind": "echo"},
     "templates/{id}": {"enabled": True},
     "keys": {"name": "made", "role": "viewer"},
+    "queues/{name}/limit": {"concurrency": 10},
+    "alarm-rules/{tag}": {"alarmFailures": 2},
     "task-executions/replay": {"status": "failed"},
 }
 BODIES["workflow-executions/{id}/signal"] = {"name": "paid", "payload": 1}
@@ -103,7 +111,7 @@ def test_the_table_has_every_route(quiet: Tenant) -> None:
 
 def send(client: httpx.Client, tenant: str, method: str, path: str, ids: dict[str, str]) -> httpx.Response:
     filled = path.replace("{id}", ids.get(path.partition("/")[0], "missing")).replace("{action}", "pause")
-    filled = filled.replace("{name}", "mail")
+    filled = filled.replace("{name}", "mail").replace("{tag}", "nightly")
     options: dict[str, Any] = (
         {"json": BODIES[path]} if method in ("post", "put", "patch") and path in BODIES else {}
     )

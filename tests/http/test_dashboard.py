@@ -37,6 +37,8 @@ PLACES = (
     "/nodes",
     "/nodes/worker-a",
     "/queues",
+    "/alarms",
+    "/alarms?over=1&schedule=nightly-backup",
 )
 
 

@@ -152,3 +152,15 @@ def test_what_a_task_left_is_saved_and_never_shown(working: Served) -> None:
     assert answer.headers["content-disposition"].startswith("attachment")
     assert "sandbox" in answer.headers["content-security-policy"]
     assert answer.text == "<script>alert(1)</script>"
+
+
+def test_alarms_come_first_and_say_what_is_wrong(shop: Served) -> None:
+    overview = shown(shop.client(), "/ui/default")
+    assert overview.index("the last 3 runs have failed") < overview.index("could have begun a minute ago")
+    page = shown(shop.client(), "/ui/default/alarms")
+    assert "it goes on" in page
+    assert "nightly-backup" not in page
+    assert "late by 10 minutes, 2 failures in a row" in page
+    assert "12 minutes late" in shown(shop.client(), "/ui/default/alarms?over=1")
+    assert "the last 3 runs have failed" in shown(shop.client(), "/ui/default/schedules/sync-orders")
+    assert "No alarm is open." in shown(shop.client(), "/ui/nobody/alarms")

@@ -186,6 +186,27 @@ def shaky(app: rota.App) -> None:
         return {"attempt": context.attempt}
 
 
+def test_the_steps_of_a_workflow_are_told(on_each: Play) -> None:
+    async def scenario(s: Site) -> None:
+        @s.app.workflow("order")
+        async def order(ctx: rota.Workflow) -> None:
+            await ctx.step(lambda: 40, name="charge")
+            await ctx.receive("paid")
+
+        async with s.events(types="step") as stream, s.working():
+            run = await s.queue.start_workflow("order")
+            heard = await stream.until("step.waiting")
+            assert [(each["event"], each["key"], each["attempts"]) for each in heard] == [
+                ("step.completed", "charge", 1),
+                ("step.waiting", "receive:paid", 0),
+            ]
+            await s.queue.signal(run.id, "paid", 5)
+            [last] = await stream.until("step.completed")
+            assert (last["taskId"], last["output"], last["kind"]) == (run.id, 5, "receive")
+
+    on_each(scenario)
+
+
 def test_a_life_is_told_while_it_is_lived(on_each: Play) -> None:
     async def scenario(s: Site) -> None:
         shaky(s.app)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from http_world import problem
-from rota import Queue
+from rota import MissedRunPolicy, OverlapPolicy, Queue
 from rota.domain.errors import Corrupt, Unavailable
 from rota.engine.clock import Clock, SystemClock
 from rota.stores.sqlite.store import SqliteStore
@@ -206,7 +206,7 @@ WRONG: list[Row] = [
     # values
     ("POST", SCHEDULES, {**BODY, "maxRuns": 0}, "maxRuns", "0 is too small; the least is 1"),
     ("POST", SCHEDULES, {**BODY, "enabled": "yes"}, "enabled", '"yes" is not accepted; give true or false'),
-    ("POST", SCHEDULES, {**BODY, "overlapPolicy": "x"}, "overlapPolicy", "skip, allow and cancel_previous"),
+    ("POST", SCHEDULES, {**BODY, "overlapPolicy": "x"}, "overlapPolicy", "and terminate_previous"),
     ("POST", SCHEDULES, {**BODY, "name": ""}, "name", "it is too short; the least is 1 character"),
     ("POST", SCHEDULES, {**BODY, "metadata": 5}, "metadata", "5 is not accepted; give an object"),
     ("POST", SCHEDULES, target(tags="a"), "target.tags", '"a" is not accepted; give a list'),
@@ -230,7 +230,7 @@ WRONG: list[Row] = [
     ("GET", f"{SCHEDULES}?limit=1&limit=2", None, "limit", "it is given 2 times; give it once"),
 ]
 LEAKS = re.compile(r"\[A-Z|\{0,|\^|discriminator|[Ii]nput should|tag using")
-VALUES = {"cancel_previous", "execute_once", "catch_up"}
+VALUES = {str(choice) for policy in (OverlapPolicy, MissedRunPolicy) for choice in policy}
 """What is written so in every API."""
 
 

@@ -23,6 +23,24 @@ def test_a_queue_is_paused_listed_and_resumed(quiet: Tenant) -> None:
     assert "no worker is known" in waiting["explanation"]
 
 
+def test_a_queue_is_limited_and_its_tasks_say_so(quiet: Tenant) -> None:
+    none = {"queue": "mail", "concurrency": None, "rate": None}
+    limit = {"queue": "mail", "concurrency": 1, "rate": "50/s"}
+    assert quiet.get("queues/mail/limit") == none
+    assert quiet.send("PUT", "queues/mail/limit", 200, json={"concurrency": 1, "rate": "50/s"}) == limit
+    tasks = [quiet.post("task-executions", {"kind": "send", "queue": "mail"}) for _ in range(2)]
+    waiting = quiet.get(f"task-executions/{tasks[1]['id']}")["waiting"]
+    assert waiting == {
+        "reason": "limited",
+        "explanation": "it is the next of queue mail (at most 1 at once)",
+    }
+    bad = quiet.http.put(quiet.path("queues/mail/limit"), json={"rate": "often"})
+    assert "'often' is not a rate" in problem(bad, 422, "invalid")["detail"]
+    assert quiet.get("queues/mail/limit") == limit
+    assert quiet.send("PUT", "queues/mail/limit", 200, json={}) == none
+    assert quiet.get(f"task-executions/{tasks[1]['id']}")["waiting"]["reason"] == "no_worker"
+
+
 def test_a_pause_with_a_key_is_done_once(quiet: Tenant) -> None:
     again: Any = {"headers": {"Idempotency-Key": "k"}}
     first = quiet.post("queues/mail/pause", {"note": "a"}, 200, **again)

@@ -145,6 +145,7 @@ CREATE TABLE step (
   tenant text not null,
   task_id text not null,
   created_at integer not null,
+  updated_at integer not null,
   status text not null,
   body text not null
 ) strict;
@@ -228,7 +229,7 @@ CREATE INDEX schedule_created on schedule (tenant, created_at, id);
 CREATE INDEX schedule_deleted_key on schedule (tenant, key, created_at, id) where deleted_at is not null;
 
 CREATE INDEX schedule_due on schedule (due_at, id)
-  where status = 'active' and deleted_at is null and due_at is not null;
+  where deleted_at is null and due_at is not null;
 
 CREATE UNIQUE INDEX schedule_living_key on schedule (tenant, key) where deleted_at is null;
 
@@ -242,6 +243,8 @@ CREATE INDEX schedule_zone on schedule (zone_data, id)
 CREATE INDEX signal_of_task on signal (task_id, at, id);
 
 CREATE INDEX step_of_task on step (task_id, created_at, id);
+
+CREATE INDEX step_updated on step (tenant, updated_at, id);
 
 CREATE INDEX task_cancelling on task (worker_id, id) where status = 'running' and cancel_requested = 1;
 

@@ -338,3 +338,16 @@ async def test_children_that_are_cancelled_with_their_workflow_leave_the_line(wo
         await all_done(world, [other])
     assert marks.begun["1"] == [marks.begun["1"][0]] * 2
     await check_empty(world)
+
+
+@on_any_store
+async def test_a_queue_is_limited_that_has_tasks_already(world: World) -> None:
+    marks = Marks(world, seconds=1)
+    world.app.task("work", limit=rota.Limit(concurrency=5))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    first = await world.queue.submit_many([("work", {"customer": 1})] * 9)
+    await world.queue.limit_queue("default", concurrency=2)
+    async with world.running(concurrency=10):
+        await all_done(world, [*first, *await world.queue.submit_many([("work", {"customer": 1})] * 9)])
+    assert marks.most == {"1": 2}
+    await check_empty(world)

@@ -720,3 +720,85 @@ async def test_why_of_a_far_year_is_refused_and_of_twenty_years_quick(world: Wor
     began = time.process_time()
     await world.queue.why("s", START + timedelta(days=20 * 365 - 1))
     assert time.process_time() - began < 1, "it takes some milliseconds; until the year 9998, seconds"
+
+
+@pytest.mark.hours
+async def test_a_pause_may_end_by_itself(world: World) -> None:
+    starts = handle(world)
+    await world.schedule(cron="*/10 * * * *")
+    async with world.running():
+        await world.at(15 * MINUTE)
+        paused = await world.queue.pause_schedule("s", "deploy", until=START + 45 * MINUTE)
+        assert (paused.paused_by, paused.paused_at, paused.next_run_at) == (
+            "tester",
+            START + 15 * MINUTE,
+            None,
+        )
+        assert [each.at for each in await world.queue.preview("s", 1)] == [START + 50 * MINUTE]
+        meanwhile = await world.queue.why("s", START + 40 * MINUTE)
+        assert meanwhile.status == "paused"
+        assert "tester paused it at 2026-01-01 00:15 UTC (deploy); it is active again from" in meanwhile
+        later = await world.queue.why("s", START + 50 * MINUTE)
+        assert later.status == "upcoming"
+        assert "it is paused until 2026-01-01 00:45 UTC" in later
+        with pytest.raises(rota.Invalid, match=r"until: .* has passed; give a time in the future"):
+            await world.queue.pause_schedule("s", until=START)
+        await world.at(55 * MINUTE)
+    assert starts == [START + 10 * MINUTE, START + 50 * MINUTE]
+    schedule = await world.queue.get_schedule("s")
+    assert (schedule.pause_until, schedule.pause_note, schedule.paused_by) == (None, None, None)
+    last = (await world.queue.schedule_history("s"))[-1]
+    assert (last.action, last.actor, last.detail) == (
+        "resumed",
+        "scheduler",
+        "its pause was to end by itself",
+    )
+    assert "active again from 2026-01-01 00:45 UTC" in await world.queue.why("s", START + 40 * MINUTE)
+
+
+async def test_a_pause_that_ends_lets_go_what_waits(world: World) -> None:
+    starts = handle(world, seconds=90)
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_one")
+    async with world.running():
+        await world.at(2.2 * MINUTE)
+        await world.queue.pause_schedule("s", until=START + 30 * MINUTE)
+        await world.at(30 * MINUTE + SECOND)
+    assert starts == [START + MINUTE, START + 30 * MINUTE]
+
+
+async def test_a_longer_pause_replaces_a_shorter_one(world: World) -> None:
+    await world.schedule(cron="* * * * *")
+    await world.queue.pause_schedule("s", "why", until=START + HOUR)
+    longer = await world.queue.pause_schedule("s", until=START + 2 * HOUR)
+    assert (longer.pause_until, longer.pause_note) == (START + 2 * HOUR, "why")
+    resumed = await world.queue.resume_schedule("s")
+    assert (resumed.status, resumed.pause_until) == ("active", None)
+
+
+@pytest.mark.hours
+async def test_a_schedule_pauses_after_so_many_failures_in_a_row(world: World) -> None:
+    """The second of each three succeeds, until hour 7."""
+
+    @world.app.task("work", max_retries=0)
+    async def work() -> None:
+        hour = (world.clock.now() - START) // HOUR
+        if hour % 3 != 2 or hour > 6:
+            raise ValueError("boom")
+
+    await world.schedule(cron="0 * * * *", pause_on_failure=3)
+    async with world.running():
+        await world.at(12.5 * HOUR)
+    assert [row.status[:4] for row in await world.ledger("s")] == [
+        "fail",
+        "comp",
+        "fail",
+        "fail",
+        "comp",
+        "fail",
+        "fail",
+        "fail",
+    ]
+    schedule = await world.queue.get_schedule("s")
+    assert schedule.pause_note == (
+        "paused because the run of 2026-01-01T08:00:00+00:00 failed, as 3 did in a row: ValueError: boom"
+    )

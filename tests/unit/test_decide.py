@@ -164,6 +164,10 @@ ROUND_NOON = {
     ("catch_up", "allow", 1): ([0, 1, 2, 3], [], [], False),
     ("catch_up", "cancel_previous", 0): ([0, 1, 2, 3], [], [], False),
     ("catch_up", "cancel_previous", 1): ([0, 1, 2, 3], [], [], False),
+    ("skip", "terminate_previous", 0): ([3], [0, 1, 2], [], False),
+    ("skip", "terminate_previous", 1): ([3], [0, 1, 2], [], True),
+    ("execute_once", "terminate_previous", 1): ([3], [0, 1, 2], [], True),
+    ("catch_up", "terminate_previous", 1): ([0, 1, 2, 3], [], [], False),
 }
 
 
@@ -179,6 +183,7 @@ def test_several_due_after_an_outage(case: tuple[str, str, int], jumped: bool) -
     assert skipped(decision, RunReason.MISSED) == hours(*missed)
     assert skipped(decision, RunReason.OVERLAP) == hours(*overlapped)
     assert decision.cancels == (tuple(live) if cancelled else ())
+    assert decision.by_force == (overlap == "terminate_previous")
     assert decision.schedule.run_count == len(fires)
     assert decision.schedule.next_run_at == NOON + HOUR * 4
 
@@ -216,6 +221,9 @@ SEVERAL_ON_TIME = {
     ("skip", "allow", False): ([1, 2, 3], []),
     ("skip", "skip", False): ([3], [1, 2]),
     ("skip", "cancel_previous", False): ([3], [1, 2]),
+    ("skip", "buffer_one", False): ([3], [1, 2]),
+    ("skip", "buffer_all", True): ([3], [1, 2]),
+    ("skip", "terminate_previous", False): ([3], [1, 2]),
     ("skip", "allow", True): ([3], [1, 2]),
     ("skip", "skip", True): ([3], [1, 2]),
     ("skip", "cancel_previous", True): ([3], [1, 2]),
@@ -240,6 +248,82 @@ def test_several_within_the_grace(case: tuple[str, str, bool]) -> None:
     assert skipped(decision, RunReason.OVERLAP) == []
     assert decision.schedule.next_run_at == NOON + SECOND * 40
     assert {fire.trigger for fire in decision.fires} == {RunTrigger.SCHEDULED}
+
+
+# Times that wait
+
+
+BUFFERED = {
+    # At 15:00:30. policy, overlap, live, what waits already: what fires, what waits then, what overlapped
+    ("skip", "buffer_one", 0, ()): ([3], [], []),
+    ("skip", "buffer_one", 1, ()): ([], [3], []),
+    ("skip", "buffer_one", 2, ()): ([], [3], []),
+    ("skip", "buffer_one", 1, (-1,)): ([], [-1], [3]),
+    ("skip", "buffer_one", 0, (-1,)): ([-1], [3], []),
+    ("skip", "buffer_one", 1, (-2, -1)): ([], [-2, -1], [3]),
+    ("skip", "buffer_all", 0, ()): ([3], [], []),
+    ("skip", "buffer_all", 1, ()): ([], [3], []),
+    ("skip", "buffer_all", 1, (-2, -1)): ([], [-2, -1, 3], []),
+    ("skip", "buffer_all", 0, (-2, -1)): ([-2], [-1, 3], []),
+    ("skip", "buffer_all", 1, tuple(range(-100, 0))): ([], list(range(-100, 0)), [3]),
+    ("execute_once", "buffer_one", 1, ()): ([], [3], []),
+    ("execute_once", "buffer_all", 1, (-1,)): ([], [-1, 3], []),
+    ("catch_up", "buffer_all", 0, ()): ([0], [1, 2, 3], []),
+    ("catch_up", "buffer_one", 0, ()): ([0], [1, 2, 3], []),
+    ("catch_up", "buffer_all", 1, (-1,)): ([], [-1, 0, 1, 2, 3], []),
+    # what waits stays when the policy is changed
+    ("skip", "skip", 1, (-1,)): ([], [-1], [3]),
+    ("skip", "allow", 1, (-1,)): ([3], [-1], []),
+    ("skip", "cancel_previous", 1, (-1,)): ([3], [-1], []),
+}
+
+
+@pytest.mark.parametrize("case", BUFFERED, ids=str)
+def test_what_waits(case: tuple[str, str, int, tuple[int, ...]]) -> None:
+    policy, overlap, running, waiting = case
+    fires, line, overlapped = BUFFERED[case]
+    live = [live_task(f"t{n}") for n in range(running)]
+    before = replace(
+        created(missed_run_policy=policy, overlap_policy=overlap),
+        buffered=tuple(hours(*waiting)),
+        run_count=len(waiting),
+    )
+    decision = decide(before, NOON + HOUR * 3 + SECOND * 30, live)
+    assert fired(decision) == hours(*fires)
+    assert list(decision.schedule.buffered) == hours(*line)
+    new = [fire.scheduled_at for fire in decision.buffers]
+    assert new == [at for at in hours(*line) if at not in before.buffered]
+    assert {fire.scheduled_at for fire in decision.fires if fire.has_waited} == set(fired(decision)) & set(
+        before.buffered
+    )
+    assert skipped(decision, RunReason.OVERLAP) == hours(*overlapped)
+    assert decision.schedule.run_count == len({*waiting, *fires, *line}), "what waits counts"
+    assert decision.awaits == (tuple(live) if line and not decision.cancels else ())
+    assert decision.schedule.next_run_at == NOON + HOUR * 4
+
+
+def test_what_is_marked_already_is_not_marked_again() -> None:
+    marked, new = replace(live_task("t1"), awaited=True), live_task("t2")
+    assert decide(created(overlap_policy="buffer_one"), NOON, [marked, new]).awaits == (new,)
+
+
+def test_what_waits_reaches_max_runs_and_takes_room() -> None:
+    schedule = created(overlap_policy="buffer_all", max_runs=1)
+    decision = decide(schedule, NOON, [live_task()])
+    assert (decision.schedule.status, list(decision.schedule.buffered)) == ("completed", hours(0))
+    full = decide(created(overlap_policy="buffer_all"), NOON, [live_task()], room=0)
+    assert (full.buffers, full.schedule.buffered, full.schedule.run_count) == ((), (), 0)
+    assert skipped(full, RunReason.LIMIT) == hours(0)
+
+
+def test_a_time_that_has_its_row_waits_only_once() -> None:
+    """The clock was set back: the time is due again, while it waits or after it ran."""
+    waiting = replace(created(overlap_policy="buffer_all"), buffered=(NOON,), run_count=1)
+    decision = decide(waiting, NOON, [live_task()])
+    assert (decision.buffers, list(decision.schedule.buffered)) == ((), hours(0))
+    before = created(overlap_policy="buffer_all")
+    had_run = tick.without(decide(before, NOON, [live_task()]), {NOON}, before)
+    assert (had_run.buffers, had_run.schedule.buffered, had_run.schedule.run_count) == ((), (), 0)
 
 
 @pytest.mark.parametrize("overlap", OverlapPolicy)
@@ -279,12 +363,13 @@ def test_only_the_latest_is_judged_for_overlap() -> None:
 def test_catch_up_gives_every_run_the_one_on_time_included(overlap: str, live: int) -> None:
     schedule = created(Cron("* * * * *"), NOON, missed_run_policy="catch_up", overlap_policy=overlap)
     decision = decide(schedule, NOON + MINUTE * 4 + SECOND * 22, [live_task()] * live)
-    assert fired(decision) == [NOON + MINUTE * n for n in (1, 2, 3, 4)]
-    assert [fire.trigger for fire in decision.fires] == ["catch_up"] * 3 + ["scheduled"]
+    wanted = (*decision.fires, *decision.buffers)
+    assert [fire.scheduled_at for fire in wanted] == [NOON + MINUTE * n for n in (1, 2, 3, 4)]
+    assert [fire.trigger for fire in wanted] == ["catch_up"] * 3 + ["scheduled"]
     assert (decision.skips, decision.cancels) == ((), ())
 
 
-@pytest.mark.parametrize("overlap", OverlapPolicy)
+@pytest.mark.parametrize("overlap", ["skip", "allow", "cancel_previous", "terminate_previous"])
 def test_catch_up_gives_the_run_on_time_also_when_it_comes_in_a_batch_of_its_own(overlap: str) -> None:
     schedule = created(missed_run_policy="catch_up", overlap_policy=overlap)
     first, last = ticks(schedule, NOON + HOUR * 100, [live_task()])
@@ -614,7 +699,8 @@ def test_every_expected_time_ends_as_exactly_one_fire_or_skip(
             if not schedule.is_due(now):
                 break
             decision = decide(schedule, now, [live_task()] if downtime.live else [], jumped=downtime.jumped)
-            times = [(at, at, 1) for at in fired(decision)]
+            new = [fire for fire in (*decision.fires, *decision.buffers) if not fire.has_waited]
+            times = [(fire.scheduled_at, fire.scheduled_at, 1) for fire in new]
             times += [
                 (skip.scheduled_at, skip.until or skip.scheduled_at, skip.count) for skip in decision.skips
             ]
@@ -622,7 +708,8 @@ def test_every_expected_time_ends_as_exactly_one_fire_or_skip(
             assert len(decision.fires) <= tick.FIRES_PER_DECISION
             assert fired(decision) == sorted(fired(decision)), "oldest first"
             rows += times
-            fires += len(decision.fires)
+            fires += len(new)
+            assert len(set(decision.schedule.buffered)) == len(decision.schedule.buffered) <= 100
             schedule, last = decision.schedule, max(until for _, until, _ in times)
             assert schedule.run_count == fires
             assert max_runs is None or fires <= max_runs

@@ -287,7 +287,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"missed_run_policy": None}, "missed_run_policy: None is not known; accepted are "),
     (
         {"overlap_policy": "queue"},
-        "overlap_policy: 'queue' is not known; accepted are skip, allow, cancel_previous",
+        "overlap_policy: 'queue' is not known; accepted are skip, allow, buffer_one, buffer_all, cancel_previous,"
+        " terminate_previous",
     ),
     ({"status": "on"}, "status: 'on' is not known; accepted are draft, active, paused, completed"),
     (
@@ -308,7 +309,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "description: it holds a character that UTF-8 cannot carry; give valid Unicode",
     ),
     ({"pause_note": ["no"]}, "pause_note: ['no'] is not a text; accepted are texts"),
-    ({"pause_on_failure": "yes"}, "pause_on_failure: 'yes' is not accepted; give True or False"),
+    (
+        {"pause_on_failure": "yes"},
+        "pause_on_failure: 'yes' is not accepted; give a whole number from 0 to 100",
+    ),
     ({"metadata": {"a": {"b": {"c": {}}}}}, "metadata: it is 4 levels deep; the most is 3 levels"),
     ({"metadata": {f"k{n}": n for n in range(101)}}, "metadata: it has 101 keys; the most is 100 keys"),
     (

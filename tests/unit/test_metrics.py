@@ -153,6 +153,45 @@ def test_runs_of_schedules_are_counted(tmp_path: Path) -> None:
     play(scenario, STORES["memory"], tmp_path)
 
 
+def test_steps_replays_and_waits_of_workflows_are_counted(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        metrics = Metrics(clock=world.clock)
+        tries: list[int] = []
+
+        async def charge() -> None:
+            tries.append(1)
+            await asyncio.sleep(2)
+            if len(tries) == 1:
+                raise ValueError("busy")
+
+        @world.app.workflow("flow")
+        async def flow(ctx: rota.Workflow) -> None:
+            await ctx.step(charge)
+            await ctx.first(late=ctx.sleep(HOUR), paid=ctx.receive("paid"))
+
+        worker = rota.Worker(world.queue, world.app, observers=[metrics.observe])
+        worker.jump_watch.every = HOUR
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        await world.queue.start_workflow("flow")
+        await world.at(MINUTE)
+        seen = await scraped(metrics, world.queue.store)
+        worker.stop()
+        await running
+        assert value(seen, "rota_workflows", task_type="flow", state="pending") == 1
+        assert value(seen, "rota_workflow_step_retries_total", task_type="flow") == 1
+        assert value(seen, "rota_workflow_step_seconds_count", task_type="flow") == 1
+        assert (value(seen, "rota_workflow_step_seconds_sum", task_type="flow") or 0) > 4
+        assert value(seen, "rota_workflow_replay_seconds_count", task_type="flow") == 1
+        reasons = {"retry": 1, "sleep": 1, "receive": 1, "child": None}
+        found = {
+            reason: value(seen, "rota_workflow_waits_total", task_type="flow", reason=reason)
+            for reason in reasons
+        }
+        assert found == reasons
+
+    play(scenario, STORES["memory"], tmp_path)
+
+
 @pytest.mark.parametrize("target_type", ["task", "workflow"])
 def test_a_run_that_is_triggered_by_hand_is_counted_once_when_it_starts_and_once_when_it_ends(
     tmp_path: Path, make_store: Any, target_type: str

@@ -134,6 +134,7 @@ CALLS: dict[str, Call] = {
     "pause_schedule": lambda queue: queue.pause_schedule("hourly"),
     "preview": lambda queue: queue.preview("hourly"),
     "preview_timing": lambda queue: queue.preview_timing(cron="0 9 * * *"),
+    "recent": lambda queue: queue.recent(back=60),
     "replay": lambda queue: queue.replay(a_cancelled_task(queue)),
     "replay_many": lambda queue: queue.replay_many(since=60),
     "request_cancellation": lambda queue: queue.request_cancellation(a_task(queue)),

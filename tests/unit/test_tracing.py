@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import rota
 from rota.engine.observe import tracing
-from worlds import MINUTE, SECOND, STORES, World, play
+from worlds import MINUTE, SECOND, START, STORES, World, play
 
 
 @pytest.fixture
@@ -231,3 +231,36 @@ asyncio.run(main())
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "completed None"
+
+
+@pytest.mark.parametrize("is_submitted", [True, False])
+def test_a_workflow_is_one_trace_over_all_its_attempts(
+    spans: InMemorySpanExporter, is_submitted: bool, tmp_path: Path
+) -> None:
+    async def scenario(world: World) -> None:
+        @world.app.task("kid")
+        async def kid() -> None: ...
+
+        @world.app.workflow("flow")
+        async def flow(ctx: rota.Workflow) -> None:
+            await ctx.step(lambda: own_span("inner").__enter__().end(), name="charge")
+            await ctx.sleep(MINUTE)
+            await ctx.child("kid")
+
+        async with world.running():
+            if is_submitted:
+                run = await world.queue.start_workflow("flow")
+            else:
+                target = rota.WorkflowTarget(kind="flow")
+                await world.queue.create_schedule("s", target=target, run_at=START + SECOND)
+                await world.at(2 * SECOND)
+                [run] = await world.tasks(kind="flow")
+            await world.queue.wait(run.id)
+
+    play(scenario, STORES["memory"], tmp_path)
+    found = spans.get_finished_spans()
+    assert len({trace_id(span) for span in found}) == 1
+    assert sum(span.name == "run flow" for span in found) == 3
+    assert is_below(named(spans, "inner"), named(spans, "step charge"))
+    first = next(span for span in found if span.name == "run flow")
+    assert is_below(named(spans, "step charge"), first)

@@ -48,6 +48,7 @@ def row(**fields: Any) -> Run:
         "started_at": NOON,
         "target_id": "t1",
     }
+    values["created_at"] = fields.get("started_at") or NOON
     return Run(**values | fields)
 
 

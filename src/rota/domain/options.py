@@ -94,6 +94,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     most: float | None = None
     pattern: str | None = None
     clearable: bool = False
+    alone: int | None = None
+    """Of a number: what true means, or the name without a value."""
 
 
 def _number(help: str, least: int, most: int, *, clearable: bool = False) -> Option:
@@ -148,6 +150,10 @@ def _url(field: str, value: object) -> str:
     text = check_text(field, value, most=2000)
     check_url(text, field)
     return text
+
+
+def _failures(field: str, value: object) -> int:
+    return int(value) if isinstance(value, bool) else check_number(field, value, 0, 100)
 
 
 def _idempotency_key(field: str, value: object) -> str:
@@ -363,7 +369,16 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
             clearable=True,
         ),
     ]
-    pause_on_failure: Annotated[bool | None, _flag("Pause when a run fails.")]
+    pause_on_failure: Annotated[
+        int | bool | None,
+        Option(
+            help="Pause after this many failures in a row: 1, or True, is the first. [default: 0, never]",
+            check=_failures,
+            least=0,
+            most=100,
+            alone=1,
+        ),
+    ]
     description: Annotated[str | None, _text("For people.")]
     status: Annotated[
         ScheduleStatus | str | None, _choice("draft, active or paused. [default: active]", ScheduleStatus)

@@ -30,10 +30,12 @@ from .model import (
     Failure,
     Limits,
     LogLine,
+    NodeState,
     Record,
     Task,
     TaskStatus,
 )
+from .serving import handlers_of
 from .task import Submission, admit, logged
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "child_id",
     "deadline",
     "kept_steps",
+    "may_wait_in_vain",
     "misfit",
     "open_wait",
     "park",
@@ -63,8 +66,12 @@ __all__ = [
     "send",
     "start_child",
     "step_id",
+    "stranded",
     "timed_out",
+    "trace_of",
     "tried",
+    "unheard",
+    "waits_in_vain",
 ]
 
 MOST_STEPS = 10_000
@@ -73,6 +80,8 @@ MOST_UNREAD = 1_000
 MOST_CHILDREN = 1_000
 FOREVER = datetime.max.replace(tzinfo=UTC)
 UNDO = "undo:"
+PATIENCE = timedelta(minutes=10)
+"""What should have happened so long ago does not happen by itself."""
 
 
 class StepKind(StrEnum):
@@ -94,7 +103,8 @@ class StepStatus(StrEnum):
 class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
     """One thing that a workflow did or waits for, under the `key` by which its code asks for it. `number` is its place
     in the order in which the code got the answers; None: it has not got this one. `due_at` is when a wait ends or a
-    failed try is repeated; `name` is the signal that is received."""
+    failed try is repeated; `updated_at` is when something of it was last recorded; `name` is the signal that is
+    received."""
 
     task_id: str
     rewinds: int = 0
@@ -106,6 +116,7 @@ class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
     error: Failure | None = None
     attempts: int = 0
     created_at: datetime
+    updated_at: datetime
     started_at: datetime | None = None
     due_at: datetime | None = None
     completed_at: datetime | None = None
@@ -165,6 +176,14 @@ def child_id(task: Task, key: str) -> str:
     return derived_id("child", task.id, str(task.rewinds), key)
 
 
+def trace_of(task: Task) -> str:
+    """The W3C traceparent of the whole run: that of whoever started it, else one that every attempt derives alike."""
+    if task.trace is not None:
+        return task.trace
+    digits = derived_id("trace", task.id).replace("-", "")
+    return f"00-{digits}-{digits[:16]}-01"
+
+
 def misfit(task: Task, version: int, accepts: int) -> Refused | None:
     """Why this code cannot run that workflow: it is older than the run, or no longer accepts runs so old."""
     begun = task.workflow_version
@@ -207,6 +226,7 @@ def tried(task: Task, stored: Step | None, result: Tried, number: int, now: date
         output=result.output,
         error=result.failure,
         due_at=None,
+        updated_at=now,
     )
     if result.failure is not None and result.retry_in is not None:
         return replace(step, due_at=_later(now, result.retry_in))
@@ -232,7 +252,7 @@ def open_wait(task: Task, wait: Wait, now: datetime) -> Step:
 def start_child(task: Task, step: Step, asked: Submission, now: datetime, limits: Limits) -> Task | Failure:
     """The task that a workflow starts and waits for; or why it cannot be."""
     assert step.child_id is not None
-    asked = replace(asked, parent_id=task.id, parent_step=step.id, trace=task.trace)
+    asked = replace(asked, parent_id=task.id, parent_step=step.id, trace=trace_of(task))
     try:
         return admit(step.child_id, asked, task.tenant, now, limits, f"workflow:{task.id}")
     except Invalid as refused:
@@ -251,6 +271,7 @@ def answer(step: Step, unread: Sequence[Signal], now: datetime) -> tuple[Step, S
                 status=StepStatus.COMPLETED,
                 output=signal.payload,
                 completed_at=max(signal.at, step.created_at),
+                updated_at=now,
             )
             return over, signal
     if step.due_at is None or step.due_at > now or step.kind in (StepKind.STEP, StepKind.UNDO):
@@ -258,8 +279,8 @@ def answer(step: Step, unread: Sequence[Signal], now: datetime) -> tuple[Step, S
     at = max(step.due_at, step.created_at)
     if step.kind is StepKind.RECEIVE:
         failure = Failure(type="TimeoutError", message=f"no signal {step.name!r} came in time")
-        return replace(step, status=StepStatus.FAILED, error=failure, completed_at=at), None
-    return replace(step, status=StepStatus.COMPLETED, completed_at=at), None
+        return replace(step, status=StepStatus.FAILED, error=failure, completed_at=at, updated_at=now), None
+    return replace(step, status=StepStatus.COMPLETED, completed_at=at, updated_at=now), None
 
 
 def _is_past(step: Step, at: datetime) -> bool:
@@ -319,13 +340,14 @@ def child_ended(parent: Task, step: Step, child: Task, now: datetime) -> tuple[T
         _woken(parent, step.key, now),
         live_children=max(parent.live_children - 1, 0),
     )
+    step = replace(step, completed_at=now, updated_at=now)
     if child.status is TaskStatus.COMPLETED:
-        return parent, replace(step, status=StepStatus.COMPLETED, output=child.output, completed_at=now)
+        return parent, replace(step, status=StepStatus.COMPLETED, output=child.output)
     failure = child.error
     if child.status is not TaskStatus.FAILED or failure is None:
         failure = Failure(type=str(child.status).capitalize(), message=child.cancel_reason or "")
     failure = replace(failure, traceback=None)
-    return parent, replace(step, status=StepStatus.FAILED, error=failure, completed_at=now)
+    return parent, replace(step, status=StepStatus.FAILED, error=failure)
 
 
 def restart(task: Task, input: Any, now: datetime) -> Task:
@@ -385,6 +407,48 @@ def rewind(task: Task, kept: Sequence[Step]) -> tuple[Task, list[Step]]:
     return new, [replace(step, id=step_id(new, step.key), rewinds=new.rewinds, version=0) for step in kept]
 
 
+def stranded(task: Task, alive: Sequence[NodeState]) -> str | None:
+    """That no live worker goes on with runs of this version, in one sentence. None: one does, or none has the kind."""
+    ranges = [
+        node.workflows[task.kind]
+        for node in handlers_of(alive, task.tenant, task.kind, task.queue)
+        if task.kind in node.workflows
+    ]
+    begun = task.workflow_version
+    if begun is None or not ranges or any(oldest <= begun <= newest for oldest, newest in ranges):
+        return None
+    accepted = " and ".join(sorted({f"{oldest} to {newest}" for oldest, newest in ranges}))
+    return f"runs of {task.kind} began with version {begun} of its code, and live workers accept {accepted}"
+
+
+def may_wait_in_vain(task: Task, now: datetime) -> bool:
+    """Whether its steps are worth a look: it waits for a child, or something was due long ago."""
+    is_late = task.available_at < now - PATIENCE
+    return is_late or any(label.startswith("child:") for label in task.waits_for)
+
+
+def waits_in_vain(task: Task, step: Step, child: Task | None, now: datetime) -> str | None:
+    """Why a step of a live run has not ended and will not by itself; None: it may still."""
+    if step.kind is StepKind.CHILD:
+        if child is not None and child.is_live:
+            return None
+        became = "is gone" if child is None else f"is {child.status}"
+        return f"{step.key} of {task.kind} {task.id} waits for {step.child_id}, which {became}"
+    if step.due_at is None or step.due_at > now - PATIENCE:
+        return None
+    return f"{step.key} of {task.kind} {task.id} was due at {step.due_at:%Y-%m-%d %H:%M} and has not ended"
+
+
+def unheard(task: Task, signal: Signal, now: datetime) -> str | None:
+    """That a run which is parked does not wait for a signal that came long ago; None: it does, or may soon."""
+    if task.status is not TaskStatus.PENDING or not task.waits_for or signal.at > now - PATIENCE:
+        return None
+    if f"receive:{signal.name}" in task.waits_for:
+        return None
+    since, waits = f"{signal.at:%Y-%m-%d %H:%M}", ", ".join(task.waits_for)
+    return f"{task.kind} {task.id} has not received {signal.name!r} since {since}; it waits for {waits}"
+
+
 def _new_step(task: Task, key: str, kind: StepKind, now: datetime) -> Step:
     return Step(
         id=step_id(task, key),
@@ -394,6 +458,7 @@ def _new_step(task: Task, key: str, kind: StepKind, now: datetime) -> Step:
         key=key,
         kind=kind,
         created_at=now,
+        updated_at=now,
     )
 
 

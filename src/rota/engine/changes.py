@@ -3,10 +3,11 @@
 **Source.** No log of changes is written: it would double the writes of every task. Changes are read from indexes that
 exist anyway. A task that changed since T was created since T, or runs, or waits again since T, or ended since T. Its
 history has every change, so changes between two looks are told, too. A run follows its task; a run without a task
-(skipped, not startable) is found by its end. The acts of people are in the audit.
+(skipped, not startable) is found by its end. The steps of workflows are found by when they were last recorded. The acts
+of people are in the audit.
 
 **Notices.** `notices_of` is pure: it makes one notice for each change that a record tells. A task tells each line of
-its history, and the change of its run with it.
+its history, and the change of its run with it. A step tells what it is by now: it waits, is tried again, has ended.
 
 **Late commits.** A change has the time at which its transaction began, so it may become visible after later ones. A
 look therefore reaches back by `OVERLAP`, and leaves out what was told. A client that resumes behind a cursor starts
@@ -15,7 +16,7 @@ look therefore reaches back by `OVERLAP`, and leaves out what was told. A client
 **Not told**: lines that a task's history no longer holds (it keeps 50), records that retention has removed, the
 archiving of a task, and commits that came more than `OVERLAP` after their transaction began.
 
-**Cost.** A look is six range scans: five begin at `since`, one covers every running task. It reads again the records
+**Cost.** A look is seven range scans: six begin at `since`, one covers every running task. It reads again the records
 of the last `OVERLAP`: at R tasks a second about 10 R records.
 """
 
@@ -42,6 +43,7 @@ from ..domain.model import (
     Template,
     Tenant,
 )
+from ..domain.workflow import Step, StepKind
 from ..stores.base import Store, Tx, Work
 from ..stores.queries import (
     Cursor,
@@ -52,6 +54,7 @@ from ..stores.queries import (
     Query,
     ReturnedTasks,
     TaskList,
+    UpdatedSteps,
 )
 
 __all__ = [
@@ -144,11 +147,22 @@ _ACTIONS = {
 """What a change is called in the name of its notice."""
 
 
-def notices_of(record: Task | Run | Event) -> Iterator[Notice]:
+def notices_of(record: Task | Step | Run | Event) -> Iterator[Notice]:
     """Everything that a record tells, in order."""
     match record:
         case Task():
             yield from _of_task(record)
+        case Step():
+            yield Notice(
+                at=record.updated_at,
+                type="step",
+                action=_step_action(record),
+                id=record.id,
+                number=_number(record),
+                record=record,
+                task_id=record.task_id,
+                order=(record.updated_at, 0, record.task_id, 2, 3),  # behind the claim, before what follows
+            )
         case Run():
             at = record.completed_at or record.created_at
             order = (at, 0, record.id, 1, 0)
@@ -166,6 +180,17 @@ def notices_of(record: Task | Run | Event) -> Iterator[Notice]:
                 event=record,
                 order=(record.at, 1, record.subject_id, version, 0),
             )
+
+
+def _number(step: Step) -> int:
+    """It waits, each try that failed, its end: not the version, which also counts that the code got the answer."""
+    return 1 + step.attempts + step.is_over
+
+
+def _step_action(step: Step) -> str:
+    if step.is_over:
+        return str(step.status)
+    return "retrying" if step.kind in (StepKind.STEP, StepKind.UNDO) else "waiting"
 
 
 def _version(event: Event) -> int:
@@ -286,14 +311,14 @@ class _Gathered:
     def has_too_many_marks(self) -> bool:
         return len(self.marks) > MARKED_AT_MOST
 
-    def take(self, record: Task | Run | Event) -> bool:
+    def take(self, record: Task | Step | Run | Event) -> bool:
         """Whether it goes on: more would change the answer."""
         if record.id not in self._seen:
             self._seen.add(record.id)
             self._take(record)
         return not self.has_too_many_marks if self._ask.marks else len(self.notices) <= self._ask.limit
 
-    def _take(self, record: Task | Run | Event) -> None:
+    def _take(self, record: Task | Step | Run | Event) -> None:
         told = self._ask.told.get(record.id, (0, None))[0]
         if told >= _last_number(record, told):
             return
@@ -304,8 +329,10 @@ class _Gathered:
             self.notices += new
 
 
-def _last_number(record: Task | Run | Event, told: int) -> int:
-    """Of its notices. Only a task has several; of another, what was told was all."""
+def _last_number(record: Task | Step | Run | Event, told: int) -> int:
+    """Of its notices. Only a task has several, and a step changes; of another, what was told was all."""
+    if isinstance(record, Step):
+        return _number(record)
     if not isinstance(record, Task):
         return told or 1
     return record.history[-1].number if record.history else 0
@@ -332,7 +359,10 @@ async def _walk_tasks(tx: Tx, tenant: str, since: datetime, take: Callable[[Any]
 
 
 async def _walk_others(tx: Tx, tenant: str, since: datetime, take: Callable[[Any], bool]) -> None:
-    """Every row that ended without a task, and every line of the audit."""
+    """Every step, every row that ended without a task, and every line of the audit."""
+
+    def steps(after: Cursor | None) -> Query:
+        return UpdatedSteps(tenant=tenant, since=since, after=after)
 
     def rows(after: Cursor | None) -> Query:
         return EndedRuns(tenant=tenant, since=since, after=after)
@@ -340,6 +370,7 @@ async def _walk_others(tx: Tx, tenant: str, since: datetime, take: Callable[[Any
     def events(after: Cursor | None) -> Query:
         return EventList(tenant=tenant, after=after or Cursor(at=since, id=""))
 
+    await _walk(tx, steps, "updated_at", take)
     await _walk(tx, rows, "completed_at", lambda row: row.target_id is not None or take(row))
     await _walk(tx, events, "at", take)
 

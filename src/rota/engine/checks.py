@@ -6,7 +6,7 @@ Each check is a work for `store.read`, and looks only where an index leads, so i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -18,12 +18,14 @@ from ..domain.model import (
     Receipt,
     Record,
     Run,
+    RunStatus,
     Schedule,
     ScheduleStatus,
     Task,
     TaskStatus,
     is_from_the_future,
 )
+from ..domain.schedule.run import run_id
 from ..domain.serving import living, nobody_handles, silent_scheduler
 from ..stores.base import Tx, Work
 from ..stores.queries import (
@@ -140,7 +142,11 @@ def check_health(tenant: str) -> Work[Health]:
         listed = await tx.find(ScheduleList(tenant=None), LOOKED_AT)
         read: list[Schedule | Task] = [*listed, *{task.id: task for task in (*newest, *upcoming)}.values()]
         return Health(
-            overdue=await tx.find(DueSchedules(at=tx.now - PATIENCE), ENOUGH),
+            overdue=[
+                each
+                for each in await tx.find(DueSchedules(at=tx.now - PATIENCE), ENOUGH)
+                if each.is_due(tx.now)
+            ],
             lost=stuck.lost,
             unswept=stuck.unswept,
             waiting=stuck.waiting,
@@ -180,6 +186,9 @@ def broken_records(snapshot: Mapping[str, Sequence[Record]]) -> list[str]:
     """The invariants that do not hold, one sentence each."""
     records = [record for of_type in snapshot.values() for record in of_type]
     tasks = {record.id: record for record in records if isinstance(record, Task)}
+    waiting = {
+        run_id(record, at) for record in records if isinstance(record, Schedule) for at in record.buffered
+    }
     problems: list[str] = []
     for record in records:
         match record:
@@ -188,7 +197,7 @@ def broken_records(snapshot: Mapping[str, Sequence[Record]]) -> list[str]:
             case Task():
                 problems += _broken_task(record)
             case Run():
-                problems += _broken_run(record, tasks)
+                problems += _broken_run(record, tasks, waiting)
     return problems
 
 
@@ -204,6 +213,9 @@ def _broken_task(task: Task) -> Iterable[str]:
         yield f"task {task.id} is {task.status} and still has a lease: archive it"
 
 
-def _broken_run(run: Run, tasks: Mapping[str, Task]) -> Iterable[str]:
+def _broken_run(run: Run, tasks: Mapping[str, Task], waiting: Collection[str]) -> Iterable[str]:
+    if (run.status is RunStatus.BUFFERED) != (run.id in waiting):
+        yield f"run {run.id} is {run.status}, and its schedule has {'' if run.id in waiting else 'not '}it in its line"
     words = broken_run(run, tasks.get(run.target_id or ""))
-    return () if words is None else (words,)
+    if words is not None:
+        yield words

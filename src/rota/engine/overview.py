@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import msgspec
 
-from ..domain.model import Alarm, Record, Schedule, Task, TaskStatus
+from ..domain.model import Record, Schedule, Task, TaskStatus
 from ..stores.base import Tx, Work
-from ..stores.queries import AlarmList, DueSchedules, LostLeases, OpenSchedules, ReadyTasks, TaskList
+from ..stores.queries import DueSchedules, LostLeases, OpenSchedules, ReadyTasks, TaskList
 
 __all__ = ["Overview", "overview"]
 
@@ -30,7 +30,7 @@ SOON = timedelta(hours=1)
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """How a tenant is doing at `at`. Each list has `AT_MOST` at most.
 
-    Wrong: `alarms` are open, `late` schedules were due more than 5 s ago, `waiting` tasks could have begun a minute ago
+    Wrong: `late` schedules were due more than 5 s ago, `waiting` tasks could have begun a minute ago
     and nobody took them, `lost` tasks run under a lease that is past, `failed` tasks of the last day ended so. Else:
     what is `running`, and the schedules `coming` within the hour, soonest first. `open_schedules` are neither deleted
     nor completed; `schedules` are those that the tasks belong to, by id."""
@@ -44,13 +44,13 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     running: list[Task]
     coming: list[Schedule]
     schedules: dict[str, Schedule]
-    alarms: list[Alarm] = []
 
 
 def overview(tenant: str) -> Work[Overview]:
     async def work(tx: Tx) -> Overview:
         now = tx.now
         due = _of(tenant, await tx.find(DueSchedules(at=now + SOON), LOOKED_AT))
+        due = [each for each in due if each.next_run_at is not None]  # others only end their pause then
         failed = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.FAILED), AT_MOST)
         running = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.RUNNING), AT_MOST)
         ids = {task.schedule_id for task in (*failed, *running) if task.schedule_id is not None}
@@ -64,7 +64,6 @@ def overview(tenant: str) -> Work[Overview]:
             running=running,
             coming=[each for each in due if each.due_at and each.due_at > now - LATE][:AT_MOST],
             schedules=await tx.get_many(Schedule, ids) if ids else {},
-            alarms=await tx.find(AlarmList(tenant=tenant, is_open=True), AT_MOST),
         )
 
     return work

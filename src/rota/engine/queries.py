@@ -50,8 +50,9 @@ from ..stores.queries import (
     TemplateList,
     TenantList,
 )
+from .commands.line import LIVE_AT_MOST
 from .commands.nodes import every_node
-from .commands.shared import LIVE_AT_MOST, find_schedule, find_task, find_template
+from .commands.shared import find_schedule, find_task, find_template
 from .commands.tenants import find_tenant
 from .commands.workflows import steps_of
 from .serving import wait_of
@@ -81,6 +82,7 @@ __all__ = [
     "schedule_runs",
     "steps_of_task",
     "task_limits",
+    "task_list",
     "task_page",
     "template_page",
     "tenants_in_use",
@@ -152,7 +154,7 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
     """The newest tasks that match; `schedule` is a schedule's key or id."""
 
     async def work(tx: Tx) -> list[Task]:
-        query = await _task_list(tx, tenant, filters)
+        query = await task_list(tx, tenant, filters)
         return [task.as_of(tx.now) for task in await tx.find(query, limit)]
 
     return work
@@ -160,12 +162,12 @@ def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
 
 def count_matching(tenant: str, at_most: int | None = None, **filters: Any) -> Work[int]:
     async def work(tx: Tx) -> int:
-        return await tx.count(await _task_list(tx, tenant, filters), at_most=at_most)
+        return await tx.count(await task_list(tx, tenant, filters), at_most=at_most)
 
     return work
 
 
-async def _task_list(tx: Tx, tenant: str, filters: dict[str, Any]) -> TaskList:
+async def task_list(tx: Tx, tenant: str, filters: dict[str, Any]) -> TaskList:
     chosen = dict(filters)
     key = chosen.pop("schedule", None)
     if key is not None:
@@ -185,7 +187,7 @@ def task_query(tenant: str, **filters: Any) -> Work[TaskList]:
     """The listing itself, a schedule's key resolved: for commands that act on what it finds."""
 
     async def work(tx: Tx) -> TaskList:
-        return await _task_list(tx, tenant, filters)
+        return await task_list(tx, tenant, filters)
 
     return work
 
@@ -290,6 +292,8 @@ def upcoming(tenant: str, key: str, n: int) -> Work[list[Occurrence]]:
 def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
     left = n if schedule.max_runs is None else min(n, schedule.max_runs - schedule.run_count)
     after = now
+    if schedule.pause_until is not None:
+        after = max(now, schedule.pause_until)
     if schedule.next_run_at is not None:
         after = schedule.next_run_at - timedelta(microseconds=1)
     return occurrences(schedule.timing, after, left, schedule.start_at, schedule.end_at)

@@ -101,7 +101,7 @@ from .queries import (
     RunQuery,
     ScheduleQuery,
     SignalList,
-    StepList,
+    StepQuery,
     TaskQuery,
     TemplateQuery,
     TenantList,
@@ -211,7 +211,7 @@ class Tx(Protocol):
     @overload
     async def find(self, query: ArtifactQuery, /, limit: int, *, lock: bool = False) -> list[Artifact]: ...
     @overload
-    async def find(self, query: StepList, /, limit: int, *, lock: bool = False) -> list[Step]: ...
+    async def find(self, query: StepQuery, /, limit: int, *, lock: bool = False) -> list[Step]: ...
     @overload
     async def find(self, query: SignalList, /, limit: int, *, lock: bool = False) -> list[Signal]: ...
     @overload

@@ -60,7 +60,7 @@ from .queries import (
     ScheduleList,
     ScheduleQuery,
     SignalList,
-    StepList,
+    StepQuery,
     TaskQuery,
     TemplateQuery,
     TenantList,
@@ -157,6 +157,7 @@ def _query_records() -> dict[type[Query], type[Record]]:
         TemplateQuery: Template,
         GateQuery: Gate,
         ArtifactQuery: Artifact,
+        StepQuery: Step,
         AlarmQuery: Alarm,
     }
     alone: dict[type[Query], type[Record]] = {
@@ -165,7 +166,6 @@ def _query_records() -> dict[type[Query], type[Record]]:
         OldReceipts: Receipt,
         NodeList: NodeState,
         PausedQueues: PausedQueue,
-        StepList: Step,
         SignalList: Signal,
     }
     return {query: record for union, record in unions.items() for query in get_args(union)} | alone
@@ -246,7 +246,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(NodeState, (*_TENANT_ONLY, _column("seen_at", time=True))),
         Table(PausedQueue, _columns("tenant! queue")),
         Table(Artifact, _columns("tenant! task_id! name! content")),
-        Table(Step, _columns("tenant! task_id! created_at!@ status")),
+        Table(Step, _columns("tenant! task_id! created_at!@ updated_at@ status")),
         Table(Signal, _columns("tenant! task_id! at!@ received_at@")),
         Table(Alarm, _columns("tenant! subject_id! began_at!@ over_at@ tell_at@")),
     )

@@ -50,7 +50,9 @@ __all__ = [
     "ScheduleList",
     "ScheduleQuery",
     "SignalList",
+    "SinceQuery",
     "StepList",
+    "StepQuery",
     "TaskList",
     "TaskQuery",
     "TasksInLine",
@@ -60,6 +62,7 @@ __all__ = [
     "TenantList",
     "UntoldAlarms",
     "UpcomingTasks",
+    "UpdatedSteps",
     "WatchedSchedules",
     "begins_behind",
 ]
@@ -77,7 +80,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueSchedules(Query, frozen=True, kw_only=True):
-    """Schedule: active, not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
+    """Schedule: not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
 
     at: datetime | None
 
@@ -149,8 +152,9 @@ class FinishedTasks(Query, frozen=True, kw_only=True):
 
 class TaskList(Query, frozen=True, kw_only=True):
     """Task: of `tenant`, matching every filter that is given. `status` is the status *as read at `at`*: a
-    pending task whose expires_at <= `at` counts as expired, not as pending. Newest first: created_at, id,
-    both descending; `after` continues behind a cursor."""
+    pending task whose expires_at <= `at` counts as expired, not as pending. With `since`: created_at >= `since`,
+    and no older ones are looked at. Newest first: created_at, id, both descending; `after` continues behind a
+    cursor."""
 
     tenant: str
     at: datetime
@@ -160,6 +164,7 @@ class TaskList(Query, frozen=True, kw_only=True):
     schedule_id: str | None = None
     tag: str | None = None
     is_workflow: bool | None = None
+    since: datetime | None = None
     after: Cursor | None = None
 
 
@@ -278,6 +283,14 @@ class StepList(Query, frozen=True, kw_only=True):
     """Step: of one of the tasks `task_ids`. By task_id, created_at, id."""
 
     task_ids: tuple[str, ...]
+
+
+class UpdatedSteps(Query, frozen=True, kw_only=True):
+    """Step: of `tenant`, updated_at >= `since`. By updated_at, id; `after` continues behind a cursor."""
+
+    tenant: str
+    since: datetime
+    after: Cursor | None = None
 
 
 class SignalList(Query, frozen=True, kw_only=True):
@@ -408,11 +421,15 @@ RunQuery = RunList | OldRuns | EndedRuns
 EventQuery = EventList | OldEvents
 AlarmQuery = OpenAlarms | AlarmList | UntoldAlarms | OldAlarms
 ArtifactQuery = ArtifactList | ArtifactsByContent
+StepQuery = StepList | UpdatedSteps
 TemplateQuery = TemplateByAlias | TemplateList
 GateQuery = GateList | IdleGates
 
 
-def begins_behind(query: EndedTasks | ReturnedTasks | EndedRuns) -> Cursor:
+SinceQuery = EndedTasks | ReturnedTasks | EndedRuns | UpdatedSteps
+
+
+def begins_behind(query: SinceQuery) -> Cursor:
     """`since` and `after` as one bound: what is found lies behind it."""
     since = Cursor(at=query.since, id="")
     return since if query.after is None else max(since, query.after, key=lambda each: (each.at, each.id))

@@ -15,7 +15,7 @@ from ..domain.model import (
     TaskTarget,
     TemplateTarget,
 )
-from ..domain.schedule import grace_at
+from ..domain.schedule import MOST_BUFFERED, grace_at
 from .durations import long_text, relative
 
 __all__ = ["policies", "runs_what", "sentence", "state", "timing_words"]
@@ -51,8 +51,11 @@ def state(schedule: Schedule, now: datetime) -> str:
             return f"active, next {relative(schedule.next_run_at, now)}"
         case ScheduleStatus.PAUSED:
             note = f": {schedule.pause_note}" if schedule.pause_note else ""
-            by = f" by {schedule.updated_by}" if schedule.updated_by else ""
-            return f"paused {_since(schedule.updated_at, now)}{by}{note}"
+            who = schedule.paused_by or schedule.updated_by
+            by = f" by {who}" if who else ""
+            until = schedule.pause_until
+            ends = f", until {_second(until)} ({relative(until, now)})" if until is not None else ""
+            return f"paused {_since(schedule.paused_at or schedule.updated_at, now)}{by}{ends}{note}"
         case ScheduleStatus.COMPLETED:
             return f"completed: {schedule.completed_reason}"
         case ScheduleStatus.DRAFT:
@@ -71,7 +74,9 @@ def policies(schedule: Schedule) -> list[str]:
             f"Each time is put off by up to {long_text(schedule.jitter)}, always the same for the same time."
         )
     if schedule.pause_on_failure:
-        lines.append("It pauses itself when a run fails.")
+        most = int(schedule.pause_on_failure)
+        when = "when a run fails" if most == 1 else f"when {most} runs in a row have failed"
+        lines.append(f"It pauses itself {when}.")
     if schedule.start_at is not None:
         lines.append(f"It starts at {_second(schedule.start_at)}.")
     if schedule.end_at is not None:
@@ -99,12 +104,21 @@ def _missed(schedule: Schedule) -> str:
 
 
 def _overlap(schedule: Schedule) -> str:
+    is_buffering = schedule.overlap_policy in (OverlapPolicy.BUFFER_ONE, OverlapPolicy.BUFFER_ALL)
     if schedule.missed_run_policy is MissedRunPolicy.CATCH_UP:
+        if is_buffering:
+            return "Each of its times runs, one after the other."
         return "Each of its times runs, also beside a run that is still going."
     match schedule.overlap_policy:
         case OverlapPolicy.SKIP:
             return "While a run is still going, further times are skipped."
         case OverlapPolicy.ALLOW:
             return "Runs may overlap."
+        case OverlapPolicy.BUFFER_ONE:
+            return "While a run is still going, one further time waits; others are skipped."
+        case OverlapPolicy.BUFFER_ALL:
+            return f"While a run is still going, up to {MOST_BUFFERED} further times wait their turn."
+        case OverlapPolicy.TERMINATE_PREVIOUS:
+            return "A run that is still going is ended at once when the next one is due."
         case OverlapPolicy.CANCEL_PREVIOUS:
             return "A run that is still going is cancelled when the next one is due."

@@ -76,6 +76,16 @@ async def block(input: dict[str, str], context: rota.Context) -> None:
         time.sleep(0.01)  # noqa: ASYNC251  this is the fault that the test is about
 
 
+@app.workflow("races", max_retries=100)
+async def races(ctx: rota.Workflow, n: int) -> list[Any]:
+    async def note() -> int:
+        say("step", ctx.idempotency_key, os.getpid())
+        return n
+
+    one, two = await asyncio.gather(ctx.receive("a"), ctx.child("work", key=n))
+    return [one, two, await ctx.step(note), await ctx.receive("b")]
+
+
 class Dying:
     """A store whose process dies around the first commit that fires."""
 

@@ -34,10 +34,16 @@ class MissedRunPolicy(StrEnum):
 class OverlapPolicy(StrEnum):
     SKIP = "skip"
     ALLOW = "allow"
+    BUFFER_ONE = "buffer_one"
+    BUFFER_ALL = "buffer_all"
     CANCEL_PREVIOUS = "cancel_previous"
+    TERMINATE_PREVIOUS = "terminate_previous"
 
 
 class RunStatus(StrEnum):
+    """`buffered`: it waits until the runs before it have ended, and has no task yet."""
+
+    BUFFERED = "buffered"
     RUNNING = "running"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -85,7 +91,9 @@ Target = TaskTarget | WorkflowTarget | TemplateTarget
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
     """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
-    time."""
+    time. A pause that ends by itself ends at `pause_until`, which is `due_at` then, too. `pause_on_failure` is after
+    how many failures in a row it pauses (0: never; earlier releases wrote true and false). `buffered` are the times
+    that wait for the end of what runs, oldest first; they count as runs."""
 
     key: str
     description: str = ""
@@ -96,6 +104,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     due_at: datetime | None = None
     last_run_at: datetime | None = None
     last_task_id: str | None = None
+    buffered: tuple[datetime, ...] = ()
     run_count: int = 0
     max_runs: int | None = None
     start_at: datetime | None = None
@@ -106,7 +115,10 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
     jitter: timedelta = timedelta(0)
     pause_note: str | None = None
-    pause_on_failure: bool = False
+    pause_until: datetime | None = None
+    paused_by: str | None = None
+    paused_at: datetime | None = None
+    pause_on_failure: int | bool = 0
     alarm_late: timedelta | None = None
     alarm_no_success: timedelta | None = None
     alarm_failures: int | None = None
@@ -155,7 +167,9 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
         return getattr(self.timing, "timezone", "UTC")
 
     def is_due(self, now: datetime) -> bool:
-        return self.enabled and self.due_at is not None and self.due_at <= aware(now)
+        """Whether a tick has something to do: a time has come, or the end of a pause."""
+        ends = self.pause_until if self.status is ScheduleStatus.PAUSED and self.deleted_at is None else None
+        return (self.enabled or ends is not None) and self.due_at is not None and self.due_at <= aware(now)
 
     def has_reached_end_date(self, now: datetime) -> bool:
         return self.end_at is not None and aware(now) > self.end_at

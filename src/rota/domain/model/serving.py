@@ -12,13 +12,15 @@ from .shared import Record
 class NodeState(Record, frozen=True, kw_only=True, tag_field="record", tag="node.1"):
     """What a process that runs roles says of itself, every `heartbeat`. `id` is the `worker_id` of the tasks that it
     takes; `tenant` is whose tasks it takes, `*`: those of every tenant; `queues` are those that it serves, None: all.
-    `running` counts by kind what it ran when it was seen last."""
+    `running` counts by kind what it ran when it was seen last. `workflows` are those of its kinds that are workflows,
+    with the oldest and the newest version of a run that it goes on with."""
 
     host: str
     pid: int
     release: str
     roles: tuple[str, ...]
     kinds: tuple[str, ...] = ()
+    workflows: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
     queues: tuple[str, ...] | None = None
     slots: int = 0
     running: dict[str, int] = msgspec.field(default_factory=dict)

@@ -3,6 +3,7 @@ people do to a schedule is in `definition`, the rows of its ledger are in `run`,
 
 from .decision import (
     LONGEST_GRACE,
+    MOST_BUFFERED,
     Decision,
     Fire,
     Skip,
@@ -20,6 +21,7 @@ from .decision import (
 
 __all__ = [
     "LONGEST_GRACE",
+    "MOST_BUFFERED",
     "Decision",
     "Fire",
     "Skip",

@@ -15,19 +15,29 @@ distance to the next time: of several due times only the latest can be within it
 | missed, policy `execute_once` | the latest due time fires, once; the others are skipped (missed) |
 | missed, policy `catch_up` | each fires, oldest first; those before the window are skipped (missed) |
 | several within the grace, overlap `allow` | each fires |
-| several within the grace, overlap `skip` or `cancel_previous` | the latest fires; the others are skipped (missed) |
+| several within the grace, overlap `buffer_all` | each runs, one after the other |
+| several within the grace, any other overlap policy | the latest fires; the others are skipped (missed) |
 | several within the grace, and the clock jumped (a laptop slept) | the latest fires; the others are skipped (missed) |
 | a live target, overlap `skip` | skipped (overlap); does not count as a run |
 | a live target, overlap `allow` | fires beside it |
-| a live target, overlap `cancel_previous` | the live ones are cancelled, then it fires |
-| policy `catch_up`, whatever is live | each fires, those on time included; nothing is cancelled |
+| a live target, overlap `buffer_one` | waits (buffered) until nothing is live; skipped (overlap) if one waits already |
+| a live target, overlap `buffer_all` | waits (buffered) behind those that wait; skipped (overlap) if a hundred do |
+| a live target, overlap `cancel_previous` | the live ones are asked to end (cancelled), then it fires |
+| a live target, overlap `terminate_previous` | the live ones are ended (cancelled), then it fires |
+| policy `catch_up`, overlap `buffer_one` or `buffer_all` | each runs, one after the other, as with `buffer_all` |
+| policy `catch_up`, any other overlap policy | each fires, whatever is live; nothing is cancelled |
+| nothing is live, and times wait | the first of those that wait fires; what is due waits behind them |
 | the tenant has no room for another pending task | skipped (limit); does not count as a run |
 | the tenant is suspended | skipped (suspended), whatever the policies say |
 | `max_runs` reached, or no time left | the schedule is completed, with the reason |
+| paused until a time that has come | active again, from its first time after now; what waits goes on |
 | paused, draft, deleted, completed | nothing |
 
 `catch_up` asks for every run, so neither the overlap policy nor a clock that jumped takes any of them. A tick
 starts at most a hundred of a schedule, and the next tick goes on from there.
+
+What waits begins with the commit that ends the last live target (`engine/commands/line.py`). It counts as a run, and
+takes its tenant's room, as soon as it waits.
 """
 
 from __future__ import annotations
@@ -46,6 +56,7 @@ from ..recurrence import Interval, RRule
 
 __all__ = [
     "LONGEST_GRACE",
+    "MOST_BUFFERED",
     "Decision",
     "Fire",
     "Skip",
@@ -56,24 +67,29 @@ __all__ = [
     "minds_overlap",
     "planned",
     "replanned",
+    "resumed",
     "turned_away",
     "with_fewer_runs",
     "without",
 ]
 
 FIRES_PER_DECISION = 100
+MOST_BUFFERED = 100
 ROWS_PER_OUTAGE = 100
 LONGEST_GRACE = timedelta(seconds=60)
 """Of a schedule that was given none."""
 _TICK = timedelta(microseconds=1)
 _SHORTEST = timedelta(seconds=1)
+_BUFFERING = (OverlapPolicy.BUFFER_ONE, OverlapPolicy.BUFFER_ALL)
+_REPLACING = (OverlapPolicy.CANCEL_PREVIOUS, OverlapPolicy.TERMINATE_PREVIOUS)
 
 
 class Fire(msgspec.Struct, frozen=True):
-    """A due time that starts its target."""
+    """A due time that starts its target, or waits to do so. `has_waited`: it has its row, since it was buffered."""
 
     scheduled_at: datetime
     trigger: RunTrigger = RunTrigger.SCHEDULED
+    has_waited: bool = False
 
 
 class Skip(msgspec.Struct, frozen=True):
@@ -87,12 +103,16 @@ class Skip(msgspec.Struct, frozen=True):
 
 class Decision(msgspec.Struct, frozen=True):
     """What a tick does about one schedule: how it is afterwards, what happens to each due time, and the last of them
-    (`until`)."""
+    (`until`). `buffers` wait from now on; `awaits` are the live tasks that they wait for. `cancels` are those to end:
+    by force, or with the consent of their handlers."""
 
     schedule: Schedule
     fires: tuple[Fire, ...] = ()
     skips: tuple[Skip, ...] = ()
+    buffers: tuple[Fire, ...] = ()
+    awaits: tuple[Task, ...] = ()
     cancels: tuple[Task, ...] = ()
+    by_force: bool = False
     until: datetime | None = None
 
 
@@ -102,24 +122,55 @@ def decide(
     """What becomes of every due time of the schedule. `live` are its pending and running tasks; `room` is how many
     tasks its tenant may still start (None: any number)."""
     first = schedule.next_run_at
+    if schedule.status is ScheduleStatus.PAUSED and schedule.is_due(now):
+        return _woken(schedule, now, live)
     if first is None or not schedule.is_due(now):
         return Decision(schedule)
     wanted, missed = _Due(schedule, first, now).judged(jumped)
     most = FIRES_PER_DECISION
     if schedule.max_runs is not None:
         most = min(most, schedule.max_runs - schedule.run_count)
-    fires, overlaps, cancels = _without_overlap(schedule, tuple(islice(wanted, max(most, 0))), live)
-    fires, excess = _within(room, fires)
+    fires, line, overlaps = _without_overlap(schedule, tuple(islice(wanted, max(most, 0))), live)
+    fires, line, excess = _within(room, fires, line)
     skips = (*missed, *overlaps, *excess)
-    done = [fire.scheduled_at for fire in fires] + [skip.until or skip.scheduled_at for skip in skips]
+    new = [fire for fire in (*fires, *line) if not fire.has_waited]
+    done = [fire.scheduled_at for fire in new] + [skip.until or skip.scheduled_at for skip in skips]
     moved = replace(
         schedule,
-        run_count=schedule.run_count + len(fires),
+        run_count=schedule.run_count + len(new),
+        buffered=tuple(fire.scheduled_at for fire in line),
         last_run_at=now if fires else schedule.last_run_at,
         updated_at=now,
     )
     until = max(done, default=now)
-    return Decision(planned(moved, until), fires, skips, () if excess else cancels, until)
+    cancels = tuple(live) if fires and not excess and _replaces(schedule) else ()
+    return Decision(
+        planned(moved, until),
+        fires,
+        skips,
+        buffers=tuple(fire for fire in line if not fire.has_waited),
+        awaits=tuple(task for task in live if line and not task.awaited and not cancels),
+        cancels=cancels,
+        by_force=schedule.overlap_policy is OverlapPolicy.TERMINATE_PREVIOUS,
+        until=until,
+    )
+
+
+def resumed(schedule: Schedule, now: datetime) -> Schedule:
+    """Active from its first time after now; completed if there is none."""
+    fresh = replace(
+        schedule, pause_note=None, pause_until=None, paused_by=None, paused_at=None, updated_at=now
+    )
+    return planned(fresh, now)
+
+
+def _woken(schedule: Schedule, now: datetime, live: Sequence[Task]) -> Decision:
+    active = resumed(schedule, now)
+    if live or not active.buffered:
+        return Decision(active, awaits=tuple(task for task in live if active.buffered and not task.awaited))
+    first, *line = active.buffered
+    moved = replace(active, buffered=tuple(line), last_run_at=now)
+    return Decision(moved, (Fire(first, has_waited=True),), until=now)
 
 
 def with_fewer_runs(decision: Decision, number: int) -> Schedule:
@@ -132,12 +183,16 @@ def with_fewer_runs(decision: Decision, number: int) -> Schedule:
 
 def minds_overlap(schedule: Schedule) -> bool:
     """Whether it matters to `decide` what is live: `catch_up` asks for every run."""
+    if schedule.overlap_policy in _BUFFERING or schedule.buffered:
+        return True
     is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
     return schedule.overlap_policy is not OverlapPolicy.ALLOW and not is_catching_up
 
 
 def turned_away(schedule: Schedule, now: datetime) -> Decision:
     """What is decided while the tenant is suspended: every due time is skipped, and the schedule moves on."""
+    if schedule.status is ScheduleStatus.PAUSED and schedule.is_due(now):
+        return Decision(resumed(schedule, now))
     if schedule.next_run_at is None or not schedule.is_due(now):
         return Decision(schedule)
     due = _Due(schedule, schedule.next_run_at, now)
@@ -190,15 +245,20 @@ def replanned(schedule: Schedule, now: datetime) -> Schedule:
 def without(decision: Decision, had: Collection[datetime], before: Schedule) -> Decision:
     """The decision about `before`, less the times that had their run already: the clock went back since. They use up no
     `max_runs`."""
-    fires = tuple(fire for fire in decision.fires if fire.scheduled_at not in had)
-    if len(fires) == len(decision.fires):
+    fires = tuple(fire for fire in decision.fires if fire.has_waited or fire.scheduled_at not in had)
+    buffers = tuple(fire for fire in decision.buffers if fire.scheduled_at not in had)
+    gone = len(decision.fires) + len(decision.buffers) - len(fires) - len(buffers)
+    if not gone:
         return decision
+    waiting = {*before.buffered, *(fire.scheduled_at for fire in buffers)}
     moved = replace(
         decision.schedule,
-        run_count=before.run_count + len(fires),
+        run_count=decision.schedule.run_count - gone,
+        buffered=tuple(at for at in decision.schedule.buffered if at in waiting),
         last_run_at=decision.schedule.last_run_at if fires else before.last_run_at,
     )
-    return replace(decision, schedule=planned(moved, decision.until or before.updated_at), fires=fires)
+    planned_anew = planned(moved, decision.until or before.updated_at)
+    return replace(decision, schedule=planned_anew, fires=fires, buffers=buffers)
 
 
 def jittered(schedule: Schedule, nominal: datetime) -> datetime:
@@ -250,7 +310,7 @@ class _Due:
 
     def _on_time(self, jumped: bool) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
         passed = self.last_missed or self.before
-        if jumped or self.schedule.overlap_policy is not OverlapPolicy.ALLOW:
+        if jumped or self.schedule.overlap_policy not in (OverlapPolicy.ALLOW, OverlapPolicy.BUFFER_ALL):
             passed = max(passed, self.last - _TICK)
         return map(Fire, self._between(passed, self.last)), self._missed(passed)
 
@@ -324,22 +384,53 @@ class _Due:
         )
 
 
-def _without_overlap(
-    schedule: Schedule, wanted: tuple[Fire, ...], live: Sequence[Task]
-) -> tuple[tuple[Fire, ...], tuple[Skip, ...], tuple[Task, ...]]:
-    """(fires, those skipped for overlap, live tasks to cancel)"""
-    if not live or not wanted or not minds_overlap(schedule):
-        return wanted, (), ()
-    if schedule.overlap_policy is OverlapPolicy.CANCEL_PREVIOUS:
-        return wanted, (), tuple(live)
-    return (), tuple(Skip(fire.scheduled_at, RunReason.OVERLAP) for fire in wanted), ()
+_Sorted = tuple[tuple[Fire, ...], tuple[Fire, ...], tuple[Skip, ...]]
 
 
-def _within(room: int | None, fires: tuple[Fire, ...]) -> tuple[tuple[Fire, ...], tuple[Skip, ...]]:
-    """(those that there is room for, those that there is not)"""
-    if room is None or len(fires) <= room:
-        return fires, ()
-    return fires[:room], tuple(Skip(fire.scheduled_at, RunReason.LIMIT) for fire in fires[room:])
+def _without_overlap(schedule: Schedule, wanted: tuple[Fire, ...], live: Sequence[Task]) -> _Sorted:
+    """(those that fire, those that wait, those skipped for overlap)"""
+    waiting = tuple(Fire(at, has_waited=True) for at in schedule.buffered)
+    if schedule.overlap_policy in _BUFFERING:
+        return _lined_up(schedule, waiting, wanted, live)
+    is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
+    if live and schedule.overlap_policy is OverlapPolicy.SKIP and not is_catching_up:
+        return (), waiting, _overlapping(wanted)
+    return wanted, waiting, ()
+
+
+def _lined_up(
+    schedule: Schedule, waiting: tuple[Fire, ...], wanted: tuple[Fire, ...], live: Sequence[Task]
+) -> _Sorted:
+    """One after the other: nothing overtakes what waits, and what waits is never sent away."""
+    is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
+    one = schedule.overlap_policy is OverlapPolicy.BUFFER_ONE and not is_catching_up
+    line = (*waiting, *(fire for fire in wanted if fire.scheduled_at not in schedule.buffered))
+    fires = () if live else line[:1]
+    places = max(1 if one else MOST_BUFFERED, len(waiting) - len(fires))
+    line = line[len(fires) :]
+    return fires, line[:places], _overlapping(line[places:])
+
+
+def _overlapping(fires: tuple[Fire, ...]) -> tuple[Skip, ...]:
+    return tuple(Skip(fire.scheduled_at, RunReason.OVERLAP) for fire in fires)
+
+
+def _replaces(schedule: Schedule) -> bool:
+    is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
+    return schedule.overlap_policy in _REPLACING and not is_catching_up
+
+
+def _within(room: int | None, fires: tuple[Fire, ...], line: tuple[Fire, ...]) -> _Sorted:
+    """(those that fire, those that wait, those that there is no room for). What has waited took its room before."""
+    new = [fire for fire in (*fires, *line) if not fire.has_waited]
+    if room is None or len(new) <= room:
+        return fires, line, ()
+    refused = {fire.scheduled_at for fire in new[max(room, 0) :]}
+    return (
+        tuple(fire for fire in fires if fire.scheduled_at not in refused),
+        tuple(fire for fire in line if fire.scheduled_at not in refused),
+        tuple(Skip(at, RunReason.LIMIT) for at in sorted(refused)),
+    )
 
 
 def _completed(schedule: Schedule, reason: str) -> Schedule:

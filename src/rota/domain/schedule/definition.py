@@ -8,7 +8,7 @@ itself, and none replays what was missed. A completed schedule becomes active ag
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ from ..limits import (
 from ..model import (
     Limits,
     MissedRunPolicy,
+    Run,
     Schedule,
     ScheduleStatus,
     Target,
@@ -39,7 +40,8 @@ from ..model import (
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
-from .decision import jittered, planned
+from .decision import jittered, planned, resumed
+from .run import failures_in_a_row
 from .watching import look_soon, watched
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "pause",
     "restore",
     "resume",
+    "too_many_failures",
 ]
 
 PAST_GRACE = timedelta(seconds=5)
@@ -209,6 +212,8 @@ def create(
         **values,
     )
     check_when(schedule, _WHEN, now, limits)
+    if schedule.status is ScheduleStatus.PAUSED:
+        return replace(schedule, paused_by=actor, paused_at=now)
     return _first_planned(schedule, now) if schedule.status is ScheduleStatus.ACTIVE else schedule
 
 
@@ -235,15 +240,34 @@ def edit(
     return edited if status is None else _with_status(edited, status, now, actor)
 
 
-def pause(schedule: Schedule, now: datetime, actor: str, note: str | None = None) -> Schedule:
-    """Stop firing until it is resumed. Pausing what is paused changes only the note, if one is given."""
+def pause(
+    schedule: Schedule, now: datetime, actor: str, note: str | None = None, until: datetime | None = None
+) -> Schedule:
+    """Stop firing until it is resumed, or until a time. Pausing what is paused changes only the note and the end, if
+    they are given."""
     _check_living(schedule)
     if schedule.status is ScheduleStatus.COMPLETED:
         raise Refused("completed_schedule", schedule=schedule.key)
-    if schedule.status is ScheduleStatus.PAUSED and note in (None, schedule.pause_note):
+    is_paused = schedule.status is ScheduleStatus.PAUSED
+    if is_paused and note in (None, schedule.pause_note) and until in (None, schedule.pause_until):
         return schedule
-    checked = None if note is None else check_text("note", note)
-    return _stopped(schedule, ScheduleStatus.PAUSED, now, actor, checked)
+    ends = None if until is None else check_time("until", until)
+    if ends is not None and ends <= now:
+        raise Invalid("until", f"{ends.isoformat()} has passed", "give a time in the future")
+    note = None if note is None else check_text("note", note)
+    if is_paused:
+        note, ends = note or schedule.pause_note, ends or schedule.pause_until
+    stopped = _stopped(schedule, ScheduleStatus.PAUSED, now, actor, note)
+    return replace(stopped, pause_until=ends, due_at=ends)
+
+
+def too_many_failures(schedule: Schedule, failed: Sequence[Run], rows: Iterable[Run]) -> str:
+    """Why it is to be paused now that these runs have failed; empty: it is not. `rows` are its last ones."""
+    most = int(schedule.pause_on_failure)
+    if not most or not schedule.enabled or (most > 1 and failures_in_a_row(rows) < most):
+        return ""
+    run_of = f"the run of {failed[0].scheduled_at.isoformat()} failed"
+    return f"paused because {run_of}{f', as {most} did in a row' * (most > 1)}: {failed[0].error}"
 
 
 def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
@@ -254,13 +278,20 @@ def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
         raise Refused("completed_schedule", schedule=schedule.key)
     if schedule.status is ScheduleStatus.ACTIVE:
         return schedule
-    return watched(planned(replace(schedule, pause_note=None, updated_at=now, updated_by=actor), now), now)
+    return watched(resumed(replace(schedule, updated_by=actor), now), now)
 
 
 def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     """Hide it and stop it; its history stays, and it can be restored."""
     _check_living(schedule)
-    gone = replace(schedule, deleted_at=now, next_run_at=None, due_at=None, updated_at=now, updated_by=actor)
+    gone = replace(
+        _without_line(schedule),
+        deleted_at=now,
+        next_run_at=None,
+        due_at=None,
+        updated_at=now,
+        updated_by=actor,
+    )
     return look_soon(gone, now)
 
 
@@ -269,6 +300,8 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     if schedule.deleted_at is None:
         raise Refused("not_deleted", schedule=schedule.key)
     living = replace(schedule, deleted_at=None, updated_at=now, updated_by=actor)
+    if living.status is ScheduleStatus.PAUSED:
+        return replace(living, due_at=living.pause_until)
     return watched(planned(living, now), now) if living.status is ScheduleStatus.ACTIVE else living
 
 
@@ -320,24 +353,33 @@ def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, acto
         case ScheduleStatus.DRAFT:
             return _stopped(schedule, status, now, actor, schedule.pause_note)
         case ScheduleStatus.COMPLETED:
-            stopped = _stopped(schedule, status, now, actor, None)
+            stopped = _stopped(_without_line(schedule), status, now, actor, None)
             return replace(stopped, completed_reason=f"set so by {actor}")
 
 
 def _stopped(
     schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str, note: str | None
 ) -> Schedule:
+    is_paused = status is ScheduleStatus.PAUSED
     stopped = replace(
         schedule,
         status=status,
         next_run_at=None,
         due_at=None,
         pause_note=note,
+        pause_until=None,
+        paused_by=actor if is_paused else None,
+        paused_at=now if is_paused else None,
         completed_reason=None,
         updated_at=now,
         updated_by=actor,
     )
     return look_soon(stopped, now)
+
+
+def _without_line(schedule: Schedule) -> Schedule:
+    """What waits will not start: whoever writes this records it as skipped."""
+    return replace(schedule, buffered=(), run_count=schedule.run_count - len(schedule.buffered))
 
 
 def _first_planned(schedule: Schedule, now: datetime) -> Schedule:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -25,11 +27,14 @@ from ..model import (
     WorkflowTarget,
 )
 from ..task import Submission, admit
-from .decision import Skip
+from .decision import Fire, Skip
 
 __all__ = [
     "as_of",
+    "buffered",
     "cut_short",
+    "dropped",
+    "failures_in_a_row",
     "follow",
     "follows",
     "is_by_hand",
@@ -72,14 +77,17 @@ def start(
     limits: Limits,
     actor: str,
     before: int = 0,
+    *,
+    waited: Run | None = None,
 ) -> tuple[Run, Task | None]:
     """A run and the task that it starts; or a failed run and no task, if the target cannot work, or a skipped one, if
     its template is disabled. It is available now,
     whenever it was scheduled: it does not overtake what has waited. `before` is how many of the same schedule start
-    with it and are to run after it."""
+    with it and are to run after it. `waited` is the row that it has had since it was buffered."""
+    known = {} if waited is None else {"version": waited.version, "created_at": waited.created_at}
     if stored is not None and not stored.enabled:
         skip = Skip(scheduled_at=scheduled_at, reason=RunReason.DISABLED)
-        return replace(skipped(schedule, skip, now), id=id, trigger=trigger, actor=actor), None
+        return replace(skipped(schedule, skip, now), id=id, trigger=trigger, actor=actor, **known), None
     task, problem = None, ""
     try:
         asked = replace(
@@ -89,7 +97,7 @@ def start(
             scheduled_at=scheduled_at,
         )
         task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
-        task = replace(task, available_at=now - before * _TICK)
+        task = replace(task, available_at=now - before * _TICK, awaited=bool(schedule.buffered))
     except Invalid as refused:
         problem = str(refused)
     run = Run(
@@ -104,9 +112,30 @@ def start(
         created_at=now,
         actor=actor,
     )
+    run = replace(run, **known)
     if task is None:
         return _failed(run, problem, now), None
     return follow(run, task), task
+
+
+def buffered(schedule: Schedule, fire: Fire, now: datetime) -> Run:
+    """A row for a due time that waits for the end of what runs."""
+    return Run(
+        id=run_id(schedule, fire.scheduled_at),
+        tenant=schedule.tenant,
+        schedule_id=schedule.id,
+        scheduled_at=fire.scheduled_at,
+        trigger=fire.trigger,
+        status=RunStatus.BUFFERED,
+        reason=RunReason.OVERLAP,
+        target_type=target_type(schedule.target),
+        created_at=now,
+    )
+
+
+def dropped(row: Run, reason: RunReason, now: datetime) -> Run:
+    """A row that waited, and will not start."""
+    return replace(row, status=RunStatus.SKIPPED, reason=reason, completed_at=now)
 
 
 def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:
@@ -156,6 +185,13 @@ def follow(run: Run, task: Task) -> Run:
         return run
     expired = replace(task, status=TaskStatus.EXPIRED)  # put away before the sweep that would have marked it
     return _following(run, expired)
+
+
+def failures_in_a_row(rows: Iterable[Run]) -> int:
+    """How many runs have failed since the last one that completed, by the times that they were for."""
+    ended = [row for row in rows if row.status in (RunStatus.COMPLETED, RunStatus.FAILED)]
+    latest_first = sorted(ended, key=lambda row: row.scheduled_at, reverse=True)
+    return sum(1 for _ in takewhile(lambda row: row.status is RunStatus.FAILED, latest_first))
 
 
 def target_type(target: Target) -> str:

@@ -6,7 +6,7 @@
 `row` is the row of the ledger that covers `at`, if there is one. `pauses` are the stretches in which the
 schedule was not active: (from, until or None, by whom, note). The answer is a text that carries a `status`:
 
-    completed failed running cancelled skipped      there is a row, and this is what it says
+    completed failed running cancelled skipped buffered  there is a row, and this is what it says
     upcoming overdue                                expected: not yet due, or due and not handled yet
     paused deleted ended before_creation            not expected, because the schedule was not active then
     not_expected                                    not expected, because it is no time of this schedule
@@ -20,8 +20,17 @@ from datetime import UTC, datetime, timedelta
 
 from .. import recurrence
 from ..errors import Invalid
-from ..model import MissedRunPolicy, Run, RunReason, RunStatus, RunTrigger, Schedule, ScheduleStatus
-from .decision import LONGEST_GRACE, grace_at, jittered
+from ..model import (
+    MissedRunPolicy,
+    OverlapPolicy,
+    Run,
+    RunReason,
+    RunStatus,
+    RunTrigger,
+    Schedule,
+    ScheduleStatus,
+)
+from .decision import LONGEST_GRACE, MOST_BUFFERED, grace_at, jittered
 
 __all__ = ["Pause", "Why", "check_near", "explain", "length", "meant"]
 
@@ -127,7 +136,9 @@ class _Story:
     # With a row
 
     def told_by(self, row: Run) -> Why:
-        if row.status is RunStatus.SKIPPED:
+        if row.status is RunStatus.BUFFERED:
+            text = self._buffered(row)
+        elif row.status is RunStatus.SKIPPED:
             text = self._expired(row) if row.reason is RunReason.EXPIRED else self._skipped(row)
         elif row.reason is RunReason.BAD_TARGET:
             text = f"It could not start, because its target cannot work: {row.error}."
@@ -144,9 +155,30 @@ class _Story:
         late = started - due
         if row.trigger is RunTrigger.CATCH_UP:
             return f"It started {length(late)} late, at {self._when(started)}, to make up for a missed time"
+        if started > row.created_at:
+            return f"It waited {length(started - row.created_at)} for an earlier run to end, and then started"
         put_off = f" (with its jitter, due at {self._when(due)})" if due > row.scheduled_at else ""
         punctual = "on time" if late < _SECOND else f"{length(late)} after its time"
         return f"It started {punctual}{put_off}"
+
+    def _buffered(self, row: Run) -> str:
+        """Where it stands in the line."""
+        line = self.schedule.buffered
+        ahead = line.index(row.scheduled_at) if row.scheduled_at in line else 0
+        others = f", behind {ahead} other{'s' * (ahead != 1)} that wait{'s' * (ahead == 1)}" if ahead else ""
+        waits = f"It waits{others}: an earlier run was still going on (overlap_policy is {self._overlap()})"
+        if self.schedule.status in (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT):
+            return (
+                f"{waits}; the schedule is {self.schedule.status}, and what waits goes on when it is resumed."
+            )
+        return f"{waits}; it starts when that has ended."
+
+    def _overlap(self) -> OverlapPolicy:
+        """The policy by which it was skipped or waits: another one may hold by now."""
+        policy = self.schedule.overlap_policy
+        return (
+            policy if policy in (OverlapPolicy.BUFFER_ONE, OverlapPolicy.BUFFER_ALL) else OverlapPolicy.SKIP
+        )
 
     def _ended(self, row: Run) -> str:
         started = row.started_at or row.created_at
@@ -168,7 +200,7 @@ class _Story:
 
     def _skipped(self, row: Run) -> str:
         if row.reason is RunReason.OVERLAP:
-            return "It was skipped, because an earlier run was still going on (overlap_policy is skip)."
+            return self._overlapped()
         if row.reason is RunReason.CHANGED:
             noticed = self._when(row.created_at)
             return f"It was due, but the schedule was changed, paused or deleted at {noticed}, before it was fired."
@@ -193,6 +225,16 @@ class _Story:
         first, last = self._when(row.scheduled_at), self._when(row.until)
         stretch = f"one of {row.count:,} times from {first} to {last} that were missed together"
         return f"It was {stretch}: no scheduler was there to fire them, until {noticed}; {policy}"
+
+    def _overlapped(self) -> str:
+        policy, full = self._overlap(), ""
+        if policy is OverlapPolicy.BUFFER_ONE:
+            full = ", and another time waited for its end already"
+        elif policy is OverlapPolicy.BUFFER_ALL:
+            full = f", and {MOST_BUFFERED} times waited for its end already, the most that may"
+        return (
+            f"It was skipped, because an earlier run was still going on{full} (overlap_policy is {policy})."
+        )
 
     def _together(self, row: Run) -> str:
         if row.until is None:
@@ -260,10 +302,14 @@ class _Story:
             reason = schedule.completed_reason or "no reason was recorded"
             ended = self._why("ended", f"The schedule had completed at {self._when(since)}: {reason}.")
             return ended if self.at >= since else None
+        ends = schedule.pause_until
+        if ends is not None and schedule.deleted_at is None and self.at > max(ends, self.now):
+            return None
         if pause is not None:
             return self._why("paused", self._paused(*pause))
         if schedule.status in (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT) and self.at > self.now:
             note = f" ({schedule.pause_note})" if schedule.pause_note else ""
+            note += f" until {self._when(ends)}" if ends is not None else ""
             return self._why("paused", f"The schedule is {schedule.status}{note}: resume it and it will run.")
         return None
 
@@ -276,6 +322,8 @@ class _Story:
         if until is not None:
             return f"The schedule was not active: {began}, and it was active again from {self._when(until)}."
         hint = "resume it and it will run" if self.at > self.now else "nothing runs until it is resumed"
+        if (ends := self.schedule.pause_until) is not None:
+            hint = f"it is active again from {self._when(ends)}"
         return f"The schedule is not active: {began}; {hint}."
 
     def _to_come(self) -> Why:
@@ -293,7 +341,11 @@ class _Story:
         away = (
             f" Tenant {schedule.tenant} is suspended: unless it is resumed before, this time will be skipped."
         )
-        to_be = f"It is expected in {length(due - self.now)}{put_off}{self.waiting}."
+        ends = schedule.pause_until
+        resumes = (
+            f", when the schedule is active again: it is paused until {self._when(ends)}" if ends else ""
+        )
+        to_be = f"It is expected in {length(due - self.now)}{put_off}{resumes}{self.waiting}."
         text = f"{to_be}{away if self.suspended else ''}"
         return self._why("upcoming", text)
 

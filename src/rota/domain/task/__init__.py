@@ -27,6 +27,7 @@ from .life import (
     renew,
     replay,
     settle,
+    terminate,
 )
 from .shortening import HISTORY_KEPT, ShortHistory, is_short_alike, short_history, whole_history
 from .submission import Submission, admit, check_submission, with_gates
@@ -64,6 +65,7 @@ __all__ = [
     "replay",
     "settle",
     "short_history",
+    "terminate",
     "whole_history",
     "with_gates",
 ]

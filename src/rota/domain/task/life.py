@@ -64,6 +64,7 @@ __all__ = [
     "renew",
     "replay",
     "settle",
+    "terminate",
 ]
 
 DEFAULT_MAX_RETRIES = 3
@@ -299,6 +300,24 @@ def cancel(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
         cancel_requested=True,
         cancelled_by=actor,
         cancel_reason=reason or None,
+    )
+
+
+def terminate(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
+    """Cancelled at once, whatever its handler does: whoever holds it has lost it, and a workflow undoes nothing."""
+    status = task.as_of(now).status
+    if status not in LIVE:
+        raise Refused("already_ended", task=task.id, status=status)
+    change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=reason)
+    return _ended(
+        task,
+        change,
+        cancelled_by=actor,
+        cancel_reason=reason or None,
+        lease_id=None,
+        lease_expires_at=None,
+        worker_id=None,
+        waits_for=(),
     )
 
 

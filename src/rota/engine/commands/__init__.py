@@ -17,7 +17,7 @@ from .alarms import (
     set_alarm_rules,
 )
 from .artifacts import leave_artifact
-from .limits import limit_tasks, replan_lines, replan_moments
+from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .queues import pause_queue, resume_queue
 from .schedules import (
@@ -123,6 +123,7 @@ __all__ = [
     "fire_due",
     "forget_nodes",
     "forget_old",
+    "gate_waiting",
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",

@@ -46,8 +46,9 @@ from ...stores.queries import (
     UntoldAlarms,
     WatchedSchedules,
 )
+from .line import LIVE_AT_MOST
 from .nodes import every_node
-from .shared import LIVE_AT_MOST, audit
+from .shared import audit
 from .tenants import find_tenant
 
 __all__ = [
@@ -133,7 +134,9 @@ def scan_ledger(after: Cursor | None, limit: int, kept: timedelta, seen: Collect
 
     async def work(tx: Tx) -> Scanned:
         page = await tx.find(ScheduleList(tenant=None, status=_ACTIVE, after=after), limit)
-        late = await tx.find(DueSchedules(at=tx.now - alarm.PATIENCE), limit)
+        late = [
+            each for each in await tx.find(DueSchedules(at=tx.now - alarm.PATIENCE), limit) if each.enabled
+        ]
         overdue = frozenset(each.id for each in late)
         schedules = list({each.id: each for each in (*page, *late)}.values())
         verdicts = await _judged(tx, schedules, kept, overdue & frozenset(seen))

@@ -12,13 +12,14 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from ...domain import gate
-from ...domain.model import Gate, Limit, Task, Tenant
+from ...domain.model import Gate, Limit, Task, TaskStatus, Tenant
+from ...domain.task import with_gates
 from ...stores.base import Tx, Work
-from ...stores.queries import GateList, TasksInLine, UpcomingTasks
+from ...stores.queries import Cursor, GateList, TaskList, TasksInLine, UpcomingTasks
 from .gates import Gates
 from .shared import audit
 
-__all__ = ["limit_tasks", "replan_lines", "replan_moments"]
+__all__ = ["gate_waiting", "limit_tasks", "replan_lines", "replan_moments"]
 
 LET_IN_AT_ONCE = 500
 NO_LIMIT = Limit()
@@ -38,6 +39,30 @@ def limit_tasks(tenant: str, limits: Mapping[str, Limit | None], actor: str) -> 
             stored = tx.put(replace(old, limits=new))
             audit(tx, "limited", actor, known, stored, ", ".join(changed))
         return changed
+
+    return work
+
+
+def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> Work[Cursor | None]:
+    """Tasks that were submitted before the limit was set get its gate: they ask when a worker would start them."""
+    what, _, name = subject.partition(":")
+
+    async def work(tx: Tx) -> Cursor | None:
+        record = await tx.get(Tenant, tenant)
+        waiting = TaskList(
+            tenant=tenant,
+            at=tx.now,
+            status=TaskStatus.PENDING,
+            queue=name if what == "queue" else None,
+            kind=name if what == "kind" else None,
+            after=after,
+        )
+        found = await tx.find(waiting, page)
+        for task in found:
+            new = task if record is None else with_gates(task, record.limits, tx.now)
+            if new is not task:
+                tx.put(new, was=task)
+        return Cursor(found[-1].created_at, found[-1].id) if len(found) == page else None
 
     return work
 

@@ -19,12 +19,12 @@ from ...domain.limits import check_input, check_key
 from ...domain.model import (
     Limits,
     Run,
+    RunReason,
     RunTrigger,
     Schedule,
     ScheduleStatus,
     Target,
     Task,
-    Template,
     TemplateTarget,
 )
 from ...domain.recurrence import Timing
@@ -33,6 +33,7 @@ from ...domain.template import check_runs, overlaid
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
 from .gates import put_new
+from .line import WaitingLines, template_of, templates_of
 from .shared import (
     audit,
     check_room_for_schedules,
@@ -54,8 +55,6 @@ __all__ = [
     "purge_schedule",
     "restore_schedule",
     "resume_schedule",
-    "template_of",
-    "templates_of",
     "trigger_schedule",
 ]
 
@@ -154,13 +153,22 @@ class _Change(msgspec.Struct, frozen=True):
 
 async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], actor: str) -> list[Schedule]:
     """Read what is left to read, then write: the schedules, the times given up, the completed ones whose keys are
-    taken, and a line of the audit for each. Without `limits` nothing becomes active that was not."""
+    taken, and a line of the audit for each. Times that wait go on if the schedule was only at rest. Without `limits`
+    nothing becomes active that was not."""
     moving = [each for each in changes if each.new is not each.old]
     retired = await _retired(tx, moving, actor)
     if limits is not None and moving:
         wanted = sum(each.new.is_open and not (each.old is not None and each.old.is_open) for each in moving)
         await check_room_for_schedules(tx, moving[0].new.tenant, limits, wanted)
     rows = await given_up(tx, [(each.old, each.new) for each in moving if each.old is not None])
+    changed = [(each.old, each.new) for each in (*moving, *retired) if each.old is not None]
+    lines = await WaitingLines.of(tx, [new if new.buffered else old for old, new in changed])
+    dropped = [lines.dropped(old, RunReason.CHANGED, tx.now) for old, new in changed if not new.buffered]
+    moves = {each.new.id: lines.moved_on(each.new, tx.now) for each in moving}
+    await put_new(tx, {task.id: task for move in moves.values() for task in move.starts})
+    for move in (*moves.values(), *dropped):
+        for record in (*move.rows, *move.marked):
+            tx.put(record)
     for each in retired:
         audit(tx, each.action, actor, each.old, tx.put(each.new), each.detail)
     written = []
@@ -168,7 +176,7 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
         if each.new is each.old:
             written.append(each.new)
             continue
-        written.append(tx.put(each.new))
+        written.append(tx.put(moves[each.new.id].schedule))
         audit(tx, each.action, actor, each.old, written[-1], each.detail)
     for row in rows:
         tx.put(row)
@@ -235,9 +243,11 @@ def edit_schedule(
     return work
 
 
-def pause_schedule(tenant: str, key: str, actor: str, note: str | None) -> Work[Schedule]:
+def pause_schedule(
+    tenant: str, key: str, actor: str, note: str | None, until: datetime | None = None
+) -> Work[Schedule]:
     return _change(
-        tenant, key, actor, "paused", lambda old, now: definition.pause(old, now, actor, note), note
+        tenant, key, actor, "paused", lambda old, now: definition.pause(old, now, actor, note, until), note
     )
 
 
@@ -351,15 +361,3 @@ def trigger_schedule(
         return tx.put(row), new[started.id].as_of(tx.now)
 
     return work
-
-
-async def templates_of(tx: Tx, due: Sequence[Schedule]) -> dict[str, Template]:
-    ids = {found.target.template_id for found in due if isinstance(found.target, TemplateTarget)}
-    return await tx.get_many(Template, ids) if ids else {}
-
-
-def template_of(found: Schedule, templates: Mapping[str, Template]) -> Template | None:
-    if not isinstance(found.target, TemplateTarget):
-        return None
-    template = templates.get(found.target.template_id)
-    return template if template is not None and template.tenant == found.tenant else None

@@ -5,9 +5,12 @@ end reaches its run and its schedule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from ...domain import keys, serving, template, tenants, workflow
 from ...domain import task as life
@@ -22,7 +25,6 @@ from ...domain.model import (
     Run,
     RunStatus,
     Schedule,
-    ScheduleStatus,
     Task,
     TaskStatus,
     Template,
@@ -31,8 +33,9 @@ from ...domain.model import (
 from ...domain.schedule import definition, run, watching
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
-from ...stores.queries import OpenSchedules, ScheduleByKey, StepList, TaskList, TemplateByAlias
+from ...stores.queries import OpenSchedules, RunList, ScheduleByKey, StepList, TaskList, TemplateByAlias
 from .gates import Gates
+from .line import LIVE_AT_MOST, Move, WaitingLines
 
 __all__ = [
     "RelatedRuns",
@@ -48,7 +51,6 @@ __all__ = [
 ]
 
 DEFAULT_LIMITS = Limits()
-LIVE_AT_MOST = 10_000
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -185,77 +187,137 @@ def once(
 
 class RelatedRuns:
     """What follows from the end of tasks, whatever the reason of it: their runs say how they ended, schedules pause if
-    they are to, a workflow gets the answer of its child, the children of a workflow do not outlive it, and the gates of
-    limits let in the next. All of it is read before anything is written, and written with the tasks."""
+    they are to, times that wait begin, a workflow gets the answer of its child, the children of a workflow do not
+    outlive it, and the gates of limits let in the next. All of it is read before anything is written, and written with
+    the tasks."""
 
     def __init__(
-        self, runs: dict[str, Run], schedules: dict[str, Schedule], family: _Family, gates: Gates
+        self,
+        runs: dict[str, Run],
+        schedules: Sequence[_Following],
+        family: _Family,
+        gates: Gates,
+        marked: Sequence[Task],
+        actor: str,
     ) -> None:
+        self._actor = actor
         self._runs = runs
         self._schedules = schedules
         self._family = family
         self._gates = gates
+        self._marked = {task.id: task for task in marked}
 
     @classmethod
     async def of(
-        cls, tx: Tx, tasks: Sequence[Task], *, left: Sequence[Task] = (), new: Sequence[Task] = ()
+        cls,
+        tx: Tx,
+        tasks: Sequence[Task],
+        actor: str,
+        *,
+        left: Sequence[Task] = (),
+        new: Sequence[Task] = (),
+        marked: Sequence[Task] = (),
+        written: Collection[str] = (),
     ) -> RelatedRuns:
         """`tasks` are as they will be written. `left` are workflows that leave their children behind; `new` are tasks
-        that begin in the same commit."""
+        that begin in the same commit, and `marked` others that change in it. `written` are the ids of schedules that
+        the caller writes: what waits in them stays as it is."""
         family = await _Family.of(tx, tasks, left)
-        gates = await Gates.of(tx, [*tasks, *family.children, *new])
-        gates.expect(new)
         of_runs = [task for task in tasks if task.run_id is not None]
-        if not of_runs:
-            return cls({}, {}, family, gates)
-        runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
-        may_fail = (TaskStatus.FAILED, TaskStatus.EXPIRED)
-        failing = {task.schedule_id for task in of_runs if task.schedule_id and task.status in may_fail}
-        return cls(runs, await tx.get_many(Schedule, failing) if failing else {}, family, gates)
+        runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id]) if of_runs else {}
+        following = await _following(tx, of_runs, runs, actor, written)
+        starts = [task for each in following for task in each.move.starts]
+        marks = [task for each in following for task in each.move.marked]
+        gates = await Gates.of(tx, [*tasks, *family.children, *new, *starts])
+        gates.expect([*new, *starts])
+        return cls(runs, following, family, gates, (*marked, *marks), actor)
 
     def put(
-        self, tx: Tx, tasks: Sequence[Task], actor: str, was: Mapping[str, Task] = MappingProxyType({})
+        self, tx: Tx, tasks: Sequence[Task], was: Mapping[str, Task] = MappingProxyType({})
     ) -> list[Task]:
-        """Write the tasks, their runs where those change, and pause schedules that ask for it on failure. `was` has
-        tasks as they were before, by id. Called once, with all of them."""
+        """Write the tasks, their runs where those change, and what follows for their schedules. `was` has tasks as they
+        were before, by id. Called once, with all of them."""
+        tasks = [replace(task, awaited=True) if task.id in self._marked else task for task in tasks]
         tasks, woken = self._family.answer(tx, tasks)
+        given = {task.id for task in tasks}
+        woken |= {id: task for id, task in self._marked.items() if id not in given}
         moved = self._gates.settle([*tasks, *self._family.children], woken)
         self._gates.put(tx)
         for other in (*moved[len(tasks) :], *woken.values()):
             tx.put(other)
-        return [self._put_one(tx, task, actor, was.get(task.id)) for task in moved[: len(tasks)]]
+        for each in self._schedules:
+            self._put_schedule(tx, each)
+        return [self._put_one(tx, task, was.get(task.id)) for task in moved[: len(tasks)]]
 
     def admitted(self, new: Task) -> Task:
         """The new task after it has asked at its gates. Asked for after `put`."""
         return self._gates.admitted.get(new.id, new)
 
-    def _put_one(self, tx: Tx, task: Task, actor: str, was: Task | None) -> Task:
+    def _put_one(self, tx: Tx, task: Task, was: Task | None) -> Task:
         old = self._runs.get(task.run_id) if task.run_id is not None else None
         if old is not None:
             new = run.follow(old, task)
             if new != old:
                 tx.put(new)
-                if new.status is RunStatus.FAILED:
-                    self._tell_schedule(tx, new, actor)
         return tx.put(task, was=was)
 
-    def _tell_schedule(self, tx: Tx, failed: Run, actor: str) -> None:
-        """It pauses if it is asked to, or has its alarms looked at."""
-        schedule = self._schedules.pop(failed.schedule_id, None)
-        if (
-            schedule is None
-            or schedule.deleted_at is not None
-            or schedule.status is not ScheduleStatus.ACTIVE
-        ):
-            return
-        if not schedule.pause_on_failure:
-            looked_at = watching.with_failure(schedule, tx.now)
-            if looked_at is not schedule:
-                tx.put(looked_at)
-        else:
-            note = f"paused because the run of {failed.scheduled_at.isoformat()} failed: {failed.error}"
-            paused = tx.put(definition.pause(schedule, tx.now, actor, note))
-            audit(tx, "paused", actor, schedule, paused, note)
+    def _put_schedule(self, tx: Tx, following: _Following) -> None:
+        for row in following.move.rows:
+            tx.put(row)
+        for task in following.move.starts:
+            tx.put(self.admitted(task))
+        stored = tx.put(following.move.schedule)
+        if following.note:
+            audit(tx, "paused", self._actor, following.old, stored, following.note)
+
+
+class _Following(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a schedule because tasks of it have ended. `note`: why it is paused, if it is."""
+
+    old: Schedule
+    note: str
+    move: Move
+
+
+async def _following(
+    tx: Tx, tasks: Sequence[Task], runs: Mapping[str, Run], actor: str, written: Collection[str]
+) -> list[_Following]:
+    """The schedules that change: those that ask to be paused on failure, or to have their alarms looked at, and those
+    in which times wait. The latter are always written: see `line.py`."""
+    concerned = {task.schedule_id for task in tasks if task.schedule_id and _concerns_schedule(task)}
+    found = await tx.get_many(Schedule, concerned - set(written)) if concerned else {}
+    if not found:
+        return []
+    followed = [run.follow(runs[task.run_id or ""], task) for task in tasks if task.run_id in runs]
+    earlier = await _failed_before(tx, found.values())
+    lines = await WaitingLines.of(tx, list(found.values()), tasks)
+    following = []
+    for old in found.values():
+        rows = {row.id: row for row in (*earlier, *followed) if row.schedule_id == old.id}
+        failed = [row for row in followed if row.schedule_id == old.id and row.status is RunStatus.FAILED]
+        failed = [row for row in failed if row != runs[row.id]]
+        note = definition.too_many_failures(old, failed, rows.values()) if failed else ""
+        new = definition.pause(old, tx.now, actor, note) if note else old
+        if failed and old.enabled and not note:
+            new = watching.with_failure(old, tx.now)
+        if new is not old or old.buffered:
+            following.append(_Following(old=old, note=note, move=lines.moved_on(new, tx.now)))
+    return following
+
+
+async def _failed_before(tx: Tx, schedules: Collection[Schedule]) -> list[Run]:
+    """The last rows of those that pause after several failures: as many that failed, and the last that completed."""
+    rows: list[Run] = []
+    for schedule in schedules:
+        if (most := int(schedule.pause_on_failure)) > 1:
+            rows += await tx.find(RunList(schedule_id=schedule.id, status=RunStatus.FAILED), most)
+            rows += await tx.find(RunList(schedule_id=schedule.id, status=RunStatus.COMPLETED), 1)
+    return rows
+
+
+def _concerns_schedule(task: Task) -> bool:
+    may_have_failed = task.status in (TaskStatus.FAILED, TaskStatus.EXPIRED)
+    return may_have_failed or (task.awaited and not task.is_live)
 
 
 class _Family:

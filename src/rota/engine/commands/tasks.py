@@ -276,8 +276,8 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         stored = await tx.get_many(Task, [result.task.id for result in results])
         answers = [_settled(stored.get(result.task.id), result, tx.now) for result in results]
         settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
-        related = await RelatedRuns.of(tx, settled)
-        by_id = {task.id: task for task in related.put(tx, settled, "worker", stored)}
+        related = await RelatedRuns.of(tx, settled, "worker")
+        by_id = {task.id: task for task in related.put(tx, settled, stored)}
         return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
 
     return work
@@ -333,8 +333,8 @@ def _change(tenant: str, id: str, actor: str, rule: Callable[[Task, datetime], T
         changed = rule(task, tx.now)
         if changed is task:
             return task
-        related = await RelatedRuns.of(tx, [changed])
-        return related.put(tx, [changed], actor)[0]
+        related = await RelatedRuns.of(tx, [changed], actor)
+        return related.put(tx, [changed])[0]
 
     return work
 
@@ -346,8 +346,8 @@ def cancel_listed(tenant: str, ids: Sequence[str], actor: str, reason: str) -> W
         found = await tx.get_many(Task, ids)
         live = [t for t in found.values() if t.tenant == tenant and t.as_of(tx.now).is_live]
         cancelled = [life.cancel(task, tx.now, actor, reason) for task in live if not task.cancel_requested]
-        related = await RelatedRuns.of(tx, cancelled)
-        return related.put(tx, cancelled, actor)
+        related = await RelatedRuns.of(tx, cancelled, actor)
+        return related.put(tx, cancelled)
 
     return work
 
@@ -358,8 +358,8 @@ def cancel_tasks(query: TaskList, limit: int, actor: str, reason: str) -> Work[t
     async def work(tx: Tx) -> tuple[int, Cursor | None]:
         found = await tx.find(query, limit)
         cancelled = [life.cancel(task, tx.now, actor, reason) for task in found if not task.cancel_requested]
-        related = await RelatedRuns.of(tx, cancelled)
-        related.put(tx, cancelled, actor)
+        related = await RelatedRuns.of(tx, cancelled, actor)
+        related.put(tx, cancelled)
         last = found[-1] if len(found) == limit else None
         return len(cancelled), None if last is None else Cursor(last.created_at, last.id)
 

@@ -9,7 +9,7 @@ that was the last).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -39,8 +39,8 @@ from ...stores.queries import (
     ScheduleList,
     UpcomingTasks,
 )
-from .schedules import template_of, templates_of
-from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, RelatedRuns, audit, room_for_tasks
+from .line import LIVE_AT_MOST, template_of, templates_of
+from .shared import DEFAULT_LIMITS, RelatedRuns, audit, room_for_tasks
 
 __all__ = [
     "Tick",
@@ -133,16 +133,12 @@ class _Firing:
             if rows >= ROWS_PER_TICK:
                 break
             decisions.append(left.decided(found, tx.now, live[found.id], jumped))
-            rows += len(decisions[-1].fires) + len(decisions[-1].skips)
+            rows += len(decisions[-1].fires) + len(decisions[-1].buffers) + len(decisions[-1].skips)
         return cls(due, decisions, await templates_of(tx, due), tenants)
 
     async def write(self, tx: Tx, is_more_due: bool) -> Tick:
-        cancelled = [
-            task.cancel(victim, tx.now, SCHEDULER, "replaced by the next run")
-            for decision in self.decisions
-            for victim in decision.cancels
-            if not victim.cancel_requested
-        ]
+        cancelled = [each for decision in self.decisions for each in _cancelled(decision, tx.now)]
+        awaited = [replace(live, awaited=True) for decision in self.decisions for live in decision.awaits]
         ids = [id for decision in self.decisions for id in _run_ids(decision)]
         known = await tx.get_many(Run, ids) if ids else {}
         had = {row.schedule_id: set[datetime]() for row in known.values()}
@@ -150,46 +146,54 @@ class _Firing:
             had[row.schedule_id].add(row.scheduled_at)
         decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
         decisions = [schedule.without(each, had.get(due.id, set()), due) for due, each in decided]
-        starts = [self._starts(decision, tx.now) for decision in decisions]
+        starts = [self._starts(decision, known, tx.now) for decision in decisions]
         new = [started for rows in starts for _, started in rows if started is not None]
-        related = await RelatedRuns.of(tx, cancelled, new=new)
-        related.put(tx, cancelled, SCHEDULER)
+        related = await RelatedRuns.of(
+            tx, cancelled, SCHEDULER, new=new, marked=awaited, written={found.id for found in self.due}
+        )
+        related.put(tx, cancelled)
         tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
-        for decision, rows in zip(decisions, starts, strict=True):
-            self._put(tx, decision, rows, had.get(decision.schedule.id, set()), related, tick)
+        for before, decision, rows in zip(self.due, decisions, starts, strict=False):
+            self._put(tx, before, decision, rows, had.get(before.id, set()), related, tick)
         return tick
 
-    def _starts(self, decision: Decision, now: datetime) -> list[tuple[Run, Task | None]]:
+    def _starts(
+        self, decision: Decision, known: Mapping[str, Run], now: datetime
+    ) -> list[tuple[Run, Task | None]]:
+        """What has waited has its row, which knows what triggered it."""
         found = decision.schedule
         tenant = self.tenants.get(found.tenant)
         limits = DEFAULT_LIMITS if tenant is None else tenant.limits
         template = template_of(found, self.templates)
         last = len(decision.fires) - 1
+        waited = [known.get(run.run_id(found, fire.scheduled_at)) for fire in decision.fires]
         return [
             run.start(
                 run.run_id(found, fire.scheduled_at),
                 found,
                 fire.scheduled_at,
-                fire.trigger,
+                fire.trigger if row is None else row.trigger,
                 template,
                 now,
                 limits,
                 SCHEDULER,
                 last - number,
+                waited=row,
             )
-            for number, fire in enumerate(decision.fires)
+            for number, (fire, row) in enumerate(zip(decision.fires, waited, strict=True))
         ]
 
     def _put(
         self,
         tx: Tx,
+        before: Schedule,
         decision: Decision,
         starts: list[tuple[Run, Task | None]],
         had: Collection[datetime],
         related: RelatedRuns,
         tick: Tick,
     ) -> None:
-        """`had` are the times that have their rows already: a clock went back."""
+        """`had` are the times that have their rows already: they were buffered, or a clock went back."""
         found = decision.schedule
         last_task = found.last_task_id
         uncounted = 0
@@ -200,13 +204,17 @@ class _Firing:
             else:
                 tick.tasks.append(tx.put(related.admitted(started)))
                 last_task = started.id
+        for fire in decision.buffers:
+            tick.runs.append(tx.put(run.buffered(found, fire, tx.now)))
         for skip in decision.skips:
             if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
         moving = replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task)
         moved = tx.put(watching.started(moving, tx.now) if decision.fires else moving)
         tick.schedules.append(moved)
-        if moved.status is not ScheduleStatus.ACTIVE:
+        if before.status is ScheduleStatus.PAUSED and moved.status is ScheduleStatus.ACTIVE:
+            audit(tx, "resumed", SCHEDULER, before, moved, "its pause was to end by itself")
+        elif moved.status is not ScheduleStatus.ACTIVE:
             detail = moved.completed_reason or moved.pause_note or ""
             audit(tx, str(moved.status), SCHEDULER, None, moved, detail)
 
@@ -238,12 +246,21 @@ class _TasksLeft:
         room = self._left.get(found.tenant)
         decision = schedule.decide(found, now, live, jumped=jumped, room=room)
         if room is not None:
-            self._left[found.tenant] = room - len(decision.fires)
+            self._left[found.tenant] = room - len(decision.fires) - len(decision.buffers)
         return decision
 
 
+def _cancelled(decision: Decision, now: datetime) -> list[Task]:
+    why = "replaced by the next run"
+    if decision.by_force:
+        return [task.terminate(victim, now, SCHEDULER, why) for victim in decision.cancels]
+    asked = [victim for victim in decision.cancels if not victim.cancel_requested]
+    return [task.cancel(victim, now, SCHEDULER, why) for victim in asked]
+
+
 def _run_ids(decision: Decision) -> list[str]:
-    times = [fire.scheduled_at for fire in decision.fires] + [skip.scheduled_at for skip in decision.skips]
+    times = [fire.scheduled_at for fire in (*decision.fires, *decision.buffers)]
+    times += [skip.scheduled_at for skip in decision.skips]
     return [run.run_id(decision.schedule, at) for at in times]
 
 

@@ -27,7 +27,8 @@ from ...stores.queries import (
     SignalList,
     StepList,
 )
-from .shared import LIVE_AT_MOST, RelatedRuns, audit
+from .line import LIVE_AT_MOST
+from .shared import RelatedRuns, audit
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
@@ -75,8 +76,8 @@ def sweep(
         returned = [life.lose(task, tx.now) for task in lost]
         expired = [life.expire(task, tx.now, JANITOR) for task in past]
         swept = [*returned, *expired]
-        related = await RelatedRuns.of(tx, swept)
-        stored = related.put(tx, swept, JANITOR)
+        related = await RelatedRuns.of(tx, swept, JANITOR)
+        stored = related.put(tx, swept)
         return Sweep(at=tx.now, returned=stored[: len(returned)], expired=stored[len(returned) :])
 
     return work

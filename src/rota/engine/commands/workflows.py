@@ -276,10 +276,10 @@ def restart_workflow(held: Task, input: Any) -> Work[Task]:
         task = await _held(tx, held)
         steps = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
         new = workflow.restart(task, input, tx.now)
-        related = await RelatedRuns.of(tx, [new], left=[task])
+        related = await RelatedRuns.of(tx, [new], "worker", left=[task])
         for step in steps:
             tx.delete(step)
-        return related.put(tx, [new], "worker")[0]
+        return related.put(tx, [new])[0]
 
     return work
 
@@ -332,9 +332,9 @@ async def _replayed(tx: Tx, tasks: Sequence[Task], actor: str, from_step: str | 
             old += steps
             again += kept
         replayed.append(new)
-    related = await RelatedRuns.of(tx, replayed)
+    related = await RelatedRuns.of(tx, replayed, actor)
     for step in old:
         tx.delete(step)
     for step in again:
         tx.put(step)
-    return related.put(tx, replayed, actor)
+    return related.put(tx, replayed)

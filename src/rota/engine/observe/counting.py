@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from ...domain.model import ChangeType, RunStatus, Task, TaskStatus
 from ...domain.schedule.run import follows, is_by_hand
+from ...domain.workflow import StepKind
 from .telemetry import (
     AlarmBegan,
     AlarmOver,
@@ -31,9 +32,12 @@ from .telemetry import (
     LoopFailed,
     Observation,
     ResultLost,
+    StepRecorded,
     TaskMoved,
     TaskStarted,
     TimesHandled,
+    WorkflowParked,
+    WorkflowReplayed,
 )
 
 __all__ = [
@@ -131,12 +135,18 @@ class SignalCounts:
 
     def __init__(self, make: Instruments) -> None:
         self._of_tasks(make)
+        self._of_workflows(make)
         self._of_schedules(make)
         self._of_trouble(make)
         self._handle: dict[type[Observation], Callable[[Any], None]] = {
             TaskStarted: self._task_started,
             TaskMoved: self._task_moved,
             TimesHandled: self._times_handled,
+            StepRecorded: self._step_recorded,
+            WorkflowReplayed: lambda signal: self._replay(signal.task.kind).observe(
+                signal.took.total_seconds()
+            ),
+            WorkflowParked: self._workflow_parked,
             LeaseLost: lambda signal: self._leases_lost(signal.task.kind, "worker").inc(),
             ResultLost: lambda signal: self._results_lost(signal.task.kind).inc(),
             LoopFailed: lambda signal: self._loop_failures(signal.role).inc(),
@@ -182,6 +192,21 @@ class SignalCounts:
             "rota_results_lost", "Results that could not be stored.", task_type=kind
         )
 
+    def _of_workflows(self, make: Instruments) -> None:
+        kind = make.task_type
+        self._steps = make.histogram(
+            "rota_workflow_step_seconds", "From the first try at a step to its end.", LONG, task_type=kind
+        )
+        self._step_retries = make.counter(
+            "rota_workflow_step_retries", "Tries at a step that failed and will be repeated.", task_type=kind
+        )
+        self._replay = make.histogram(
+            "rota_workflow_replay_seconds", "How long code ran over what is recorded.", BRIEF, task_type=kind
+        )
+        self._parks = make.counter(
+            "rota_workflow_waits", "Waits for which a run was parked.", task_type=kind, reason=None
+        )
+
     def _of_schedules(self, make: Instruments) -> None:
         self._runs = make.counter(
             "rota_schedule_runs",
@@ -212,7 +237,7 @@ class SignalCounts:
         task = signal.task
         self._claims(task.queue).inc()
         if task.started_at is not None:
-            self._wait(task.queue).observe(_seconds(task.available_at, task.started_at))
+            self._wait(task.queue).observe(_seconds(task.available_at, task.updated_at))
         if task.attempt == 1:
             self._first_seen(task)
 
@@ -252,6 +277,18 @@ class SignalCounts:
         self._expired(task.kind).inc()
         if task.attempt == 0:
             self._first_seen(task)
+
+    def _step_recorded(self, signal: StepRecorded) -> None:
+        step, kind = signal.step, signal.task.kind
+        if not step.is_over:
+            self._step_retries(kind).inc()
+        elif step.started_at is not None and step.completed_at is not None:
+            self._steps(kind).observe(_seconds(step.started_at, step.completed_at))
+
+    def _workflow_parked(self, signal: WorkflowParked) -> None:
+        for step in signal.waits:
+            reason = "retry" if step.kind in (StepKind.STEP, StepKind.UNDO) else step.kind.value
+            self._parks(signal.task.kind, reason).inc()
 
     def _times_handled(self, signal: TimesHandled) -> None:
         run, task = signal.run, signal.task

@@ -57,6 +57,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """The answers: tasks by (tenant, queue, state), schedules by (tenant, state), tasks that will expire by (type)."""
 
     tasks: Mapping[tuple[str, ...], int]
+    workflows: Mapping[tuple[str, ...], int] = {}
     schedules: Mapping[tuple[str, ...], int]
     near_expiration: Mapping[tuple[str, ...], int]
     overdue: int
@@ -89,15 +90,20 @@ def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
         alive = serving.living(nodes, now)
         alarms = await tx.find(AlarmList(tenant=None, is_open=True), ALARMS_AT_MOST)
         tasks: Counter[tuple[str, ...]] = Counter()
+        workflows: Counter[tuple[str, ...]] = Counter()
         unhandled: Counter[tuple[str, ...]] = Counter()
+        known = {kind for node in nodes for kind in node.workflows}
         for (tenant, queue, kind, status), number in (
             await tx.tally(OpenTasks(), "tenant", "queue", "kind", "status")
         ).items():
             tasks[tenant, queue, status] += number
+            if kind in known:
+                workflows[kind, status] += number
             if status == TaskStatus.PENDING and serving.is_unhandled(alive, tenant, kind, queue):
                 unhandled[(kind,)] += number
         return Reading(
             tasks=tasks,
+            workflows=workflows,
             nodes=Counter(
                 (role, "alive" if node in alive else "silent") for node in nodes for role in node.roles
             ),
@@ -137,6 +143,12 @@ def families(reading: Reading | None, bounds: Bounds) -> Iterator[GaugeMetricFam
         "Tasks that wait or run, by queue and state.",
         {"tenant": bounds.tenant, "queue": bounds.queue, "state": None},
         {} if reading is None else reading.tasks,
+    )
+    yield _family(
+        "rota_workflows",
+        "Workflows that wait or run, by state.",
+        {"task_type": bounds.task_type, "state": None},
+        {} if reading is None else reading.workflows,
     )
     yield _family(
         "rota_nodes",

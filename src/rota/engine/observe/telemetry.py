@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...domain.model import Alarm, Run, Schedule, Task
+from ...domain.workflow import Step
 from ..guard import name_of, text_of, traceback_of
 
 __all__ = [
@@ -33,10 +34,13 @@ __all__ = [
     "PingFailed",
     "ResultLost",
     "ScheduleStopped",
+    "StepRecorded",
     "TaskMoved",
     "TaskStarted",
     "TimesHandled",
     "Trouble",
+    "WorkflowParked",
+    "WorkflowReplayed",
     "ZonesRefreshed",
     "fan_out",
     "running_task",
@@ -76,6 +80,28 @@ class TaskMoved(Observation, frozen=True):
     """A task ended, or went back to wait: its status says which, its last line of history why."""
 
     task: Task
+
+
+class StepRecorded(Observation, frozen=True):
+    """A try at a step of the workflow `task` is recorded: it was the last, or it is to be tried again."""
+
+    task: Task
+    step: Step
+
+
+class WorkflowReplayed(Observation, frozen=True):
+    """The code of a workflow was run over so many recorded steps; it took so long."""
+
+    task: Task
+    steps: int
+    took: timedelta
+
+
+class WorkflowParked(Observation, frozen=True):
+    """A workflow was given back, until one of these comes."""
+
+    task: Task
+    waits: tuple[Step, ...]
 
 
 class LeaseLost(Observation, frozen=True):

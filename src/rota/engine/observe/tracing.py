@@ -6,7 +6,8 @@ Rota brings no tracing of its own and imports none. If the program has set a tra
 A submitted task keeps the W3C `traceparent` of its *submit* span. Whoever claims it, in whichever process, makes a
 *claim* span below that, and a *run* span below the claim, which is current while the handler runs: spans that the
 handler makes, and tasks that it submits, belong to the same trace. A task that a schedule started has no submitter: its
-trace begins with the claim, and names schedule and run.
+trace begins with the claim, and names schedule and run. A workflow is run again and again, and all of it is one trace
+(its id is derived if nobody submitted it); each try at a step has a span below the *run*.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from typing import Any
 
 from ...domain.model import Failure, Task
 from ...domain.task import Failed, Outcome, Released, Rescheduled
+from ...domain.workflow import trace_of
 
-__all__ = ["is_on", "submitting", "traced"]
+__all__ = ["is_on", "stepping", "submitting", "traced"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -45,7 +47,7 @@ async def traced(task: Task, claimed_since: datetime, run: Callable[[], Awaitabl
     attributes = _attributes(task)
     claim = tracer.start_span(
         f"claim {task.kind}",
-        context=_following(task.trace),
+        context=_following(trace_of(task) if task.is_workflow else task.trace),
         kind=trace.SpanKind.CONSUMER,
         attributes=attributes,
         start_time=(claimed_since - _EPOCH) // timedelta(microseconds=1) * 1000,
@@ -61,6 +63,15 @@ async def traced(task: Task, claimed_since: datetime, run: Callable[[], Awaitabl
         outcome = await run()
         _conclude(trace, span, outcome)
         return outcome
+
+
+def stepping(task: Task, key: str) -> AbstractContextManager[Any]:
+    """Round a try at a step of a workflow."""
+    tracer = _tracer()
+    if tracer is None:
+        return nullcontext()
+    attributes = {**_attributes(task), "rota.step": key}
+    return tracer.start_as_current_span(f"step {key}", attributes=attributes)  # type: ignore[no-any-return]  # untyped
 
 
 @contextmanager

@@ -107,6 +107,11 @@ class TaskWorker:
             node,
             tenant=EVERY_TENANT if self._tenant is None else self._tenant,
             kinds=tuple(sorted(self.runtimes.defaults())),
+            workflows={
+                kind: (handler.accepts, handler.version)
+                for kind, handler in sorted(self._app.handlers.items())
+                if handler.is_workflow
+            },
             queues=self._queues,
             slots=self._concurrency,
             running=dict(Counter(execution.task.kind for execution in self._running)),
@@ -309,7 +314,9 @@ class TaskWorker:
         handler = self.runtimes.handler(task.kind)
         reporting: Any = {"on_report": self.leases.note_report, "flush": self.leases.flush}
         if handler.is_workflow:
-            return WorkflowExecution(self._app, task, handler, resources=self.resources, **reporting)
+            return WorkflowExecution(
+                self._app, self._observe, task, handler, resources=self.resources, **reporting
+            )
         return Execution(task, handler, resources=self.resources, **reporting)
 
     def _queue_of(self, task: Task) -> QueueLike:

@@ -36,7 +36,8 @@ from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of
 from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason
 from ..guard import entering_handler, is_a
 from ..handlers.functions import TaskFunction, running
-from ..observe.telemetry import running_task
+from ..observe import tracing
+from ..observe.telemetry import Observer, StepRecorded, WorkflowParked, WorkflowReplayed, running_task
 from .context import Workflow, current_step
 from .replay import Replay, Restart, WorkflowCall
 
@@ -59,11 +60,12 @@ class Stopped(Exception):
 class WorkflowExecution(Execution):
     """One stretch of a workflow, from a claim to its end or the next wait."""
 
-    __slots__ = ("app", "store", "wake")
+    __slots__ = ("app", "observe", "store", "wake")
 
-    def __init__(self, app: App, *args: Any, **options: Any) -> None:
+    def __init__(self, app: App, observe: Observer, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.app = app
+        self.observe = observe
         self.wake = asyncio.Event()
 
     def start(
@@ -129,6 +131,11 @@ class _Runner:
             task.input, Workflow(replay, self._execution.app, self._context), made
         )
         replay.begin(self._handler.function(*args, **kwargs))
+        began = self._loop.time()
+        await self._advanced(replay)
+        if steps:
+            took = timedelta(seconds=self._loop.time() - began)
+            self._execution.observe(WorkflowReplayed(task, len(steps), took))
         while True:
             await self._advanced(replay)
             outcome = await self._round(replay)
@@ -208,7 +215,8 @@ class _Runner:
         assert ask.attempts is not None
         started_at = self._context.now()
         try:
-            output = check_input(await self._called(ask), OUTPUT_LIMITS, "output")
+            with tracing.stepping(self._execution.task, ask.key):
+                output = check_input(await self._called(ask), OUTPUT_LIMITS, "output")
             await self._execution.wait_until_left()
         except BaseException as error:
             if is_a(error, asyncio.CancelledError) and _is_cancelled():
@@ -288,6 +296,7 @@ class _Runner:
         self._execution.task = stored.task
         for step in stored.steps:
             replay.record(step)
+            self._execution.observe(StepRecorded(stored.task, step))
 
     # Waits
 
@@ -375,6 +384,7 @@ class _Runner:
         if not waited.is_parked:
             return None
         self._execution.is_settled = True
+        self._execution.observe(WorkflowParked(waited.task, tuple(waited.steps)))
         return Released()
 
     # Ends

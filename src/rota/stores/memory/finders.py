@@ -77,6 +77,7 @@ from ..queries import (
     TenantList,
     UntoldAlarms,
     UpcomingTasks,
+    UpdatedSteps,
     WatchedSchedules,
     begins_behind,
 )
@@ -217,6 +218,8 @@ def _returned(state: State, query: ReturnedTasks) -> Iterator[Task]:
 
 def _task_list(state: State, query: TaskList) -> Iterator[Task]:
     for task in _records(state, Task, _task_entries(state, query)):
+        if query.since is not None and task.created_at < query.since:
+            return
         if (
             query.status in (None, task.as_of(query.at).status)
             and query.kind in (None, task.kind)
@@ -361,6 +364,11 @@ def _step_list(state: State, query: StepList) -> Iterator[Step]:
         yield from _records(state, Step, state.index["step"].ascending((task_id,)))
 
 
+def _updated_steps(state: State, query: UpdatedSteps) -> Iterator[Step]:
+    behind = _key(begins_behind(query)) or ()
+    return _records(state, Step, state.index["updated step"].ascending((query.tenant,), behind))
+
+
 def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
     for task_id in sorted(set(query.task_ids)):
         for signal in _records(state, Signal, state.index["signal"].ascending((task_id,))):
@@ -446,5 +454,6 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     TenantList: _tenant_list,
     UntoldAlarms: _untold_alarms,
     UpcomingTasks: _upcoming,
+    UpdatedSteps: _updated_steps,
     WatchedSchedules: _watched,
 }

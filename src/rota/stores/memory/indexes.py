@@ -180,11 +180,7 @@ def _status(task: Task) -> IndexKey:
 
 
 def _due(schedule: Schedule) -> IndexKey | None:
-    if (
-        schedule.status is not ScheduleStatus.ACTIVE
-        or schedule.deleted_at is not None
-        or schedule.due_at is None
-    ):
+    if schedule.deleted_at is not None or schedule.due_at is None:
         return None
     return (), (schedule.due_at, schedule.id)
 
@@ -257,6 +253,10 @@ def _content(artifact: Artifact) -> IndexKey | None:
 
 def _step(step: Step) -> IndexKey:
     return (step.task_id,), (step.created_at, step.id)
+
+
+def _updated_step(step: Step) -> IndexKey:
+    return (step.tenant,), (step.updated_at, step.id)
 
 
 def _signal(signal: Signal) -> IndexKey:
@@ -346,6 +346,7 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "artifact": (Artifact, _artifact),
     "content": (Artifact, _content),
     "step": (Step, _step),
+    "updated step": (Step, _updated_step),
     "signal": (Signal, _signal),
     "alarm": (Alarm, _alarm),
     "alarm_of_tenant": (Alarm, _alarm_of_tenant),

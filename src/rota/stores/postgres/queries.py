@@ -22,18 +22,16 @@ from ..queries import (
     ApiKeyList,
     Cursor,
     DueSchedules,
-    EndedRuns,
-    EndedTasks,
     EventList,
     GateList,
     LostLeases,
     NodeList,
     PastExpiry,
     Query,
-    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SinceQuery,
     TaskList,
     TemplateList,
     TenantList,
@@ -69,7 +67,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     WatchedSchedules: {"at": _END},
     UntoldAlarms: {"at": _END},
     AlarmList: {"after_at": _END, "after_id": ""},
-    TaskList: {"after_at": _END, "after_id": ""},
+    TaskList: {"since": _BEGINNING, "after_at": _END, "after_id": ""},
     ScheduleList: {"after_at": _END, "after_id": ""},
     RunList: {"since": _BEGINNING, "until": _END, "after_at": _END, "after_id": ""},
     EventList: {"after_at": _BEGINNING, "after_id": ""},
@@ -202,7 +200,7 @@ def _select(sql: str, what: str, lock: str = "") -> Statement:
 def values_of(query: Query, limit: int | None) -> dict[str, Any]:
     """The parameters: the fields of the query, as PostgreSQL takes them, with open ends closed."""
     values: dict[str, Any] = {"limit": limit, **_OPEN_ENDS.get(type(query), {})}
-    if isinstance(query, EndedTasks | ReturnedTasks | EndedRuns):
+    if isinstance(query, SinceQuery):
         behind = begins_behind(query)
         return values | {
             "tenant": text_of(query.tenant),

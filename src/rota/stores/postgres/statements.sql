@@ -366,7 +366,7 @@ order by created_at, id limit :limit::bigint
 
 -- name: task_list
 select {what} from {schema}.task
-where status <> 'running' and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where status <> 'running' and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
@@ -374,14 +374,14 @@ order by created_at desc, id desc limit :limit::bigint {lock}
 select {what} from (
   (
     select * from {schema}.task
-    where status <> 'running' and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+    where status <> 'running' and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
       and {task_filter}
     order by created_at desc, id desc limit :limit::bigint
   )
   union all
   (
     select * from {schema}.task
-    where status = 'running' and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+    where status = 'running' and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
       and {task_filter}
   )
 ) as task
@@ -389,35 +389,35 @@ order by created_at desc, id desc limit :limit::bigint
 
 -- name: task_list_workflow
 select {what} from {schema}.task
-where is_workflow and tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where is_workflow and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
 -- name: task_list_of_schedule
 select {what} from {schema}.task
 where schedule_id is not null and schedule_id = :schedule_id::text
-  and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and tenant = :tenant::text and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
 -- name: task_list_unusual
 select {what} from {schema}.task
 where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = :status::text
-  and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
 -- name: task_list_running
 with task as materialized (select * from {schema}.task where status = 'running')
 select {what} from task
-where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint
 
 -- name: task_list_pending
 with task as materialized (select * from {schema}.task where status = 'pending')
 select {what} from task
-where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint
 
@@ -426,7 +426,7 @@ with task as materialized (
   (
     select * from {schema}.task
     where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = 'expired'
-      and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+      and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
       and {task_filter}
     order by created_at desc, id desc limit :limit::bigint
   )
@@ -437,7 +437,7 @@ with task as materialized (
   )
 )
 select {what} from task
-where tenant = :tenant::text and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+where tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint
 
@@ -456,7 +456,7 @@ select count(*) from (select 1 from {schema}.task where status = 'pending' limit
 
 -- name: due_schedules
 select {what} from {schema}.schedule
-where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at::timestamptz
+where deleted_at is null and due_at is not null and due_at <= :at::timestamptz
 order by due_at, id limit :limit::bigint {lock}
 
 -- name: watched_schedules
@@ -622,6 +622,11 @@ delete from {schema}.content where key = any($1::text[])
 select {what} from {schema}.step
 where task_id = any(:task_ids::text[])
 order by task_id, created_at, id limit :limit::bigint {lock}
+
+-- name: updated_steps
+select {what} from {schema}.step
+where tenant = :tenant::text and (updated_at, id) > (:after_at::timestamptz, :after_id::text)
+order by updated_at, id limit :limit::bigint {lock}
 
 -- name: signal_list
 select {what} from {schema}.signal

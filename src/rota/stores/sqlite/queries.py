@@ -27,8 +27,6 @@ from ..queries import (
     ApiKeyList,
     Cursor,
     DueSchedules,
-    EndedRuns,
-    EndedTasks,
     EventList,
     GateList,
     LostLeases,
@@ -39,10 +37,10 @@ from ..queries import (
     PastExpiry,
     Query,
     ReadyTasks,
-    ReturnedTasks,
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SinceQuery,
     TaskList,
     TemplateList,
     TenantList,
@@ -85,7 +83,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
     WatchedSchedules: {"at": _FOREVER},
     UntoldAlarms: {"at": _FOREVER},
     AlarmList: {"after_at": _FOREVER, "after_id": ""},
-    TaskList: {"after_at": _FOREVER, "after_id": ""},
+    TaskList: {"since": -_FOREVER, "after_at": _FOREVER, "after_id": ""},
     ScheduleList: {"after_at": _FOREVER, "after_id": ""},
     RunList: {"since": -_FOREVER, "until": _FOREVER, "after_at": _FOREVER, "after_id": ""},
     EventList: {"after_at": -_FOREVER, "after_id": ""},
@@ -105,7 +103,6 @@ _NO_LIMIT = -1
 
 Values = dict[str, Any]
 LaneQuery = ReadyTasks | UpcomingTasks
-SinceQuery = EndedTasks | ReturnedTasks | EndedRuns
 
 
 class Lane(NamedTuple):

@@ -190,45 +190,45 @@ order by created_at, id limit :limit
 
 -- name: task_list
 select {what} from task indexed by task_created
-where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+where tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_workflow
 select {what} from task indexed by task_workflow
-where is_workflow = 1 and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+where is_workflow = 1 and tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_of_schedule
 select {what} from task indexed by task_of_schedule
-where schedule_id is not null and schedule_id = :schedule_id and (created_at, id) < (:after_at, :after_id)
+where schedule_id is not null and schedule_id = :schedule_id and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and tenant = :tenant and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_unusual
 select {what} from task indexed by task_unusual
 where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant and status = :status
-  and (created_at, id) < (:after_at, :after_id)
+  and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_running
 select {what} from task indexed by task_lease
-where status = 'running' and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+where status = 'running' and tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_pending
 select {what} from task indexed by task_pending
-where status = 'pending' and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+where status = 'pending' and tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: task_list_past_expiry
 select {what} from task indexed by task_expiry
 where status = 'pending' and expires_at is not null and expires_at <= :at
-  and tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+  and tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
@@ -247,7 +247,7 @@ select count(*) from (select 1 from task indexed by task_pending where status = 
 
 -- name: due_schedules
 select {what} from schedule indexed by schedule_due
-where status = 'active' and deleted_at is null and due_at is not null and due_at <= :at
+where deleted_at is null and due_at is not null and due_at <= :at
 order by due_at, id limit :limit
 
 -- name: watched_schedules
@@ -404,6 +404,11 @@ order by content, id limit :limit
 select {what} from step indexed by step_of_task
 where task_id in (select value from json_each(:task_ids))
 order by task_id, created_at, id limit :limit
+
+-- name: updated_steps
+select {what} from step indexed by step_updated
+where tenant = :tenant and (updated_at, id) > (:after_at, :after_id)
+order by updated_at, id limit :limit
 
 -- name: signal_list
 select {what} from signal indexed by signal_of_task

@@ -278,6 +278,8 @@ def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[d
         settings["type"] = times
     elif kind is int:
         settings["type"] = int
+        if option.alone is not None:
+            settings |= {"is_flag": False, "flag_value": option.alone}
     elif kind == Duration:
         settings["type"] = DURATION
     elif kind is RetryPolicy:

@@ -243,7 +243,10 @@ async def _form(
         overlap={
             OverlapPolicy.SKIP: "skip the new time",
             OverlapPolicy.ALLOW: "run beside it",
+            OverlapPolicy.BUFFER_ONE: "let the new time wait, one at most",
+            OverlapPolicy.BUFFER_ALL: "let the new times wait their turn",
             OverlapPolicy.CANCEL_PREVIOUS: "cancel the one that runs",
+            OverlapPolicy.TERMINATE_PREVIOUS: "end the one that runs at once",
         },
         is_task=schedule is None or isinstance(schedule.target, TaskTarget),
     )

@@ -9,11 +9,13 @@ from fastapi import Response
 
 from ...domain.model import Task
 from ...engine.overview import AT_MOST
+from .alarms import RULES
 from .visit import Visit
 
 __all__ = ["show"]
 
 SHOWN = 10
+ALARMS = 20
 
 
 class _Group(NamedTuple):
@@ -29,16 +31,19 @@ class _Group(NamedTuple):
 
 async def show(visit: Visit) -> Response:
     found = await visit.queue.overview()
+    alarms = await visit.queue.alarms(limit=ALARMS)
     keys = {id: schedule.key for id, schedule in found.schedules.items()}
     return visit.show(
         "overview.html",
         found=found,
         most=AT_MOST,
         shown=SHOWN,
+        alarms=alarms,
+        names=RULES,
         keys=keys,
         failed=_grouped(found.failed, lambda task: (task.schedule_id, task.kind), keys),
         waiting=_grouped(found.waiting, lambda task: (task.queue, task.kind), {}),
-        is_well=not (found.alarms or found.late or found.failed or found.waiting or found.lost),
+        is_well=not (alarms or found.late or found.failed or found.waiting or found.lost),
     )
 
 

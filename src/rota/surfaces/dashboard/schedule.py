@@ -16,6 +16,7 @@ from ...domain.schedule import definition
 from ...domain.schedule.why import Why
 from ...domain.serving import handlers_of, nobody_handles
 from ..versions import changed_fields
+from .alarms import RULES
 from .schedules import ACTIONS, asked_for, deed, done_words, is_late
 from .strip import bars
 from .texts import counted, took
@@ -63,6 +64,8 @@ async def show(visit: Visit) -> Response:
         took=_chart(_lengths(ran)),
         late=_chart(_lateness(ran)),
         target=_target(schedule),
+        alarms=await queue.alarms(schedule=key, limit=LISTED),
+        alarm_names=RULES,
         serves=await _who_serves(visit, schedule),
         said=done_words(visit),
         tab="now",
@@ -75,7 +78,7 @@ async def _chosen(visit: Visit, schedule: Schedule, past: Sequence[Why]) -> tupl
     if asked is not None:
         at = _time("at", asked)
         return at, await visit.queue.why(schedule.key, at)
-    usual = (RunStatus.COMPLETED, RunStatus.RUNNING)
+    usual = (RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.BUFFERED)
     odd = [each for each in past if each.run is not None and each.run.status not in usual]
     latest = odd[-1:] or list(past[-1:])
     return (latest[0].run.scheduled_at, latest[0]) if latest and latest[0].run is not None else None

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from ...domain.errors import Refused, RotaError
 from ...domain.model import Role
 from ..http.problems import Problem, status_of
-from . import admin, editor, fleet, overview, schedule, schedules, sign_in, task, tasks
+from . import admin, alarms, editor, fleet, overview, schedule, schedules, sign_in, task, tasks
 from .texts import TEMPLATES
 from .visit import HEADERS, Visit, render
 
@@ -63,6 +63,7 @@ PAGES: list[tuple[str, str, Page, Role]] = [
     ("GET", "/tasks/{id}/{action}", task.ask, Role.OPERATOR),
     ("POST", "/tasks/{id}/{action}", task.act, Role.OPERATOR),
     ("GET", "/workflows", tasks.workflows, Role.VIEWER),
+    ("GET", "/alarms", alarms.show, Role.VIEWER),
     ("GET", "/nodes", fleet.nodes, Role.VIEWER),
     ("GET", "/nodes/{id}", fleet.one_node, Role.VIEWER),
     ("GET", "/queues", fleet.queues, Role.VIEWER),

@@ -127,7 +127,7 @@ def _height(run: Run, interval: timedelta, height: int) -> float:
 
 def _outline(status: str, x: int, width: int, height: int, tall: float) -> str:
     match status:
-        case "skipped":
+        case "skipped" | "buffered":
             return f"M{x}.5 {height - 6}.5h{width - 1}v5h-{width - 1}z"
         case "cancelled":
             return f"M{x} {height - 1}h{width}"

@@ -3,6 +3,7 @@ that match the filters."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from fastapi import Response
@@ -10,6 +11,7 @@ from fastapi import Response
 from ...domain.errors import Invalid, Refused
 from ...domain.model import TaskStatus
 from ...domain.task import REPLAYABLE
+from ..durations import parsed
 from .task import ACTIONS
 from .texts import counted, up_to
 from .visit import FormField, Visit
@@ -18,6 +20,14 @@ __all__ = ["act", "show", "workflows"]
 
 LIMIT = 50
 COUNTED = 10_000
+FURTHER = (
+    ("a day", "1d", timedelta(days=1)),
+    ("a week", "7d", timedelta(days=7)),
+    ("30 days", "30d", timedelta(days=30)),
+    ("to the first", "36500d", timedelta(days=36500)),
+)
+"""How far back one may look: in words, in the address. The further, the longer it takes."""
+
 FILTERS = ("status", "kind", "queue", "schedule", "tag")
 
 
@@ -31,10 +41,16 @@ async def workflows(visit: Visit) -> Response:
 
 async def _list(visit: Visit, **only: Any) -> Response:
     filters: dict[str, Any] = {name: visit.asked(name) for name in FILTERS}
-    page = await visit.queue.list(limit=LIMIT, cursor=visit.asked("cursor"), **only, **filters)
+    asked = visit.asked("back")
+    given = None if asked is None else parsed("back", asked)
+    page, back = await visit.queue.recent(
+        back=given, limit=LIMIT, cursor=visit.asked("cursor"), **only, **filters
+    )
     return visit.show(
         "tasks.html",
         page=page,
+        back=back,
+        further=[(words, text) for words, text, reach in FURTHER if back and reach > back],
         now=await visit.queue.now(),
         statuses=[str(each) for each in TaskStatus],
         said=_said(visit),

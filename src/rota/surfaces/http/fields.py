@@ -174,7 +174,7 @@ def _body_type(shape: type, name: str, option: Option, policy: type[BaseModel]) 
         length = Field(min_length=_whole(option.least), max_length=_whole(option.most))
         return Kind if option.pattern else Annotated[str, Strict(), length]
     if kind is int:
-        return Annotated[Whole, bounds]
+        return Annotated[Whole, bounds] if option.alone is None else Flag | Annotated[Whole, bounds]
     if kind == Duration or kind is float:
         return Annotated[float, Strict(), bounds]
     if kind is RetryPolicy:

@@ -51,8 +51,18 @@ class LimitCalls(Calls):
             None if limit.concurrency is None and limit.rate is None else gate.check_limit("limit", limit)
         )
         await self._commit(commands.limit_tasks(self.tenant, {subject: wanted}, self.actor))
+        if wanted is not None:
+            await self._gate_waiting(subject)
         await self._replan(subject)
         return wanted
+
+    async def _gate_waiting(self, subject: str) -> None:
+        """Page by page, too."""
+        after = None
+        while True:
+            after = await self._commit(commands.gate_waiting(self.tenant, subject, after, PAGE))
+            if after is None:
+                break
 
     async def _replan(self, subject: str) -> None:
         """Page by page. If this is interrupted, it can be done again."""

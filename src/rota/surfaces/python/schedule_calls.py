@@ -81,10 +81,12 @@ class ScheduleCalls(Calls):
         with arguments.in_words_of(changes):
             return await self._commit(work)
 
-    async def pause_schedule(self, schedule_id: str, note: str | None = None) -> Schedule:
-        return await self._commit(
-            commands.pause_schedule(self.tenant, check_key(schedule_id), self.actor, note)
-        )
+    async def pause_schedule(
+        self, schedule_id: str, note: str | None = None, *, until: datetime | None = None
+    ) -> Schedule:
+        """Stop firing until it is resumed, or until a time."""
+        work = commands.pause_schedule(self.tenant, check_key(schedule_id), self.actor, note, until)
+        return await self._commit(work)
 
     async def resume_schedule(self, schedule_id: str) -> Schedule:
         """Fire again from the first time after now; what was due meanwhile is not made up for."""

@@ -18,7 +18,7 @@ from ...domain.options import SubmitOptions
 from ...domain.task import Submission
 from ...domain.workflow import Signal, Step
 from ...engine import commands, queries
-from ...engine.run_tree import Branch, tree_of
+from ...engine.workflows.run_tree import Branch, tree_of
 from . import arguments
 from .task_calls import TaskCalls, task_id_of
 

@@ -298,8 +298,9 @@ def _group(query: Query) -> str | None:
 def _misses(span: Span, query: Query) -> bool:
     """Whether nothing in this span of time can be an answer."""
     match query:
-        case TaskList(after=after) if after is not None:
-            return span.first > after.at
+        case TaskList(since=since, after=after):
+            is_older = since is not None and span.last < since
+            return is_older or (after is not None and span.first > after.at)
         case FinishedTasks(before=before) | OldRuns(before=before) | OldEvents(before=before):
             return span.first >= before
         case EndedTasks() | EndedRuns():

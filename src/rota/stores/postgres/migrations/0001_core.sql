@@ -101,7 +101,7 @@ create table {schema}.schedule (
 create index schedule_created on {schema}.schedule (tenant, created_at, id);
 create index schedule_of_all on {schema}.schedule (created_at, id);
 create index schedule_due on {schema}.schedule (due_at, id)
-  where status = 'active' and deleted_at is null and due_at is not null;
+  where deleted_at is null and due_at is not null;
 create index schedule_next_run on {schema}.schedule (next_run_at) where enabled and next_run_at is not null;
 create unique index schedule_living_key on {schema}.schedule (tenant, key) where deleted_at is null;
 create index schedule_deleted_key on {schema}.schedule (tenant, key, created_at, id) where deleted_at is not null;
@@ -292,6 +292,7 @@ create table {schema}.step (
   kind text not null,
   status text collate "C" not null,
   created_at timestamptz not null,
+  updated_at timestamptz not null,
   due_at timestamptz,
   completed_at timestamptz,
   version bigint not null,
@@ -299,6 +300,7 @@ create table {schema}.step (
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 
 create index step_of_task on {schema}.step (task_id, created_at, id);
+create index step_updated on {schema}.step (tenant, updated_at, id);
 
 create table {schema}.signal (
   id text collate "C" primary key,

@@ -61,7 +61,7 @@ create table schedule (
 create index schedule_created on schedule (tenant, created_at, id);
 create index schedule_of_all on schedule (created_at, id);
 create index schedule_due on schedule (due_at, id)
-  where status = 'active' and deleted_at is null and due_at is not null;
+  where deleted_at is null and due_at is not null;
 create unique index schedule_living_key on schedule (tenant, key) where deleted_at is null;
 create index schedule_deleted_key on schedule (tenant, key, created_at, id) where deleted_at is not null;
 create index schedule_zone on schedule (zone_data, id)
@@ -197,11 +197,13 @@ create table step (
   tenant text not null,
   task_id text not null,
   created_at integer not null,
+  updated_at integer not null,
   status text not null,
   body text not null
 ) strict;
 
 create index step_of_task on step (task_id, created_at, id);
+create index step_updated on step (tenant, updated_at, id);
 
 create table signal (
   id text primary key not null,

@@ -11,7 +11,7 @@ import click
 from ....domain.options import ScheduleOptions
 from ... import words
 from ..command import command
-from ..options import JSON, WALL_TIME, clearable, shape_options
+from ..options import JSON, TIME, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -120,13 +120,19 @@ def update(
     )
 
 
-@command(examples=["rota schedule pause daily-report --note 'until the move is done'"])
+@command(
+    examples=[
+        "rota schedule pause daily-report --note 'until the move is done'",
+        "rota schedule pause daily-report --until 2030-01-07T09:00",
+    ]
+)
 @schedule_argument
 @click.option("--note", metavar="TEXT", help="Why; shown by `rota schedule show`.")
+@click.option("--until", type=TIME, help="Resume it by itself at this time.")
 @with_session
-def pause(session: Session, schedule_id: str, note: str | None) -> None:
-    """Stop firing until it is resumed."""
-    _changed(session, "paused", lambda queue: queue.pause_schedule(schedule_id, note))
+def pause(session: Session, schedule_id: str, note: str | None, until: datetime | None) -> None:
+    """Stop firing until it is resumed, or until a time."""
+    _changed(session, "paused", lambda queue: queue.pause_schedule(schedule_id, note, until=until))
 
 
 @command(examples=["rota schedule resume daily-report"])

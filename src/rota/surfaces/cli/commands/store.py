@@ -23,6 +23,7 @@ from ....engine.checks import (
     write_receipt,
 )
 from ....engine.clock import SystemClock, new_id
+from ....engine.workflows.trouble import check_workflows
 from ....stores.base import CommitOptions, Store
 from ...durations import short
 from ...stores import make_store, without_secrets
@@ -277,6 +278,7 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
         health = await store.read(check_health(tenant))
         findings += [_overdue(health), _leases(health), _expiries(health), _waiting(health), _states(health)]
         findings += _serving(await store.read(check_serving()))
+        findings += _workflows(await store.read(check_workflows(tenant)))
         if health.ahead:
             findings.append(_from_the_future(health.ahead, await store.now()))
         if health.unreadable:
@@ -365,6 +367,13 @@ def _unhandled(serving: Serving) -> list[Finding]:
         return []
     names = [f"{sentence} ({number:,} pending)" for sentence, number in serving.unhandled.items()]
     return [Finding("handlers", False, _names(names, "; "), "start a worker that has handlers for them")]
+
+
+def _workflows(troubles: Sequence[str]) -> list[Finding]:
+    if not troubles:
+        return []
+    advice = "deploy code that goes on with them, or `rota workflow cancel` them; `rota workflow show` has the steps"
+    return [Finding("workflows", False, _names(troubles, "; "), advice)]
 
 
 def _from_the_future(ahead: Sequence[Schedule | Task], now: datetime) -> Finding:

@@ -1,4 +1,4 @@
-"""`rota tail`: every line of every task's history, as it happens.
+"""`rota tail`: every line of every task's history, and every step of a workflow, as it happens.
 
 It looks when the store says that something changed, never more often than ten times a second. What changed
 since the look before is what `engine/changes.py` says: each line is printed once."""
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,11 @@ from .tasks import task_filters
 
 if TYPE_CHECKING:
     from ....domain.model import Change, Task
+    from ....domain.workflow import Step
     from ....engine.changes import Notice
     from ...python.client import Queue
 
-    Line = tuple[Task, Change]
+    Line = tuple[Task, Change | Step]
 
 __all__ = ["tail"]
 
@@ -42,9 +44,9 @@ PAGE = 500
 @click.option("--no-follow", is_flag=True, help="Only the earlier lines.")
 @with_session
 def tail(session: Session, lines: int, no_follow: bool, status: str | None, **filters: Any) -> None:
-    """Follow what happens to tasks, live. Ctrl-C ends it.
+    """Follow what happens to tasks and the steps of workflows, live. Ctrl-C ends it.
 
-    --status shows only the lines that led to this state."""
+    --status shows only the lines of tasks that led to this state."""
 
     async def follow(queue: Queue) -> None:
         following = Tail(queue, filters)
@@ -54,7 +56,7 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
             new, too_many = await following.more()
             if too_many:
                 session.screen.remark("Too much happened at once: some lines are left out.")
-            _print(session, [each for each in new if status in (None, each[1].status)])
+            _print(session, [each for each in new if status is None or _led_to(each[1], status)])
 
     try:
         session.run(follow)
@@ -62,22 +64,41 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
         session.screen.remark("")
 
 
+def _led_to(line: Change | Step, status: str) -> bool:
+    from ....domain.model import Change
+
+    return isinstance(line, Change) and line.status == status
+
+
 def _print(session: Session, lines: Sequence[Line]) -> None:
-    from ...shapes import change
+    from ....domain.workflow import Step
+    from ...shapes import change, fields_of
 
     for task, line in lines:
         if session.as_json:
-            session.screen.json_line({"task_id": task.id, "task_type": task.kind, **change(line)})
+            shape = {"step": fields_of(line)} if isinstance(line, Step) else change(line)
+            session.screen.json_line({"task_id": task.id, "task_type": task.kind, **shape})
         else:
             session.screen.say(_text(session, task, line))
 
 
-def _text(session: Session, task: Task, line: Change) -> str:
+def _text(session: Session, task: Task, line: Change | Step) -> str:
+    from ....domain.workflow import Step
+
+    if isinstance(line, Step):
+        when, what, detail = line.updated_at, f"{task.kind}  {line.key}", _detail(line)
+    else:
+        when, what, detail = line.at, task.kind, line.detail or ""
     state = session.screen.status(line.status)
-    detail = f"  {line.detail}" if line.detail else ""
-    at = line.at.astimezone().strftime("%H:%M:%S") if session.screen.is_terminal else iso(line.at)
-    text = f"{click.style(at, dim=True)}  {task.id}  {task.kind}  {styled(state)}{detail}"
-    return text.replace("\n", " ")
+    at = when.astimezone().strftime("%H:%M:%S") if session.screen.is_terminal else iso(when)
+    text = f"{click.style(at, dim=True)}  {task.id}  {what}  {styled(state)}  {detail}"
+    return text.rstrip().replace("\n", " ")
+
+
+def _detail(step: Step) -> str:
+    tries = f"try {step.attempts}" if step.attempts > 1 or (step.attempts and not step.is_over) else ""
+    until = f"until {iso(step.due_at)}" if step.due_at is not None and not step.is_over else ""
+    return ", ".join(each for each in (tries, until, str(step.error or "")) if each)
 
 
 class Tail:
@@ -90,17 +111,25 @@ class Tail:
         self._filters = filters
         self._follower = ChangeFollower(queue.store, queue.tenant)
         self._shown: dict[str, int] = {}
+        self._tasks: dict[str, Task] = {}
+        self._schedule_id: str | None = None
 
     async def begin(self) -> list[Line]:
         """The past, oldest first; from here on only what is new."""
+        from ....engine.queries import task_query
+
         await self._follower.look()
+        if self._filters.get("schedule") is not None:
+            named = task_query(self._queue.tenant, schedule=self._filters["schedule"])
+            self._schedule_id = (await self._queue.store.read(named)).schedule_id
         tasks = {task.id: task for task in await self._queue.list(limit=PAGE, **self._filters)}
         for status in ("pending", "running"):
             live = await self._queue.list(status=status, limit=10_000, **self._filters)
             tasks |= {task.id: task for task in live}
         self._shown = {task.id: task.history[-1].number for task in tasks.values() if task.history}
         lines = [(task, line) for task in tasks.values() for line in task.history]
-        return sorted(lines, key=lambda each: (each[1].at, each[0].id, each[1].number))
+        lines.sort(key=lambda each: (each[1].at, each[0].id, each[1].number))
+        return [*lines]
 
     async def more(self) -> tuple[list[Line], bool]:
         """Wait for a change; the lines that it brought, in order of time, or that they are too many (True)."""
@@ -110,6 +139,7 @@ class Tail:
         try:
             await sleep(timedelta(0))  # the wait has begun: nothing that follows is missed
             look = await self._follower.look()
+            await self._meet(look.notices)
             lines = [line for notice in look.notices for line in self._line(notice)]
             if not lines and not look.too_many:
                 await changed
@@ -118,10 +148,26 @@ class Tail:
         await sleep(AT_MOST_EVERY)
         return lines, look.too_many
 
+    async def _meet(self, notices: Sequence[Notice]) -> None:
+        """Know the workflows whose steps are told; those that ended long ago are forgotten."""
+        from ....domain.errors import NotFound
+
+        wanted = {each.task_id for each in notices if each.type == "step" and each.task_id is not None}
+        self._tasks = {id: task for id, task in self._tasks.items() if id in wanted}
+        for id in wanted - self._tasks.keys():
+            with suppress(NotFound):
+                self._tasks[id] = await self._queue.get(id)
+
     def _line(self, notice: Notice) -> Iterator[Line]:
         from ....domain.model import Task
+        from ....domain.workflow import Step
 
         task, line = notice.record, notice.line
+        if isinstance(task, Step):
+            of = self._tasks.get(task.task_id)
+            if of is not None and self._is_wanted(of, notice):
+                yield of, task
+            return
         if not isinstance(task, Task) or line is None or not self._is_wanted(task, notice):
             return
         if line.number > self._shown.get(task.id, 0):
@@ -129,5 +175,7 @@ class Tail:
 
     def _is_wanted(self, task: Task, notice: Notice) -> bool:
         schedule = (task.schedule_id, notice.schedule and notice.schedule.key)
+        if task.schedule_id is not None and task.schedule_id == self._schedule_id:
+            schedule = (task.schedule_id, self._filters["schedule"])
         has = {"kind": (task.kind,), "queue": (task.queue,), "tag": task.tags, "schedule": schedule}
         return all(wanted is None or wanted in has[name] for name, wanted in self._filters.items())

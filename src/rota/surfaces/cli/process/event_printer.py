@@ -129,6 +129,9 @@ def _handled(schedule: Schedule, run: Run, task: Task | None, now: datetime) -> 
     if run.reason is RunReason.EXPIRED:
         words = f"{task.kind if task else 'its task'} had no time to start   {after}"
         return EventLine("expired", "◌", "yellow", schedule.key, words, about)
+    if run.status is RunStatus.BUFFERED:
+        words = f"waits until the run before it has ended   {after}"
+        return EventLine("buffered", "◔", "yellow", schedule.key, words, about)
     if run.status is RunStatus.SKIPPED:
         times = "" if run.count == 1 else f"{run.count:,} times, "
         why = _SKIPPED.get(run.reason, str(run.reason)) if run.reason else ""

@@ -205,7 +205,7 @@ function move(by) {
 }
 
 let went = false
-const pages = { o: 0, s: 1, t: 2, w: 3, q: 4, n: 5 }
+const pages = { o: 0, s: 1, t: 2, w: 3, q: 4, n: 5, a: 6 }
 
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return

@@ -19,6 +19,7 @@ from fastapi import FastAPI, Header, Query, Request, Response
 
 from ....domain.errors import NotFound
 from ....domain.model import ApiKey, Role, Run, Schedule, Task
+from ....domain.workflow import Step
 from ....engine.changes import LIMIT, OVERLAP, Notice, cursor, time_of_cursor
 from ....engine.clock import Clock, sleep, wait_for_any
 from ....engine.queries import task_query
@@ -39,7 +40,7 @@ LONGEST_AGO = timedelta(days=1)
 AT_ONCE = 100
 LAST_WORDS_WITHIN = timedelta(seconds=1)
 
-FOR_VIEWERS = ("task", "run", "schedule", "template")
+FOR_VIEWERS = ("task", "step", "run", "schedule", "template")
 FOR_ADMINS = ("key", "tenant")
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -73,6 +74,8 @@ def data_of(notice: Notice) -> dict[str, Any]:
     match notice.record:
         case Task() as task:
             shape: dict[str, Any] = msgspec.to_builtins(answers.execution(task))
+        case Step() as step:
+            shape = {"id": step.id, "taskId": step.task_id, **msgspec.to_builtins(answers.step(step))}
         case Run() as run:
             shape = msgspec.to_builtins(answers.run(run))
         case Schedule() as schedule:
@@ -217,8 +220,8 @@ async def events(
         str | None, Query(alias="lastEventId", description="For clients that cannot set the header.")
     ] = None,
 ) -> Response:
-    """Follow what happens: `task.created`, `task.started`, `run.skipped`, `schedule.paused`, … Each event's data is the
-    record as it is now, with `change`: what happened, when, and who did it."""
+    """Follow what happens: `task.created`, `step.completed`, `run.skipped`, `schedule.paused`, … Each event's data is
+    the record as it is now, with `change`: what happened, when, and who did it."""
     chosen, role = _chosen(types, queue)
     given = last_event_id or last_event_id_in_query
     behind, is_too_old = await _behind(queue, given)

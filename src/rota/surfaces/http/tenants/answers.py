@@ -58,6 +58,7 @@ __all__ = [
     "one_execution",
     "run",
     "schedule",
+    "step",
     "steps",
     "why",
 ]
@@ -110,6 +111,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     next_run_at_local: str | None
     last_run_at: Time | None
     last_task_id: str | None
+    buffered: tuple[Time, ...]
     run_count: int
     max_runs: int | None
     start_at: Time | None
@@ -119,7 +121,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     misfire_grace_seconds: float | None
     catch_up_window_seconds: float
     jitter_seconds: float
-    pause_on_failure: bool
+    pause_on_failure: int
     heartbeat_url: str | None
     alarm_late_seconds: float | None
     alarm_no_success_seconds: float | None
@@ -127,6 +129,9 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     alarm_duration_seconds: float | None
     alarm_ending_seconds: float | None
     pause_note: str | None
+    pause_until: Time | None
+    paused_by: str | None
+    paused_at: Time | None
     completed_reason: str | None
     metadata: dict[str, Any]
     tenant: str
@@ -502,10 +507,10 @@ def _parts_of(record: Task) -> dict[str, Any]:
 
 
 def steps(records: Iterable[Step]) -> StepsAnswer:
-    return StepsAnswer(items=[_step(record) for record in records])
+    return StepsAnswer(items=[step(record) for record in records])
 
 
-def _step(record: Step) -> StepAnswer:
+def step(record: Step) -> StepAnswer:
     failure = record.error
     return shaped(StepAnswer, record, error=None if failure is None else shaped(FailureAnswer, failure))
 

@@ -182,9 +182,10 @@ async def restore(request: Request, queue: Admin, id: Id, once: OnceKey = None) 
 async def pause(
     request: Request, queue: Operator, id: Id, body: schemas.PauseBody | None = None, once: OnceKey = None
 ) -> Response:
-    """Stop firing until it is resumed."""
+    """Stop firing until it is resumed, or until a time."""
     await queue.once(request, once, _answered)
-    return _one(await queue.pause_schedule(id, None if body is None else body.note))
+    asked = schemas.PauseBody() if body is None else body
+    return _one(await queue.pause_schedule(id, asked.note, until=asked.until))
 
 
 @router.post("/schedules/{id}/resume", **documented(200, answers.ScheduleAnswer))

@@ -214,6 +214,10 @@ class _Answered(Body):
     last_task_id: ReadOnly = None
     run_count: ReadOnly = None
     pause_note: ReadOnly = None
+    pause_until: ReadOnly = None
+    paused_by: ReadOnly = None
+    paused_at: ReadOnly = None
+    buffered: ReadOnly = None
     completed_reason: ReadOnly = None
     created_by: ReadOnly = None
     updated_by: ReadOnly = None
@@ -245,11 +249,23 @@ class SchedulePatch(_Policies):
 
 
 class PauseBody(Body):
-    """Why it is paused, for whoever wonders."""
+    """Why it is paused, for whoever wonders, and until when."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"note": "the warehouse is down"}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"note": "the warehouse is down", "until": "2026-12-31T06:00:00Z"}]}
+    )
 
     note: Text | None = None
+    until: Time | None = None
+
+
+class QueueLimitBody(Body):
+    """How many tasks at once, and how many in a while. What is not named is not limited."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"concurrency": 10, "rate": "50/s"}]})
+
+    concurrency: int | None = None
+    rate: Text | None = None
 
 
 class TriggerBody(Body):

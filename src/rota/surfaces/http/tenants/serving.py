@@ -1,4 +1,4 @@
-"""`/api/tenants/{tenant}/nodes` and `/queues`: who serves what, and which queues are paused."""
+"""`/api/tenants/{tenant}/nodes` and `/queues`: who serves what, and which queues are paused or limited."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 from fastapi import Path, Request, Response
 
-from ....domain.model import NodeState, PausedQueue
+from ....domain.gate import of_queue
+from ....domain.model import Limit, NodeState, PausedQueue
 from ....domain.serving import is_alive
 from ....engine.serving import QueueUse
 from ...shapes import Answer, Time, shaped
@@ -84,6 +85,19 @@ class ResumedQueueAnswer(Answer, frozen=True, kw_only=True):
     was_paused: bool
 
 
+class QueueLimitAnswer(Answer, frozen=True, kw_only=True):
+    """How many tasks of a queue may be at work at once, and how many may begin in a while; null: any number."""
+
+    queue: str
+    concurrency: int | None
+    rate: str | None
+
+
+def queue_limit(name: str, limit: Limit | None) -> QueueLimitAnswer:
+    limit = limit or Limit()
+    return QueueLimitAnswer(queue=name, concurrency=limit.concurrency, rate=limit.rate)
+
+
 def node(record: NodeState, now: datetime, *, with_running: bool) -> NodeAnswer:
     running = record.running if with_running else None
     return shaped(NodeAnswer, record, alive=is_alive(record, now), running=running)
@@ -135,3 +149,17 @@ async def resume(request: Request, queue: Operator, name: Name, once: OnceKey = 
     """Let workers take tasks of this queue again."""
     await queue.once(request, once, lambda was_paused: (200, resumed_queue(name, was_paused)))
     return answer(resumed_queue(name, await queue.resume_queue(name)))
+
+
+@router.get("/queues/{name}/limit", **documented(200, QueueLimitAnswer))
+async def show_limit(queue: Viewer, name: Name) -> Response:
+    """The limit of the queue."""
+    return answer(queue_limit(name, (await queue.task_limits()).get(of_queue(name))))
+
+
+@router.put("/queues/{name}/limit", **documented(200, QueueLimitAnswer))
+async def set_limit(queue: Operator, name: Name, body: schemas.QueueLimitBody) -> Response:
+    """Limit the tasks of the queue, on all workers together. Tasks that wait are planned anew. Without any number the
+    limit is taken away."""
+    limit = await queue.limit_queue(name, concurrency=body.concurrency, rate=body.rate)
+    return answer(queue_limit(name, limit))

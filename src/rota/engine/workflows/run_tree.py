@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..domain.model import Task
-from ..domain.workflow import Step
-from ..stores.base import Tx, Work
-from .commands.shared import find_task
-from .commands.workflows import steps_of
+from ...domain.model import Task
+from ...domain.workflow import Step
+from ...stores.base import Tx, Work
+from ..commands.shared import find_task
+from ..commands.workflows import steps_of
 
 __all__ = ["Branch", "tree_of"]
 

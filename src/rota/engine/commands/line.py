@@ -1,0 +1,139 @@
+"""The line of a schedule: the times that wait (`Schedule.buffered`) until nothing of it is live, oldest first.
+
+A line moves on with the commit that ends the last live task of its schedule. What begins to wait marks the tasks that
+it waits for (`Task.awaited`), so only the end of a marked task costs a look. Nobody misses an end: whoever adds to a
+line writes the live tasks or finds them marked, whoever ends a marked task writes the schedule, and a version that was
+moved meanwhile runs the work again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from ...domain.model import (
+    Limits,
+    Run,
+    RunReason,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    Template,
+    TemplateTarget,
+    Tenant,
+    TenantStatus,
+)
+from ...domain.schedule import run
+from ...stores.base import Tx
+from ...stores.queries import LiveTasks
+
+__all__ = ["LIVE_AT_MOST", "Move", "WaitingLines", "template_of", "templates_of"]
+
+LIVE_AT_MOST = 10_000
+SCHEDULER = "scheduler"
+_AT_REST = (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT)
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line does: the schedule as it is to be written, rows and new tasks, and live tasks that are marked."""
+
+    schedule: Schedule
+    rows: Sequence[Run] = ()
+    starts: Sequence[Task] = ()
+    marked: Sequence[Task] = ()
+
+
+class WaitingLines:
+    """The lines of some schedules, with all that is needed to move them on."""
+
+    def __init__(
+        self,
+        live: Mapping[str, Sequence[Task]],
+        rows: Mapping[str, Run],
+        templates: Mapping[str, Template],
+        tenants: Mapping[str, Tenant],
+    ) -> None:
+        self._live = live
+        self._rows = rows
+        self._templates = templates
+        self._tenants = tenants
+
+    @classmethod
+    async def of(cls, tx: Tx, schedules: Sequence[Schedule], tasks: Sequence[Task] = ()) -> WaitingLines:
+        """`tasks` are written in the same work, as they are here."""
+        waiting = [schedule for schedule in schedules if schedule.buffered]
+        if not waiting:
+            return cls({}, {}, {}, {})
+        ids = tuple(schedule.id for schedule in waiting)
+        found = {task.id: task for task in await tx.find(LiveTasks(schedule_ids=ids), LIVE_AT_MOST)}
+        found |= {task.id: task for task in tasks if task.schedule_id in ids}
+        live: dict[str, list[Task]] = defaultdict(list)
+        for task in found.values():
+            if task.schedule_id is not None and task.as_of(tx.now).is_live:
+                live[task.schedule_id].append(task)
+        rows = [run.run_id(schedule, at) for schedule in waiting for at in schedule.buffered]
+        return cls(
+            live,
+            await tx.get_many(Run, rows),
+            await templates_of(tx, waiting),
+            await tx.get_many(Tenant, {schedule.tenant for schedule in waiting}),
+        )
+
+    def moved_on(self, schedule: Schedule, now: datetime) -> Move:
+        """Start the first that waits, if nothing is live and the schedule is not at rest."""
+        if not schedule.buffered or schedule.deleted_at is not None or schedule.status in _AT_REST:
+            return Move(schedule=schedule)
+        if live := self._live.get(schedule.id):
+            unmarked = [replace(task, awaited=True) for task in live if not task.awaited]
+            return Move(schedule=schedule, marked=unmarked)
+        tenant = self._tenants.get(schedule.tenant)
+        if tenant is not None and tenant.status is TenantStatus.SUSPENDED:
+            return self.dropped(schedule, RunReason.SUSPENDED, now)
+        return self._started(schedule, Limits() if tenant is None else tenant.limits, now)
+
+    def dropped(self, schedule: Schedule, reason: RunReason, now: datetime) -> Move:
+        """Nothing of the line will start, and its rows say why."""
+        waiting = [self._waiting(schedule, at) for at in schedule.buffered]
+        rows = [run.dropped(row, reason, now) for row in waiting if row is not None]
+        left = schedule.run_count - len(schedule.buffered)
+        return Move(schedule=replace(schedule, buffered=(), run_count=left), rows=rows)
+
+    def _started(self, schedule: Schedule, limits: Limits, now: datetime) -> Move:
+        """One that cannot start says so in its row, and the next has its turn."""
+        template = template_of(schedule, self._templates)
+        rows: list[Run] = []
+        while schedule.buffered:
+            at, *rest = schedule.buffered
+            schedule = replace(schedule, buffered=tuple(rest), updated_at=now)
+            waited = self._waiting(schedule, at)
+            if waited is not None:
+                row, task = run.start(
+                    waited.id, schedule, at, waited.trigger, template, now, limits, SCHEDULER, waited=waited
+                )
+                rows.append(row)
+                if task is not None:
+                    started = replace(schedule, last_run_at=now, last_task_id=task.id)
+                    return Move(schedule=started, rows=rows, starts=[task])
+            schedule = replace(schedule, run_count=schedule.run_count - 1)
+        return Move(schedule=schedule, rows=rows)
+
+    def _waiting(self, schedule: Schedule, at: datetime) -> Run | None:
+        row = self._rows.get(run.run_id(schedule, at))
+        return row if row is not None and row.status is RunStatus.BUFFERED else None
+
+
+async def templates_of(tx: Tx, due: Sequence[Schedule]) -> dict[str, Template]:
+    ids = {found.target.template_id for found in due if isinstance(found.target, TemplateTarget)}
+    return await tx.get_many(Template, ids) if ids else {}
+
+
+def template_of(found: Schedule, templates: Mapping[str, Template]) -> Template | None:
+    if not isinstance(found.target, TemplateTarget):
+        return None
+    template = templates.get(found.target.template_id)
+    return template if template is not None and template.tenant == found.tenant else None

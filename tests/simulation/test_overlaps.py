@@ -1,0 +1,314 @@
+"""Times that wait, and runs that are ended, from end to end in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota import RunReason, RunStatus, RunTrigger, TaskStatus
+from rota.engine.checks import broken_records
+from rota.engine.commands import cancel_listed
+from simulation.faults import Fault, Node, Watch, check_ledger
+from worlds import HOUR, MINUTE, SECOND, START, STORES, World, on_any_store, play, seeds
+
+
+def handle(world: World, seconds: float, *, fails: bool = False) -> list[datetime]:
+    """A handler for `work` that takes this long; the times at which it was started. Two never run at once."""
+    starts: list[datetime] = []
+    running = 0
+
+    @world.app.task("work", max_retries=0)
+    async def work() -> None:
+        nonlocal running
+        starts.append(world.clock.now())
+        running += 1
+        assert running == 1, "two at once"
+        await asyncio.sleep(seconds)
+        running -= 1
+        if fails:
+            raise RuntimeError("broken")
+
+    return starts
+
+
+async def statuses(world: World, key: str = "s") -> list[str]:
+    rows = await world.ledger(key)
+    assert broken_records(await world.store.snapshot()) == []
+    return [f"{row.status}" + (f" {row.reason}" if row.reason else "") for row in rows]
+
+
+async def test_buffer_one(world: World) -> None:
+    starts = handle(world, seconds=200)
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_one", max_runs=3)
+    async with world.running():
+        await world.at(4.1 * MINUTE)
+        assert await statuses(world) == ["running", "buffered overlap", "skipped overlap", "skipped overlap"]
+        why = await world.queue.why("s", START + 2 * MINUTE)
+        assert why.status == "buffered"
+        assert (
+            "It waits: an earlier run was still going on (overlap_policy is buffer_one); it starts when"
+            in why
+        )
+        await world.at(20 * MINUTE)
+    began = START + MINUTE
+    assert starts == [began + n * 200 * SECOND for n in range(3)], "each begins when the one before has ended"
+    rows = [row for row in await world.ledger("s") if row.status is RunStatus.COMPLETED]
+    assert [row.scheduled_at for row in rows] == [START + n * MINUTE for n in (1, 2, 5)]
+    assert "It waited 2 minutes 20 seconds for an earlier run to end" in await world.queue.why(
+        "s", START + 2 * MINUTE
+    )
+    skipped = await world.queue.why("s", START + 3 * MINUTE)
+    assert "another time waited for its end already (overlap_policy is buffer_one)" in skipped
+    schedule = await world.queue.get_schedule("s")
+    assert (schedule.status, schedule.run_count, schedule.buffered) == ("completed", 3, ())
+    assert schedule.last_task_id == rows[-1].target_id
+
+
+async def test_buffer_all(world: World) -> None:
+    starts = handle(world, seconds=90)
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_all", max_runs=5)
+    async with world.running():
+        await world.at(HOUR)
+    assert starts == [START + MINUTE + n * 90 * SECOND for n in range(5)]
+    assert await statuses(world) == ["completed"] * 5
+
+
+async def test_catch_up_in_line(world: World) -> None:
+    starts = handle(world, seconds=30)
+    await world.schedule(
+        cron="0 * * * *", overlap_policy="buffer_all", missed_run_policy="catch_up", end_at=START + 3 * HOUR
+    )
+    await world.at(3.5 * HOUR)
+    async with world.running():
+        await world.at(4 * HOUR)
+    assert starts == [START + 3.5 * HOUR + n * 30 * SECOND for n in range(3)]
+    assert {row.trigger for row in await world.ledger("s")} == {RunTrigger.CATCH_UP}
+
+
+@on_any_store
+async def test_terminate_previous_asks_nobody(world: World) -> None:
+    ended: list[str] = []
+
+    @world.app.task("work", max_retries=0)
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(150)
+        except asyncio.CancelledError:
+            ended.append("asked")
+            await asyncio.sleep(500)  # it does not consent
+            raise
+
+    await world.schedule(cron="*/2 * * * *", overlap_policy="terminate_previous", max_runs=2)
+    async with world.running():
+        await world.at(4 * MINUTE + SECOND)
+        first, second = await world.ledger("s")
+        assert (first.status, first.completed_at) == (RunStatus.CANCELLED, START + 4 * MINUTE)
+        assert second.status is RunStatus.RUNNING
+        await world.at(HOUR)
+    task = await world.queue.get(first.target_id or "")
+    assert (task.status, task.cancelled_by, task.lease_id) == (TaskStatus.CANCELLED, "scheduler", None)
+    assert ended == ["asked"], "its worker learns that it has lost it"
+    assert await statuses(world) == ["cancelled", "completed"]
+
+
+async def test_a_pause_holds_what_waits(world: World) -> None:
+    starts = handle(world, seconds=90)
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_all")
+    async with world.running():
+        await world.at(3.2 * MINUTE)
+        await world.queue.pause_schedule("s", "deploy")
+        await world.at(10 * MINUTE)
+        assert await statuses(world) == ["completed", "completed", "buffered overlap"]
+        assert "the schedule is paused, and what waits goes on" in await world.queue.why(
+            "s", START + 3 * MINUTE
+        )
+        await world.queue.resume_schedule("s")
+        await world.at(10 * MINUTE + SECOND)
+        assert (await statuses(world))[:3] == ["completed", "completed", "running"]
+    assert starts[-1] == START + 10 * MINUTE
+
+
+async def test_a_resume_waits_for_what_still_runs(world: World) -> None:
+    starts = handle(world, seconds=300)
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_one", max_runs=2)
+    async with world.running():
+        await world.at(2.5 * MINUTE)
+        await world.queue.update_schedule("s", max_runs=0)
+        await world.queue.pause_schedule("s")
+        await world.queue.resume_schedule("s")
+        await world.at(5.9 * MINUTE)
+        assert len(starts) == 1
+        await world.at(7 * MINUTE)
+    assert starts == [START + MINUTE, START + 6 * MINUTE]
+
+
+@pytest.mark.parametrize("act", ["delete", "complete"])
+async def test_a_delete_gives_up_what_waits(world: World, act: str) -> None:
+    starts = handle(world, seconds=600)
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_all")
+    async with world.running():
+        await world.at(3.5 * MINUTE)
+        if act == "delete":
+            await world.queue.delete_schedule("s")
+            await world.queue.restore_schedule("s")
+            await world.queue.pause_schedule("s")
+        else:
+            await world.queue.update_schedule("s", status="completed")
+        await world.at(HOUR)
+    assert len(starts) == 1
+    assert await statuses(world) == ["completed", "skipped changed", "skipped changed"]
+    assert (await world.queue.get_schedule("s")).run_count == 1
+
+
+@on_any_store
+async def test_a_trigger_by_hand_is_waited_for(world: World) -> None:
+    starts: list[str] = []
+
+    @world.app.task("work", max_retries=0)
+    async def work(seconds: int) -> None:
+        starts.append(f"{(world.clock.now() - START) / MINUTE:g}")
+        await asyncio.sleep(seconds)
+
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_all", max_runs=2, input={"seconds": 90})
+    async with world.running():
+        await world.at(2.2 * MINUTE)
+        await world.queue.trigger_schedule("s", {"seconds": 120})
+        await world.at(HOUR)
+    assert starts == ["1", "2.2", "4.2"]
+
+
+@on_any_store
+@pytest.mark.parametrize("end", ["cancel", "expire", "fail", "suspend"])
+async def test_whatever_ends_a_run_the_line_moves_on(world: World, end: str) -> None:
+    """Nobody works at first: what was started stays pending."""
+    queue = world.queue
+    if end == "suspend":
+        await queue.create_tenant("acme")
+        queue = queue.for_tenant("acme")
+    await queue.create_schedule(
+        "s",
+        task_type="work",
+        cron="* * * * *",
+        overlap_policy="buffer_one",
+        max_runs=2,
+        ttl=200 if end == "expire" else None,
+    )
+    for minute in (1, 2):
+        await world.at(minute * MINUTE)
+        await world.queue.run_due()
+    second, first = await queue.runs("s")
+    assert (first.status, second.status) == (RunStatus.RUNNING, RunStatus.BUFFERED)
+    if end == "suspend":
+        await world.queue.suspend_tenant("acme")
+    if end == "fail":
+        handle(world, seconds=5, fails=True)
+    if end in ("cancel", "suspend"):
+        await world.queue.cancel_many(schedule="s") if end == "cancel" else await _cancel_all(world)
+    else:
+        async with world.running():
+            await world.at(MINUTE + 206 * SECOND)
+    second, first = await queue.runs("s")
+    assert second.status is not RunStatus.BUFFERED
+    if end == "suspend":
+        assert second.reason is RunReason.SUSPENDED
+    else:
+        assert second.started_at == first.completed_at
+    assert broken_records(await world.store.snapshot()) == []
+
+
+async def _cancel_all(world: World) -> None:
+    ids = [task.id for task in (await world.store.snapshot())["task"] if isinstance(task, rota.Task)]
+    await world.store.transact(cancel_listed("acme", ids, "tester", ""))
+
+
+async def test_pause_on_failure_holds_what_waits(world: World) -> None:
+    starts = handle(world, seconds=90, fails=True)
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_all", pause_on_failure=True)
+    async with world.running():
+        await world.at(10 * MINUTE)
+        assert await statuses(world) == ["failed", "buffered overlap"]
+        assert (await world.queue.get_schedule("s")).status == "paused"
+        await world.queue.resume_schedule("s")
+        await world.at(10 * MINUTE + timedelta(seconds=30))
+    assert starts == [START + MINUTE, START + 10 * MINUTE]
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_line_survives_a_fault_at_every_call(fault: Fault, tmp_path: Path) -> None:
+    """Each time of the line starts one task, in order, whatever call fails and how."""
+    for call in (number + 1 for number in seeds(few=12, every=25)):
+
+        async def one(world: World, call: int = call) -> None:
+            watch = Watch()
+            world.app.task("work", max_retries=20)(watch.handler(seconds=7))
+            await world.schedule(
+                interval=5,
+                overlap_policy="buffer_all",
+                missed_run_policy="catch_up",
+                end_at=START + 30 * SECOND,
+            )
+            stop = asyncio.Event()
+            node = Node(world, lambda made: fault if made == call else None, "node")
+            running = asyncio.create_task(node.run(stop))
+            await world.at(5 * MINUTE)
+            stop.set()
+            await running
+            assert node.calls >= call, "the fault never struck"
+            assert await statuses(world) == ["completed"] * 6
+            rows = await world.ledger("s")
+            began = [row.started_at for row in rows if row.started_at]
+            assert began == sorted(began)
+            assert all(
+                later >= (row.completed_at or later) for row, later in zip(rows, began[1:], strict=False)
+            )
+            assert (len(watch.starts), watch.held_twice) == (6, [])
+
+        play(one, STORES["memory"], tmp_path)
+
+
+@pytest.mark.parametrize("overlap", ["buffer_one", "buffer_all", "terminate_previous"])
+@pytest.mark.parametrize("store", STORES)
+def test_many_faults_at_once(store: str, overlap: str, tmp_path: Path) -> None:
+    """Three nodes whose calls fail often. When all is quiet, nothing is left waiting."""
+    chance = random.Random(overlap)
+
+    def plan(number: int) -> Fault | None:
+        return chance.choice(list(Fault)) if chance.random() < 0.125 and number < 200 else None
+
+    async def many(world: World) -> None:
+        watch = Watch()
+        world.app.task("work", max_retries=20)(watch.handler(seconds=12))
+        end = START + 3 * MINUTE
+        schedule = await world.schedule(interval=10, overlap_policy=overlap, end_at=end)
+        stop = asyncio.Event()
+        nodes = [asyncio.create_task(Node(world, plan, f"node-{n}").run(stop)) for n in range(3)]
+        await world.at(20 * MINUTE)
+        stop.set()
+        await asyncio.gather(*nodes)
+        found = await statuses(world)
+        assert not {status.split()[0] for status in found} & {"running", "buffered"}
+        tasks = {task.id: task for task in await world.tasks()}
+        check_ledger(schedule, await world.ledger("s"), tasks, schedule.created_at, end + MINUTE)
+        assert not watch.held_twice
+
+    play(many, STORES[store], tmp_path)
+
+
+async def test_one_that_cannot_start_gives_way(world: World) -> None:
+    await world.queue.create_template("report", "work")
+    target = rota.TemplateTarget(template_id="report")
+    handle(world, seconds=150)
+    await world.queue.create_schedule(
+        "s", target=target, cron="* * * * *", overlap_policy="buffer_all", max_runs=3
+    )
+    async with world.running():
+        await world.at(3.2 * MINUTE)
+        await world.queue.update_template("report", enabled=False)
+        await world.at(HOUR)
+    assert await statuses(world) == ["completed", "skipped disabled", "skipped disabled"]
+    assert (await world.queue.get_schedule("s")).run_count == 1
