@@ -49,7 +49,7 @@ from .model import (
     TaskStatus,
 )
 from .recurrence import RecurrenceRule
-from .runtimes import Command
+from .runtimes import Command, check_url
 
 __all__ = [
     "AlarmOptions",
@@ -144,6 +144,12 @@ def _flag(help: str) -> Option:
 
 def _max_runs(field: str, value: object) -> int | None:
     return check_number(field, value, 0, 2**53) or None
+
+
+def _url(field: str, value: object) -> str:
+    text = check_text(field, value, most=2000)
+    check_url(text, field)
+    return text
 
 
 def _failures(field: str, value: object) -> int:
@@ -354,6 +360,15 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
     ]
     catch_up_window: Annotated[Duration | None, _duration("How far back catch_up goes. [default: 365d]")]
     jitter: Annotated[Duration | None, _duration("Spread the times by up to this long.")]
+    heartbeat_url: Annotated[
+        str | None,
+        Option(
+            help="A watch outside that is told of its runs: URL/start, URL on success, URL/fail.",
+            check=_url,
+            most=2000,
+            clearable=True,
+        ),
+    ]
     pause_on_failure: Annotated[
         int | bool | None,
         Option(

@@ -535,10 +535,10 @@ def event_page(
 def alarm_page(
     tenant: str, limit: int, schedule: str | None = None, *, is_open: bool = True, after: Cursor | None = None
 ) -> Work[list[Alarm]]:
-    """Alarms, newest first; of a schedule, by its key or id."""
+    """Alarms, newest first; of a schedule, by its key or id, deleted or not."""
 
     async def work(tx: Tx) -> list[Alarm]:
-        subject = None if schedule is None else (await find_schedule(tx, tenant, schedule)).id
+        subject = None if schedule is None else (await _any_schedule(tx, tenant, schedule)).id
         return await tx.find(
             AlarmList(tenant=tenant, subject_id=subject, is_open=is_open, after=after), limit
         )

@@ -161,6 +161,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     alarm_failures: int | None = None
     alarm_duration: timedelta | None = None
     alarm_ending: timedelta | None = None
+    heartbeat_url: str | None = None
     watch: Watch | None = None
     completed_reason: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)

@@ -25,7 +25,8 @@ from ..session import Session, with_session
 from .schedules import schedule_argument
 
 if TYPE_CHECKING:
-    from ....domain.model import Event, Run
+    from ....domain.model import Alarm, Event, Run
+    from ....domain.schedule.why import Why
     from ....engine.queries import Occurrence
     from ...python.client import Page, Queue
 
@@ -105,17 +106,27 @@ def show(session: Session, schedule_id: str) -> None:
     """One schedule in words: when it fires, its policies, its next five times in its zone and in yours,
     and its last runs."""
 
-    async def ask(queue: Queue) -> tuple[Schedule, list[Occurrence], Page[Run], datetime]:
+    async def ask(queue: Queue) -> tuple[Schedule, list[Occurrence], Page[Run], list[Alarm], datetime]:
         schedule = await queue.get_schedule(schedule_id)
         upcoming = await queue.preview(schedule_id, NEXT)
-        return schedule, upcoming, await queue.runs(schedule_id, limit=STRIP), await queue.now()
+        alarms = await queue.alarms(schedule=schedule.id)
+        return schedule, upcoming, await queue.runs(schedule_id, limit=STRIP), alarms, await queue.now()
 
-    schedule, upcoming, last, now = session.run(ask)
+    schedule, upcoming, last, alarms, now = session.run(ask)
     if session.as_json:
-        return session.screen.json(_document(schedule, upcoming, last))
+        from ...shapes import alarm as shape
+
+        open_alarms = [shape(each) for each in alarms]
+        return session.screen.json({**_document(schedule, upcoming, last), "alarms": open_alarms})
     _head(session, schedule, now)
+    _open_alarms(session, alarms)
     _next_times(session, schedule, upcoming, now)
     return _last_runs(session, last, now)
+
+
+def _open_alarms(session: Session, alarms: Sequence[Alarm]) -> None:
+    for alarm in alarms:
+        session.screen.say(click.style(f"alarm since {seconds(alarm.began_at)}: {alarm.detail}", fg="red"))
 
 
 def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run]) -> dict[str, Any]:
@@ -288,7 +299,11 @@ def why(session: Session, schedule_id: str, at: datetime) -> None:
     """Why did it run, or not, at that time? From the ledger, in words.
 
     A time without a zone is on the clock of the schedule's own zone."""
-    answer = session.run(lambda queue: queue.why(schedule_id, at))
+
+    async def ask(queue: Queue) -> tuple[Why, list[Alarm]]:
+        return await queue.why(schedule_id, at), await queue.alarms(schedule=schedule_id)
+
+    answer, alarms = session.run(ask)
     if session.as_json:
         from ...shapes import run as shape
 
@@ -302,7 +317,8 @@ def why(session: Session, schedule_id: str, at: datetime) -> None:
             "run": run,
         }
         return session.screen.json(document)
-    return session.screen.say(str(answer))
+    session.screen.say(str(answer))
+    return _open_alarms(session, alarms)
 
 
 @command(examples=["rota schedule history daily-report"])

@@ -102,7 +102,10 @@ def config(session: Session) -> None:
     from ...settings import FIELDS
 
     settings = session.settings()
-    shown = {field.name: _shown(settings[field.name]) for field in FIELDS}
+    shown = {
+        field.name: _masked(settings[field.name]) if field.is_secret else _shown(settings[field.name])
+        for field in FIELDS
+    }
     sources = {field.name: settings.found[field.name].source for field in FIELDS}
     if session.as_json:
         document: dict[str, Any] = {
@@ -136,6 +139,13 @@ def _in_words(name: str, value: Any) -> str:
         return size_in_words(value)
     shown = _shown(value)
     return ", ".join(shown) if isinstance(shown, list) else str(shown)
+
+
+def _masked(value: Any) -> Any:
+    """Of an address that is a secret as a whole: its scheme."""
+    if isinstance(value, tuple):
+        return [_masked(each) for each in value]
+    return None if value is None else f"{value.partition(':')[0]}://***"
 
 
 def _shown(value: Any) -> Any:

@@ -199,6 +199,10 @@ def _node(session: Session, options: ProcessOptions, queue: Queue, *observers: O
         "observers": observers,
         "retention": keep,
         "shutdown_timeout": settings["shutdown_timeout"],
+        "notify": settings["alarms_notify"],
+        "notices_per_hour": settings["alarms_per_hour"],
+        "heartbeat_url": settings["heartbeat_url"],
+        "allow_private_addresses": settings["allow_private_addresses"],
     }
     if options.app is None:
         return Node(queue, **shared)
@@ -211,7 +215,6 @@ def _node(session: Session, options: ProcessOptions, queue: Queue, *observers: O
         lease=settings["lease"],
         all_tenants=options.serves_every_tenant,
         allow_shell=settings["allow_shell"],
-        allow_private_addresses=settings["allow_private_addresses"],
         **shared,
     )
 

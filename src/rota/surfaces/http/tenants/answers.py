@@ -135,6 +135,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     catch_up_window_seconds: float
     jitter_seconds: float
     pause_on_failure: int
+    heartbeat_url: str | None
     alarm_late_seconds: float | None
     alarm_no_success_seconds: float | None
     alarm_failures: int | None
