@@ -56,14 +56,19 @@ from .domain.model import (
 )
 from .domain.plan import Plan
 from .domain.recurrence import (
+    ClockChange,
     Cron,
+    DayMatch,
     DayOfWeek,
+    DstFold,
+    DstGap,
     Frequency,
     Interval,
     MonthOfYear,
     Once,
     RecurrenceRule,
     RRule,
+    Several,
 )
 from .domain.runtimes import HttpRequest, ShellCommand
 from .domain.schedule.why import Why
@@ -95,11 +100,15 @@ __all__ = [
     "BackfillStatus",
     "Change",
     "ChangeType",
+    "ClockChange",
     "Conflict",
     "Context",
     "Corrupt",
     "Cron",
+    "DayMatch",
     "DayOfWeek",
+    "DstFold",
+    "DstGap",
     "DueRuns",
     "Event",
     "Failure",
@@ -143,6 +152,7 @@ __all__ = [
     "Runtime",
     "Schedule",
     "ScheduleStatus",
+    "Several",
     "ShellCommand",
     "Signal",
     "Step",

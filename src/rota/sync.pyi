@@ -43,7 +43,7 @@ from rota.domain.options import (
     TimingOptions,
 )
 from rota.domain.plan import Plan
-from rota.domain.recurrence import Timing
+from rota.domain.recurrence import ClockChange, Timing
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Step
@@ -208,7 +208,7 @@ class Queue:
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
-        `interval`, `run_at`, `rrule`, `rule`). A key that a completed schedule has is taken from it."""
+        `interval`, `run_at`, `rrule`, `rule`, `timings`). A key that a completed schedule has is taken from it."""
     def get_schedule(self, schedule_id: str) -> Schedule: ...
     def list_schedules(
         self,
@@ -285,6 +285,8 @@ class Queue:
         """The ledger: every expected time and what became of it, latest first."""
     def preview(self, schedule_id: str, n: int = 5) -> builtins.list[Occurrence]:
         """The next n times, each with its local time and what daylight saving does to it."""
+    def clock_changes(self, schedule_id: str) -> tuple[ClockChange, ...]:
+        """The clock changes of the coming year that touch the schedule, and when it runs for the times in them."""
     def preview_timing(
         self,
         *,

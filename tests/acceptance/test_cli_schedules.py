@@ -169,7 +169,9 @@ def test_delete_and_restore() -> None:
 def test_preview_of_a_schedule() -> None:
     rota(NIGHTLY)
     assert len(document("schedule preview nightly -n 7")) == 7
-    assert rota("schedule preview nightly -n 2").stdout.count("\n") == 3
+    shown = rota("schedule preview nightly -n 2").stdout
+    assert shown.count("\n") == 4
+    assert "does not exist in America/New_York, where clocks go forward" in shown
 
 
 def test_why_answers_in_words() -> None:

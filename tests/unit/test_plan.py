@@ -120,6 +120,22 @@ WRITTEN: list[dict[str, Any]] = [
     {"workflow": "order", "cron": "*/5 * * * *", "timezone": "Europe/London", "input": [1]},
     {"template": "Back-Up", "rrule": "FREQ=WEEKLY;COUNT=4", "input": {"a": 1}},
     {"task_type": "t", "run_at": "2026-06-01T12:00:00Z", "missed_run_policy": "skip"},
+    {
+        "task_type": "t",
+        "cron": "0 9 13 * FRI",
+        "timezone": "Europe/London",
+        "day_match": "and",
+        "dst_gap": "skip",
+    },
+    {
+        "task_type": "t",
+        "timings": [
+            {"cron": "0 9 * * *", "timezone": "Asia/Tokyo", "dst_fold": "both"},
+            {"interval": "7h"},
+            {"run_at": "2026-06-01T12:00:00Z"},
+            {"rrule": "FREQ=WEEKLY"},
+        ],
+    },
 ]
 BACKUP = {"Back-Up": {"shell": "pg_dump shop", "timeout": "5m"}}
 

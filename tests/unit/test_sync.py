@@ -172,6 +172,7 @@ CALLS: dict[str, Call] = {
     "wait": lambda queue: queue.wait(a_cancelled_task(queue)),
     "waiting": lambda queue: queue.waiting(a_task(queue)),
     "why": lambda queue: queue.why("hourly", AT),
+    "clock_changes": lambda queue: queue.clock_changes("hourly"),
     "close": lambda queue: queue.close(),
 }
 """Every call, made so that it succeeds."""

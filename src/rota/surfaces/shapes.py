@@ -27,7 +27,7 @@ from ..domain.model import (
     Tenant,
 )
 from ..domain.options import Duration, ScheduleOptions, options_of, value_type
-from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ..domain.recurrence import ClockChange, Cron, Interval, Once, RRule, Several, Simple, Timing
 from ..domain.serving import is_alive
 from ..engine.queries import Occurrence
 from ..engine.serving import QueueUse
@@ -159,6 +159,10 @@ def occurrence(record: Occurrence) -> dict[str, Any]:
     return {"at": text(record.at), "local": record.local.isoformat(), "dst": record.dst}
 
 
+def clock_change(record: ClockChange) -> dict[str, Any]:
+    return {**fields_of(record), "reading": record.reading.isoformat()}
+
+
 def text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
@@ -175,6 +179,14 @@ def _target(target: Target) -> dict[str, Any]:
 
 def _timing(timing: Timing) -> dict[str, Any]:
     shape: dict[str, Any] = {"cron": None, "interval_seconds": None, "run_at": None, "rrule": None}
+    choices = {name: getattr(timing, name, None) for name in ("day_match", "dst_gap", "dst_fold")}
+    if isinstance(timing, Several):
+        parts = [_timing(part) for part in timing.timings]
+        return {**shape, "timings": parts, "timezone": timing.timezone, **choices}
+    return {**_simple(timing, shape), "timings": None, **choices}
+
+
+def _simple(timing: Simple, shape: dict[str, Any]) -> dict[str, Any]:
     match timing:
         case Cron(expression, zone):
             return {**shape, "cron": expression, "timezone": zone}

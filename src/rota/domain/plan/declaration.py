@@ -31,12 +31,13 @@ from ..options import (
     ScheduleOptions,
     TaskOptions,
     TemplateOptions,
+    TimingOptions,
     check_names,
     names_of,
     options_of,
     value_type,
 )
-from ..recurrence import Cron, Interval, Once, RRule, Timing
+from ..recurrence import Cron, Interval, Once, RRule, Several, Timing
 from ..runtimes import Command
 from ..schedule.definition import FIELDS, default_policy
 
@@ -101,7 +102,13 @@ def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if target is not None:
         names.pop("task_type", None)
         names["target"] = target
-    return {"timezone": "UTC", **_values(ScheduleOptions, names)}
+    if isinstance(names.get("timings"), list):
+        names["timings"] = [_part(each) for each in names["timings"]]
+    return _values(ScheduleOptions, names)
+
+
+def _part(timing: Any) -> Any:
+    return _values(ScheduleOptions, timing) if isinstance(timing, Mapping) else timing
 
 
 def template_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,14 +196,22 @@ def _of_timing(timing: Timing) -> dict[str, Any]:
             return {"run_at": plain_value(run_at)}
         case Interval(every):
             return {"interval": duration_text(every)}
-        case Cron(expression, timezone):
-            return {"cron": expression} | _of_zone(timezone)
-        case RRule(rule, _, timezone):
-            return {"rrule": rule} | _of_zone(timezone)
+        case Cron(expression):
+            return {"cron": expression} | _of_clock(timing)
+        case RRule(rule):
+            return {"rrule": rule} | _of_clock(timing)
+        case Several(timings):
+            return {"timings": [_of_timing(part) for part in timings]}
 
 
-def _of_zone(timezone: str) -> dict[str, str]:
-    return {} if timezone == "UTC" else {"timezone": timezone}
+def _of_clock(timing: Cron | RRule) -> dict[str, Any]:
+    """The zone, and what is said about days and about daylight saving."""
+    usual, said = _defaults(type(timing)), set(timing.__struct_fields__) & options_of(TimingOptions).keys()
+    return {
+        name: plain_value(getattr(timing, name))
+        for name in sorted(said, reverse=True)
+        if getattr(timing, name) != usual[name]
+    }
 
 
 def _of_command(command: Command) -> Any:
@@ -218,19 +233,23 @@ def _target(chosen: Mapping[str, Any]) -> Target | None:
 
 def _values(shape: type, options: Mapping[str, Any]) -> dict[str, Any]:
     """Times and policies that were written as texts. What else is written so, the options take as it is."""
-    return {name: _value(shape, name, value) for name, value in options.items()}
+    is_utc = options.get("timezone") is None
+    return {name: _value(shape, name, value, is_utc) for name, value in options.items()}
 
 
-def _value(shape: type, name: str, value: Any) -> Any:
+def _value(shape: type, name: str, value: Any, is_utc: bool) -> Any:
     if value is None or name not in options_of(shape):
         return value
     kind = value_type(shape, name)
     if kind is RetryPolicy:
         return _policy(name, value)
-    return _time(name, value) if kind is datetime else value
+    if kind is not datetime:
+        return value
+    at = _time(name, value)
+    return at.replace(tzinfo=UTC) if is_utc and at.tzinfo is None else at
 
 
-def _time(field: str, value: object) -> object:
+def _time(field: str, value: object) -> datetime:
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):  # YAML and TOML have days, too

@@ -226,7 +226,13 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
-_FLAGS = {"tags": "--tag", "idempotency_key": "--key", "schedule_at": "--at", "task_type": "--task-type"}
+_FLAGS = {
+    "tags": "--tag",
+    "idempotency_key": "--key",
+    "schedule_at": "--at",
+    "task_type": "--task-type",
+    "timings": "--timing",
+}
 """Shorter to type than the name."""
 _COMPLETED = {"task_type": "kinds", "timezone": "zones"}
 """What the shell completes, by `completing`."""
@@ -294,6 +300,8 @@ def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[d
     elif kind == Iterable[str]:
         about = "A tag; may be repeated." if name == "tags" else f"May be repeated. {option.help}"
         settings |= {"multiple": True, "metavar": "NAME", "help": about}
+    elif name == "timings":
+        settings |= {"multiple": True, "metavar": "TIMING", "help": f"May be repeated. {option.help}"}
     elif name == "metadata":
         settings |= {"type": JSON, "metavar": "JSON"}
     else:

@@ -23,7 +23,7 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
-from ...domain.recurrence import Timing
+from ...domain.recurrence import ClockChange, Timing
 from ...domain.schedule import definition
 from ...domain.schedule.backfill import check_policy
 from ...domain.schedule.why import Why
@@ -51,7 +51,7 @@ class ScheduleCalls(Calls):
         self, schedule_id: str | None = None, *, id: str | None = None, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
-        `interval`, `run_at`, `rrule`, `rule`). A key that a completed schedule has is taken from it."""
+        `interval`, `run_at`, `rrule`, `rule`, `timings`). A key that a completed schedule has is taken from it."""
         if schedule_id is not None and id is not None:
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
@@ -200,6 +200,11 @@ class ScheduleCalls(Calls):
         """The next n times, each with its local time and what daylight saving does to it."""
         count = check_number("n", n, 1, MOST)
         return await self.store.read(queries.upcoming(self.tenant, check_key(schedule_id), count))
+
+    async def clock_changes(self, schedule_id: str) -> tuple[ClockChange, ...]:
+        """The clock changes of the coming year that touch the schedule, and when it runs for the times in them."""
+        schedule = await self.get_schedule(schedule_id)
+        return recurrence.clock_changes(schedule.timing, await self.now())
 
     async def preview_timing(
         self, *, n: int = 5, **options: Unpack[TimingOptions]

@@ -4,18 +4,18 @@ exist yet: it needs no store."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from ....domain import recurrence
 from ....domain.model import Schedule
-from ....domain.recurrence import Cron, Interval, RRule, Timing
+from ....domain.recurrence import Interval, RRule, Several, Simple, Timing
 from ... import words
-from ...durations import coarse, parsed, relative, short
+from ...durations import coarse, relative, short
 from ...versions import differences
 from .. import completing
 from ..command import command
@@ -117,10 +117,11 @@ def show(session: Session, schedule_id: str) -> None:
         from ...shapes import alarm as shape
 
         open_alarms = [shape(each) for each in alarms]
-        return session.screen.json({**_document(schedule, upcoming, last), "alarms": open_alarms})
+        return session.screen.json({**_document(schedule, upcoming, last, now), "alarms": open_alarms})
     _head(session, schedule, now)
     _open_alarms(session, alarms)
     _next_times(session, schedule, upcoming, now)
+    _clock_changes(session, schedule, now)
     return _last_runs(session, last, now)
 
 
@@ -129,7 +130,9 @@ def _open_alarms(session: Session, alarms: Sequence[Alarm]) -> None:
         session.screen.say(click.style(f"alarm since {seconds(alarm.began_at)}: {alarm.detail}", fg="red"))
 
 
-def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run]) -> dict[str, Any]:
+def _document(
+    schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run], now: datetime
+) -> dict[str, Any]:
     from ... import shapes
 
     return {
@@ -137,6 +140,9 @@ def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence
         "words": words.sentence(schedule),
         "policies": words.policies(schedule),
         "next": [shapes.occurrence(each) for each in upcoming],
+        "clock_changes": [
+            shapes.clock_change(each) for each in recurrence.clock_changes(schedule.timing, now)
+        ],
         "runs": [shapes.run(run) for run in last],
     }
 
@@ -171,6 +177,11 @@ def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurre
     if not schedule.enabled:
         screen.say("If it were resumed now, it would fire at:")
     _occurrence_table(session, schedule.timezone, upcoming, now)
+
+
+def _clock_changes(session: Session, schedule: Schedule, now: datetime) -> None:
+    for change in recurrence.clock_changes(schedule.timing, now):
+        session.screen.say(change.text)
 
 
 def _occurrence_table(session: Session, zone: str, upcoming: Sequence[Occurrence], now: datetime) -> None:
@@ -283,7 +294,8 @@ def preview(session: Session, schedule_id: str, count: int) -> None:
         return session.screen.json([shape(each) for each in upcoming])
     if not upcoming:
         return session.screen.say("There is no further time.")
-    return _occurrence_table(session, schedule.timezone, upcoming, now)
+    _occurrence_table(session, schedule.timezone, upcoming, now)
+    return _clock_changes(session, schedule, now)
 
 
 @command(
@@ -365,14 +377,21 @@ def _brief(value: Any) -> str:
         'rota preview "30 2 * * *" --timezone America/New_York --from 2026-03-07',
     ],
 )
-@click.argument("expression")
+@click.argument("expressions", metavar="EXPRESSION…", nargs=-1, required=True)
 @click.option(
     "--timezone",
-    default="UTC",
-    show_default=True,
     metavar="ZONE",
     shell_complete=completing.zones,
-    help="The clock it is read on.",
+    help="The clock it is read on.  [default: UTC]",
+)
+@click.option(
+    "--day-match", type=click.Choice(["or", "and"]), help="Whether a day matches either day field, or both."
+)
+@click.option(
+    "--dst-gap", type=click.Choice(["after", "before", "skip"]), help="For a time that does not exist."
+)
+@click.option(
+    "--dst-fold", type=click.Choice(["first", "second", "both"]), help="For a time that comes twice."
 )
 @click.option(
     "-n", "count", type=click.IntRange(1, MOST_TIMES), default=5, show_default=True, help="How many times."
@@ -385,28 +404,31 @@ def _brief(value: Any) -> str:
 @with_session
 def preview_expression(
     session: Session,
-    expression: str,
-    timezone: str,
+    expressions: tuple[str, ...],
+    timezone: str | None,
     count: int,
     after: datetime | None,
     start_at: datetime | None,
     end_at: datetime | None,
+    **choices: str | None,
 ) -> None:
     """When would this fire? Times, words, and warnings: if it never fires, if both day fields are given,
     if daylight saving skips or doubles a time, if it fires more than 1,000 times a day.
 
-    EXPRESSION is a cron line, an RFC 5545 rule (FREQ=…) or a duration (5m)."""
+    EXPRESSION is a cron line, an RFC 5545 rule (FREQ=…) or a duration (5m), after its zone if it has one
+    (TZ=Europe/Paris 0 9 * * *). Several are shown as one schedule that has them all."""
     from ....engine.clock import SystemClock
     from ....engine.queries import occurrences
 
     now = after or SystemClock().now()
-    timing = _timing(expression, timezone, start_at or now)
+    timing = _timing(expressions, timezone, start_at or now, choices)
+    timezone = getattr(timing, "timezone", "UTC")
     never = _never(timing)
     if never is not None:
         return _say_times(session, timezone, "", [], (f"It never fires: {never}",), now)
     just_before = now - timedelta(microseconds=1)
-    if isinstance(timing, RRule) and start_at is None:
-        timing = recurrence.begun_after(timing, just_before)
+    if start_at is None:
+        timing = _begun(timing, just_before)
     found = occurrences(timing, just_before, count, start_at, end_at)
     warnings = recurrence.warnings(timing, now)
     if not found:
@@ -414,13 +436,32 @@ def preview_expression(
     return _say_times(session, timezone, words.timing_words(timing), found, warnings, now)
 
 
-def _timing(expression: str, zone: str, start: datetime) -> Timing:
-    text = expression.strip()
-    if re.match(r"(?i)(RRULE:|FREQ=|DTSTART|RDATE|EXDATE)", text):
-        return RRule(text, start.replace(microsecond=0), zone)
-    if re.fullmatch(r"([0-9]+(ms|[smhdw])\s*)+", text):
-        return Interval(parsed("expression", text), start.replace(microsecond=0))
-    return Cron(text, zone)
+def _timing(
+    texts: tuple[str, ...], zone: str | None, start: datetime, choices: dict[str, str | None]
+) -> Timing:
+    from ...python.timings import new_timing, timing_of_text
+
+    begin = start.replace(microsecond=0)
+    given = {name: value for name, value in choices.items() if value is not None}
+    if given or len(texts) > 1:
+        timing, _ = new_timing({"timings": texts, "timezone": zone, "start_at": begin, **given}, begin)
+    else:
+        timing = timing_of_text(texts[0], zone, begin)
+    parts = [_anchored(part, begin) for part in recurrence.parts_of(timing)]
+    return parts[0] if len(parts) == 1 else Several(tuple(parts))
+
+
+def _anchored(timing: Simple, begin: datetime) -> Simple:
+    return replace(timing, anchor=begin) if isinstance(timing, Interval) else timing
+
+
+def _begun(timing: Timing, after: datetime) -> Timing:
+    """The rules in it begin to count after this time."""
+    parts = [
+        recurrence.begun_after(part, after) if isinstance(part, RRule) else part
+        for part in recurrence.parts_of(timing)
+    ]
+    return parts[0] if len(parts) == 1 else Several(tuple(parts))
 
 
 def _never(timing: Timing) -> str | None:

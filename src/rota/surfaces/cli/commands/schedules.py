@@ -70,6 +70,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
         "rota schedule create standup -t remind --cron '30 9 * * 1-5' --timezone Europe/London",
         "rota schedule create sync -t sync_orders --interval 5m --overlap-policy allow --jitter 30s",
         "rota schedule create payday -t pay --rrule 'FREQ=MONTHLY;BYDAY=-1FR'",
+        "rota schedule create open -t notify --timing 'TZ=Europe/London 0 9 * * *' --timing 'TZ=Asia/Tokyo 0 9 * * *'",
         "rota schedule create launch -t launch --run-at 2027-06-01T12:00:00Z",
         "rota schedule create nightly --template backup --cron '0 3 * * *'",
     ]
@@ -82,7 +83,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--draft", "status", flag_value="draft", help="Create it as a draft.")
 @with_session
 def create(session: Session, schedule_id: str, **options: Any) -> None:
-    """Create a schedule: what to run, and when (one of --cron, --interval, --run-at, --rrule).
+    """Create a schedule: what to run, and when (one of --cron, --interval, --run-at, --rrule, or several --timing).
 
     It first fires at its first time after now. Times without a zone are on the clock of --timezone, or else the
     local time of this process."""
@@ -121,7 +122,7 @@ def update(
         session,
         "updated",
         lambda queue: queue.update_schedule(schedule_id, version=version, **changes),
-        warn=bool(changes.keys() & {"cron", "rrule", "interval", "timezone"}),
+        warn=bool(changes.keys() & {"cron", "rrule", "interval", "timezone", "timings", "dst_gap"}),
     )
 
 

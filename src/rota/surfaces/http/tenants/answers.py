@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 from msgspec.structs import replace
 
 from ....domain import recurrence
@@ -35,14 +34,13 @@ from ....domain.model import (
     WorkflowTarget,
 )
 from ....domain.options import TaskOptions, options_of
-from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ....domain.schedule.why import Why
 from ....domain.serving import Waiting, WaitReason
 from ....domain.workflow import Step, StepKind, StepStatus
-from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
 from .backfills import BackfillAnswer
+from .timing_answers import ScheduleTypeAnswer, schedule_type
 
 __all__ = [
     "attempts",
@@ -51,7 +49,6 @@ __all__ = [
     "execution",
     "history",
     "logs",
-    "occurrences",
     "one_execution",
     "run",
     "schedule",
@@ -59,39 +56,6 @@ __all__ = [
     "steps",
     "why",
 ]
-
-
-class OnceAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="once"):
-    """At one time."""
-
-    run_at: Time
-    description: str
-
-
-class RecurringAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="recurring"):
-    """By a cron line."""
-
-    cron: str
-    timezone: str
-    description: str
-    end_at: Time | UnsetType = UNSET
-
-
-class IntervalAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="interval"):
-    """At a fixed distance, in absolute time."""
-
-    every_seconds: float
-    description: str
-    end_at: Time | UnsetType = UNSET
-
-
-class RuleAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="rrule"):
-    """By an RFC 5545 rule."""
-
-    rule: str
-    timezone: str
-    description: str
-    end_at: Time | UnsetType = UNSET
 
 
 _BODIES = {
@@ -115,7 +79,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     id: str
     name: str
     description: str | None
-    schedule_type: OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer
+    schedule_type: ScheduleTypeAnswer
     target: TargetAnswer
     enabled: bool
     status: ScheduleStatus
@@ -387,23 +351,6 @@ class ChangesAnswer(Answer, frozen=True, kw_only=True):
     items: list[EventAnswer]
 
 
-class OccurrenceAnswer(Answer, frozen=True, kw_only=True):
-    """A time at which a schedule will fire, in UTC and on the clock of its zone."""
-
-    at: Time
-    local: str
-    dst: str | None
-
-
-class PreviewAnswer(Answer, frozen=True, kw_only=True):
-    """The next times of a timing."""
-
-    description: str
-    timezone: str
-    times: list[OccurrenceAnswer]
-    warnings: list[str]
-
-
 class WhyAnswer(Answer, frozen=True, kw_only=True):
     """What became of an expected time. `run` is the row of the ledger that the explanation rests on, if any."""
 
@@ -419,34 +366,17 @@ class BulkAnswer(Answer, frozen=True, kw_only=True):
     left: int
 
 
-in_words = lru_cache(maxsize=10_000)(recurrence.describe)
-"""To find the words takes longer than all the rest of an answer, and timings are asked for again and again."""
-
-
 def schedule(record: Schedule) -> ScheduleAnswer:
     at = record.next_run_at
     return shaped(
         ScheduleAnswer,
         record,
         description=record.description or None,
-        schedule_type=_schedule_type(record),
+        schedule_type=schedule_type(record),
         target=target(record.target),
         backfill=record.backfill and shaped(BackfillAnswer, record.backfill),
         next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
     )
-
-
-def _schedule_type(record: Schedule) -> OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer:
-    words, end_at = in_words(record.timing), record.end_at or UNSET
-    match record.timing:
-        case Once(run_at):
-            return OnceAnswer(run_at=run_at, description=words)
-        case Cron(expression, zone):
-            return RecurringAnswer(cron=expression, timezone=zone, description=words, end_at=end_at)
-        case Interval(every):
-            return IntervalAnswer(every_seconds=every.total_seconds(), description=words, end_at=end_at)
-        case RRule(rule, _, zone):
-            return RuleAnswer(rule=rule, timezone=zone, description=words, end_at=end_at)
 
 
 def target(of: Target) -> dict[str, Any]:
@@ -505,15 +435,6 @@ def step(record: Step) -> StepAnswer:
 
 def run(record: Run) -> RunAnswer:
     return shaped(RunAnswer, record)
-
-
-def occurrences(of: Timing, found: Iterable[Occurrence], warnings: Iterable[str]) -> PreviewAnswer:
-    times = [
-        OccurrenceAnswer(at=each.at, local=each.local.replace(tzinfo=None).isoformat(), dst=each.dst)
-        for each in found
-    ]
-    zone = getattr(of, "timezone", "UTC")
-    return PreviewAnswer(description=in_words(of), timezone=zone, times=times, warnings=list(warnings))
 
 
 def why(found: Why) -> WhyAnswer:

@@ -15,6 +15,7 @@ from ....domain.options import (
     TemplateOptions,
     options_of,
 )
+from ....domain.recurrence import MOST_TIMINGS, DayMatch, DstFold, DstGap
 from ....domain.schedule.definition import FIELDS
 from ..fields import (
     Body,
@@ -78,11 +79,14 @@ class Once(Body):
 
 
 class Recurring(Body):
-    """By a cron line of 5 fields, or 6 with seconds first."""
+    """By a cron line of 5 fields, 6 with seconds first, or 7 with a year last."""
 
     type: Literal["recurring", "cron"]
     cron: Annotated[Text, Field(examples=["0 9 * * 1-5"])]
     timezone: Annotated[Text, Field(examples=["America/New_York"])] | None = None
+    day_match: DayMatch | None = None
+    dst_gap: DstGap | None = None
+    dst_fold: DstFold | None = None
     end_at: Time | None = None
     description: ReadOnly = None
 
@@ -102,11 +106,25 @@ class Rule(Body):
     type: Literal["rrule"]
     rule: Annotated[str, Field(max_length=100_000, examples=["FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17"])]
     timezone: Text | None = None
+    dst_gap: DstGap | None = None
+    dst_fold: DstFold | None = None
     end_at: Time | None = None
     description: ReadOnly = None
 
 
-ScheduleType = Annotated[Once | Recurring | Every | Rule, Field(discriminator="type")]
+class SeveralTimings(Body):
+    """By any of these timings, each in its zone."""
+
+    type: Literal["several"]
+    timings: Annotated[
+        list[Annotated[Once | Recurring | Every | Rule, Field(discriminator="type")]],
+        Field(min_length=1, max_length=MOST_TIMINGS),
+    ]
+    end_at: Time | None = None
+    description: ReadOnly = None
+
+
+ScheduleType = Annotated[Once | Recurring | Every | Rule | SeveralTimings, Field(discriminator="type")]
 
 
 class _TaskOptions(Body):
