@@ -311,9 +311,7 @@ class Worker(Node):
         self.app.inject = {**self.app.inject, type(queue): attrgetter("queue")}
         self.app.queue = cast(TaskQueue, queue)  # for functions that are registered with this worker
         self.task, self.workflow = self.app.task, self.app.workflow
-        for name, hook in zip(HOOKS, (on_startup, on_shutdown, on_success, on_error), strict=True):
-            if hook is not None:
-                self.app.hooks[name].append(hook)
+        self._add_hooks(on_startup, on_shutdown, on_success, on_error)
         self.worker_id = self.node_id
         self._started = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -335,6 +333,11 @@ class Worker(Node):
             self.janitor.expect_leases(self._lease)
         if self.scheduler is not None:
             self.scheduler.claim_with_tick = self.tasks.claim_with_tick
+
+    def _add_hooks(self, *hooks: Hook | None) -> None:
+        for name, hook in zip(HOOKS, hooks, strict=True):
+            if hook is not None:
+                self.app.hooks[name].append(hook)
 
     def on_startup(self, hook: Hook) -> Hook:
         return self.app.on_startup(hook)

@@ -14,7 +14,8 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import alarm, notices, tenants
+from ...domain import alarm, tenants
+from ...domain.alarm import notices
 from ...domain.ids import derived_id
 from ...domain.model import (
     Alarm,

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 
-from ...domain import notices
+from ...domain.alarm import notices
 from ...domain.errors import Invalid
 from ...domain.model import Alarm
 from ...stores.base import CommitOptions, Store

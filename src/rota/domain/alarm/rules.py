@@ -30,9 +30,9 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from .errors import Invalid
-from .ids import derived_id
-from .model import (
+from ..errors import Invalid
+from ..ids import derived_id
+from ..model import (
     LIVE,
     Alarm,
     AlarmRule,
@@ -46,10 +46,10 @@ from .model import (
     TaskStatus,
     Watch,
 )
-from .options import AlarmOptions, check_names, check_option, options_of
-from .recurrence import Once
-from .schedule.watching import FLOOR, own_rules, tags_of
-from .schedule.why import length
+from ..options import AlarmOptions, check_names, check_option, options_of
+from ..recurrence import Once
+from ..schedule.watching import FLOOR, own_rules, tags_of
+from ..schedule.why import length
 
 __all__ = [
     "FLEET",

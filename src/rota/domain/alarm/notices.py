@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from .model import Alarm
+from ..model import Alarm
 
 __all__ = ["CLAIMED_FOR", "GATHERED_FOR", "claimed", "is_stale", "message", "recorded"]
 
