@@ -77,6 +77,7 @@ _SENTENCES = {
     "not_deleted": "schedule {schedule} is not deleted, so there is nothing to restore",
     "other_schema": "the store at {store} has a migration {migration} that differs from this version's; it"
     " was changed by hand or by another build",
+    "no_shell": "the workers of tenant {tenant} run no shell commands; start one with --allow-shell",
     "plan_outdated": "the plan no longer holds: {changed}; plan again",
     "stale_version": "{record} {id} is at version {found}, not {expected}; read it again and repeat the"
     " change",
