@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..history import ChangeType, describe
 from ..runtimes import Command
-from .shared import Record, Value, aware
+from .shared import Duration, Record, Value, aware, take_durations
 
 
 class TaskStatus(StrEnum):
@@ -43,6 +43,20 @@ class RetryPolicy(Value, frozen=True, kw_only=True):
     multiplier: float = 2.0
     maximum: timedelta = timedelta(seconds=60)
     jitter: float = 0.25
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            initial: Duration = ...,
+            multiplier: float = ...,
+            maximum: Duration = ...,
+            jitter: float = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        take_durations(self, "initial", "maximum")
 
 
 class Failure(Value, frozen=True, kw_only=True):
