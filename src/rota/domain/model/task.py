@@ -7,10 +7,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from ..history import ChangeType, describe
 from ..runtimes import Command
-from .shared import Duration, Record, Value, aware, take_durations
+from .shared import Duration, Record, Value, aware
 
 
 class TaskStatus(StrEnum):
@@ -56,7 +57,13 @@ class RetryPolicy(Value, frozen=True, kw_only=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        take_durations(self, "initial", "maximum")
+        """What a program gave in another form becomes a timedelta; what is stored is one already."""
+        for name in ("initial", "maximum"):
+            given = getattr(self, name)
+            if isinstance(given, (int, float, str)):
+                from ..limits import check_duration  # which imports the model
+
+                force_setattr(self, name, check_duration(f"retry_policy.{name}", given))
 
 
 class Failure(Value, frozen=True, kw_only=True):
