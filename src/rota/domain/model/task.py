@@ -135,7 +135,8 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     `gates` are the limits that it has to pass, by the ids of their gates, and `passed` is how many it has passed.
     `line` is the gate in whose line it waits, since `available_at`. A rate gives it a time, `available_at`; it has to
-    start by `slot_until`, or ask for another."""
+    start by `slot_until`, or ask for another. `asks_late`: whoever submitted it could not give it its gates; it gets
+    them when a worker would start it."""
 
     is_workflow: bool = False
     command: Command | None = None
@@ -177,6 +178,7 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
     passed: int = 0
     line: str | None = None
     slot_until: datetime | None = None
+    asks_late: bool = False
     logs: tuple[LogLine, ...] = ()
     history: tuple[Change, ...] = ()
 
@@ -214,9 +216,9 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     @property
     def asks_at(self) -> datetime | None:
-        """From when on it has to ask at a gate before a worker may have it: it has not passed all of them, or the
-        moment that a rate gave it is over then. None: it has not to ask."""
-        if self.passed < len(self.gates):
+        """From when on it has to ask at a gate before a worker may have it: it has not passed all of them, does not
+        know them, or the moment that a rate gave it is over then. None: it has not to ask."""
+        if self.asks_late or self.passed < len(self.gates):
             return self.available_at
         return None if self.slot_until is None else self.slot_until + MICROSECOND
 
