@@ -72,7 +72,7 @@ def test_values_take_them_in_every_form(hour: timedelta | float | str) -> None:
 
 @pytest.mark.parametrize("wrong", ["soon", "5", -1, float("nan")])
 def test_what_is_none_is_refused(wrong: float | str) -> None:
-    with pytest.raises(Invalid, match=r"^initial: "):
+    with pytest.raises(Invalid, match=r"^retry_policy.initial: "):
         rota.RetryPolicy(initial=wrong)
     with pytest.raises(Invalid, match=r"^runs: "):
         rota.Retention(runs=wrong)

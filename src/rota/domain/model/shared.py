@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgspec
-from msgspec.structs import force_setattr
 
 Duration = timedelta | float | str
 """A number is one of seconds; a text is such as 90s, 5m or 1h30m."""
@@ -14,16 +13,6 @@ _NO_STEP = timedelta(seconds=2)
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A part of a record. Frozen data has no cycles, so that the collector need not look for them."""
-
-
-def take_durations(value: msgspec.Struct, *names: str) -> None:
-    """For `__post_init__`: make timedeltas of what a program gave as another `Duration`."""
-    for name in names:
-        given = getattr(value, name)
-        if isinstance(given, (int, float, str)):
-            from ..limits import check_duration  # which imports the model
-
-            force_setattr(value, name, check_duration(name, given))
 
 
 class Record(Value, frozen=True, kw_only=True):
