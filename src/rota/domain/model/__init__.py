@@ -27,7 +27,7 @@ from .schedule import (
     WorkflowTarget,
 )
 from .serving import NodeState, PausedQueue
-from .shared import Record, is_from_the_future
+from .shared import Duration, Record, is_from_the_future
 from .task import (
     LIVE,
     Artifact,
@@ -53,6 +53,7 @@ __all__ = [
     "BackfillStatus",
     "Change",
     "ChangeType",
+    "Duration",
     "Event",
     "Failure",
     "Gate",
