@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "After",
+    "AfterOn",
     "Alarm",
     "AlarmRule",
     "AlarmRules",

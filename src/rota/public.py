@@ -53,6 +53,8 @@ from .domain.model import (
     WorkflowTarget,
 )
 from .domain.recurrence import (
+    After,
+    AfterOn,
     Cron,
     DayOfWeek,
     Frequency,
@@ -81,6 +83,8 @@ from .surfaces.python.known_nodes import UnhandledKind
 from .surfaces.python.signatures import verify_signature
 
 __all__ = [
+    "After",
+    "AfterOn",
     "Alarm",
     "AlarmRule",
     "AlarmRules",

@@ -59,6 +59,8 @@ _SENTENCES = {
     "idempotency_conflict": "idempotency_key {key!r} was already used for a task with another kind or input",
     "idempotency_reused": "this Idempotency-Key was used for another request before; give every new request a key"
     " of its own",
+    "followed_schedule": "schedule {schedule} cannot be deleted while others run after it ({followers}); delete or"
+    " change them first",
     "key_ambiguous": "{count} keys are called {name!r}; name the id of the one that is meant",
     "key_taken": "schedule_id {key!r} is already in use; choose another, or delete the schedule that has it",
     "lease_held": "task {task} is {status}; only a running task whose lease has run out can be taken back",

@@ -29,7 +29,7 @@ from ..domain.model import (
     TenantStatus,
 )
 from ..domain.schedule import run
-from ..domain.schedule.why import Why, check_near, explain, meant
+from ..domain.schedule.why import Linked, Why, check_near, explain, meant
 from ..domain.serving import living, nobody_handles
 from ..domain.workflow import Step
 from ..stores.base import Tx, Work
@@ -91,6 +91,7 @@ __all__ = [
 ]
 
 EVENTS_AT_ONCE = 1000
+CAUSES_SHOWN = 20
 GATES_AT_ONCE = 1000
 
 
@@ -296,6 +297,11 @@ def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
         after = max(now, schedule.pause_until)
     if schedule.next_run_at is not None:
         after = schedule.next_run_at - timedelta(microseconds=1)
+    if isinstance(schedule.timing, recurrence.After):
+        at = schedule.next_run_at
+        return (
+            [] if at is None else [Occurrence(at=at, local=recurrence.local(schedule.timing, at), dst=None)]
+        )
     return occurrences(schedule.timing, after, left, schedule.start_at, schedule.end_at)
 
 
@@ -331,9 +337,33 @@ def why(tenant: str, key: str, at: datetime) -> Work[Why]:
         owner = await tx.get(Tenant, tenant)
         suspended = owner is not None and owner.status is TenantStatus.SUSPENDED
         waiting = await _waiting(tx, schedule, row)
-        return explain(schedule, instant, row, tx.now, pauses, suspended=suspended, waiting=waiting)
+        linked = [] if row is None else await _linked(tx, schedule, row)
+        return explain(
+            schedule, instant, row, tx.now, pauses, suspended=suspended, waiting=waiting, linked=linked
+        )
 
     return work
+
+
+async def _linked(tx: Tx, schedule: Schedule, row: Run) -> list[Linked]:
+    """What made this run happen, and what made that happen, up to the first; then what its own end made happen."""
+    linked: list[Linked] = []
+    level, owners = {row.id: row}, {schedule.id: schedule}
+    while level and len(linked) < CAUSES_SHOWN:
+        found = await tx.get_many(Run, {id for each in level.values() for id in each.causes})
+        owners |= await tx.get_many(Schedule, {each.schedule_id for each in found.values()} - owners.keys())
+        linked += [
+            Linked(of=row_.id, key=owners[found[id].schedule_id].key, run=found[id])
+            for row_ in level.values()
+            for id in row_.causes
+            if id in found and found[id].schedule_id in owners
+        ]
+        level = found
+    found = await tx.get_many(Run, row.effects)
+    owners = await tx.get_many(Schedule, {each.schedule_id for each in found.values()})
+    effects = [each for each in found.values() if each.schedule_id in owners]
+    linked += [Linked(of="", key=owners[each.schedule_id].key, run=each) for each in effects]
+    return linked
 
 
 async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
@@ -379,7 +409,8 @@ async def _row_at(tx: Tx, schedule: Schedule, at: datetime) -> Run | None:
     for row in earlier:
         if row.until is not None and row.scheduled_at <= at <= row.until:
             return row
-        if row.trigger is RunTrigger.MANUAL and abs(row.scheduled_at - at) < timedelta(seconds=1):
+        beside = row.trigger is RunTrigger.MANUAL or isinstance(schedule.timing, recurrence.After)
+        if beside and abs(row.scheduled_at - at) < timedelta(seconds=1):
             return await _read_now(tx, row)
     return None
 

@@ -27,7 +27,7 @@ from ..domain.model import (
     Tenant,
 )
 from ..domain.options import Duration, ScheduleOptions, options_of, value_type
-from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ..domain.recurrence import After, Cron, Interval, Once, RRule, Timing
 from ..domain.serving import is_alive
 from ..engine.queries import Occurrence
 from ..engine.serving import QueueUse
@@ -88,9 +88,8 @@ def change(record: Change) -> dict[str, Any]:
 
 def schedule(record: Schedule) -> dict[str, Any]:
     """A schedule; `id` is its name, `uid` what distinguishes it from a deleted one of the same name."""
-    shape = fields_of(
-        record, leave_out=("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "watch")
-    )
+    inner = ("zone_data", "due_at", "watch", "followers", "causes")
+    shape = fields_of(record, leave_out=("id", "key", "timing", "target", "metadata", *inner))
     return {
         "id": record.key,
         "uid": record.id,
@@ -173,7 +172,13 @@ def _target(target: Target) -> dict[str, Any]:
 
 
 def _timing(timing: Timing) -> dict[str, Any]:
-    shape: dict[str, Any] = {"cron": None, "interval_seconds": None, "run_at": None, "rrule": None}
+    shape: dict[str, Any] = {
+        "cron": None,
+        "interval_seconds": None,
+        "run_at": None,
+        "rrule": None,
+        "after": None,
+    }
     match timing:
         case Cron(expression, zone):
             return {**shape, "cron": expression, "timezone": zone}
@@ -183,6 +188,9 @@ def _timing(timing: Timing) -> dict[str, Any]:
             return {**shape, "run_at": text(run_at), "timezone": "UTC"}
         case RRule(rule, _, zone):
             return {**shape, "rrule": rule, "timezone": zone}
+        case After(schedules, on, delay):
+            about = {"after": list(schedules), "after_on": on, "after_delay_seconds": delay.total_seconds()}
+            return {**shape, **about, "timezone": "UTC"}
 
 
 def fields_of(record: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:

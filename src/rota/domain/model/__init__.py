@@ -11,6 +11,7 @@ from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
 from .alarm import Alarm, AlarmRule, AlarmRules, Watch
 from .gate import Gate, Limit
 from .schedule import (
+    Cause,
     MissedRunPolicy,
     OverlapPolicy,
     Run,
@@ -47,6 +48,7 @@ __all__ = [
     "AlarmRules",
     "ApiKey",
     "Artifact",
+    "Cause",
     "Change",
     "ChangeType",
     "Event",

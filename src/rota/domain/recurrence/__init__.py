@@ -3,7 +3,7 @@
 Begin with `occurrences`. Outside of this package nobody imports its modules, only the names below. All functions are
 pure: the zone data of the `tzdata` package is read, the clock never is.
 
-    timing      the four kinds of timing, as records
+    timing      the five kinds of timing, as records
     occurrences next_after, between, latest, count, check, begun_after
     words       describe
     advice      what the owner of a schedule should be told: warnings, dst_note, local
@@ -19,11 +19,13 @@ from __future__ import annotations
 from .advice import dst_note, local, warnings
 from .occurrences import begun_after, between, check, count, latest, next_after, on_clock
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
-from .timing import Cron, Interval, Once, RRule, Timing
+from .timing import After, AfterOn, Cron, Interval, Once, RRule, Timing
 from .words import describe
 from .zones import close_zones, tzdata_version, zone_names
 
 __all__ = [
+    "After",
+    "AfterOn",
     "Cron",
     "DayOfWeek",
     "Frequency",

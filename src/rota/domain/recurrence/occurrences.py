@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from .cron import parse_cron
 from .rrule.parse import first_counted, parse_rrule
-from .ticks import LATEST, Point, Progression, Ticks
-from .timing import Cron, Interval, Once, RRule, Timing
+from .ticks import LATEST, Never, Point, Progression, Ticks
+from .timing import After, Cron, Interval, Once, RRule, Timing
 from .walk import Elapsed, Nominal
 from .zones import Zone, zone
 
@@ -65,8 +65,10 @@ def compiled(timing: Timing) -> Compiled:
             return Compiled(Progression(start, _step(every)), False, zone("UTC"), None)
         case Once(run_at):
             return Compiled(Point(microseconds(_aware("once: run_at", run_at))), False, zone("UTC"), None)
+        case After():
+            return Compiled(Never(), False, zone("UTC"), None)
     raise ValueError(
-        f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron and RRule"
+        f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron, RRule and After"
     )
 
 

@@ -1,4 +1,4 @@
-"""When something runs: four kinds of timing, as plain records.
+"""When something runs: five kinds of timing, as plain records.
 
 A timing says nothing about bounds (`start_at`, `end_at`) or counts; those belong to the schedule and are
 arguments of the functions that ask for occurrences. A record may hold nonsense: `check` tells.
@@ -7,10 +7,13 @@ arguments of the functions that ask for occurrences. A record may hold nonsense:
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 import msgspec
 
 __all__ = [
+    "After",
+    "AfterOn",
     "Cron",
     "Interval",
     "Once",
@@ -47,4 +50,21 @@ class RRule(msgspec.Struct, frozen=True, tag_field="type", tag="rrule"):
     timezone: str = "UTC"
 
 
-Timing = Once | Interval | Cron | RRule
+class AfterOn(StrEnum):
+    """How a run must have ended: `end` is any of completed, failed and cancelled."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    END = "end"
+
+
+class After(msgspec.Struct, frozen=True, tag_field="type", tag="after"):
+    """When a run of each of these schedules, named by their keys, has ended, and `delay` later. It has no times of its
+    own: the commit that ends a run makes one."""
+
+    schedules: tuple[str, ...]
+    on: AfterOn = AfterOn.SUCCESS
+    delay: timedelta = timedelta(0)
+
+
+Timing = Once | Interval | Cron | RRule | After

@@ -19,7 +19,7 @@ from typing import Final
 from .cron import CronLine, parse_cron
 from .occurrences import compiled
 from .rrule.text import DateText, RuleText, parse_rule_text
-from .timing import Cron, Interval, Once, RRule, Timing
+from .timing import After, AfterOn, Cron, Interval, Once, RRule, Timing
 from .zones import zone_tzinfo
 
 __all__ = ["describe"]
@@ -191,6 +191,15 @@ def describe(timing: Timing) -> str:
             return _cron(parse_cron(expression))
         case RRule(rule, dtstart, timezone):
             return describe_rule(rule, dtstart, timezone)
+        case After(schedules, on, delay):
+            return _after(schedules, on, delay)
+
+
+def _after(schedules: Sequence[str], on: AfterOn, delay: timedelta) -> str:
+    verb = {AfterOn.SUCCESS: "succeeds", AfterOn.FAILURE: "fails", AfterOn.END: "ends"}[on]
+    past = {AfterOn.SUCCESS: "succeeded", AfterOn.FAILURE: "failed", AfterOn.END: "ended"}[on]
+    then = f"{listed(schedules)} {verb if len(schedules) == 1 else f'have each {past}'}"
+    return f"{duration(delay)} after {then}" if delay else f"After {then}"
 
 
 def _shown(at: datetime) -> str:

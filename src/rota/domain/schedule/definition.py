@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from .. import recurrence
 from ..errors import Invalid, Refused
 from ..limits import (
+    check_choice,
     check_duration,
     check_input,
     check_key,
@@ -39,7 +40,7 @@ from ..model import (
     WorkflowTarget,
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
-from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
+from ..recurrence import After, AfterOn, Cron, Interval, Once, RRule, Timing, begun_after
 from .decision import jittered, planned, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
@@ -61,6 +62,7 @@ __all__ = [
 PAST_GRACE = timedelta(seconds=5)
 SHORTEST = timedelta(seconds=1)
 CHECKED_GAPS = 50
+MOST_UPSTREAM = 20
 CHECKED_AHEAD = timedelta(days=3660)
 _T = TypeVar("_T", TaskTarget, WorkflowTarget)
 
@@ -131,6 +133,8 @@ def timing_field(timing: Timing) -> str:
             return "cron"
         case RRule():
             return "rrule"
+        case After():
+            return "after"
 
 
 def _check_gaps(timing: Timing, now: datetime, least: timedelta) -> None:
@@ -159,8 +163,25 @@ def _typed(timing: object) -> Timing:
         case RRule(rule, dtstart, timezone):
             checked_rule = check_text("rrule", rule, most=100_000)
             return RRule(checked_rule, check_time("dtstart", dtstart), check_text("timezone", timezone))
-    accepted = "accepted are Once, Interval, Cron and RRule"
+        case After(schedules, on, delay):
+            return After(
+                _checked_keys(schedules),
+                check_choice("after_on", on, AfterOn),
+                check_duration("after_delay", delay),
+            )
+    accepted = "accepted are Once, Interval, Cron, RRule and After"
     raise Invalid("timing", f"{shown(timing)} is not a timing", accepted)
+
+
+def _checked_keys(keys: object) -> tuple[str, ...]:
+    """Of the schedules that it comes after."""
+    accepted = f"give the schedule_id of one schedule, or of up to {MOST_UPSTREAM}"
+    if not isinstance(keys, Sequence) or isinstance(keys, str):
+        raise Invalid("after", f"{shown(keys)} is no list of schedules", accepted)
+    checked = tuple(dict.fromkeys(check_key(key, "after") for key in keys))
+    if not 1 <= len(checked) <= MOST_UPSTREAM:
+        raise Invalid("after", f"it names {len(checked)} schedules", accepted)
+    return checked
 
 
 def _checked_request(target: _T, limits: Limits) -> _T:
@@ -233,7 +254,7 @@ def edit(
     if edited.status is ScheduleStatus.ACTIVE:
         when -= {"max_runs"}
     if when and edited.status in (ScheduleStatus.ACTIVE, ScheduleStatus.COMPLETED):
-        edited = _first_planned(edited, now)
+        edited = _first_planned(_without_causes(edited) if "timing" in when else edited, now)
     elif "jitter" in values and edited.next_run_at is not None:
         edited = replace(edited, due_at=jittered(edited, edited.next_run_at))
     edited = look_soon(edited, now)
@@ -285,7 +306,7 @@ def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     """Hide it and stop it; its history stays, and it can be restored."""
     _check_living(schedule)
     gone = replace(
-        _without_line(schedule),
+        _without_line(_without_causes(schedule)),
         deleted_at=now,
         next_run_at=None,
         due_at=None,
@@ -308,7 +329,7 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
     facts: dict[str, Any] = msgspec.to_builtins(schedule)
-    for name in ("record", "due_at", "zone_data", "watch"):
+    for name in ("record", "due_at", "zone_data", "watch", "followers", "causes"):
         facts.pop(name, None)
     return facts
 
@@ -362,7 +383,7 @@ def _stopped(
 ) -> Schedule:
     is_paused = status is ScheduleStatus.PAUSED
     stopped = replace(
-        schedule,
+        _without_causes(schedule),
         status=status,
         next_run_at=None,
         due_at=None,
@@ -375,6 +396,13 @@ def _stopped(
         updated_by=actor,
     )
     return look_soon(stopped, now)
+
+
+def _without_causes(schedule: Schedule) -> Schedule:
+    """What it has heard of the ends of others is forgotten."""
+    if not isinstance(schedule.timing, After):
+        return replace(schedule, causes=()) if schedule.causes else schedule
+    return replace(schedule, causes=(), next_run_at=None, due_at=None)
 
 
 def _without_line(schedule: Schedule) -> Schedule:
@@ -427,5 +455,5 @@ def _begin(now: datetime, every: timedelta) -> datetime:
 
 
 def _default_policy(timing: Timing) -> MissedRunPolicy:
-    """A time that comes only once is better late than never."""
-    return MissedRunPolicy.EXECUTE_ONCE if isinstance(timing, Once) else MissedRunPolicy.SKIP
+    """A time that comes only once, or because something has ended, is better late than never."""
+    return MissedRunPolicy.EXECUTE_ONCE if isinstance(timing, Once | After) else MissedRunPolicy.SKIP

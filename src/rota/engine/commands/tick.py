@@ -27,7 +27,7 @@ from ...domain.model import (
     TenantStatus,
     is_from_the_future,
 )
-from ...domain.schedule import Decision, definition, run, watching
+from ...domain.schedule import Decision, after, definition, run, watching
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
@@ -39,6 +39,7 @@ from ...stores.queries import (
     ScheduleList,
     UpcomingTasks,
 )
+from .chains import linked_causes
 from .line import LIVE_AT_MOST, template_of, templates_of
 from .shared import DEFAULT_LIMITS, RelatedRuns, audit, room_for_tasks
 
@@ -146,15 +147,30 @@ class _Firing:
             had[row.schedule_id].add(row.scheduled_at)
         decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
         decisions = [schedule.without(each, had.get(due.id, set()), due) for due, each in decided]
-        starts = [self._starts(decision, known, tx.now) for decision in decisions]
+        causes = await linked_causes(tx, self.due)
+        starts = [
+            self._starts(_caused(each, due), known, tx.now)
+            for due, each in zip(self.due, decisions, strict=False)
+        ]
         new = [started for rows in starts for _, started in rows if started is not None]
+        failed = [row for rows in starts for row, _ in rows if after.has_ended(row)]
         related = await RelatedRuns.of(
-            tx, cancelled, SCHEDULER, new=new, marked=awaited, written={found.id for found in self.due}
+            tx,
+            cancelled,
+            SCHEDULER,
+            new=new,
+            marked=awaited,
+            written={found.id for found in self.due},
+            ended=failed,
         )
         related.put(tx, cancelled)
         tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
         for before, decision, rows in zip(self.due, decisions, starts, strict=False):
             self._put(tx, before, decision, rows, had.get(before.id, set()), related, tick)
+        again = {each.run_id for each in cancelled}  # these rows are written already
+        ended = [row for row in causes.values() if row.id not in again]
+        for row in after.with_effects(ended, [row for row in tick.runs if row.id not in known]):
+            tx.put(row)
         return tick
 
     def _starts(
@@ -204,12 +220,14 @@ class _Firing:
             else:
                 tick.tasks.append(tx.put(related.admitted(started)))
                 last_task = started.id
+        caused = _caused(decision, before).schedule
         for fire in decision.buffers:
-            tick.runs.append(tx.put(run.buffered(found, fire, tx.now)))
+            tick.runs.append(tx.put(run.buffered(caused, fire, tx.now)))
         for skip in decision.skips:
             if skip.scheduled_at not in had:
-                tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
+                tick.runs.append(tx.put(run.skipped(caused, skip, tx.now)))
         moving = replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task)
+        moving = related.tell(tx, moving)
         moved = tx.put(watching.started(moving, tx.now) if decision.fires else moving)
         tick.schedules.append(moved)
         if before.status is ScheduleStatus.PAUSED and moved.status is ScheduleStatus.ACTIVE:
@@ -248,6 +266,11 @@ class _TasksLeft:
         if room is not None:
             self._left[found.tenant] = room - len(decision.fires) - len(decision.buffers)
         return decision
+
+
+def _caused(decision: Decision, before: Schedule) -> Decision:
+    """For the rows: with the causes that the decision has used up."""
+    return replace(decision, schedule=replace(decision.schedule, causes=before.causes))
 
 
 def _cancelled(decision: Decision, now: datetime) -> list[Task]:

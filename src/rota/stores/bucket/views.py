@@ -38,7 +38,7 @@ import msgspec
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record, Run, RunTrigger, Schedule, Target, Task
-from ...domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ...domain.recurrence import After, Cron, Interval, Once, RRule, Timing
 from ...domain.schedule.definition import SCHEDULE_FIELDS
 from ..codec import TABLES
 from ..memory.finders import walk
@@ -160,6 +160,8 @@ def _timing(timing: Timing) -> dict[str, Any]:
             return {"rrule": rule, "dtstart": dtstart}
         case Once(run_at=run_at):
             return {"run_at": run_at}
+        case After(schedules=schedules, on=on, delay=delay):
+            return {"after": schedules, "after_on": on, "after_delay": delay.total_seconds()}
 
 
 def _value(value: Any) -> Any:
@@ -188,6 +190,7 @@ def _run(schedule: Schedule, run: Run) -> dict[str, Any]:
         "started_at": run.started_at,
         "completed_at": run.completed_at,
         "error": run.error,
+        "causes": run.causes,
     }
 
 

@@ -221,6 +221,9 @@ _PLACES = {
     "cron": "schedule_type.cron",
     "interval": "schedule_type.every_seconds",
     "rrule": "schedule_type.rule",
+    "after": "schedule_type.schedules",
+    "after_on": "schedule_type.on",
+    "after_delay": "schedule_type.delay_seconds",
     "timezone": "schedule_type.timezone",
     "task_type": "target.task_kind",
 }

@@ -1,4 +1,4 @@
-"""The arguments of calls, turned into what the domain takes: one timing out of five ways to say it, a target, a
+"""The arguments of calls, turned into what the domain takes: one timing out of six ways to say it, a target, a
 submission.
 
 Durations are timedeltas or seconds. A naive datetime is the local time of the process; in a schedule with a timezone it
@@ -36,7 +36,7 @@ from ...domain.options import (
     check_option,
     options_of,
 )
-from ...domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
+from ...domain.recurrence import After, Cron, Interval, Once, RecurrenceRule, RRule, Timing
 from ...domain.schedule import definition
 from ...domain.task import Submission, check_submission
 from ...engine.app import App
@@ -117,9 +117,10 @@ def _fitted(target: object, chosen: Mapping[str, Any]) -> Target:
     return replace(target, **options | checked)
 
 
-_TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
+_TIMINGS = ("cron", "interval", "run_at", "rrule", "rule", "after")
+_OF_AFTER = ("after_on", "after_delay")
 _TIMES = ("run_at", "start_at", "end_at")
-_ONE_OF = "give exactly one of cron, interval, run_at, rrule and rule"
+_ONE_OF = "give exactly one of cron, interval, run_at, rrule, rule and after"
 
 
 def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
@@ -190,6 +191,10 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
     check_names(ScheduleChanges, chosen)
     changes: dict[str, Any] = {}
     zone = chosen.get("timezone")
+    if isinstance(old.timing, After) and any(chosen.get(name) is not None for name in _OF_AFTER):
+        chosen.setdefault("after", old.timing.schedules)
+    if isinstance(old.timing, After) and chosen.get("after") is not None:
+        chosen = {"after_on": old.timing.on, "after_delay": old.timing.delay, **chosen}
     if any(chosen.get(name) is not None for name in _TIMINGS):
         chosen.setdefault("timezone", old.timezone)
         begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.start_at
@@ -245,6 +250,11 @@ def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str,
         raise Invalid(given[1] if given else "cron", problem, _ONE_OF)
     name = given[0]
     value = chosen[name]
+    if name == "after":
+        return _after(chosen), {}
+    for other in _OF_AFTER:
+        if chosen.get(other) is not None:
+            raise Invalid(other, f"it was given with {name}", "it goes with after")
     zone = chosen.get("timezone") or "UTC"
     begin = _begin(chosen.get("start_at"), now)
     match name:
@@ -258,6 +268,14 @@ def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str,
             return RRule(check_text(name, value, most=100_000), begin, zone), {}
         case _:
             return _from_rule(value, begin, zone, chosen)
+
+
+def _after(chosen: Mapping[str, Any]) -> After:
+    names = [name for name in ("after", *_OF_AFTER) if chosen.get(name) is not None]
+    options = options_of(TimingOptions)
+    values = {name: options[name].check(name, chosen[name]) for name in names}
+    fields = {"after": "schedules", "after_on": "on", "after_delay": "delay"}
+    return After(**{fields[name]: value for name, value in values.items()})
 
 
 def _begin(start: datetime | None, now: datetime) -> datetime:

@@ -37,7 +37,7 @@ from ....domain.model import (
     WorkflowTarget,
 )
 from ....domain.options import TaskOptions, options_of
-from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ....domain.recurrence import After, AfterOn, Cron, Interval, Once, RRule, Timing
 from ....domain.schedule.why import Why
 from ....domain.serving import Waiting, WaitReason
 from ....domain.workflow import Step, StepKind, StepStatus
@@ -97,6 +97,18 @@ class RuleAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="rrule
     end_at: Time | UnsetType = UNSET
 
 
+class AfterAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="after"):
+    """When a run of each of these schedules, by name, has ended."""
+
+    schedules: list[str]
+    on: AfterOn
+    delay_seconds: float
+    description: str
+    end_at: Time | UnsetType = UNSET
+
+
+ScheduleTypeAnswer = OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer | AfterAnswer
+
 _BODIES = {
     name: f"#/components/schemas/{name.capitalize()}TargetBody" for name in ("task", "workflow", "template")
 }
@@ -118,7 +130,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     id: str
     name: str
     description: str | None
-    schedule_type: OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer
+    schedule_type: ScheduleTypeAnswer
     target: TargetAnswer
     enabled: bool
     status: ScheduleStatus
@@ -166,7 +178,8 @@ class SchedulesAnswer(Answer, frozen=True, kw_only=True):
 
 class RunAnswer(Answer, frozen=True, kw_only=True):
     """One expected time of a schedule, and what became of it. Misses that follow each other are one: `until` is the
-    last of them, `count` how many they are."""
+    last of them, `count` how many they are. `causes` are the runs whose end made it run, `effects` those that its end
+    made run."""
 
     id: str
     schedule_id: str
@@ -181,6 +194,8 @@ class RunAnswer(Answer, frozen=True, kw_only=True):
     started_at: Time | None
     completed_at: Time | None
     error: str | None
+    causes: tuple[str, ...]
+    effects: tuple[str, ...]
     created_at: Time
 
 
@@ -462,7 +477,7 @@ def schedule(record: Schedule) -> ScheduleAnswer:
     )
 
 
-def _schedule_type(record: Schedule) -> OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer:
+def _schedule_type(record: Schedule) -> ScheduleTypeAnswer:
     words, end_at = in_words(record.timing), record.end_at or UNSET
     match record.timing:
         case Once(run_at):
@@ -473,6 +488,11 @@ def _schedule_type(record: Schedule) -> OnceAnswer | RecurringAnswer | IntervalA
             return IntervalAnswer(every_seconds=every.total_seconds(), description=words, end_at=end_at)
         case RRule(rule, _, zone):
             return RuleAnswer(rule=rule, timezone=zone, description=words, end_at=end_at)
+        case After(schedules, on, delay):
+            seconds = delay.total_seconds()
+            return AfterAnswer(
+                schedules=list(schedules), on=on, delay_seconds=seconds, description=words, end_at=end_at
+            )
 
 
 def target(of: Target) -> dict[str, Any]:

@@ -144,7 +144,7 @@ async def replace(
     version = wanted_version(if_match, body.version)
     _check_known(request, body)
     old = await queue.get_schedule(id)
-    missed = "execute_once" if isinstance(body.schedule_type, schemas.Once) else "skip"
+    missed = "execute_once" if isinstance(body.schedule_type, schemas.Once | schemas.AfterOthers) else "skip"
     options = {**_DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
     return _one(await queue.update_schedule(id, version=version, **options))
 
@@ -312,10 +312,13 @@ def _timing(given: Body, *, keep_zone: bool = False) -> dict[str, Any]:
             options = {"interval": timedelta(seconds=given.every_seconds)}
         case schemas.Rule():
             options = {"rrule": given.rule}
+        case schemas.AfterOthers():
+            delay = timedelta(seconds=given.delay_seconds)
+            options = {"after": given.schedules, "after_on": given.on, "after_delay": delay}
         case _:
             raise AssertionError(given)
     zone = getattr(given, "timezone", None)
-    if not isinstance(given, schemas.Every) and (zone is not None or not keep_zone):
+    if not isinstance(given, schemas.Every | schemas.AfterOthers) and (zone is not None or not keep_zone):
         options["timezone"] = "UTC" if zone is None else zone
     end_at = getattr(given, "end_at", None)
     return options if end_at is None else {**options, "end_at": end_at}
