@@ -100,8 +100,8 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
     time. A pause that ends by itself ends at `pause_until`, which is `due_at` then, too. `pause_on_failure` is after
     how many failures in a row it pauses (0: never; earlier releases wrote true and false). `buffered` are the times
-    that wait for the end of what runs, oldest first; they count as runs. `followers` are the ids of schedules that come after this one; `causes`
-    are the ends that this one has heard of, and has not fired for yet."""
+    that wait for the end of what runs, oldest first; they count as runs. `followers` are the ids of schedules
+    that come after this one; `causes` are the ends that this one has heard of, and has not fired for yet."""
 
     key: str
     description: str = ""

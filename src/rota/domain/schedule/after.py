@@ -1,8 +1,8 @@
 """Schedules that come after others: what the end of a run is to them. Pure.
 
 The commit that ends a run tells the followers of its schedule. A follower remembers the latest end of each schedule
-that it comes after (`causes`). When it has one of each, it gets a time: that moment, and its delay. Ends that come before
-that time are part of the same run. When it has been handled, the follower begins anew.
+that it comes after (`causes`). When it has one of each, it gets a time: that moment, and its delay. Ends that
+come before that time are part of the same run. When it has been handled, the follower begins anew.
 
 | case | outcome |
 | --- | --- |

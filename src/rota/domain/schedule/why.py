@@ -86,7 +86,8 @@ def explain(
     linked: Sequence[Linked] = (),
 ) -> Why:
     """What became of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`. `waiting`: what
-    the task that was started waits for, or what one that is to come would. `linked`: causes, nearest first, and effects."""
+    the task that was started waits for, or what one that is to come would. `linked`: causes, nearest first, and
+    effects."""
     if row is not None and row.until is None:
         story = _Story(schedule, row.scheduled_at, now, waiting=waiting, linked=linked)
         return story.told_by(row)

@@ -65,7 +65,9 @@ class Chains:
         """Whether another takes its key in the same commit. Then that has its followers."""
         for _, new in self._changes:
             if new.deleted_at is None and new.key == old.key and new.id != old.id:
-                self.written[new.id] = replace(self.written[new.id], followers=old.followers)
+                taker = self.written[new.id]
+                followers = tuple(dict.fromkeys((*taker.followers, *old.followers)))
+                self.written[new.id] = replace(taker, followers=followers)
                 return True
         return False
 
@@ -78,9 +80,8 @@ class Chains:
                 left = tuple(id for id in upstream.followers if id != new.id)
                 self.written[upstream.id] = replace(upstream, followers=left)
         added = [key for key in now if key not in before]
-        if not added:
-            return set()
-        await self._check_cycles(new)
+        if added or (old is not None and old.key != new.key):
+            await self._check_cycles(new)
         followed = set()
         for key in added:
             upstream = await self._known(key)

@@ -189,9 +189,9 @@ def once(
 
 class RelatedRuns:
     """What follows from the end of tasks, whatever the reason of it: their runs say how they ended, schedules pause if
-    they are to, times that wait begin, schedules that come after them are told, a workflow gets the answer of its child, the children of a workflow do not
-    outlive it, and the gates of limits let in the next. All of it is read before anything is written, and written with
-    the tasks."""
+    they are to, times that wait begin, schedules that come after them are told, a workflow gets the answer of its
+    child, the children of a workflow do not outlive it, and the gates of limits let in the next. All of it is read
+    before anything is written, and written with the tasks."""
 
     def __init__(
         self,
