@@ -51,6 +51,7 @@ from rota.engine.queries import Occurrence, TenantUse
 from rota.engine.serving import QueueUse
 from rota.engine.workflows.run_tree import Branch
 from rota.surfaces.python.calls import DueRuns, Page
+from rota.surfaces.python.task_calls import Tasks
 
 __all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
 
@@ -100,6 +101,13 @@ class Queue:
     ) -> Task:
         """Start a workflow, which runs as a task of its own. Options as in `submit`. `signals` (payloads by name) are
         there when it begins; with an `idempotency_key` they reach the run that is there already."""
+    def start_workflows(
+        self,
+        workflows: Iterable[tuple[str, Any]],
+        **options: Unpack[SubmitManyOptions],
+    ) -> Tasks:
+        """Start a workflow for each `(kind, input)` pair in one transaction: all of them or none. Options as in
+        `submit`."""
     def signal(
         self,
         task_id: str,

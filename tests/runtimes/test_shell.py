@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import rota
 from rota import TaskStatus
 from rota.domain.errors import Invalid
+from rota.domain.model import Task
 from rota.engine.runtimes import output, shell
 from runtimes.world import Bench
 
@@ -37,11 +39,28 @@ async def gone(pid: int) -> bool:
     return False
 
 
+async def left(bench: Bench, task: Task, name: str) -> bytes:
+    return await (await bench.queue.open_artifact(task.id, name)).read()
+
+
 async def test_a_line_leaves_its_code_and_what_it_wrote(bench: Bench) -> None:
     done = await bench.shell("echo out; echo err >&2")
     assert (done.status, done.kind) == (TaskStatus.COMPLETED, "rota.shell")
     assert done.output == {"exit_code": 0, "stdout": "out\n", "stderr": "err\n"}
     assert {line.message for line in done.logs} == {"out", "err"}
+    artifacts = await bench.queue.artifacts(done.id)
+    assert {each.name for each in artifacts} == {"result", "stdout", "stderr"}
+    assert {each.media_type for each in artifacts if each.name != "result"} == {"text/plain; charset=utf-8"}
+    assert [await left(bench, done, name) for name in ("stdout", "stderr")] == [b"out\n", b"err\n"]
+
+
+async def test_what_a_later_attempt_wrote_takes_the_place_of_the_earlier(bench: Bench) -> None:
+    line = '[ "$ROTA_ATTEMPT" = 1 ] && { echo out; echo why >&2; exit 3; }; echo done'
+    failed = await bench.shell(line)
+    assert [await left(bench, failed, name) for name in ("stdout", "stderr")] == [b"out\n", b"why\n"]
+    again = await bench.shell(line, max_retries=1, retry_policy=rota.RetryPolicy(initial=timedelta(0)))
+    assert (again.status, again.attempt) == (TaskStatus.COMPLETED, 2)
+    assert [await left(bench, again, name) for name in ("stdout", "stderr")] == [b"done\n", b""]
 
 
 async def test_what_is_given_is_beside_the_line_and_never_in_it(bench: Bench) -> None:
@@ -127,6 +146,7 @@ async def test_bytes_that_are_no_text_survive(bench: Bench) -> None:
     done = await bench.shell(r"printf 'a\377b\000c \303\274\n'")
     assert done.output["stdout"] == "a\\xffb\\x00c ü\n"
     assert [line.message for line in done.logs] == ["a\\xffb\\x00c ü"]
+    assert await left(bench, done, "stdout") == b"a\xffb\0c \xc3\xbc\n"
 
 
 async def test_a_flood_of_output_is_bounded(bench: Bench) -> None:
@@ -139,7 +159,18 @@ async def test_a_flood_of_output_is_bounded(bench: Bench) -> None:
     assert f"… {100_000_011 - 2 * output.KEPT:,} bytes are left out …" in text
     assert len(done.logs) == 200
     assert done.logs[-1].message == "last"
+    file = await left(bench, done, "stdout")
+    between = f"\n… {100_000_011 - output.SPOOLED - output.KEPT:,} bytes are left out …\n".encode()
+    assert file[output.SPOOLED : -output.KEPT] == between
+    assert file.startswith(b"first\ny\n")
+    assert file.endswith(b"y\nlast\n")
     assert after - before < 50 * (1024 if sys.platform != "darwin" else 1024**2)
+
+
+@pytest.mark.parametrize("size", [output.SPOOLED, output.SPOOLED + 1, output.SPOOLED + output.KEPT])
+async def test_what_fits_with_its_end_is_kept_whole(bench: Bench, size: int) -> None:
+    done = await bench.shell(f"head -c {size} /dev/zero")
+    assert await left(bench, done, "stdout") == bytes(size)
 
 
 async def test_a_line_without_end_is_cut(bench: Bench) -> None:
@@ -157,8 +188,9 @@ async def test_what_it_leaves_behind_is_killed(bench: Bench) -> None:
 async def test_a_timeout_ends_the_whole_group(bench: Bench, tmp_path: Path) -> None:
     file = tmp_path / "pids"
     line = f'(sleep 1000 & echo $! > "{file}"; wait) & wait'
-    done = await bench.shell(line, timeout=0.3)
+    done = await bench.shell(f"echo begun; {line}", timeout=0.3)
     assert str(done.error) == "TimeoutError: ran longer than its timeout of 0.3 s"
+    assert await left(bench, done, "stdout") == b"begun\n"
     assert await gone(int(file.read_text()))
 
 
@@ -171,6 +203,60 @@ async def test_a_group_that_ignores_the_signal_is_killed(
     done = await bench.shell(line, timeout=0.3)
     assert str(done.error) == "TimeoutError: ran longer than its timeout of 0.3 s"
     assert await gone(int(file.read_text()))
+
+
+BOMB = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+born = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+leader = os.getpid()
+for _ in range(8):
+    os.fork()
+os.write(born, b"%d\\n" % leader)
+if os.getpid() != leader and os.getppid() == leader and os.fork() == 0:
+    for _ in range(20_000):
+        if os.fork():
+            os._exit(0)
+time.sleep(1000)
+"""
+"""256 processes that ignore SIGTERM, and eight that are another one every moment: bounded, should nobody kill them."""
+
+
+def group_of(leader: int) -> list[int]:
+    """The pids of a process group, without those that have ended."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            state, _, group = file.read_text().rpartition(")")[2].split()[:3]
+            if int(group) == leader and state != "Z":
+                found.append(int(file.parent.name))
+    return found
+
+
+async def test_a_fork_bomb_ends_with_its_group(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "KILL_AFTER", timedelta(milliseconds=100))
+    file = tmp_path / "born"
+    await bench.queue.create_template(
+        "bomb", runtime="shell", command=[sys.executable, "-c", BOMB, str(file)]
+    )
+    task = await bench.queue.execute_template("bomb")
+    running = asyncio.create_task(bench.worker.run(handle_signals=False))
+    while not file.exists() or len(file.read_text().splitlines()) < 256:
+        await asyncio.sleep(0.01)
+    leader = int(file.read_text().split()[0])
+    assert len(group_of(leader)) >= 256
+    await bench.queue.cancel(task.id)
+    ended = await bench.queue.wait(task.id, timeout=30)
+    bench.worker.stop()
+    await running
+    assert ended.status is TaskStatus.CANCELLED
+    for _ in range(500):
+        if not group_of(leader):
+            break
+        await asyncio.sleep(0.01)
+    assert group_of(leader) == []
 
 
 async def started(file: Path) -> None:

@@ -152,6 +152,7 @@ CALLS: dict[str, Call] = {
     "signal": lambda queue: queue.signal(queue.start_workflow("work").id, "paid", 1),
     "steps": lambda queue: queue.steps(queue.start_workflow("work").id),
     "start_workflow": lambda queue: queue.start_workflow("work"),
+    "start_workflows": lambda queue: queue.start_workflows([("work", None)]),
     "submit": lambda queue: queue.submit("work"),
     "submit_many": lambda queue: queue.submit_many([("work", None)]),
     "suspend_tenant": lambda queue: queue.suspend_tenant("acme"),

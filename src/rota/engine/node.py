@@ -53,6 +53,9 @@ _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 class Node:
     """Some roles, run until `stop()`. Subclasses or callers say which."""
 
+    always_sweeps = False
+    """Whether it returns the tasks of dead workers also if it is told to be no janitor."""
+
     def __init__(
         self,
         queue: QueueLike,
@@ -83,8 +86,9 @@ class Node:
         if scheduler:
             early = EARLY if in_real_time else timedelta(0)  # virtual timers are exact
             self.scheduler = Scheduler(queue.store, self.observe, look_for_jumps=look, early=early)
-        if janitor:
+        if janitor or self.always_sweeps:
             self.janitor = Janitor(queue.store, queue.clock, self.observe, look_for_jumps=look)
+        if janitor:
             retention = retention or Retention()
             self.forgetter = Forgetter(queue.store, retention, queue.clock)
             scan_every = SCAN_EVERY if in_real_time else timedelta(hours=1)
@@ -164,9 +168,8 @@ class Node:
         delays: list[timedelta | None] = []
         if self.scheduler is not None:
             delays.append(await self.scheduler.run_once())
-        if self.janitor is not None:
+        if self.janitor is not None and self.forgetter is not None:
             delays.append(await self.janitor.look_twice())
-        if self.forgetter is not None:
             delays.append(await self.forgetter.run_once())
         if self.alarms is not None:
             delays.append(await self.alarms.look_at_all())
@@ -199,7 +202,7 @@ class Node:
         if self.scheduler is not None:
             yield "scheduler", self.scheduler, MergedHints(self.queue.store), self._tick_now
         if self.janitor is not None:
-            yield "janitor", self.janitor, no_hints, None
+            yield "janitor" if self.forgetter is not None else "sweep", self.janitor, no_hints, None
         if self.forgetter is not None:
             yield "forgetter", self.forgetter, no_hints, None
         if self.alarms is not None:
@@ -244,7 +247,10 @@ class Node:
 
 class Worker(Node):
     """Runs the tasks of some queues with the handlers of an app, and, unless told otherwise, the schedules and the
-    housekeeping too."""
+    housekeeping too. It returns the tasks of dead workers in any case: where a worker is left, nothing waits for a
+    janitor."""
+
+    always_sweeps = True
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ def test_without_an_app_any_function_may_be_named(tmp_path: Path) -> None:
 
 
 def test_a_shell_command(tmp_path: Path) -> None:
-    """As the document says: stdout, stderr and the exit code are the result in its artifact."""
+    """As the document says: stdout, stderr and the exit code are the result in its artifact; the streams are files."""
     options = {"engine": True, "allow_shell": True}
     with serving(f"sqlite:///{tmp_path}/rota.db", document_app(), **options) as served:
         api = Api(served)
@@ -101,6 +101,10 @@ def test_a_shell_command(tmp_path: Path) -> None:
             snapshot = {**body, "id": made["id"], "parameters": parameters}
             del snapshot["max_retries"]
             assert artifact["task"] == snapshot
+            found = api.ask("GET", f"artifacts/{job['artifact_id']}")
+            assert found["data"] == artifact
+            assert [(each["name"], each["size"]) for each in found["files"]] == [("stderr", 4), ("stdout", 4)]
+            assert api.send("GET", f"artifacts/{job['id']}/$files/stdout").text == "out\n"
         listed: Any = {"run": ["ls", "-l"], "success_codes": [0, 2]}
         path = f"tasks/{made['id']}"
         assert api.ask("PATCH", path, {"command": listed})["command"] == listed

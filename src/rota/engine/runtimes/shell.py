@@ -6,6 +6,9 @@ worker's own variables the command sees the usual ones and those that it names.
 
 When the command has ended, what it left in its group is killed. To stop it, the group gets SIGTERM, and SIGKILL
 `KILL_AFTER` later: before the executor gives it up.
+
+What it wrote is left as the artifacts `stdout` and `stderr`, however it ended. If it was stopped, there is not much
+time for that: what cannot be stored within `LEAVING` is lost.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ __all__ = ["run_shell"]
 KILL_AFTER = timedelta(seconds=3)
 REAPED = timedelta(seconds=1)
 """How long a process that was killed may take to be gone."""
+LEAVING = timedelta(seconds=1)
 SHELL = ("/bin/sh", "-c")
 USUAL = frozenset(["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"])
 VARIABLE = re.compile(r"[A-Za-z0-9_]{1,200}")
@@ -46,13 +50,30 @@ async def run_shell(context: Context) -> dict[str, Any]:
     command = context.task.command
     if not isinstance(command, ShellCommand):
         raise PermanentError("the task has no shell command; such tasks are started from templates")
-    stdout, stderr = KeptOutput(context.log), KeptOutput(context.log)
-    code = await _ended(command, context.task, stdout, stderr)
+    with KeptOutput(context.log) as stdout, KeptOutput(context.log) as stderr:
+        try:
+            code = await _ended(command, context.task, stdout, stderr)
+        except asyncio.CancelledError:
+            await _left_in_time(context, stdout, stderr)
+            raise
+        await _leave(context, stdout, stderr)
     output = {"exit_code": code, "stdout": stdout.text, "stderr": stderr.text}
     if code in command.success_codes:
         return output
     is_permanent = command.retry_codes is not None and code not in command.retry_codes
     raise AttemptFailed("ExitCode", _sentence(code, stderr.last_line), output, is_permanent=is_permanent)
+
+
+async def _leave(context: Context, stdout: KeptOutput, stderr: KeptOutput) -> None:
+    """Both, also if they are empty: what an earlier attempt wrote must not seem to be of this one."""
+    for name, stream in (("stdout", stdout), ("stderr", stderr)):
+        await context.artifact(name, stream.file(), media_type="text/plain; charset=utf-8")
+
+
+async def _left_in_time(context: Context, stdout: KeptOutput, stderr: KeptOutput) -> None:
+    leaving = asyncio.gather(_leave(context, stdout, stderr), return_exceptions=True)  # it is stopped anyway
+    await wait_for_any(leaving, at_most=LEAVING)
+    leaving.cancel()
 
 
 async def _ended(command: ShellCommand, task: Task, stdout: KeptOutput, stderr: KeptOutput) -> int:

@@ -22,7 +22,7 @@ from ...engine.recent import recent_tasks
 from . import arguments
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
-__all__ = ["TaskCalls", "task_id_of"]
+__all__ = ["TaskCalls", "Tasks", "task_id_of"]
 
 Tasks = list[Task]
 CANCEL_AT_ONCE = 500
@@ -50,9 +50,16 @@ class TaskCalls(Calls):
         self, tasks: Iterable[tuple[str, Any]], **options: Unpack[SubmitManyOptions]
     ) -> Tasks:
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
+        return await self._submit_pairs(tasks, options, is_workflow=False)
+
+    async def _submit_pairs(
+        self, tasks: Iterable[tuple[str, Any]], options: SubmitManyOptions, *, is_workflow: bool
+    ) -> Tasks:
         if options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
-        asked = arguments.submissions(_pairs(tasks), options)
+        asked = [
+            replace(each, is_workflow=is_workflow) for each in arguments.submissions(_pairs(tasks), options)
+        ]
         for each in asked:
             self._check_input(each.kind, each.input)
         submitted = await self._submit_all(asked, None) if asked else []

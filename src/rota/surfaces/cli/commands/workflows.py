@@ -68,7 +68,7 @@ def show(session: Session, id: str) -> None:
     screen.fields(_fields(session, task, now))
     if steps:
         screen.say()
-        screen.table(_STEPS, [_row(session, step, now) for step in steps])
+        screen.table(_STEPS, [_row(task, step, now) for step in steps])
     if screen.is_terminal and (advice := _advice(task)):
         screen.remark(click.style(advice, dim=True))
     return None
@@ -104,20 +104,23 @@ def _fields(session: Session, task: Task, now: datetime) -> Iterator[tuple[str, 
         yield "error", click.style(str(task.error), fg="red")
 
 
-def _row(session: Session, step: Step, now: datetime) -> Sequence[Cell | str]:
-    took = ""
+def _row(task: Task, step: Step, now: datetime) -> Sequence[Cell | str]:
+    took, is_left = "", not (step.is_over or task.is_live)
     if step.started_at and step.completed_at and step.completed_at >= step.started_at:
         took = short(step.completed_at - step.started_at)
-    elif step.due_at is not None and not step.is_over:
+    elif step.due_at is not None and not step.is_over and not is_left:
         took = f"due {relative(step.due_at, now)}"
     if step.error is not None:
         result = str(step.error)
+    elif step.child_id is not None and not step.is_over:
+        result = f"task {step.child_id}"
     else:
         result = "" if step.output is None else json.dumps(step.output, ensure_ascii=False)
     shown = result if len(result) <= _WIDTH else result[: _WIDTH - 1] + "…"
     number = "" if step.number is None else str(step.number)
     tries = str(step.attempts) if step.attempts else ""
-    return [number, Cell(step.key, "bold"), str(step.status), tries, took, shown]
+    status = "left" if is_left else str(step.status)  # nobody waits for it any more
+    return [number, Cell(step.key, "bold"), status, tries, took, shown]
 
 
 def _advice(task: Task) -> str:

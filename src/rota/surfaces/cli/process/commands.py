@@ -143,8 +143,8 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
 @_monitoring_options
 @with_session
 def worker(session: Session, app: str | None, processes: int, number: int | None, **flags: Any) -> None:
-    """Run the tasks of an app, and nothing else: `rota scheduler run` and `rota monitor` are the other
-    roles."""
+    """Run the tasks of an app, and return those of workers that died: `rota scheduler run` and `rota monitor`
+    are the other roles."""
     settings = session.settings(app=app, **_settings_in(flags))
     if settings["app"] is None:
         raise click.UsageError("no app was given; write rota worker module:app")
