@@ -23,7 +23,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "After",
-    "AfterOn",
     "Alarm",
     "AlarmRule",
     "AlarmRules",

@@ -54,7 +54,6 @@ from .domain.model import (
 )
 from .domain.recurrence import (
     After,
-    AfterOn,
     Cron,
     DayOfWeek,
     Frequency,
@@ -84,7 +83,6 @@ from .surfaces.python.signatures import verify_signature
 
 __all__ = [
     "After",
-    "AfterOn",
     "Alarm",
     "AlarmRule",
     "AlarmRules",

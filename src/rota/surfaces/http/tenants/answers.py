@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 from msgspec.structs import replace
 
 from ....domain import recurrence
@@ -37,13 +36,14 @@ from ....domain.model import (
     WorkflowTarget,
 )
 from ....domain.options import TaskOptions, options_of
-from ....domain.recurrence import After, AfterOn, Cron, Interval, Once, RRule, Timing
+from ....domain.recurrence import Timing
 from ....domain.schedule.why import Why
 from ....domain.serving import Waiting, WaitReason
 from ....domain.workflow import Step, StepKind, StepStatus
 from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
+from .timings import ScheduleTypeAnswer, in_words, schedule_type
 
 __all__ = [
     "api_key",
@@ -63,51 +63,6 @@ __all__ = [
     "why",
 ]
 
-
-class OnceAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="once"):
-    """At one time."""
-
-    run_at: Time
-    description: str
-
-
-class RecurringAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="recurring"):
-    """By a cron line."""
-
-    cron: str
-    timezone: str
-    description: str
-    end_at: Time | UnsetType = UNSET
-
-
-class IntervalAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="interval"):
-    """At a fixed distance, in absolute time."""
-
-    every_seconds: float
-    description: str
-    end_at: Time | UnsetType = UNSET
-
-
-class RuleAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="rrule"):
-    """By an RFC 5545 rule."""
-
-    rule: str
-    timezone: str
-    description: str
-    end_at: Time | UnsetType = UNSET
-
-
-class AfterAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="after"):
-    """When a run of each of these schedules, by name, has ended."""
-
-    schedules: list[str]
-    on: AfterOn
-    delay_seconds: float
-    description: str
-    end_at: Time | UnsetType = UNSET
-
-
-ScheduleTypeAnswer = OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer | AfterAnswer
 
 _BODIES = {
     name: f"#/components/schemas/{name.capitalize()}TargetBody" for name in ("task", "workflow", "template")
@@ -461,38 +416,16 @@ class KeysAnswer(Answer, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
-in_words = lru_cache(maxsize=10_000)(recurrence.describe)
-"""To find the words takes longer than all the rest of an answer, and timings are asked for again and again."""
-
-
 def schedule(record: Schedule) -> ScheduleAnswer:
     at = record.next_run_at
     return shaped(
         ScheduleAnswer,
         record,
         description=record.description or None,
-        schedule_type=_schedule_type(record),
+        schedule_type=schedule_type(record),
         target=target(record.target),
         next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
     )
-
-
-def _schedule_type(record: Schedule) -> ScheduleTypeAnswer:
-    words, end_at = in_words(record.timing), record.end_at or UNSET
-    match record.timing:
-        case Once(run_at):
-            return OnceAnswer(run_at=run_at, description=words)
-        case Cron(expression, zone):
-            return RecurringAnswer(cron=expression, timezone=zone, description=words, end_at=end_at)
-        case Interval(every):
-            return IntervalAnswer(every_seconds=every.total_seconds(), description=words, end_at=end_at)
-        case RRule(rule, _, zone):
-            return RuleAnswer(rule=rule, timezone=zone, description=words, end_at=end_at)
-        case After(schedules, on, delay):
-            seconds = delay.total_seconds()
-            return AfterAnswer(
-                schedules=list(schedules), on=on, delay_seconds=seconds, description=words, end_at=end_at
-            )
 
 
 def target(of: Target) -> dict[str, Any]:
