@@ -53,7 +53,9 @@ def test_after_another() -> None:
     assert "it would run after itself: extract after load after extract" in complaint(
         "schedule update extract --after load"
     )
-    assert "cannot be deleted while others run after it (load)" in complaint("schedule delete extract", code=1)
+    assert "cannot be deleted while others run after it (load)" in complaint(
+        "schedule delete extract", code=1
+    )
 
 
 def test_all_options_of_create_arrive() -> None:
