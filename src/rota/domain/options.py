@@ -41,6 +41,7 @@ from .limits import (
     shown,
 )
 from .model import (
+    Duration,
     Limit,
     MissedRunPolicy,
     OverlapPolicy,
@@ -81,8 +82,6 @@ __all__ = [
 
 MOST_RETRIES = 1_000_000
 _SECOND = timedelta(seconds=1)
-Duration = timedelta | float | str
-"""A number is one of seconds; a text is such as 90s, 5m or 1h30m."""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):

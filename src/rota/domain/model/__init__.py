@@ -26,7 +26,7 @@ from .schedule import (
     WorkflowTarget,
 )
 from .serving import NodeState, PausedQueue
-from .shared import Record, is_from_the_future
+from .shared import Duration, Record, is_from_the_future
 from .task import (
     LIVE,
     Artifact,
@@ -51,6 +51,7 @@ __all__ = [
     "Cause",
     "Change",
     "ChangeType",
+    "Duration",
     "Event",
     "Failure",
     "Gate",
