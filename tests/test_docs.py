@@ -30,7 +30,10 @@ DOCS = ROOT / "docs"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "ARCHITECTURE", "SECURITY")),
-    *(DOCS / f"{name}.md" for name in ("quickstart", "concepts", "how-to", "time-rules", "api", "http")),
+    *(
+        DOCS / f"{name}.md"
+        for name in ("quickstart", "concepts", "how-to", "schedules-in-a-file", "time-rules", "api", "http")
+    ),
     *sorted((DOCS / "guides").glob("*.md")),
     *sorted((DOCS / "decisions").glob("*.md")),
 ]

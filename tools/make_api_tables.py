@@ -20,6 +20,7 @@ import msgspec
 import rota
 from rota.domain.errors import _SENTENCES
 from rota.domain.options import (
+    CalendarOptions,
     Duration,
     ScheduleFilters,
     ScheduleOptions,
@@ -34,18 +35,26 @@ PAGE = Path(__file__).parent.parent / "docs" / "api.md"
 MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 TASK_CALLS = [
-    *("submit", "submit_many", "get", "list", "recent", "count", "history", "wait", "cancel"),
-    *("request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
+    *("submit", "submit_many", "get", "task_id", "list", "recent", "count", "history", "wait"),
+    *("cancel", "request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
 ]
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
 ALARM_CALLS = ["alarms", "alarm_rules", "set_alarm_rules", "remove_alarm_rules"]
 OPEN_ARTIFACT = ["read", "save", "chunks"]
-WORKFLOW_CALLS = ["start_workflow", "signal", "steps", "run_tree"]
+WORKFLOW_CALLS = ["start_workflow", "start_workflows", "signal", "steps", "run_tree"]
 WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
 WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
-    *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
+    *(
+        "pause_schedule",
+        "disable_schedule",
+        "resume_schedule",
+        "enable_schedule",
+        "trigger_schedule",
+        "backfill",
+        "cancel_backfill",
+    ),
     *(
         "delete_schedule",
         "restore_schedule",
@@ -59,9 +68,13 @@ SCHEDULE_CALLS = [
     ),
     *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
 ]
+PLAN_CALLS = ["plan", "apply", "export"]
 TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
     "execute_template",
+]
+CALENDAR_CALLS = [
+    *("create_calendar", "get_calendar", "list_calendars", "update_calendar", "delete_calendar"),
 ]
 TENANT_CALLS = [
     *("create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"),
@@ -80,6 +93,7 @@ SAID_HERE = {
     "count": "How many tasks match the same filters as in `list`.",
     "close": "Close the store. `async with` does it for you.",
     "get_template": "One template.",
+    "get_calendar": "One calendar.",
     "get_tenant": "One tenant: its status and its limits.",
     "get_schedule": "One schedule, by its key or its id.",
     "count_schedules": "How many schedules match the same filters as in `list_schedules`.",
@@ -104,6 +118,7 @@ OPTIONS = {
     "schedule options": (ScheduleOptions, ()),
     "schedule filters": (ScheduleFilters, ()),
     "template options": (TemplateOptions, ()),
+    "calendar options": (CalendarOptions, ()),
 }
 OWN_FORM = {
     "ttl_seconds": "`ttl`, in seconds.",
@@ -136,9 +151,11 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.RecurrenceRule,
     rota.Run,
     rota.Event,
+    rota.Backfill,
     rota.Occurrence,
     rota.ClockChange,
     rota.Template,
+    rota.Calendar,
     rota.Artifact,
     rota.ShellCommand,
     rota.HttpRequest,
@@ -165,6 +182,7 @@ CHOICES = [
     rota.RunReason,
     rota.MissedRunPolicy,
     rota.OverlapPolicy,
+    rota.BackfillStatus,
     rota.AlarmRule,
     rota.Role,
     rota.Runtime,
@@ -187,6 +205,8 @@ def tables() -> dict[str, str]:
         "workflow": _calls(rota.Workflow, WORKFLOW),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
+        "calendar calls": _calls(rota.Queue, CALENDAR_CALLS),
+        "plan calls": _calls(rota.Queue, PLAN_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),

@@ -23,6 +23,8 @@ from .domain.model import (
     AlarmRules,
     ApiKey,
     Artifact,
+    Backfill,
+    BackfillStatus,
     Calendar,
     Change,
     ChangeType,
@@ -53,6 +55,7 @@ from .domain.model import (
     TenantStatus,
     WorkflowTarget,
 )
+from .domain.plan import Plan
 from .domain.recurrence import (
     ClockChange,
     Cron,
@@ -94,6 +97,8 @@ __all__ = [
     "App",
     "Arguments",
     "Artifact",
+    "Backfill",
+    "BackfillStatus",
     "Calendar",
     "Change",
     "ChangeType",
@@ -130,6 +135,7 @@ __all__ = [
     "Page",
     "PausedQueue",
     "PermanentError",
+    "Plan",
     "Queue",
     "QueueUse",
     "RRule",

@@ -4,6 +4,7 @@ import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import rota
@@ -12,11 +13,13 @@ from rota.domain.model import (
     AlarmRules,
     ApiKey,
     Artifact,
+    Backfill,
     Calendar,
     Change,
     Event,
     Limit,
     NodeState,
+    OverlapPolicy,
     PausedQueue,
     Role,
     Run,
@@ -41,6 +44,7 @@ from rota.domain.options import (
     TemplateOptions,
     TimingOptions,
 )
+from rota.domain.plan import Plan
 from rota.domain.recurrence import ClockChange, Timing
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
@@ -53,6 +57,7 @@ from rota.engine.queries import Occurrence, TenantUse
 from rota.engine.serving import QueueUse
 from rota.engine.workflows.run_tree import Branch
 from rota.surfaces.python.calls import DueRuns, Page
+from rota.surfaces.python.task_calls import Tasks
 
 __all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
 
@@ -102,6 +107,13 @@ class Queue:
     ) -> Task:
         """Start a workflow, which runs as a task of its own. Options as in `submit`. `signals` (payloads by name) are
         there when it begins; with an `idempotency_key` they reach the run that is there already."""
+    def start_workflows(
+        self,
+        workflows: Iterable[tuple[str, Any]],
+        **options: Unpack[SubmitManyOptions],
+    ) -> Tasks:
+        """Start a workflow for each `(kind, input)` pair in one transaction: all of them or none. Options as in
+        `submit`."""
     def signal(
         self,
         task_id: str,
@@ -135,6 +147,9 @@ class Queue:
     ) -> builtins.list[Task]:
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
     def get(self, task_id: str) -> Task: ...
+    def task_id(self, beginning: str) -> str:
+        """The id of the one task whose id begins so. At least 8 characters are needed; what cannot be
+        one is taken as it is."""
     def list(
         self,
         *,
@@ -179,7 +194,7 @@ class Queue:
     def replay_many(
         self,
         *,
-        since: timedelta | float | None = None,
+        since: Duration | None = None,
         dry_run: bool = False,
         **filters: Unpack[TaskFilters],
     ) -> int:
@@ -244,6 +259,21 @@ class Queue:
         """Fire again from the first time after now; what was due meanwhile is not made up for."""
     def trigger_schedule(self, schedule_id: str, input: Any = ...) -> Task:
         """Run it now, beside its times (with another `input`, if one is given); the task."""
+    def backfill(
+        self,
+        schedule_id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        overlap_policy: OverlapPolicy | str = "buffer_all",
+        at_most: int = 1000,
+        dry_run: bool = False,
+    ) -> Backfill:
+        """Run the times of the past from `start` to `end` that have not run: one after the other (`buffer_all`), or all
+        at once (`allow`). More than `at_most` times are refused. `get_schedule(…).backfill` says how far it is. With
+        `dry_run` nothing happens, and the answer says what would: `started` of `total`."""
+    def cancel_backfill(self, schedule_id: str) -> Backfill:
+        """Start no more of it. What was started goes on."""
     def delete_schedule(self, schedule_id: str, *, hard: bool = False) -> None:
         """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good."""
     def restore_schedule(self, schedule_id: str) -> Schedule: ...
@@ -295,6 +325,28 @@ class Queue:
     def declare_schedules(self, app: App) -> None:
         """Create the schedules that an app declares, and bring those that differ up to date: all of them, or, if one is
         refused, none. A suspended tenant's stay as they are."""
+    def plan(
+        self,
+        source: Mapping[str, Any] | App | Path | str,
+        *,
+        prune: bool = False,
+        force: bool = False,
+    ) -> Plan:
+        """What would change if the store said what a file says (its path, its content, or an app): created, changed and
+        removed, and which times appear, vanish or move. Nothing is written."""
+    def apply(
+        self,
+        source: Mapping[str, Any] | App | Path | str,
+        plan: Plan | tuple[datetime, str] | None = None,
+        *,
+        prune: bool = False,
+        force: bool = False,
+    ) -> Plan:
+        """Make the store say what a file says, in one transaction. With the `plan` that was made of it (or its time and
+        token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
+        overwritten with `force`."""
+    def export(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """All schedules and templates, as a file would declare them. Completed schedules are left out."""
     def create_template(
         self,
         alias: str | None,
@@ -388,12 +440,7 @@ class Queue:
         """Let no worker take tasks of this queue until it is resumed. What runs goes on; tasks can be submitted."""
     def resume_queue(self, name: str) -> bool:
         """Let workers take tasks of this queue again; whether it was paused."""
-    def drain_queue(
-        self,
-        name: str,
-        note: str = "",
-        timeout: timedelta | float | None = None,
-    ) -> PausedQueue:
+    def drain_queue(self, name: str, note: str = "", timeout: Duration | None = None) -> PausedQueue:
         """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
         `timeout`, which is a TimeoutError."""
     def limit_queue(

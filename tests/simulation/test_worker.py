@@ -323,8 +323,10 @@ async def test_a_graceful_stop_hands_back_what_does_not_finish(world: World) -> 
     assert world.clock.now() == START + 31 * SECOND
 
 
-async def test_a_lost_lease_is_noticed_and_changes_nothing(world: World) -> None:
-    """A node that cannot renew (its process was stopped) loses its task; what it answers later is refused."""
+@pytest.mark.parametrize("janitor", [True, False])
+async def test_a_lost_lease_is_noticed_and_changes_nothing(world: World, janitor: bool) -> None:
+    """A node that cannot renew (its process was stopped) loses its task, to any worker; what it answers later is
+    refused."""
     gate = asyncio.Event()
 
     @world.app.task("long")
@@ -336,8 +338,10 @@ async def test_a_lost_lease_is_noticed_and_changes_nothing(world: World) -> None
     task = await world.queue.submit("long")
     first = world.worker(lease=30, scheduler=False, janitor=False, worker_id="first")
     await first.tasks.run_once()  # claims, then is never given another turn: as after SIGSTOP
-    async with world.running(lease=30, worker_id="second"):
+    async with world.running(lease=30, scheduler=False, janitor=janitor, worker_id="second"):
         done = await world.queue.wait(task.id)
+        assert done.completed_at is not None
+        assert done.completed_at < START + timedelta(seconds=45), "the lease, and a little"
         assert (done.output, done.attempt, done.retries) == ("attempt 2", 2, 1)
     gate.set()
     await asyncio.sleep(0)

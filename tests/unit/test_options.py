@@ -43,6 +43,7 @@ SHAPES = [SubmitOptions, ScheduleChanges, TemplateChanges, TaskFilters, Schedule
 CALLS = {
     "submit": SubmitOptions,
     "start_workflow": SubmitOptions,
+    "start_workflows": SubmitManyOptions,
     "submit_many": SubmitManyOptions,
     "list": TaskFilters,
     "count": TaskFilters,

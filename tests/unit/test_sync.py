@@ -70,6 +70,10 @@ def a_template(queue: rota.sync.Queue) -> str:
     return queue.create_template("made", "work").id
 
 
+def a_calendar(queue: rota.sync.Queue) -> str:
+    return queue.create_calendar("made", windows=["22:00-06:00"]).name
+
+
 def an_open_artifact(queue: rota.sync.Queue) -> rota.sync.OpenArtifact:
     app = rota.App()
 
@@ -83,9 +87,15 @@ def an_open_artifact(queue: rota.sync.Queue) -> rota.sync.OpenArtifact:
     return queue.open_artifact(task.id, "note.txt")
 
 
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CALLS: dict[str, Call] = {
     "archive": lambda queue: queue.archive(a_cancelled_task(queue)),
     "bind": bound,
+    "backfill": lambda queue: queue.backfill("hourly", LONG_AGO, LONG_AGO),
+    "cancel_backfill": lambda queue: (
+        queue.backfill("hourly", LONG_AGO, LONG_AGO),
+        queue.cancel_backfill("hourly"),
+    ),
     "artifacts": lambda queue: queue.artifacts(a_task(queue)),
     "cancel": lambda queue: queue.cancel(a_task(queue)),
     "cancel_many": lambda queue: queue.cancel_many(),
@@ -93,6 +103,14 @@ CALLS: dict[str, Call] = {
     "count_schedules": lambda queue: queue.count_schedules(),
     "create_key": lambda queue: queue.create_key("ci", "viewer"),
     "create_schedule": lambda queue: queue.create_schedule("other", task_type="work", interval=60),
+    "apply": lambda queue: queue.apply({}),
+    "export": lambda queue: queue.export(),
+    "plan": lambda queue: queue.plan({}),
+    "create_calendar": lambda queue: queue.create_calendar("free", days=["2027-12-24"]),
+    "get_calendar": lambda queue: queue.get_calendar(a_calendar(queue)),
+    "list_calendars": lambda queue: queue.list_calendars(),
+    "update_calendar": lambda queue: queue.update_calendar(a_calendar(queue), days=["2027-12-31"]),
+    "delete_calendar": lambda queue: queue.delete_calendar(a_calendar(queue)),
     "create_template": lambda queue: queue.create_template("other", "work"),
     "create_tenant": lambda queue: queue.create_tenant("other"),
     "declare_schedules": lambda queue: queue.declare_schedules(rota.App()),
@@ -107,6 +125,7 @@ CALLS: dict[str, Call] = {
     "explained_runs": lambda queue: (queue.trigger_schedule("hourly"), queue.explained_runs("hourly")),
     "for_tenant": lambda queue: queue.for_tenant("other"),
     "get": lambda queue: queue.get(a_task(queue)),
+    "task_id": lambda queue: queue.task_id(a_task(queue)[:30]),
     "get_schedule": lambda queue: queue.get_schedule("hourly"),
     "get_template": lambda queue: queue.get_template(a_template(queue)),
     "get_tenant": lambda queue: queue.get_tenant("acme"),
@@ -152,6 +171,7 @@ CALLS: dict[str, Call] = {
     "signal": lambda queue: queue.signal(queue.start_workflow("work").id, "paid", 1),
     "steps": lambda queue: queue.steps(queue.start_workflow("work").id),
     "start_workflow": lambda queue: queue.start_workflow("work"),
+    "start_workflows": lambda queue: queue.start_workflows([("work", None)]),
     "submit": lambda queue: queue.submit("work"),
     "submit_many": lambda queue: queue.submit_many([("work", None)]),
     "suspend_tenant": lambda queue: queue.suspend_tenant("acme"),

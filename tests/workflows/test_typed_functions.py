@@ -102,10 +102,14 @@ async def test_a_workflow_is_submitted_as_a_function_is(world: World) -> None:
     task = handle.task
     assert (task.kind, task.queue, task.priority, task.is_workflow) == ("order", "slow", 7, True)
     await handle.signal("amount", 5)
-    others = await world.queue.bind(order).map([order.args(Order("rug"), by=date(2026, 3, 1))])
+    days = [order.args(Order("rug"), by=date(2026, 3, day)) for day in (1, 2)]
+    others = await world.queue.bind(order).map(days)
+    made = {(other.task.created_at, other.task.queue, other.task.is_workflow) for other in others}
+    assert [(queue, is_workflow) for _, queue, is_workflow in made] == [("slow", True)], "one transaction"
     async with world.running(queues=["slow"]):
         result = await handle.result()
-        await others[0].cancel()
+        for other in others:
+            await other.cancel()
     assert result == Order("lamp by 2026-02-01", 5)
     assert (await handle.get()).workflow_version == 3
     assert [step.key for step in await handle.steps()] == ["receive:amount"]

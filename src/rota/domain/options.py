@@ -21,8 +21,6 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from .calendar import FIELDS as CALENDAR_FIELDS
-from .calendar import check_calendars
 from .errors import Invalid
 from .limits import (
     LONGEST,
@@ -43,6 +41,7 @@ from .limits import (
     shown,
 )
 from .model import (
+    Duration,
     Limit,
     MissedRunPolicy,
     OverlapPolicy,
@@ -52,7 +51,9 @@ from .model import (
     TaskStatus,
 )
 from .recurrence import DayMatch, DstFold, DstGap, RecurrenceRule, Timing
-from .runtimes import Command
+from .runtimes import Command, check_url
+from .schedule.calendars import FIELDS as CALENDAR_FIELDS
+from .schedule.calendars import check_calendars
 
 __all__ = [
     "AlarmOptions",
@@ -84,8 +85,6 @@ __all__ = [
 
 MOST_RETRIES = 1_000_000
 _SECOND = timedelta(seconds=1)
-Duration = timedelta | float | str
-"""A number is one of seconds; a text is such as 90s, 5m or 1h30m."""
 
 
 TimingPart = str | Mapping[str, Any] | Timing
@@ -161,6 +160,12 @@ def _timings(field: str, value: object) -> Sequence[TimingPart]:
 
 def _max_runs(field: str, value: object) -> int | None:
     return check_number(field, value, 0, 2**53) or None
+
+
+def _url(field: str, value: object) -> str:
+    text = check_text(field, value, most=2000)
+    check_url(text, field)
+    return text
 
 
 def _failures(field: str, value: object) -> int:
@@ -417,6 +422,15 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
             check=check_calendars,
             clearable=True,
             cleared=(),
+        ),
+    ]
+    heartbeat_url: Annotated[
+        str | None,
+        Option(
+            help="A watch outside that is told of its runs: URL/start, URL on success, URL/fail.",
+            check=_url,
+            most=2000,
+            clearable=True,
         ),
     ]
     pause_on_failure: Annotated[

@@ -17,7 +17,6 @@ from ..domain.model import (
     AlarmRules,
     ApiKey,
     Artifact,
-    Calendar,
     Event,
     Limit,
     Run,
@@ -39,7 +38,6 @@ from ..stores.queries import (
     ApiKeyList,
     ArtifactList,
     ArtifactsByContent,
-    CalendarList,
     Cursor,
     EventList,
     GateList,
@@ -49,10 +47,10 @@ from ..stores.queries import (
     RunList,
     ScheduleList,
     TaskList,
+    TasksByBeginning,
     TemplateList,
     TenantList,
 )
-from .commands.calendars import find_calendar
 from .commands.line import LIVE_AT_MOST
 from .commands.nodes import every_node
 from .commands.shared import find_schedule, find_task, find_template
@@ -75,7 +73,6 @@ __all__ = [
     "named_contents",
     "next_times",
     "one_artifact",
-    "one_calendar",
     "one_schedule",
     "one_task",
     "one_template",
@@ -88,6 +85,7 @@ __all__ = [
     "task_limits",
     "task_list",
     "task_page",
+    "tasks_by_beginning",
     "template_page",
     "tenants_in_use",
     "upcoming",
@@ -109,6 +107,15 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
 def one_task(tenant: str, id: str) -> Work[Task]:
     async def work(tx: Tx) -> Task:
         return (await find_task(tx, tenant, id)).as_of(tx.now)
+
+    return work
+
+
+def tasks_by_beginning(tenant: str, beginning: str, limit: int) -> Work[list[Task]]:
+    """The newest tasks whose ids begin so."""
+
+    async def work(tx: Tx) -> list[Task]:
+        return await tx.find(TasksByBeginning(tenant=tenant, beginning=beginning), limit)
 
     return work
 
@@ -293,9 +300,6 @@ def upcoming(tenant: str, key: str, n: int) -> Work[list[Occurrence]]:
     return work
 
 
-CALENDARS_AT_MOST = 10_000
-
-
 def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
     left = n if schedule.max_runs is None else min(n, schedule.max_runs - schedule.run_count)
     after = now
@@ -467,20 +471,6 @@ def one_template(tenant: str, id: str) -> Work[Template]:
     return work
 
 
-def one_calendar(tenant: str, name: str) -> Work[Calendar]:
-    async def work(tx: Tx) -> Calendar:
-        return await find_calendar(tx, tenant, name)
-
-    return work
-
-
-def all_calendars(tenant: str) -> Work[list[Calendar]]:
-    async def work(tx: Tx) -> list[Calendar]:
-        return await tx.find(CalendarList(tenant=tenant), CALENDARS_AT_MOST)
-
-    return work
-
-
 def template_page(tenant: str, limit: int, after: str | None = None) -> Work[list[Template]]:
     """The newest first; `after` is the id of the last one seen."""
 
@@ -552,10 +542,10 @@ def event_page(
 def alarm_page(
     tenant: str, limit: int, schedule: str | None = None, *, is_open: bool = True, after: Cursor | None = None
 ) -> Work[list[Alarm]]:
-    """Alarms, newest first; of a schedule, by its key or id."""
+    """Alarms, newest first; of a schedule, by its key or id, deleted or not."""
 
     async def work(tx: Tx) -> list[Alarm]:
-        subject = None if schedule is None else (await find_schedule(tx, tenant, schedule)).id
+        subject = None if schedule is None else (await _any_schedule(tx, tenant, schedule)).id
         return await tx.find(
             AlarmList(tenant=tenant, subject_id=subject, is_open=is_open, after=after), limit
         )

@@ -88,11 +88,12 @@ def change(record: Change) -> dict[str, Any]:
     return {"version": shape.pop("number"), **shape}
 
 
+_NOT_SHOWN = ("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "applied", "watch")
+
+
 def schedule(record: Schedule) -> dict[str, Any]:
     """A schedule; `id` is its name, `uid` what distinguishes it from a deleted one of the same name."""
-    shape = fields_of(
-        record, leave_out=("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "watch")
-    )
+    shape = fields_of(record, leave_out=_NOT_SHOWN)
     return {
         "id": record.key,
         "uid": record.id,
@@ -153,7 +154,7 @@ def artifact(record: Artifact) -> dict[str, Any]:
 
 
 def template(record: Template) -> dict[str, Any]:
-    return fields_of(record)
+    return fields_of(record, leave_out=("applied",))
 
 
 def calendar(record: Calendar) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from .alarm import Alarm, AlarmRule, AlarmRules, Watch
 from .calendar import Calendar
 from .gate import Gate, Limit
 from .schedule import (
+    Backfill,
+    BackfillStatus,
     MissedRunPolicy,
     OverlapPolicy,
     Run,
@@ -26,7 +28,7 @@ from .schedule import (
     WorkflowTarget,
 )
 from .serving import NodeState, PausedQueue
-from .shared import Record, is_from_the_future
+from .shared import Duration, Record, is_from_the_future
 from .task import (
     LIVE,
     Artifact,
@@ -48,9 +50,12 @@ __all__ = [
     "AlarmRules",
     "ApiKey",
     "Artifact",
+    "Backfill",
+    "BackfillStatus",
     "Calendar",
     "Change",
     "ChangeType",
+    "Duration",
     "Event",
     "Failure",
     "Gate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from ..recurrence import DaySet
+from ..recurrence import Covered
 from .shared import Record
 
 
@@ -25,9 +25,9 @@ class Calendar(Record, frozen=True, kw_only=True, tag_field="record", tag="calen
     updated_at: datetime
 
     @property
-    def covers(self) -> DaySet:
+    def covers(self) -> Covered:
         """What schedules keep of it."""
-        return DaySet(
+        return Covered(
             name=self.name,
             days=self.days,
             rules=self.rules,

@@ -18,7 +18,7 @@ them. `rrule.steps` does the rules that advance in elapsed time.
 from __future__ import annotations
 
 from .advice import ClockChange, clock_changes, dst_note, left_out, local, warnings
-from .calendars import DaySet, Openings, Stretch, check_rule, parse_window
+from .calendars import Covered, Openings, Stretch, check_rule, parse_window
 from .cron import split_zone
 from .occurrences import begun_after, between, check, count, latest, next_after, on_clock, parts_of, with_zone
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
@@ -41,10 +41,10 @@ from .zones import close_zones, tzdata_version, zone_names
 __all__ = [
     "MOST_TIMINGS",
     "ClockChange",
+    "Covered",
     "Cron",
     "DayMatch",
     "DayOfWeek",
-    "DaySet",
     "DstFold",
     "DstGap",
     "Frequency",

@@ -23,7 +23,7 @@ from .timing import RRule, Timing
 from .zones import zone_tzinfo
 
 __all__ = [
-    "DaySet",
+    "Covered",
     "Openings",
     "Piece",
     "Stretch",
@@ -39,7 +39,7 @@ _MIDNIGHT: Final = time(0)
 _RULES_BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-class DaySet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Covered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a calendar covers; its days in order. `timezone` is whose days and hours are meant; None: those of the
     timing."""
 
@@ -106,7 +106,7 @@ def _falls_on(rule: str, day: date) -> bool:
     return next_after(RRule(rule, _RULES_BEGIN), midnight - _TICK, end_at=midnight + _DAY - _TICK) is not None
 
 
-def _covers(covering: DaySet, local: datetime) -> bool:
+def _covers(covering: Covered, local: datetime) -> bool:
     clock = local.time()
     windows, _ = _windows(covering.windows)
     if any(
@@ -122,8 +122,8 @@ class Openings(NamedTuple):
     """The times that calendars leave of a timing, within its bounds. `timezone` is that of the timing."""
 
     timing: Timing
-    only: tuple[DaySet, ...]
-    exclude: tuple[DaySet, ...]
+    only: tuple[Covered, ...]
+    exclude: tuple[Covered, ...]
     timezone: str
     start_at: datetime | None = None
     end_at: datetime | None = None
@@ -177,6 +177,10 @@ class Openings(NamedTuple):
         if gathered is not None:
             yield gathered
 
+    def number(self, after: datetime, until: datetime) -> int:
+        """How many open times are in `(after, until]`."""
+        return sum(each.number for each in self.stretches(after, until) if each.closed_by is None)
+
     def closed_by(self, at: datetime) -> str | None:
         """The set that closes `at`: one that excludes it, or else one that it would have to be in."""
         return self.piece_at(at).closed_by
@@ -193,7 +197,7 @@ class Openings(NamedTuple):
         return Piece(max(begin for begin, _ in pieces), min(end for _, end in pieces), None)
 
 
-def _around(at: datetime, local: datetime, covering: DaySet, zone: str) -> tuple[datetime, datetime]:
+def _around(at: datetime, local: datetime, covering: Covered, zone: str) -> tuple[datetime, datetime]:
     """The instants of the edges around `at`. Where clocks change in between, the nearer of the two readings counts."""
     _, edges = _windows(covering.windows)
     today = [datetime.combine(local.date(), edge) for edge in edges]

@@ -3,6 +3,7 @@
 from .checks import check_command
 from .command import (
     COMMAND_KINDS,
+    SHELL_KIND,
     Command,
     HttpRequest,
     ShellCommand,
@@ -10,11 +11,12 @@ from .command import (
     kind_of,
 )
 from .json_schema import check_against, check_schema
-from .request import FilledRequest, fill, secrets_of
+from .request import FilledRequest, check_url, fill, secrets_of
 from .signing import TOLERANCE, is_signed, signature_headers
 
 __all__ = [
     "COMMAND_KINDS",
+    "SHELL_KIND",
     "TOLERANCE",
     "Command",
     "FilledRequest",
@@ -23,6 +25,7 @@ __all__ = [
     "check_against",
     "check_command",
     "check_schema",
+    "check_url",
     "command_text",
     "fill",
     "is_signed",

@@ -188,7 +188,7 @@ def with_fewer_runs(decision: Decision, number: int) -> Schedule:
 
 def minds_overlap(schedule: Schedule) -> bool:
     """Whether it matters to `decide` what is live: `catch_up` asks for every run."""
-    if schedule.overlap_policy in _BUFFERING or schedule.buffered:
+    if schedule.overlap_policy in _BUFFERING or schedule.awaits_ends:
         return True
     is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
     return schedule.overlap_policy is not OverlapPolicy.ALLOW and not is_catching_up
@@ -390,8 +390,7 @@ class _Due:
             return tuple(Skip(at, reason) for at in times)
         schedule = self.schedule
         if schedule.calendars:
-            stretches = schedule.openings.stretches(self.first, until)
-            others = sum(each.number for each in stretches if each.closed_by is None)
+            others = schedule.openings.number(self.first, until)
         else:
             others = recurrence.count(
                 schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at

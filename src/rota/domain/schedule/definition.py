@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
 from .. import recurrence
@@ -41,9 +42,9 @@ from ..model import (
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import (
+    Covered,
     Cron,
     DayMatch,
-    DaySet,
     DstFold,
     DstGap,
     Interval,
@@ -54,16 +55,19 @@ from ..recurrence import (
     Timing,
     begun_after,
 )
+from .backfill import cancel as cancel_backfill
 from .decision import NO_DAY_LEFT, jittered, planned, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
 
 __all__ = [
+    "DEFAULTS",
     "FIELDS",
     "SCHEDULE_FIELDS",
     "as_facts",
     "changes_to",
     "create",
+    "default_policy",
     "delete",
     "edit",
     "governed",
@@ -228,6 +232,13 @@ FIELDS = {
 }
 SCHEDULE_FIELDS = tuple(sorted(FIELDS))
 """What can be given when a schedule is created, beside its key, its timing and its target."""
+DEFAULTS = {
+    each.name: each.default if each.default_factory is msgspec.NODEFAULT else each.default_factory()
+    for each in fields_of(Schedule)
+    if each.name in FIELDS and each.name not in ("status", "pause_note", "pause_until", "missed_run_policy")
+}
+"""What a field has that is left out where a schedule is said whole. Its status stays, and what it does about missed
+times follows from its timing."""
 _WHEN = frozenset({"timing", "start_at", "end_at", "max_runs", "exclude", "only", "calendars"})
 
 
@@ -242,7 +253,7 @@ def create(
     now: datetime,
     actor: str,
     limits: Limits,
-    calendars: tuple[DaySet, ...] = (),
+    calendars: tuple[Covered, ...] = (),
 ) -> Schedule:
     """A checked schedule, its next time computed. `fields` are the optional fields of the record by name; `calendars`
     what those that they name cover."""
@@ -250,7 +261,7 @@ def create(
     if values.get("status") is ScheduleStatus.COMPLETED:
         raise Invalid("status", "a new schedule cannot be completed", "accepted are draft, active and paused")
     checked = check_timing(timing)
-    values.setdefault("missed_run_policy", _default_policy(checked))
+    values.setdefault("missed_run_policy", default_policy(checked))
     schedule = Schedule(
         id=id,
         tenant=tenant,
@@ -293,7 +304,7 @@ def edit(
     return edited if status is None else _with_status(edited, status, now, actor)
 
 
-def governed(schedule: Schedule, calendars: tuple[DaySet, ...], now: datetime) -> Schedule:
+def governed(schedule: Schedule, calendars: tuple[Covered, ...], now: datetime) -> Schedule:
     """With what its calendars cover now, and planned anew if it is active. One that had completed because they left no
     time goes on if they leave one again."""
     if calendars == schedule.calendars:
@@ -350,8 +361,10 @@ def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     """Hide it and stop it; its history stays, and it can be restored."""
     _check_living(schedule)
+    filling = schedule.backfill
     gone = replace(
         _without_line(schedule),
+        backfill=filling and cancel_backfill(filling, now, "the schedule was deleted"),
         deleted_at=now,
         next_run_at=None,
         due_at=None,
@@ -375,7 +388,7 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
     facts: dict[str, Any] = msgspec.to_builtins(schedule)
-    for name in ("record", "due_at", "zone_data", "watch", "calendars", "excluded_from"):
+    for name in ("record", "due_at", "zone_data", "applied", "watch", "calendars", "excluded_from"):
         facts.pop(name, None)
     return facts
 
@@ -397,8 +410,8 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
         checked = check_timing(changes["timing"])
         start = values.get("start_at", schedule.start_at)
         values["timing"] = _anchored(checked, start, now, schedule.timing)
-        if schedule.missed_run_policy is _default_policy(schedule.timing):
-            values.setdefault("missed_run_policy", _default_policy(checked))
+        if schedule.missed_run_policy is default_policy(schedule.timing):
+            values.setdefault("missed_run_policy", default_policy(checked))
     if "target" in changes:
         values["target"] = check_target(changes["target"], limits)
     if "calendars" in changes:
@@ -411,8 +424,8 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
 
 
 def _stored(value: object) -> bytes:
-    """For comparing: to Python, True and 1 are equal."""
-    return msgspec.json.encode(value)
+    """For comparing: to Python, True and 1 are equal. The order of keys makes no difference."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str) -> Schedule:
@@ -525,7 +538,7 @@ def _begin(now: datetime, every: timedelta) -> datetime:
         return whole
 
 
-def _default_policy(timing: Timing) -> MissedRunPolicy:
+def default_policy(timing: Timing) -> MissedRunPolicy:
     """A time that comes only once is better late than never."""
     only_once = all(isinstance(part, Once) for part in recurrence.parts_of(timing))
     return MissedRunPolicy.EXECUTE_ONCE if only_once else MissedRunPolicy.SKIP

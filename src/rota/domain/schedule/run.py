@@ -97,7 +97,7 @@ def start(
             scheduled_at=scheduled_at,
         )
         task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
-        task = replace(task, available_at=now - before * _TICK, awaited=bool(schedule.buffered))
+        task = replace(task, available_at=now - before * _TICK, awaited=schedule.awaits_ends)
     except Invalid as refused:
         problem = str(refused)
     run = Run(
@@ -160,6 +160,9 @@ def cut_short(row: Run, schedule: Schedule, now: datetime) -> Run:
     """A stretch that was skipped, without its times after now: the clock was set back, and they are still to come."""
     begin = row.scheduled_at
     bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+    if schedule.calendars and row.reason is not RunReason.EXCLUDED:
+        last = schedule.openings.latest(begin, now) or begin
+        return replace(row, until=last, count=1 + schedule.openings.number(begin, last))
     last = recurrence.latest(schedule.timing, begin, now, **bounds) or begin
     return replace(row, until=last, count=1 + recurrence.count(schedule.timing, begin, last, **bounds))
 

@@ -167,6 +167,9 @@ class _Story:
             return f"It was triggered by hand{_by(row.actor)}, beside the schedule's own times"
         due = jittered(self.schedule, row.scheduled_at)
         late = started - due
+        if row.trigger is RunTrigger.BACKFILL:
+            asked = f"by a backfill{_by(row.actor)}"
+            return f"It was started {length(late)} after its time, at {self._when(started)}, {asked}"
         if row.trigger is RunTrigger.CATCH_UP:
             return f"It started {length(late)} late, at {self._when(started)}, to make up for a missed time"
         if started > row.created_at:

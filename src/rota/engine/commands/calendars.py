@@ -6,19 +6,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...domain import calendar as rules
 from ...domain.errors import NotFound, Refused
 from ...domain.model import Calendar, Schedule, ScheduleStatus
-from ...domain.recurrence import DaySet
+from ...domain.recurrence import Covered
+from ...domain.schedule import calendars as rules
 from ...domain.schedule import definition
 from ...stores.base import Tx, Work
-from ...stores.queries import Cursor, ScheduleList
+from ...stores.queries import CalendarList, Cursor, ScheduleList
 from .schedules import given_up
 from .shared import audit, limits_of, sets_named
 
-__all__ = ["create_calendar", "delete_calendar", "edit_calendar", "find_calendar", "govern_schedules"]
+__all__ = [
+    "all_calendars",
+    "create_calendar",
+    "delete_calendar",
+    "edit_calendar",
+    "govern_schedules",
+    "one_calendar",
+]
 
 PAGE = 500
+CALENDARS_AT_MOST = 10_000
 
 
 def create_calendar(tenant: str, name: str, fields: Mapping[str, Any], actor: str) -> Work[Calendar]:
@@ -44,7 +52,7 @@ def edit_calendar(
 
     async def work(tx: Tx) -> Calendar:
         await limits_of(tx, tenant)
-        old = await find_calendar(tx, tenant, name)
+        old = await _find(tx, tenant, name)
         if version is not None and version != old.version:
             raise Refused("stale_version", record="calendar", id=name, found=old.version, expected=version)
         new = rules.edit(old, changes, tx.now, actor)
@@ -90,7 +98,7 @@ def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
         nonlocal was_there
         if was_there and await tx.get(Calendar, rules.calendar_id(tenant, name)) is None:
             return  # an answer was lost
-        old = await find_calendar(tx, tenant, name)
+        old = await _find(tx, tenant, name)
         was_there = True
         after: Cursor | None = None
         while True:
@@ -107,14 +115,30 @@ def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
     return work
 
 
-async def find_calendar(tx: Tx, tenant: str, name: str) -> Calendar:
+def one_calendar(tenant: str, name: str) -> Work[Calendar]:
+    async def work(tx: Tx) -> Calendar:
+        return await _find(tx, tenant, name)
+
+    return work
+
+
+def all_calendars(tenant: str) -> Work[list[Calendar]]:
+    """By name."""
+
+    async def work(tx: Tx) -> list[Calendar]:
+        return await tx.find(CalendarList(tenant=tenant), CALENDARS_AT_MOST)
+
+    return work
+
+
+async def _find(tx: Tx, tenant: str, name: str) -> Calendar:
     found = await tx.get(Calendar, rules.calendar_id(tenant, name))
     if found is None:
         raise NotFound("calendar", name)
     return found
 
 
-def _covering(schedule: Schedule, known: Iterable[DaySet]) -> tuple[DaySet, ...]:
+def _covering(schedule: Schedule, known: Iterable[Covered]) -> tuple[Covered, ...]:
     """In the order in which the schedule names them. One that is gone covers what it did."""
     by_name = {each.name: each for each in (*schedule.calendars, *known)}
     named = dict.fromkeys((*schedule.exclude, *schedule.only))

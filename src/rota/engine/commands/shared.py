@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import calendar, keys, serving, template, tenants, workflow
+from ...domain import keys, serving, template, tenants, workflow
 from ...domain import task as life
 from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
@@ -31,8 +31,8 @@ from ...domain.model import (
     Template,
     Tenant,
 )
-from ...domain.recurrence import DaySet
-from ...domain.schedule import definition, run, watching
+from ...domain.recurrence import Covered
+from ...domain.schedule import backfill, calendars, definition, run, watching
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, RunList, ScheduleByKey, StepList, TaskList, TemplateByAlias
@@ -120,13 +120,13 @@ async def find_template(tx: Tx, tenant: str, id: str) -> Template:
     return found[0]
 
 
-async def sets_named(tx: Tx, tenant: str, names: Iterable[str]) -> tuple[DaySet, ...]:
+async def sets_named(tx: Tx, tenant: str, names: Iterable[str]) -> tuple[Covered, ...]:
     """What the calendars of these names cover, and the windows among them. A name that is no calendar is left out."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return ()
-    known = await tx.get_many(Calendar, [calendar.calendar_id(tenant, each) for each in wanted])
-    return calendar.sets_of(wanted, known.values())
+    known = await tx.get_many(Calendar, [calendars.calendar_id(tenant, each) for each in wanted])
+    return calendars.sets_of(wanted, known.values())
 
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ _FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Tenant: ("tenant", tenants.as_facts),
     ApiKey: ("key", keys.as_facts),
     PausedQueue: ("queue", serving.as_facts),
-    Calendar: ("calendar", calendar.as_facts),
+    Calendar: ("calendar", calendars.as_facts),
 }
 
 
@@ -279,7 +279,7 @@ class RelatedRuns:
             tx.put(row)
         for task in following.move.starts:
             tx.put(self.admitted(task))
-        stored = tx.put(following.move.schedule)
+        stored = tx.put(backfill.awake(following.move.schedule, tx.now))
         if following.note:
             audit(tx, "paused", self._actor, following.old, stored, following.note)
 
@@ -313,7 +313,7 @@ async def _following(
         new = definition.pause(old, tx.now, actor, note) if note else old
         if failed and old.enabled and not note:
             new = watching.with_failure(old, tx.now)
-        if new is not old or old.buffered:
+        if new is not old or old.awaits_ends:
             following.append(_Following(old=old, note=note, move=lines.moved_on(new, tx.now)))
     return following
 

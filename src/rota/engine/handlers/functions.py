@@ -7,7 +7,6 @@ else to the one that its app is connected to.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -51,6 +50,10 @@ class TaskQueue(Protocol):
     async def start_workflow(
         self, kind: str, input: Any = None, /, *, connection: Any = None, **options: Unpack[SubmitOptions]
     ) -> Task: ...
+
+    async def start_workflows(
+        self, workflows: Iterable[tuple[str, Any]], /, **options: Unpack[SubmitManyOptions]
+    ) -> list[Task]: ...
 
     async def signal(
         self, task_id: str, name: str, payload: Any = None, /, *, idempotency_key: str | None = None
@@ -253,8 +256,7 @@ class AsyncTaskFunction(TaskFunction[P, R]):
 
 
 class WorkflowFunction(TaskFunction[P, R]):
-    """Of a workflow, whose first parameter is its context: the others are those of `submit`. `map` starts runs one by
-    one."""
+    """Of a workflow, whose first parameter is its context: the others are those of `submit`."""
 
     async def __call__(self, ctx: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as a part of another workflow, with the context of that."""
@@ -269,5 +271,4 @@ class WorkflowFunction(TaskFunction[P, R]):
         return WorkflowHandle(task, queue, self.signature)
 
     async def _submit_all(self, queue: TaskQueue, inputs: Sequence[Any]) -> list[Task]:
-        started = [queue.start_workflow(self.kind, input, **self._options) for input in inputs]
-        return list(await asyncio.gather(*started))
+        return await queue.start_workflows([(self.kind, input) for input in inputs], **self._options)

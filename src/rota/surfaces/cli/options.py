@@ -236,6 +236,8 @@ _FLAGS = {
     "windows": "--window",
 }
 """Shorter to type than the name."""
+_COMPLETED = {"task_type": "kinds", "timezone": "zones"}
+"""What the shell completes, by `completing`."""
 _METAVARS = {"cron": "LINE", "rrule": "RULE", "timezone": "ZONE", "task_type": "TYPE"}
 
 
@@ -306,6 +308,10 @@ def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[d
         settings |= {"type": JSON, "metavar": "JSON"}
     else:
         settings["metavar"] = _METAVARS.get(name, "NAME" if option.pattern else "TEXT")
+    if name in _COMPLETED:
+        from . import completing
+
+        settings["shell_complete"] = getattr(completing, _COMPLETED[name])
     short = ["-t"] if name == "task_type" else []
     return click.option(*short, flag, name, **settings)
 

@@ -34,7 +34,8 @@ from ...domain.options import (
     check_option,
     options_of,
 )
-from ...domain.recurrence import Timing
+from ...domain.plan import schedule_options
+from ...domain.recurrence import RRule, Timing
 from ...domain.schedule import definition
 from ...domain.task import Submission, check_submission
 from ...engine.app import App
@@ -47,6 +48,8 @@ __all__ = [
     "changed_target",
     "check_registered",
     "cursor_text",
+    "declared_changes",
+    "declared_schedule",
     "filters",
     "given_time",
     "in_words_of",
@@ -182,6 +185,25 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
     if "key" in chosen:
         changes["key"] = chosen["key"]
     return changes | _fields(chosen)
+
+
+def declared_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
+    """As `new_schedule`, from the options of a file."""
+    return new_schedule(schedule_options(options), now)
+
+
+def declared_changes(old: Schedule, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes that make a schedule say what a file says: what is left out has its default, except the status."""
+    begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.created_at
+    timing, target, fields = new_schedule(schedule_options(options), begin)
+    was = old.target
+    if not isinstance(target, TemplateTarget) and not isinstance(was, TemplateTarget):
+        own = was.metadata != old.metadata  # a file cannot say it
+        target = replace(target, metadata=was.metadata) if own else target
+    usual = {**definition.DEFAULTS, "missed_run_policy": definition.default_policy(timing)}
+    if "status" in fields:
+        usual["pause_note"] = None
+    return {**usual, **fields, "timing": timing, "target": target}
 
 
 @contextmanager

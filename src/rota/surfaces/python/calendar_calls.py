@@ -7,7 +7,7 @@ from typing import Unpack
 from ...domain.limits import check_key
 from ...domain.model import Calendar
 from ...domain.options import CalendarOptions
-from ...engine import commands, queries
+from ...engine import commands
 from ...stores.queries import Cursor
 from .calls import Calls
 
@@ -22,11 +22,11 @@ class CalendarCalls(Calls):
         return await self._commit(commands.create_calendar(self.tenant, name, fields, self.actor))
 
     async def get_calendar(self, name: str) -> Calendar:
-        return await self.store.read(queries.one_calendar(self.tenant, _name(name)))
+        return await self.store.read(commands.one_calendar(self.tenant, _name(name)))
 
     async def list_calendars(self) -> list[Calendar]:
         """All of them, by name."""
-        return await self.store.read(queries.all_calendars(self.tenant))
+        return await self.store.read(commands.all_calendars(self.tenant))
 
     async def update_calendar(
         self, name: str, *, version: int | None = None, **changes: Unpack[CalendarOptions]

@@ -17,6 +17,7 @@ from .artifact_calls import ArtifactCalls
 from .calendar_calls import CalendarCalls
 from .calls import DueRuns, Page, check_actor
 from .limit_calls import LimitCalls
+from .plan_calls import PlanCalls
 from .schedule_calls import ScheduleCalls
 from .serving_calls import ServingCalls
 from .template_calls import TemplateCalls
@@ -33,6 +34,7 @@ class Queue(
     WorkflowCalls,
     ArtifactCalls,
     ScheduleCalls,
+    PlanCalls,
     TemplateCalls,
     CalendarCalls,
     TenantCalls,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from msgspec.structs import replace
@@ -14,13 +14,13 @@ from ...domain.model import (
     Limits,
     Task,
 )
-from ...domain.options import SubmitOptions
+from ...domain.options import SubmitManyOptions, SubmitOptions
 from ...domain.task import Submission
 from ...domain.workflow import Signal, Step
 from ...engine import commands, queries
 from ...engine.workflows.run_tree import Branch, tree_of
 from . import arguments
-from .task_calls import TaskCalls, task_id_of
+from .task_calls import TaskCalls, Tasks, task_id_of
 
 __all__ = ["WorkflowCalls"]
 
@@ -46,6 +46,13 @@ class WorkflowCalls(TaskCalls):
         task = await self._started(asked, _pairs(signals or {}), connection)
         await self._warn_of_unhandled((task.kind, task.queue))
         return task
+
+    async def start_workflows(
+        self, workflows: Iterable[tuple[str, Any]], **options: Unpack[SubmitManyOptions]
+    ) -> Tasks:
+        """Start a workflow for each `(kind, input)` pair in one transaction: all of them or none. Options as in
+        `submit`."""
+        return await self._submit_pairs(workflows, options, is_workflow=True)
 
     async def _started(self, asked: Submission, signals: Sequence[tuple[str, Any]], connection: Any) -> Task:
         if not signals:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from ....domain import recurrence
 from ....domain.model import (
-    ApiKey,
     Artifact,
     Change,
     ChangeType,
@@ -21,7 +20,6 @@ from ....domain.model import (
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
-    Role,
     Run,
     RunReason,
     RunStatus,
@@ -41,17 +39,16 @@ from ....domain.serving import Waiting, WaitReason
 from ....domain.workflow import Step, StepKind, StepStatus
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
+from .backfills import BackfillAnswer
 from .timing_answers import ScheduleTypeAnswer, schedule_type
 
 __all__ = [
-    "api_key",
     "attempts",
     "change",
     "event",
     "execution",
     "history",
     "logs",
-    "new_key",
     "one_execution",
     "run",
     "schedule",
@@ -91,6 +88,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     last_run_at: Time | None
     last_task_id: str | None
     buffered: tuple[Time, ...]
+    backfill: BackfillAnswer | None
     run_count: int
     max_runs: int | None
     start_at: Time | None
@@ -101,6 +99,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     catch_up_window_seconds: float
     jitter_seconds: float
     pause_on_failure: int
+    heartbeat_url: str | None
     alarm_late_seconds: float | None
     alarm_no_success_seconds: float | None
     alarm_failures: int | None
@@ -367,32 +366,6 @@ class BulkAnswer(Answer, frozen=True, kw_only=True):
     left: int
 
 
-class KeyAnswer(Answer, frozen=True, kw_only=True):
-    """An API key, without what it takes to use it."""
-
-    id: str
-    name: str
-    role: Role
-    tenant: str
-    created_at: Time
-    created_by: str
-    revoked_at: Time | None
-    revoked_by: str | None
-
-
-class NewKeyAnswer(KeyAnswer, frozen=True, kw_only=True):
-    """An API key that was just made. `key` is shown this once, and is null if the request is repeated."""
-
-    key: str | None
-
-
-class KeysAnswer(Answer, frozen=True, kw_only=True):
-    """A page of API keys."""
-
-    items: list[KeyAnswer]
-    next_cursor: str | None
-
-
 def schedule(record: Schedule) -> ScheduleAnswer:
     at = record.next_run_at
     return shaped(
@@ -401,6 +374,7 @@ def schedule(record: Schedule) -> ScheduleAnswer:
         description=record.description or None,
         schedule_type=schedule_type(record),
         target=target(record.target),
+        backfill=record.backfill and shaped(BackfillAnswer, record.backfill),
         next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
     )
 
@@ -510,11 +484,3 @@ def attempts(record: Task) -> AttemptsAnswer:
             ended = "retrying" if change.status is TaskStatus.PENDING else str(change.status)
             found[-1] = replace(found[-1], ended_at=change.at, status=ended, detail=change.detail)
     return AttemptsAnswer(items=found)
-
-
-def api_key(record: ApiKey) -> KeyAnswer:
-    return shaped(KeyAnswer, record)
-
-
-def new_key(record: ApiKey, key: str | None) -> NewKeyAnswer:
-    return shaped(NewKeyAnswer, record, key=key)

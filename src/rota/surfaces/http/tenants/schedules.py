@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query, Request, Response
 from msgspec import UNSET
-from msgspec.structs import fields
 from pydantic import AfterValidator
 
 from ....domain import recurrence
@@ -18,13 +17,15 @@ from ....domain.errors import Invalid, Refused
 from ....domain.limits import check_metadata
 from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
-from ....domain.schedule.definition import FIELDS
+from ....domain.schedule.definition import DEFAULTS, FIELDS
 from ...python.client import Queue
+from ...shapes import shaped
 from ..fields import SLASH, Body, Time, given_options
 from ..openapi import documented
 from ..reading import Router
 from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
 from . import answers, schemas, timing_answers
+from .backfills import BackfillAnswer
 
 __all__ = [
     "change_schedules",
@@ -146,7 +147,7 @@ async def replace(
     _check_known(request, body)
     old = await queue.get_schedule(id)
     missed = "execute_once" if isinstance(body.schedule_type, schemas.Once) else "skip"
-    options = {**_DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
+    options = {**DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
     return _one(await queue.update_schedule(id, version=version, **options))
 
 
@@ -194,6 +195,29 @@ async def resume(request: Request, queue: Operator, id: Id, once: OnceKey = None
     """Fire again, from the first time after now."""
     await queue.once(request, once, _answered)
     return _one(await queue.resume_schedule(id))
+
+
+@router.post("/schedules/{id}/backfill", **documented(200, BackfillAnswer))
+async def backfill(
+    request: Request, queue: Operator, id: Id, body: schemas.BackfillBody, once: OnceKey = None
+) -> Response:
+    """Run the times of the past that have not run."""
+    await queue.once(request, once, lambda made: (200, shaped(BackfillAnswer, made)))
+    made = await queue.backfill(
+        id,
+        body.start,
+        body.end,
+        overlap_policy=body.overlap_policy,
+        at_most=body.at_most,
+        dry_run=body.dry_run,
+    )
+    return answer(shaped(BackfillAnswer, made))
+
+
+@router.delete("/schedules/{id}/backfill", **documented(200, BackfillAnswer))
+async def cancel_backfill(queue: Operator, id: Id) -> Response:
+    """Start no more of its backfill. What was started goes on."""
+    return answer(shaped(BackfillAnswer, await queue.cancel_backfill(id)))
 
 
 @router.post("/schedules/{id}/trigger", **documented(201, answers.ExecutionAnswer))
@@ -258,11 +282,6 @@ def _one(schedule: Schedule, status: int = 200, headers: dict[str, str] | None =
 
 
 Given = schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch
-_DEFAULTS: dict[str, Any] = {
-    field.name: {} if field.name == "metadata" else field.default
-    for field in fields(Schedule)
-    if field.name in FIELDS and field.name not in ("status", "pause_note", "missed_run_policy")
-}
 
 
 def _options(body: Given, old: Schedule | None = None) -> dict[str, Any]:

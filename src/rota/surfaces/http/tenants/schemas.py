@@ -34,6 +34,8 @@ from ..fields import (
 )
 
 __all__ = [
+    "ApplyBody",
+    "BackfillBody",
     "BulkBody",
     "CalendarBody",
     "CalendarPatch",
@@ -43,6 +45,7 @@ __all__ = [
     "ExecutionBody",
     "KeyBody",
     "PauseBody",
+    "PlanBody",
     "PreviewBody",
     "ReplayBody",
     "ReplayWorkflowBody",
@@ -239,6 +242,7 @@ class _Answered(Body):
     paused_by: ReadOnly = None
     paused_at: ReadOnly = None
     buffered: ReadOnly = None
+    backfill: ReadOnly = None
     completed_reason: ReadOnly = None
     created_by: ReadOnly = None
     updated_by: ReadOnly = None
@@ -278,6 +282,20 @@ class PauseBody(Body):
 
     note: Text | None = None
     until: Time | None = None
+
+
+class BackfillBody(Body):
+    """Which times of the past to run after all. `dryRun` only says what would happen."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"start": "2026-01-01T00:00:00Z", "end": "2026-01-31T23:59:59Z"}]}
+    )
+
+    start: Time
+    end: Time
+    overlap_policy: Literal["buffer_all", "allow"] = "buffer_all"
+    at_most: Annotated[Whole, Field(ge=1, le=10_000)] = 1000
+    dry_run: Flag = False
 
 
 class QueueLimitBody(Body):
@@ -478,6 +496,35 @@ class ReplayWorkflowBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"fromStep": "charge"}]})
 
     from_step: Text | None = None
+
+
+_DECLARED: Any = {
+    "schedules": {"daily": {"task_type": "report", "cron": "0 9 * * 1-5", "timezone": "Europe/London"}},
+    "templates": {"backup": {"http": "POST https://example.org/backup", "timeout": "5m"}},
+}
+
+
+class PlanBody(Body):
+    """What there is to be, as a file has it: by name, the options of `create_schedule` and `create_template` in
+    snake_case."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
+
+    schedules: dict[Name, dict[str, Json]] = Field(default_factory=dict)
+    templates: dict[Name, dict[str, Json]] = Field(default_factory=dict)
+    prune: Annotated[Flag, Field(description="Pause the schedules that were declared and no longer are.")] = (
+        False
+    )
+    force: Annotated[Flag, Field(description="Overwrite what was edited by hand.")] = False
+
+
+class ApplyBody(PlanBody):
+    """The same, and the plan that must still hold: its `at` and its `token`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
+
+    at: Time | None = None
+    token: Text | None = None
 
 
 class KeyBody(Body):

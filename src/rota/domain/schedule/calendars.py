@@ -15,22 +15,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from . import recurrence
-from .errors import Invalid
-from .ids import derived_id
-from .limits import check_key, check_text, shown
-from .model import Calendar, Schedule
-from .recurrence import DaySet
+from .. import recurrence
+from ..errors import Invalid
+from ..ids import derived_id
+from ..limits import check_key, check_text, shown
+from ..model import Calendar, Schedule
+from ..recurrence import Covered
 
 __all__ = [
     "FIELDS",
     "as_facts",
     "calendar_id",
     "check_calendars",
-    "check_known",
     "create",
     "edit",
     "is_window",
+    "known_sets",
     "names_in",
     "sets_of",
 ]
@@ -68,20 +68,24 @@ def names_in(fields: Mapping[str, Any], old: Schedule | None = None) -> tuple[st
     return tuple(dict.fromkeys(named))
 
 
-def sets_of(names: Iterable[str], known: Iterable[Calendar]) -> tuple[DaySet, ...]:
+def sets_of(names: Iterable[str], known: Iterable[Calendar]) -> tuple[Covered, ...]:
     """What these calendars and windows cover, in the order of the names. A name that is none of them is left out."""
     by_name = {calendar.name: calendar.covers for calendar in known}
-    sets = [DaySet(name=name, windows=(name,)) if is_window(name) else by_name.get(name) for name in names]
+    sets = [Covered(name=name, windows=(name,)) if is_window(name) else by_name.get(name) for name in names]
     return tuple(each for each in sets if each is not None)
 
 
-def check_known(fields: Mapping[str, Any], known: Iterable[DaySet]) -> None:
-    """Refused, if one of `exclude` or `only` is no calendar."""
-    names = {each.name for each in known}
+def known_sets(
+    fields: Mapping[str, Any], known: Iterable[Covered], old: Schedule | None = None
+) -> tuple[Covered, ...]:
+    """What is covered by the calendars that a schedule with these fields will name; refused if one of them is new to it
+    and not `known`."""
+    by_name = {each.name: each for each in (*(() if old is None else old.calendars), *known)}
     for field in ("exclude", "only"):
         for name in check_calendars(field, fields.get(field)):
-            if name not in names:
+            if name not in by_name:
                 raise Invalid(field, f"there is no calendar {name!r}", "create it first")
+    return tuple(by_name[name] for name in names_in(fields, old))
 
 
 def create(name: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, actor: str) -> Calendar:
