@@ -39,7 +39,7 @@ BATCH = 500
 
 task_filters = together(
     click.option("--status", type=click.Choice(STATUSES), help="Only tasks in this state."),
-    click.option("-t", "--type", "kind", metavar="TYPE", help="Only tasks of this kind."),
+    click.option("-t", "--type", "--kind", "kind", metavar="TYPE", help="Only tasks of this kind."),
     click.option("--queue", metavar="NAME", help="Only tasks of this queue."),
     click.option("--schedule", metavar="ID", help="Only tasks that this schedule started."),
     click.option("--tag", metavar="NAME", help="Only tasks with this tag."),
@@ -56,7 +56,14 @@ task_filters = together(
     ]
 )
 @click.option(
-    "-t", "--type", "--task-type", "task_type", required=True, metavar="TYPE", help="The kind of task."
+    "-t",
+    "--type",
+    "--task-type",
+    "--kind",
+    "task_type",
+    required=True,
+    metavar="TYPE",
+    help="The kind of task.",
 )
 @click.option(
     "-i",
