@@ -88,7 +88,10 @@ def change(record: Change) -> dict[str, Any]:
     return {"version": shape.pop("number"), **shape}
 
 
-_NOT_SHOWN = ("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "applied", "watch")
+_NOT_SHOWN = (
+    *("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "applied", "watch"),
+    *("calendars", "excluded_from"),
+)
 
 
 def schedule(record: Schedule) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class SchedulesAnswer(Answer, frozen=True, kw_only=True):
 
 class RunAnswer(Answer, frozen=True, kw_only=True):
     """One expected time of a schedule, and what became of it. Misses that follow each other are one: `until` is the
-    last of them, `count` how many they are."""
+    last of them, `count` how many they are. `calendar` is the one that excluded it."""
 
     id: str
     schedule_id: str
@@ -139,6 +139,7 @@ class RunAnswer(Answer, frozen=True, kw_only=True):
     trigger: RunTrigger
     status: RunStatus
     reason: RunReason | None
+    calendar: str | None
     target_type: Literal["task", "workflow", "template"]
     target_id: str | None
     started_at: Time | None
