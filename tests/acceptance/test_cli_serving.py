@@ -46,7 +46,7 @@ def test_without_nodes_workers_says_how_to_start_one() -> None:
 def test_replay_in_bulk_counts_first() -> None:
     ids = [rota("submit -t send").stdout.strip() for _ in range(3)]
     rota(["cancel", *ids])
-    line = "replay --status cancelled --type send --since 1h"
+    line = "replay --status cancelled --kind send --since 1h"
     assert document(f"{line} --dry-run") == {"replayed": 0, "matching": 3}
     assert "3 tasks would be replayed" in rota(f"{line} --dry-run").stdout
     assert document(line) == {"replayed": 3, "matching": 3}

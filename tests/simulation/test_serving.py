@@ -77,6 +77,19 @@ async def test_a_task_of_an_unknown_kind_says_so(world: World) -> None:
     assert (waiting, waiting.reason) == ("nobody handles `wrok`; did you mean `work`?", "no_worker")
 
 
+async def test_a_template_of_an_unknown_kind_says_so(world: World) -> None:
+    known(world)
+    async with world.running():
+        await world.at(SECOND)
+        made = await world.queue.create_template("typo", "wrok")
+        with pytest.warns(rota.UnhandledKind, match="nobody handles `wrok`; did you mean `work`?"):
+            await world.queue.execute_template("typo")
+        target = rota.TemplateTarget(template_id=made.id)
+        with pytest.warns(rota.UnhandledKind, match="nobody handles `wrok`"):
+            await world.queue.create_schedule("s", target=target, interval=3600)
+        assert "nobody handles `wrok`" in await world.queue.why("s", START + SECOND + HOUR)
+
+
 async def test_four_workers_take_nothing_from_a_paused_queue(world: World) -> None:
     ran: Counter[str] = Counter()
 

@@ -352,10 +352,12 @@ async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
     if row is not None:
         task = None if row.target_id is None else await tx.get(Task, row.target_id)
         return None if task is None else await wait_of(tx, task)
-    if isinstance(schedule.target, TemplateTarget):
+    target = schedule.target
+    started = await tx.get(Template, target.template_id) if isinstance(target, TemplateTarget) else target
+    if started is None:
         return None
     alive = living(await every_node(tx), tx.now)
-    return nobody_handles(alive, schedule.tenant, schedule.target.kind, schedule.target.queue)
+    return nobody_handles(alive, schedule.tenant, started.kind, started.queue)
 
 
 def explained_runs(tenant: str, key: str, limit: int) -> Work[list[Why]]:

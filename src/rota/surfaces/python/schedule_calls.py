@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Unpack
 
 from msgspec import UNSET
 
 from ...domain import recurrence
-from ...domain.errors import Invalid, NotFound, Refused
+from ...domain.errors import Invalid, NotFound, Refused, StoreError
 from ...domain.limits import check_choice, check_key, check_number
 from ...domain.model import (
     Backfill,
@@ -60,9 +61,18 @@ class ScheduleCalls(Calls):
         work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
         with arguments.in_words_of(options):
             created = await self._commit(work)
-        if not isinstance(created.target, TemplateTarget):
-            await self._warn_of_unhandled((created.target.kind, created.target.queue))
+        await self._warn_of_unhandled(*await self._started_by(created.target))
         return created
+
+    async def _started_by(self, target: Target) -> list[tuple[str, str]]:
+        """The kind and the queue of the tasks that it starts; none, if its template cannot be read: the schedule is
+        stored already, and only a warning is lost."""
+        if not isinstance(target, TemplateTarget):
+            return [(target.kind, target.queue)]
+        with suppress(StoreError, NotFound):
+            template = await self.store.read(queries.one_template(self.tenant, target.template_id))
+            return [(template.kind, template.queue)]
+        return []
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
         return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))

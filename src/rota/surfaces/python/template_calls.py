@@ -62,7 +62,9 @@ class TemplateCalls(Calls):
         work = commands.execute_template(
             self._new_id(), self.tenant, _id(template_id), input, self.actor, check=self._check_input
         )
-        return await self._commit(work)
+        task = await self._commit(work)
+        await self._warn_of_unhandled((task.kind, task.queue))
+        return task
 
 
 def _id(value: object) -> str:

@@ -48,7 +48,7 @@ MOST_TIMES = 10_000
     type=click.Choice(["active", "paused", "draft", "completed"]),
     help="Only schedules in this state.",
 )
-@click.option("-t", "--type", "kind", metavar="TYPE", help="Only schedules of this kind of task.")
+@click.option("-t", "--type", "--kind", "kind", metavar="TYPE", help="Only schedules of this kind of task.")
 @click.option("--tag", metavar="NAME", help="Only schedules whose tasks have this tag.")
 @click.option("--text", metavar="TEXT", help="Only those with this in their id or description.")
 @click.option("--deleted", is_flag=True, help="Deleted ones, too.")

@@ -43,6 +43,7 @@ task_filters = together(
     click.option(
         "-t",
         "--type",
+        "--kind",
         "kind",
         metavar="TYPE",
         shell_complete=completing.kinds,
@@ -72,6 +73,7 @@ task_filters = together(
     "-t",
     "--type",
     "--task-type",
+    "--kind",
     "task_type",
     required=True,
     metavar="TYPE",
