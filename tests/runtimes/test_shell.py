@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,60 @@ async def test_a_group_that_ignores_the_signal_is_killed(
     done = await bench.shell(line, timeout=0.3)
     assert str(done.error) == "TimeoutError: ran longer than its timeout of 0.3 s"
     assert await gone(int(file.read_text()))
+
+
+BOMB = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+born = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+leader = os.getpid()
+for _ in range(8):
+    os.fork()
+os.write(born, b"%d\\n" % leader)
+if os.getpid() != leader and os.getppid() == leader and os.fork() == 0:
+    for _ in range(20_000):
+        if os.fork():
+            os._exit(0)
+time.sleep(1000)
+"""
+"""256 processes that ignore SIGTERM, and eight that are another one every moment: bounded, should nobody kill them."""
+
+
+def group_of(leader: int) -> list[int]:
+    """The pids of a process group, without those that have ended."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            state, _, group = file.read_text().rpartition(")")[2].split()[:3]
+            if int(group) == leader and state != "Z":
+                found.append(int(file.parent.name))
+    return found
+
+
+async def test_a_fork_bomb_ends_with_its_group(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "KILL_AFTER", timedelta(milliseconds=100))
+    file = tmp_path / "born"
+    await bench.queue.create_template(
+        "bomb", runtime="shell", command=[sys.executable, "-c", BOMB, str(file)]
+    )
+    task = await bench.queue.execute_template("bomb")
+    running = asyncio.create_task(bench.worker.run(handle_signals=False))
+    while not file.exists() or len(file.read_text().splitlines()) < 256:
+        await asyncio.sleep(0.01)
+    leader = int(file.read_text().split()[0])
+    assert len(group_of(leader)) >= 256
+    await bench.queue.cancel(task.id)
+    ended = await bench.queue.wait(task.id, timeout=30)
+    bench.worker.stop()
+    await running
+    assert ended.status is TaskStatus.CANCELLED
+    for _ in range(500):
+        if not group_of(leader):
+            break
+        await asyncio.sleep(0.01)
+    assert group_of(leader) == []
 
 
 async def started(file: Path) -> None:

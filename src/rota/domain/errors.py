@@ -74,6 +74,7 @@ _SENTENCES = {
     "not_deleted": "schedule {schedule} is not deleted, so there is nothing to restore",
     "other_schema": "the store at {store} has a migration {migration} that differs from this version's; it"
     " was changed by hand or by another build",
+    "no_shell": "the workers of tenant {tenant} run no shell commands; start one with --allow-shell",
     "stale_version": "{record} {id} is at version {found}, not {expected}; read it again and repeat the"
     " change",
     "step_key_taken": "the workflow has asked for {key!r} before; give each call another name= or key=",

@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from .ids import derived_id
 from .model import NodeState, PausedQueue, Task, TaskStatus
+from .runtimes import SHELL_KIND
 from .schedule.why import length
 from .tenants import EVERY_TENANT
 
@@ -43,6 +44,7 @@ __all__ = [
     "nobody_handles",
     "pause",
     "paused_id",
+    "runs_no_shell",
     "seen_by",
     "silent_scheduler",
     "workers_of",
@@ -101,6 +103,12 @@ def nobody_handles(nodes: Iterable[NodeState], tenant: str, kind: str, queue: st
         return f"nobody handles `{kind}` in queue {queue}; its workers serve {', '.join(served)}"
     close = get_close_matches(kind, sorted({known for node in workers for known in node.kinds}), n=1)
     return f"nobody handles `{kind}`{f'; did you mean `{close[0]}`?' if close else ''}"
+
+
+def runs_no_shell(nodes: Iterable[NodeState], tenant: str) -> bool:
+    """Whether there are workers, and none of them may run shell commands. `nodes` are alive."""
+    workers = workers_of(nodes, tenant)
+    return bool(workers) and not any(SHELL_KIND in node.kinds for node in workers)
 
 
 def silent_scheduler(nodes: Sequence[NodeState], now: datetime) -> NodeState | None:

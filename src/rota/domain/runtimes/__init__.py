@@ -3,6 +3,7 @@
 from .checks import check_command
 from .command import (
     COMMAND_KINDS,
+    SHELL_KIND,
     Command,
     HttpRequest,
     ShellCommand,
@@ -15,6 +16,7 @@ from .signing import TOLERANCE, is_signed, signature_headers
 
 __all__ = [
     "COMMAND_KINDS",
+    "SHELL_KIND",
     "TOLERANCE",
     "Command",
     "FilledRequest",

@@ -12,6 +12,7 @@ import msgspec
 
 __all__ = [
     "COMMAND_KINDS",
+    "SHELL_KIND",
     "Command",
     "HttpRequest",
     "ShellCommand",
@@ -55,13 +56,14 @@ class HttpRequest(
 
 
 Command = ShellCommand | HttpRequest
-COMMAND_KINDS = {"rota.shell": "shell", "rota.http": "http"}
+SHELL_KIND = "rota.shell"
+COMMAND_KINDS = {SHELL_KIND: "shell", "rota.http": "http"}
 """By the kind of the tasks that commands become: their runtime."""
 
 
 def kind_of(command: Command) -> str:
     """The kind of the tasks that it becomes."""
-    return "rota.shell" if isinstance(command, ShellCommand) else "rota.http"
+    return SHELL_KIND if isinstance(command, ShellCommand) else "rota.http"
 
 
 def command_text(command: Command | str) -> str:

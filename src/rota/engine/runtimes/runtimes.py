@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ...domain.runtimes import SHELL_KIND
 from ...domain.task import Defaults
 from ..app import App
 from ..executor import Context
@@ -34,7 +35,7 @@ class Runtimes:
         self._remote: dict[Handler, Handler] = {}
         commands = App()
         if allow_shell:
-            commands.task("rota.shell")(run_shell)
+            commands.task(SHELL_KIND)(run_shell)
         if find_spec("httpx") is not None:
             commands.task("rota.http", timeout=HTTP_TIMEOUT)(self._run_http)
         self._commands = commands.handlers
