@@ -9,29 +9,32 @@ import json
 import statistics
 import sys
 import time
+from typing import Any
 
-from dbos import DBOS, DBOSConfig
+from dbos import DBOS
 
 
-@DBOS.step()
 async def noop(number: int) -> int:
     return number
 
 
-@DBOS.workflow()
-async def three() -> int:
-    return sum([await noop(number) for number in range(3)])
-
-
-@DBOS.step()
 async def now() -> float:
     return time.perf_counter()
 
 
-@DBOS.workflow()
+async def three() -> int:
+    return sum([await noop_step(number) for number in range(3)])
+
+
 async def many(steps: int) -> list[float]:
-    times = [await now() for _ in range(steps)]
+    times = [await now_step() for _ in range(steps)]
     return [after - before for before, after in itertools.pairwise(times)]
+
+
+noop_step: Any = DBOS.step()(noop)
+now_step: Any = DBOS.step()(now)
+run_three: Any = DBOS.workflow()(three)
+run_many: Any = DBOS.workflow()(many)
 
 
 async def run(workflows: int, steps: int, starters: int) -> dict[str, float]:
@@ -39,13 +42,13 @@ async def run(workflows: int, steps: int, starters: int) -> dict[str, float]:
 
     async def starter() -> None:
         for _ in waiting:
-            assert await three() == 3
+            assert await run_three() == 3
 
-    await three()
+    await run_three()
     began, used = time.perf_counter(), time.process_time()
     await asyncio.gather(*[starter() for _ in range(starters)])
     took, cpu = time.perf_counter() - began, time.process_time() - used
-    between = await many(steps)
+    between = await run_many(steps)
     return {
         "workflows_per_second": round(workflows / took),
         "processor_ms_per_workflow": round(1000 * cpu / workflows, 2),
@@ -55,7 +58,7 @@ async def run(workflows: int, steps: int, starters: int) -> dict[str, float]:
 
 def main() -> None:
     url, *sizes = sys.argv[1:]
-    config: DBOSConfig = {"name": "bench", "system_database_url": url, "log_level": "ERROR"}
+    config = {"name": "bench", "system_database_url": url, "log_level": "ERROR"}
     DBOS(config=config)
     DBOS.launch()
     try:
