@@ -185,7 +185,7 @@ class Queue:
     def replay_many(
         self,
         *,
-        since: timedelta | float | None = None,
+        since: Duration | None = None,
         dry_run: bool = False,
         **filters: Unpack[TaskFilters],
     ) -> int:
@@ -376,12 +376,7 @@ class Queue:
         """Let no worker take tasks of this queue until it is resumed. What runs goes on; tasks can be submitted."""
     def resume_queue(self, name: str) -> bool:
         """Let workers take tasks of this queue again; whether it was paused."""
-    def drain_queue(
-        self,
-        name: str,
-        note: str = "",
-        timeout: timedelta | float | None = None,
-    ) -> PausedQueue:
+    def drain_queue(self, name: str, note: str = "", timeout: Duration | None = None) -> PausedQueue:
         """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
         `timeout`, which is a TimeoutError."""
     def limit_queue(

@@ -43,9 +43,9 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
 from .domain.errors import NotFound
-from .domain.model import (
-    Task,
-)
+from .domain.limits import check_duration
+from .domain.model import Task
+from .domain.options import Duration
 from .domain.workflow import Step
 from .engine import clock
 from .engine.app import App
@@ -104,10 +104,10 @@ async def settle() -> None:
     await virtual_loop().settled()
 
 
-async def advance(by: timedelta) -> None:
+async def advance(by: Duration) -> None:
     """Let `by` pass and everything happen that falls due until then, the last moment included."""
     virtual_loop()
-    await clock.sleep(by)
+    await clock.sleep(check_duration("by", by))
     await settle()
 
 

@@ -21,7 +21,9 @@ from command_line import rota as command
 from postgres_server import new_database
 from records import tenant
 from rota.domain.model import Limits, Task
+from rota.domain.task import Defaults
 from rota.domain.tenants import check_tenant
+from rota.engine.commands import Claim, claim_tasks
 from rota.stores.postgres.address import Address
 from stores import get, put
 
@@ -453,3 +455,30 @@ async def test_a_role_that_only_submits_can_submit(url: str) -> None:
         await asyncio.to_thread(command, ["submit", "--type", "mail", "--store", web])
         async with rota.connect(url) as queue:
             assert await queue.count() == 6
+
+
+@pytest.mark.parametrize("is_of_queue", [True, False])
+async def test_what_sql_submits_asks_at_its_limit(url: str, is_of_queue: bool) -> None:
+    """The worker knows of no limit: it is the tenant that has it."""
+    async with rota.connect(url) as queue, by_asyncpg(url) as (connection, commit, _):
+        await queue.limit_queue("mail" if is_of_queue else "unlimited", concurrency=1)
+        if not is_of_queue:
+            limited = rota.App()
+            limited.task("send", limit=rota.Limit(concurrency=1, key="to"))(lambda to: None)
+            await queue.declare_limits(limited)
+        ids = []
+        for to in (1, 1) if is_of_queue else (1, 1, 2):
+            ids.append(
+                await connection.fetchval(
+                    "select rota.submit('send', $1::jsonb, queue => 'mail')", f'{{"to": {to}}}'
+                )
+            )
+        await commit()
+        ask = Claim(
+            kinds={"send": Defaults()}, worker_id="w", lease_id="l", lease=timedelta(seconds=30), limit=10
+        )
+        claimed = await queue.store.transact(claim_tasks(ask))
+        assert {task.id for task in claimed.tasks} == ({ids[0]} if is_of_queue else {ids[0], ids[2]})
+        assert "at most 1 at once" in str(await queue.waiting(ids[1]))
+        later = await queue.submit("send", {"to": 1}, queue="mail")
+        assert "at most 1 at once" in str(await queue.waiting(later.id))

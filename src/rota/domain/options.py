@@ -40,6 +40,7 @@ from .limits import (
     check_unique_by,
 )
 from .model import (
+    Duration,
     Limit,
     MissedRunPolicy,
     OverlapPolicy,
@@ -80,8 +81,6 @@ __all__ = [
 
 MOST_RETRIES = 1_000_000
 _SECOND = timedelta(seconds=1)
-Duration = timedelta | float | str
-"""A number is one of seconds; a text is such as 90s, 5m or 1h30m."""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):

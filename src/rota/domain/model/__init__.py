@@ -25,7 +25,7 @@ from .schedule import (
     WorkflowTarget,
 )
 from .serving import NodeState, PausedQueue
-from .shared import Record, is_from_the_future
+from .shared import Duration, Record, is_from_the_future
 from .task import (
     LIVE,
     Artifact,
@@ -49,6 +49,7 @@ __all__ = [
     "Artifact",
     "Change",
     "ChangeType",
+    "Duration",
     "Event",
     "Failure",
     "Gate",

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+Duration = timedelta | float | str
+"""A number is one of seconds; a text is such as 90s, 5m or 1h30m."""
 _NO_STEP = timedelta(seconds=2)
 
 

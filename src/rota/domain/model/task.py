@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from ..history import ChangeType, describe
 from ..runtimes import Command
-from .shared import Record, Value, aware
+from .shared import Duration, Record, Value, aware
 
 
 class TaskStatus(StrEnum):
@@ -43,6 +44,26 @@ class RetryPolicy(Value, frozen=True, kw_only=True):
     multiplier: float = 2.0
     maximum: timedelta = timedelta(seconds=60)
     jitter: float = 0.25
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            initial: Duration = ...,
+            multiplier: float = ...,
+            maximum: Duration = ...,
+            jitter: float = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        """What a program gave in another form becomes a timedelta; what is stored is one already."""
+        for name in ("initial", "maximum"):
+            given = getattr(self, name)
+            if isinstance(given, (int, float, str)):
+                from ..limits import check_duration  # which imports the model
+
+                force_setattr(self, name, check_duration(f"retry_policy.{name}", given))
 
 
 class Failure(Value, frozen=True, kw_only=True):
@@ -114,7 +135,8 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     `gates` are the limits that it has to pass, by the ids of their gates, and `passed` is how many it has passed.
     `line` is the gate in whose line it waits, since `available_at`. A rate gives it a time, `available_at`; it has to
-    start by `slot_until`, or ask for another."""
+    start by `slot_until`, or ask for another. `asks_late`: whoever submitted it could not give it its gates; it gets
+    them when a worker would start it."""
 
     is_workflow: bool = False
     command: Command | None = None
@@ -156,6 +178,7 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
     passed: int = 0
     line: str | None = None
     slot_until: datetime | None = None
+    asks_late: bool = False
     logs: tuple[LogLine, ...] = ()
     history: tuple[Change, ...] = ()
 
@@ -193,9 +216,9 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     @property
     def asks_at(self) -> datetime | None:
-        """From when on it has to ask at a gate before a worker may have it: it has not passed all of them, or the
-        moment that a rate gave it is over then. None: it has not to ask."""
-        if self.passed < len(self.gates):
+        """From when on it has to ask at a gate before a worker may have it: it has not passed all of them, does not
+        know them, or the moment that a rate gave it is over then. None: it has not to ask."""
+        if self.asks_late or self.passed < len(self.gates):
             return self.available_at
         return None if self.slot_until is None else self.slot_until + MICROSECOND
 

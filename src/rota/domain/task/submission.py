@@ -122,7 +122,7 @@ def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits
 def with_gates(task: Task, limits: Limits, now: datetime) -> Task:
     """The task with the gates that it has to pass. Those that it knows already come first: some may be passed."""
     new = [gate.id for gate in gates_of(task, limits, now) if gate.id not in task.gates]
-    return replace(task, gates=(*task.gates, *new)) if new else task
+    return replace(task, gates=(*task.gates, *new), asks_late=False) if new or task.asks_late else task
 
 
 def later(at: datetime, by: timedelta) -> datetime:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from ...domain import task as life
 from ...domain import unique
-from ...domain.model import Record, Run, Schedule, Task
+from ...domain.limits import check_duration
+from ...domain.model import Duration, Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     ArtifactList,
@@ -47,6 +49,23 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     runs: timedelta | None = timedelta(days=90)
     events: timedelta | None = timedelta(days=365)
     schedules: timedelta | None = timedelta(days=30)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            tasks: Duration | None = ...,
+            runs: Duration | None = ...,
+            events: Duration | None = ...,
+            schedules: Duration | None = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            given = getattr(self, name)
+            if given is not None:
+                force_setattr(self, name, check_duration(name, given))
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):

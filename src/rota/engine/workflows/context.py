@@ -20,7 +20,7 @@ from ...domain.model import (
     RetryPolicy,
     Task,
 )
-from ...domain.options import SubmitOptions, names_of
+from ...domain.options import Duration, SubmitOptions, names_of
 from ...domain.task import Submission, check_submission
 from ...domain.workflow import StepKind, Wait
 from ..app import App
@@ -74,7 +74,7 @@ class Workflow:
         key: str | int | None = None,
         retries: int = STEP_RETRIES,
         retry_policy: RetryPolicy | None = None,
-        timeout: timedelta | float | None = None,
+        timeout: Duration | None = None,
         undo: Callable[[Any], Any] | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, Any]:
@@ -167,7 +167,7 @@ class Workflow:
         return list(await asyncio.gather(*[one(item) for item in items]))
 
     def sleep(
-        self, duration: timedelta | float | datetime, *, key: str | int | None = None
+        self, duration: Duration | datetime, *, key: str | int | None = None
     ) -> Coroutine[Any, Any, None]:
         """Wait for so long, or until a time. It holds no worker."""
         if isinstance(duration, datetime):
@@ -176,7 +176,7 @@ class Workflow:
         return self._wait(StepKind.SLEEP, "sleep", key, delay=check_duration("duration", duration))
 
     def receive(
-        self, name: str, *, timeout: timedelta | float | None = None, key: str | int | None = None
+        self, name: str, *, timeout: Duration | None = None, key: str | int | None = None
     ) -> Coroutine[Any, Any, Any]:
         """Wait for a signal of this name; its payload. `TimeoutError` if none comes in time."""
         called = _checked_name("name", name)

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from ...domain.limits import check_duration, check_queue, check_text
 from ...domain.model import NodeState, PausedQueue, TaskStatus
+from ...domain.options import Duration
 from ...domain.serving import Waiting
 from ...engine import commands, queries, serving
 from ...engine.clock import SystemClock, sleep
@@ -48,7 +49,7 @@ class ServingCalls(Calls):
         self,
         name: str,
         note: str = "",
-        timeout: timedelta | float | None = None,  # noqa: ASYNC109  a word of the API
+        timeout: Duration | None = None,  # noqa: ASYNC109  a word of the API
     ) -> PausedQueue:
         """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
         `timeout`, which is a TimeoutError."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 
+from ...domain.limits import check_duration
+from ...domain.options import Duration
 from ...domain.runtimes import TOLERANCE, is_signed
 from ...engine.clock import SystemClock
 
@@ -12,8 +13,8 @@ __all__ = ["verify_signature"]
 
 
 def verify_signature(
-    secret: str, headers: Mapping[str, str], content: bytes, *, tolerance: timedelta = TOLERANCE
+    secret: str, headers: Mapping[str, str], content: bytes, *, tolerance: Duration = TOLERANCE
 ) -> bool:
     """Whether a request was signed with this secret, is as it was sent, and was sent not longer ago than `tolerance`.
     `content` is its body as it came, before anything reads it."""
-    return is_signed(secret, headers, content, SystemClock().now(), tolerance)
+    return is_signed(secret, headers, content, SystemClock().now(), check_duration("tolerance", tolerance))

@@ -153,7 +153,7 @@ class TaskCalls(Calls):
     async def replay_many(
         self,
         *,
-        since: timedelta | float | None = None,
+        since: Duration | None = None,
         dry_run: bool = False,
         **filters: Unpack[TaskFilters],
     ) -> int:

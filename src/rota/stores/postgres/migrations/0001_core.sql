@@ -546,6 +546,10 @@ declare
   owner json := (select t.body from {schema}.tenant t where t.id = tenant);
   most bigint := coalesce((owner -> 'limits' ->> 'input_bytes')::bigint, 1048576);
   most_pending bigint := (owner -> 'limits' ->> 'pending_tasks')::bigint;
+  -- Its gates are for the worker that would start it to find.
+  asks_late constant boolean := coalesce(
+    owner -> 'limits' -> 'tasks' -> ('kind:' || kind), owner -> 'limits' -> 'tasks' -> ('queue:' || queue)
+  ) is not null;
   -- Rounded as `timedelta` rounds: half to even, and a large number keeps its fraction.
   timeout constant numeric :=
     case when abs(timeout_seconds) <= 1e10 then
@@ -614,12 +618,12 @@ begin
   end if;
   insert into {schema}.task (
     id, tenant, status, kind, queue, priority, attempt, max_retries, timeout, tags, created_at, available_at, updated_at,
-    expires_at, cancel_requested, changes, version, body
+    asks_at, expires_at, cancel_requested, changes, version, body
   ) values (
     task_id::text, tenant, 'pending', kind, queue, priority, 0, max_retries, make_interval(secs => timeout::double precision), labels,
-    at, greatest(schedule_at, at), at, expires_at, false, 1, 1,
+    at, greatest(schedule_at, at), at, case when asks_late then greatest(schedule_at, at) end, expires_at, false, 1, 1,
     json_build_object(
-      'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key,
+      'asks_late', asks_late, 'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key,
       'history', json_build_array(json_build_object(
         'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
         'type', 'created', 'expires_at', {schema}.iso(expires_at)
