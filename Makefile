@@ -6,7 +6,7 @@ READY := .venv/.ready
 # Tests start hundreds of processes: each reads what the first has compiled, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check bench format lint types generated docs picture screenshots clean
+.PHONY: run test test-all check dist audit lowest bench format lint types generated docs picture screenshots clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -22,6 +22,19 @@ test: $(READY)  ## every test; more processes than a small machine has cores, si
 
 test-all: $(READY)  ## every test with every seed and example, and simulations on PostgreSQL too
 	ROTA_TEST_SIMULATION=all $(BIN)/python -m pytest -n 4 --dist worksteal
+
+dist: $(READY)  ## the wheel and the source distribution, checked, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/python -m twine check --strict dist/*
+
+audit: $(READY)  ## known holes in what Rota depends on; asks the advisory database
+	$(BIN)/uv tool run --from pip-audit pip-audit --skip-editable --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
+lowest: $(READY)  ## the unit tests with the oldest dependencies that pyproject.toml allows
+	$(BIN)/uv venv --quiet --clear build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest --resolution lowest-direct --editable '.[all]' pytest pytest-xdist pytest-timeout hypothesis python-dateutil
+	build/lowest/bin/python -m pytest -n 2 -p no:rota tests/unit -k 'recurrence or task or decide or codec or settings or columns'
 
 bench: $(READY)  ## every figure of docs/performance.md, one line of JSON each; wants a machine that is otherwise idle
 	@for figure in submit drain burst lateness idle next_times typed process_handlers; do $(BIN)/python bench/$$figure.py || exit 1; done

@@ -34,8 +34,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "api.md"
 MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 TASK_CALLS = [
-    *("submit", "submit_many", "get", "list", "recent", "count", "history", "wait", "cancel"),
-    *("request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
+    *("submit", "submit_many", "get", "task_id", "list", "recent", "count", "history", "wait"),
+    *("cancel", "request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
 ]
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
 ALARM_CALLS = ["alarms", "alarm_rules", "set_alarm_rules", "remove_alarm_rules"]
@@ -45,7 +45,15 @@ WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep
 WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
     *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
-    *("pause_schedule", "disable_schedule", "resume_schedule", "enable_schedule", "trigger_schedule"),
+    *(
+        "pause_schedule",
+        "disable_schedule",
+        "resume_schedule",
+        "enable_schedule",
+        "trigger_schedule",
+        "backfill",
+        "cancel_backfill",
+    ),
     *(
         "delete_schedule",
         "restore_schedule",
@@ -53,11 +61,13 @@ SCHEDULE_CALLS = [
         "put_back_schedule",
         "runs",
         "preview",
+        "clock_changes",
         "why",
         "run_due",
     ),
     *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
 ]
+PLAN_CALLS = ["plan", "apply", "export"]
 TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
     "execute_template",
@@ -131,10 +141,13 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Interval,
     rota.Once,
     rota.RRule,
+    rota.Several,
     rota.RecurrenceRule,
     rota.Run,
     rota.Event,
+    rota.Backfill,
     rota.Occurrence,
+    rota.ClockChange,
     rota.Template,
     rota.Artifact,
     rota.ShellCommand,
@@ -162,6 +175,7 @@ CHOICES = [
     rota.RunReason,
     rota.MissedRunPolicy,
     rota.OverlapPolicy,
+    rota.BackfillStatus,
     rota.AlarmRule,
     rota.Role,
     rota.Runtime,
@@ -184,6 +198,7 @@ def tables() -> dict[str, str]:
         "workflow": _calls(rota.Workflow, WORKFLOW),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
+        "plan calls": _calls(rota.Queue, PLAN_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),

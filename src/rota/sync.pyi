@@ -4,6 +4,7 @@ import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import rota
@@ -12,10 +13,12 @@ from rota.domain.model import (
     AlarmRules,
     ApiKey,
     Artifact,
+    Backfill,
     Change,
     Event,
     Limit,
     NodeState,
+    OverlapPolicy,
     PausedQueue,
     Role,
     Run,
@@ -39,7 +42,8 @@ from rota.domain.options import (
     TemplateOptions,
     TimingOptions,
 )
-from rota.domain.recurrence import Timing
+from rota.domain.plan import Plan
+from rota.domain.recurrence import ClockChange, Timing
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Step
@@ -141,6 +145,9 @@ class Queue:
     ) -> builtins.list[Task]:
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
     def get(self, task_id: str) -> Task: ...
+    def task_id(self, beginning: str) -> str:
+        """The id of the one task whose id begins so. At least 8 characters are needed; what cannot be
+        one is taken as it is."""
     def list(
         self,
         *,
@@ -209,7 +216,7 @@ class Queue:
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
-        `interval`, `run_at`, `rrule`, `rule`). A key that a completed schedule has is taken from it."""
+        `interval`, `run_at`, `rrule`, `rule`, `timings`). A key that a completed schedule has is taken from it."""
     def get_schedule(self, schedule_id: str) -> Schedule: ...
     def list_schedules(
         self,
@@ -250,6 +257,21 @@ class Queue:
         """Fire again from the first time after now; what was due meanwhile is not made up for."""
     def trigger_schedule(self, schedule_id: str, input: Any = ...) -> Task:
         """Run it now, beside its times (with another `input`, if one is given); the task."""
+    def backfill(
+        self,
+        schedule_id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        overlap_policy: OverlapPolicy | str = "buffer_all",
+        at_most: int = 1000,
+        dry_run: bool = False,
+    ) -> Backfill:
+        """Run the times of the past from `start` to `end` that have not run: one after the other (`buffer_all`), or all
+        at once (`allow`). More than `at_most` times are refused. `get_schedule(…).backfill` says how far it is. With
+        `dry_run` nothing happens, and the answer says what would: `started` of `total`."""
+    def cancel_backfill(self, schedule_id: str) -> Backfill:
+        """Start no more of it. What was started goes on."""
     def delete_schedule(self, schedule_id: str, *, hard: bool = False) -> None:
         """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good."""
     def restore_schedule(self, schedule_id: str) -> Schedule: ...
@@ -271,6 +293,8 @@ class Queue:
         """The ledger: every expected time and what became of it, latest first."""
     def preview(self, schedule_id: str, n: int = 5) -> builtins.list[Occurrence]:
         """The next n times, each with its local time and what daylight saving does to it."""
+    def clock_changes(self, schedule_id: str) -> tuple[ClockChange, ...]:
+        """The clock changes of the coming year that touch the schedule, and when it runs for the times in them."""
     def preview_timing(
         self,
         *,
@@ -299,6 +323,28 @@ class Queue:
     def declare_schedules(self, app: App) -> None:
         """Create the schedules that an app declares, and bring those that differ up to date: all of them, or, if one is
         refused, none. A suspended tenant's stay as they are."""
+    def plan(
+        self,
+        source: Mapping[str, Any] | App | Path | str,
+        *,
+        prune: bool = False,
+        force: bool = False,
+    ) -> Plan:
+        """What would change if the store said what a file says (its path, its content, or an app): created, changed and
+        removed, and which times appear, vanish or move. Nothing is written."""
+    def apply(
+        self,
+        source: Mapping[str, Any] | App | Path | str,
+        plan: Plan | tuple[datetime, str] | None = None,
+        *,
+        prune: bool = False,
+        force: bool = False,
+    ) -> Plan:
+        """Make the store say what a file says, in one transaction. With the `plan` that was made of it (or its time and
+        token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
+        overwritten with `force`."""
+    def export(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """All schedules and templates, as a file would declare them. Completed schedules are left out."""
     def create_template(
         self,
         alias: str | None,

@@ -22,6 +22,9 @@ def test_an_alarm_is_raised_and_listed() -> None:
     [alarm] = document("alarms")
     assert (alarm["rule"], alarm["subject"], alarm["over_at"]) == ("ending", "soon", None)
     assert "no time is left" in rota("alarms --schedule soon").stdout
+    assert "alarm since" in rota("schedule show soon").stdout
+    assert document("schedule show soon")["alarms"][0]["id"] == alarm["id"]
+    assert "alarm since" in rota("schedule why soon 2030-01-01T00:00Z").stdout
     rota("schedule pause soon")
     rota("tick")
     assert document("alarms") == []
@@ -36,3 +39,11 @@ def test_rules_of_tags_are_given_shown_and_removed() -> None:
     assert document("alarm-rules billing --remove") == {}
     assert "name the tag" in complaint("alarm-rules --remove")
     assert "--alarm-failures: 0 is not accepted" in complaint("alarm-rules billing --alarm-failures 0")
+
+
+def test_addresses_are_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_ALARMS_NOTIFY", "mailto://me:geheim@example.com")
+    monkeypatch.setenv("ROTA_HEARTBEAT_URL", "https://hc.example/geheim")
+    assert document("config")["alarms_notify"]["value"] == ["mailto://***"]
+    assert document("config")["heartbeat_url"]["value"] == "https://***"
+    assert "geheim" not in rota("config").stdout

@@ -169,7 +169,9 @@ def test_delete_and_restore() -> None:
 def test_preview_of_a_schedule() -> None:
     rota(NIGHTLY)
     assert len(document("schedule preview nightly -n 7")) == 7
-    assert rota("schedule preview nightly -n 2").stdout.count("\n") == 3
+    shown = rota("schedule preview nightly -n 2").stdout
+    assert shown.count("\n") == 4
+    assert "does not exist in America/New_York, where clocks go forward" in shown
 
 
 def test_why_answers_in_words() -> None:
@@ -242,3 +244,13 @@ def test_an_expired_task_reads_as_a_skipped_run_at_once() -> None:
     assert "skipped" in rota("schedule runs brief").stdout
     assert "expired" in rota("schedule runs brief").stdout
     assert document("schedule show brief")["status"] == "active"
+
+
+def test_backfill_says_what_it_would_do_and_does_it() -> None:
+    rota("schedule create nightly -t report --cron '0 2 * * *'")
+    asked = "schedule backfill nightly --from 2026-01-01T00:00Z --to 2026-01-03T00:00Z"
+    assert rota(f"{asked} --dry-run").stdout == "running: would start 2 of 2 times\n"
+    begun = document(f"{asked} --yes --no-wait")
+    assert (begun["status"], begun["total"], begun["overlap_policy"]) == ("running", 2, "buffer_all")
+    assert rota("schedule backfill nightly --cancel").stdout.startswith("cancelled (cancelled by ")
+    assert "--from is missing" in rota("schedule backfill nightly", code=2).stderr

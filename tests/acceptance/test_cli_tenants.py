@@ -45,7 +45,7 @@ def test_create_as_json() -> None:
 
 def test_list_shows_all_tenants_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rota("keys list").stderr == (
-        "there are no keys; `rota keys create --help` shows how to make one\n"
+        "no keys in sqlite:///rota.db; `rota keys create --help` shows how to make one\n"
     )
     rota("keys create --role viewer --name a")
     rota("keys create --role viewer --name b --tenant acme")
@@ -63,9 +63,7 @@ def test_list_shows_all_tenants_unless_one_is_named(monkeypatch: pytest.MonkeyPa
 def test_revoke_by_id_and_by_name() -> None:
     first = document("keys create --role viewer --name ci --tenant acme")
     document("keys create --role viewer --name ci --tenant other")
-    assert complaint("keys revoke ci", code=1) == (
-        "2 keys are called 'ci'; name the id of the one that is meant"
-    )
+    assert complaint("keys revoke ci", code=1).startswith("2 keys are called 'ci'")
     said = rota("keys revoke ci --tenant acme").stdout
     assert said == f"revoked ci ({first['id']}) of tenant acme\n"
     assert rota(f"keys revoke {first['id']}").stdout == said
@@ -145,7 +143,7 @@ def test_suspend_and_resume() -> None:
 
 
 def test_list_shows_those_that_were_never_created_too() -> None:
-    assert "there are no tenants yet" in rota("tenant list").stderr
+    assert "no tenants in " in rota("tenant list").stderr
     rota("tenant create acme --max-schedules 7")
     rota("submit -t x --tenant other")
     rota("schedule create s -t x --interval 1h --tenant acme")

@@ -52,7 +52,7 @@ def test_every_command_has_help_with_an_example(path: str) -> None:
 
 
 def test_rota_alone_prints_help() -> None:
-    assert rota("").stdout == rota("--help").stdout
+    assert rota("").stdout.startswith(rota("--help").stdout)
     assert rota("schedule").stdout == rota("schedule --help").stdout
     assert rota("--version").stdout.startswith("rota ")
 
@@ -207,16 +207,31 @@ def test_completion_scripts(shell: str) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "wanted"),
-    [("rota sche", "schedule"), ("rota list --sta", "--status"), ("rota schedule show n", "nightly")],
+    [
+        ("rota sche", "schedule"),
+        ("rota list --sta", "--status"),
+        ("rota schedule show n", "nightly"),
+        ("rota list -t ti", "tidy_up"),
+        ("rota preview x --timezone Europe/Lis", "Europe/Lisbon"),
+        ("rota schedule create x --timezone lisb", "Europe/Lisbon"),
+    ],
 )
 def test_completion_knows_commands_options_and_schedules(
     typed: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rota("schedule create nightly -t t --interval 1h")
+    rota("schedule create nightly -t tidy_up --interval 1h")
     monkeypatch.setenv("_ROTA_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", typed)
     monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
     assert f"plain,{wanted}\n" in rota("").stdout
+
+
+def test_completion_knows_the_ids_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = rota("submit -t send").stdout.strip()
+    monkeypatch.setenv("_ROTA_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"rota status {task[:4]}")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert rota("").stdout == f"plain,{task}\n"
 
 
 def test_help_loads_nothing_that_it_does_not_need() -> None:

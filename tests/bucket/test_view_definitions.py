@@ -23,7 +23,7 @@ from rota.stores.memory.store import MemoryStore
 TARGETS = {"task": rota.TaskTarget, "workflow": rota.WorkflowTarget, "template": rota.TemplateTarget}
 TIMES = ("run_at", "start_at", "end_at")
 BECAME = {"enabled", "next_run_at", "run_count", "created_at", "created_by", "updated_at", "updated_by"}
-OWN = {"id", "version", *BECAME - {"enabled"}, "due_at", "zone_data"}
+OWN = {"id", "version", *BECAME - {"enabled"}, "due_at", "zone_data", "paused_at", "watch"}
 
 EVERYTHING: dict[str, Any] = {
     "description": "every morning",
@@ -39,6 +39,12 @@ EVERYTHING: dict[str, Any] = {
     "pause_note": "until the move",
     "metadata": {"team": "blue"},
     "status": "paused",
+    "alarm_late": timedelta(minutes=1),
+    "alarm_no_success": timedelta(days=2),
+    "alarm_failures": 3,
+    "alarm_duration": timedelta(hours=1),
+    "alarm_ending": timedelta(days=7),
+    "heartbeat_url": "https://example.com/ping",
 }
 TASK = rota.TaskTarget(
     kind="report",

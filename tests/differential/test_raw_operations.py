@@ -53,6 +53,7 @@ from rota.stores.queries import (
     ScheduleByKey,
     ScheduleList,
     TaskList,
+    TasksByBeginning,
     TemplateList,
     TenantList,
     UntoldAlarms,
@@ -297,6 +298,7 @@ class Stream:
         behind = self.chance.choice((None, *(each.id for each in self.known[-20:])))
         return (
             OpenTasks,
+            lambda: TasksByBeginning(tenant=who, beginning=(behind or "")[: self.chance.choice((1, 2, 9))]),
             lambda: EndedTasks(tenant=who, since=at, after=after),
             lambda: ReturnedTasks(tenant=who, since=at, after=after),
             lambda: EndedRuns(tenant=who, since=at, after=after),

@@ -326,3 +326,26 @@ def test_what_was_logged_and_tried(tenant: Tenant) -> None:
     (attempt,) = tenant.get(f"{path}/attempts")["items"]
     assert (attempt["status"], attempt["attempt"]) == ("failed", 1)
     assert tenant.get(f"{path}/logs") == {"items": []}
+
+
+def test_backfill_is_planned_begun_and_cancelled(quiet: Tenant) -> None:
+    quiet.post("schedules", BODY)
+    path = quiet.path("schedules/nightly/backfill")
+    operator = quiet.server.client(quiet.server.key(quiet.name, "operator", "ann"))
+    viewer = quiet.server.client(quiet.server.key(quiet.name, "viewer", "bob"))
+    asked = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-04T00:00:00Z"}
+    assert viewer.post(path, json=asked).status_code == 403
+    planned = operator.post(path, json={**asked, "dryRun": True}).json()
+    assert (planned["total"], planned["started"], planned["passed"]) == (3, 3, 0)
+    assert quiet.get("schedules/nightly")["backfill"] is None
+    once = {"Idempotency-Key": "b1"}
+    begun = operator.post(path, json=asked, headers=once)
+    assert (begun.status_code, begun.json()["status"], begun.json()["createdBy"]) == (
+        200,
+        "running",
+        "key:ann",
+    )
+    assert operator.post(path, json=asked, headers=once).json() == begun.json()
+    assert operator.post(path, json=asked).status_code == 409
+    assert operator.delete(path).json()["status"] == "cancelled"
+    assert operator.post(path, json={**asked, "overlapPolicy": "skip"}).status_code == 422

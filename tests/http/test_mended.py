@@ -44,6 +44,8 @@ async def test_any_tenant_has_a_location(tenant: str, tmp_path: Path) -> None:
         {"type": "interval", "everySeconds": 5400},
         {"type": "once", "runAt": "2126-01-01T00:00:00Z"},
         {**CRON, "endAt": "2126-01-01T00:00:00Z"},
+        {**CRON, "dayMatch": "and", "dstGap": "skip", "dstFold": "both"},
+        {"type": "several", "timings": [CRON, {"type": "interval", "everySeconds": 5400}]},
     ],
 )
 def test_putting_back_what_was_read_changes_nothing(quiet: Tenant, timing: Any) -> None:

@@ -316,6 +316,7 @@ async def filled(client: httpx.AsyncClient) -> dict[str, str]:
         "jobs/{id}": f"jobs/{job.json()['job_id']}",
         "artifacts/{id}": f"artifacts/{job.json()['job_id']}",
         "{name}": "result",
+        "{tag}": "nightly",
         "keys/{id}": "keys/none",
     }
 
@@ -453,6 +454,7 @@ async def test_nobody_learns_where_the_store_is(tmp_path: Path, error: Exception
             "{schedule_id}": "none",
             "{id}": "none",
             "{name}": "x",
+            "{tag}": "x",
         }
         unknown = "rota_" + "0" * 32 + "_guess"
         store.away = error

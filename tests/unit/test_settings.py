@@ -129,3 +129,17 @@ def test_an_unknown_profile_is_refused_with_the_known_ones(folder: Path) -> None
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="cannot be read"):
         load({}, {"ROTA_CONFIG": str(tmp_path / "gone.toml")}, tmp_path)
+
+
+def test_who_is_told_of_alarms(tmp_path: Path) -> None:
+    (tmp_path / "rota.toml").write_text('[alarms]\nnotify = ["json://here", "mailto://me"]\nper_hour = 3\n')
+    settings = load({}, {}, tmp_path)
+    assert settings["alarms_notify"] == ("json://here", "mailto://me")
+    assert settings["alarms_per_hour"] == 3
+    assert load({}, {"ROTA_ALARMS_NOTIFY": "json://a json://b"}, tmp_path)["alarms_notify"] == (
+        "json://a",
+        "json://b",
+    )
+    (tmp_path / "rota.toml").write_text("[alarms]\nnotfy = []\n")
+    with pytest.raises(Invalid, match="there is no setting 'alarms_notfy'"):
+        load({}, {}, tmp_path)

@@ -21,6 +21,7 @@ SORTED = {
     "outdated_zones_after",
     "open_tasks_pending",  # nobody lists all that is open: it is tallied
     "open_tasks_running",
+    "tasks_by_beginning",  # those of about a minute, since eight characters are asked for
 }
 """Statements that sort what they found, with the reason why that is little."""
 

@@ -83,9 +83,15 @@ def an_open_artifact(queue: rota.sync.Queue) -> rota.sync.OpenArtifact:
     return queue.open_artifact(task.id, "note.txt")
 
 
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CALLS: dict[str, Call] = {
     "archive": lambda queue: queue.archive(a_cancelled_task(queue)),
     "bind": bound,
+    "backfill": lambda queue: queue.backfill("hourly", LONG_AGO, LONG_AGO),
+    "cancel_backfill": lambda queue: (
+        queue.backfill("hourly", LONG_AGO, LONG_AGO),
+        queue.cancel_backfill("hourly"),
+    ),
     "artifacts": lambda queue: queue.artifacts(a_task(queue)),
     "cancel": lambda queue: queue.cancel(a_task(queue)),
     "cancel_many": lambda queue: queue.cancel_many(),
@@ -93,6 +99,9 @@ CALLS: dict[str, Call] = {
     "count_schedules": lambda queue: queue.count_schedules(),
     "create_key": lambda queue: queue.create_key("ci", "viewer"),
     "create_schedule": lambda queue: queue.create_schedule("other", task_type="work", interval=60),
+    "apply": lambda queue: queue.apply({}),
+    "export": lambda queue: queue.export(),
+    "plan": lambda queue: queue.plan({}),
     "create_template": lambda queue: queue.create_template("other", "work"),
     "create_tenant": lambda queue: queue.create_tenant("other"),
     "declare_schedules": lambda queue: queue.declare_schedules(rota.App()),
@@ -107,6 +116,7 @@ CALLS: dict[str, Call] = {
     "explained_runs": lambda queue: (queue.trigger_schedule("hourly"), queue.explained_runs("hourly")),
     "for_tenant": lambda queue: queue.for_tenant("other"),
     "get": lambda queue: queue.get(a_task(queue)),
+    "task_id": lambda queue: queue.task_id(a_task(queue)[:30]),
     "get_schedule": lambda queue: queue.get_schedule("hourly"),
     "get_template": lambda queue: queue.get_template(a_template(queue)),
     "get_tenant": lambda queue: queue.get_tenant("acme"),
@@ -163,6 +173,7 @@ CALLS: dict[str, Call] = {
     "wait": lambda queue: queue.wait(a_cancelled_task(queue)),
     "waiting": lambda queue: queue.waiting(a_task(queue)),
     "why": lambda queue: queue.why("hourly", AT),
+    "clock_changes": lambda queue: queue.clock_changes("hourly"),
     "close": lambda queue: queue.close(),
 }
 """Every call, made so that it succeeds."""

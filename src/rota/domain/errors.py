@@ -45,11 +45,13 @@ __all__ = [
 _SENTENCES = {
     "already_ended": "task {task} is already {status}, which is final",
     "artifact_late": "the content of artifact {name!r} of task {task} took too long to write; leave it again",
+    "ambiguous_id": "{count} tasks have an id that begins with {beginning!r}: {candidates}; give more of it",
     "bad_target": "schedule {schedule} cannot run its target: {problem}",
     "cannot_archive": "task {task} is {status}; only a task that has ended can be archived",
     "cannot_expire": "task {task} is {status}; only a pending task can expire",
     "alias_taken": "alias {alias!r} is already in use by template {holder!r} (letter case, - and _ do not count);"
     " choose another",
+    "backfill_running": "schedule {schedule} has a backfill under way; wait for its end, or cancel it",
     "cannot_replay": "task {task} is {status}; only a failed or cancelled task can be replayed",
     "completed_schedule": "schedule {schedule} is completed; give it a new time or a higher max_runs"
     " to activate it",
@@ -59,7 +61,8 @@ _SENTENCES = {
     "idempotency_conflict": "idempotency_key {key!r} was already used for a task with another kind or input",
     "idempotency_reused": "this Idempotency-Key was used for another request before; give every new request a key"
     " of its own",
-    "key_ambiguous": "{count} keys are called {name!r}; name the id of the one that is meant",
+    "key_ambiguous": "{count} keys are called {name!r}, or have an id that begins so; name the whole id of"
+    " the one that is meant",
     "key_taken": "schedule_id {key!r} is already in use; choose another, or delete the schedule that has it",
     "lease_held": "task {task} is {status}; only a running task whose lease has run out can be taken back",
     "lease_lost": "task {task} is no longer held under this lease; another worker may have it",
@@ -75,6 +78,7 @@ _SENTENCES = {
     "other_schema": "the store at {store} has a migration {migration} that differs from this version's; it"
     " was changed by hand or by another build",
     "no_shell": "the workers of tenant {tenant} run no shell commands; start one with --allow-shell",
+    "plan_outdated": "the plan no longer holds: {changed}; plan again",
     "stale_version": "{record} {id} is at version {found}, not {expected}; read it again and repeat the"
     " change",
     "step_key_taken": "the workflow has asked for {key!r} before; give each call another name= or key=",

@@ -38,6 +38,7 @@ from .limits import (
     check_text,
     check_time,
     check_unique_by,
+    shown,
 )
 from .model import (
     Duration,
@@ -49,8 +50,8 @@ from .model import (
     Target,
     TaskStatus,
 )
-from .recurrence import RecurrenceRule
-from .runtimes import Command
+from .recurrence import DayMatch, DstFold, DstGap, RecurrenceRule, Timing
+from .runtimes import Command, check_url
 
 __all__ = [
     "AlarmOptions",
@@ -81,6 +82,11 @@ __all__ = [
 
 MOST_RETRIES = 1_000_000
 _SECOND = timedelta(seconds=1)
+
+
+TimingPart = str | Mapping[str, Any] | Timing
+"""One of several timings: a text (`TZ=Europe/Paris 0 9 * * 1-5`), the options of one (`{"cron": …, "timezone": …}`), or
+a timing."""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,19 +136,31 @@ def _text(help: str, *, most: int = 10_000, clearable: bool = False) -> Option:
     return Option(help=help, check=check, most=most, clearable=clearable)
 
 
-def _choice(help: str, choices: type[StrEnum]) -> Option:
+def _choice(help: str, choices: type[StrEnum], *, clearable: bool = False) -> Option:
     def check(field: str, value: object) -> StrEnum:
         return check_choice(field, value, choices)
 
-    return Option(help=help, check=check)
+    return Option(help=help, check=check, clearable=clearable)
 
 
 def _flag(help: str) -> Option:
     return Option(help=help, check=check_flag)
 
 
+def _timings(field: str, value: object) -> Sequence[TimingPart]:
+    if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+        raise Invalid(field, f"{shown(value)} is not a list", "give a list of timings")
+    return value
+
+
 def _max_runs(field: str, value: object) -> int | None:
     return check_number(field, value, 0, 2**53) or None
+
+
+def _url(field: str, value: object) -> str:
+    text = check_text(field, value, most=2000)
+    check_url(text, field)
+    return text
 
 
 def _failures(field: str, value: object) -> int:
@@ -270,7 +288,7 @@ class SubmitOptions(SubmitManyOptions, total=False):
 
 
 class TimingOptions(TypedDict, total=False):
-    """When: one of cron, interval, run_at, rrule and rule, and its bounds."""
+    """When: one of cron, interval, run_at, rrule, rule and timings, and its bounds."""
 
     cron: Annotated[str | None, _text("A cron line, 5 fields or 6 with seconds first: '0 9 * * 1-5'.")]
     interval: Annotated[Duration | None, _duration("Every so often.", least=timedelta(seconds=1))]
@@ -279,11 +297,41 @@ class TimingOptions(TypedDict, total=False):
         str | None, _text("An RFC 5545 rule: 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17'.", most=100_000)
     ]
     rule: RecurrenceRule | None
+    timings: Annotated[
+        Sequence[TimingPart] | None,
+        Option(
+            help="Several timings: any of them counts. Each is a cron line, a duration, a rule or a time, after"
+            " its zone if it has one: 'TZ=Europe/Paris 0 9 * * 1-5'.",
+            check=_timings,
+        ),
+    ]
     timezone: Annotated[
         str | ZoneInfo | None,
         _text(
             "The clock that cron, rrule and times without a zone are read on. [default: UTC for cron and rrule,"
             " local time for times]"
+        ),
+    ]
+    day_match: Annotated[
+        DayMatch | str | None,
+        _choice("Where a cron line restricts both day fields: a day matches either, or both.", DayMatch),
+    ]
+    dst_gap: Annotated[
+        DstGap | str | None,
+        _choice(
+            "When a local time that does not exist fires: after the gap, before it, or not at all (skip)."
+            " [default: after; skip for lines that repeat within the day]",
+            DstGap,
+            clearable=True,
+        ),
+    ]
+    dst_fold: Annotated[
+        DstFold | str | None,
+        _choice(
+            "When a local time that comes twice fires: the first, the second, or both. [default: first; both for"
+            " lines that repeat within the day]",
+            DstFold,
+            clearable=True,
         ),
     ]
     start_at: Annotated[datetime | None, _time("No time before this one counts.", clearable=True)]
@@ -353,6 +401,15 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
     ]
     catch_up_window: Annotated[Duration | None, _duration("How far back catch_up goes. [default: 365d]")]
     jitter: Annotated[Duration | None, _duration("Spread the times by up to this long.")]
+    heartbeat_url: Annotated[
+        str | None,
+        Option(
+            help="A watch outside that is told of its runs: URL/start, URL on success, URL/fail.",
+            check=_url,
+            most=2000,
+            clearable=True,
+        ),
+    ]
     pause_on_failure: Annotated[
         int | bool | None,
         Option(

@@ -11,12 +11,21 @@ from msgspec.structs import replace
 
 from .errors import Invalid, Refused
 from .limits import check_choice, check_input, check_key, check_kind, check_text, shown
-from .model import Limits, Runtime, Template
+from .model import Limits, Runtime, Target, Template, TemplateTarget
 from .options import Option, TaskOptions, TemplateOptions, check_option, names_of, options_of
 from .runtimes import COMMAND_KINDS, check_against, check_command, check_schema, kind_of
 from .task import Submission
 
-__all__ = ["alias_key", "as_facts", "check_runs", "create", "edit", "overlaid", "submission"]
+__all__ = [
+    "alias_key",
+    "as_facts",
+    "check_runs",
+    "create",
+    "edit",
+    "known_target",
+    "overlaid",
+    "submission",
+]
 
 _NEEDED = "a template has an alias, and a kind or a command"
 
@@ -68,10 +77,25 @@ def overlaid(template: Template, input: object, field: str = "input") -> dict[st
     return parameters
 
 
+def known_target(found: Template | None, target: TemplateTarget, old: Target | None) -> Target:
+    """The target with the id of the template that it names; refused if there is none, if it is disabled (unless the
+    schedule had it before), or if its parameters would not be what it asks for."""
+    name = target.template_id
+    if found is None:
+        raise Invalid("template_id", f"there is no template {name!r}", "create it first")
+    if found.parameters_schema is not None:
+        overlaid(found, target.input)
+    had_it = isinstance(old, TemplateTarget) and old.template_id == found.id
+    if not found.enabled and not had_it:
+        raise Invalid("template_id", f"template {found.alias!r} is disabled", "enable it first")
+    return replace(target, template_id=found.id)
+
+
 def as_facts(template: Template) -> dict[str, Any]:
     """A template as the audit shows it."""
     facts: dict[str, Any] = msgspec.to_builtins(template)
-    facts.pop("record", None)
+    for name in ("record", "applied"):
+        facts.pop(name, None)
     return facts
 
 
@@ -120,8 +144,8 @@ def _command(runtime: Runtime, wanted: Mapping[str, Any], limits: Limits) -> dic
 
 
 def _stored(value: object) -> bytes:
-    """For comparing: to Python, True and 1 are equal."""
-    return msgspec.json.encode(value)
+    """For comparing: to Python, True and 1 are equal. The order of keys makes no difference."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def _runtime(field: str, value: object, limits: Limits) -> Runtime:

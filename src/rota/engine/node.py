@@ -11,13 +11,15 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import cast
+from types import TracebackType
+from typing import TypedDict, Unpack, cast
 
 from .. import __version__
 from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_duration, check_number, check_queue
 from ..domain.model import NodeState
 from ..domain.options import Duration
+from ..domain.runtimes import check_url
 from ..domain.tenants import EVERY_TENANT
 from .app import HOOKS, App, Hook
 from .clock import SystemClock, new_id, wait_for_any
@@ -32,6 +34,8 @@ from .roles.alarms import SCAN_EVERY, AlarmWatch
 from .roles.heartbeat import Heartbeat
 from .roles.janitor import GRACE, Forgetter, Janitor
 from .roles.leases import LEASE, QueueLike
+from .roles.notices import Notices
+from .roles.pings import Pings
 from .roles.scheduler import Scheduler
 from .roles.watch import EVERY as BEAT
 from .roles.watch import BlockWatch, JumpWatch
@@ -43,11 +47,21 @@ __all__ = ["Node", "Worker", "worker_name"]
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
 LOOK_AGAIN = timedelta(seconds=1)
+NOTICES_PER_HOUR = 12
 ALARM_LULL = timedelta(seconds=1)
 """Nobody is told of a failure sooner; and a busy store is asked for alarms no more often."""
 ROLES = ("scheduler", "worker", "janitor")
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 """For times that the store sets."""
+
+
+class OutwardOptions(TypedDict, total=False):
+    """What is told to those outside: `notify` are addresses for notices of alarms, as apprise knows them, and
+    `notices_per_hour` how many there are at most; `heartbeat_url` is asked for every minute while the fleet is well."""
+
+    notify: Sequence[str]
+    notices_per_hour: int
+    heartbeat_url: str | None
 
 
 class Node:
@@ -66,12 +80,16 @@ class Node:
         retention: Retention | None = None,
         shutdown_timeout: Duration = SHUTDOWN,
         node_id: str | None = None,
+        allow_private_addresses: bool = False,
+        **outward: Unpack[OutwardOptions],
     ) -> None:
         self.queue = queue
         self.node_id = node_id or worker_name()
         self._patience = check_duration("shutdown_timeout", shutdown_timeout)
         self._patient_until = 0.0
-        self.observe = fan_out((log_signals, *observers))
+        observers = tuple(observers)
+        self.notices, self.pings = _outward(queue, outward, observers, allow_private_addresses)
+        self.observe = fan_out((log_signals, *observers, self.pings.hear))
         self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
         in_real_time = isinstance(queue.clock, SystemClock)
         self._heartbeat_every = queue.store.heartbeat
@@ -93,7 +111,12 @@ class Node:
             self.forgetter = Forgetter(queue.store, retention, queue.clock)
             scan_every = SCAN_EVERY if in_real_time else timedelta(hours=1)
             self.alarms = AlarmWatch(
-                queue.store, queue.clock, self.observe, kept=retention.runs, scan_every=scan_every
+                queue.store,
+                queue.clock,
+                self.observe,
+                kept=retention.runs,
+                scan_every=scan_every,
+                pings=self.pings,
             )
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -115,6 +138,7 @@ class Node:
             await self._take_role()
             async with self._seen():
                 await self._run()
+                await self.pings.finish()
 
     async def _take_role(self) -> None:
         """Where a server shows who is connected, it is to show what we are."""
@@ -207,6 +231,9 @@ class Node:
             yield "forgetter", self.forgetter, no_hints, None
         if self.alarms is not None:
             yield "alarms", self.alarms, MergedHints(self.queue.store, ALARM_LULL), None
+        if self.notices is not None:
+            yield "notices", self.notices, MergedHints(self.queue.store, ALARM_LULL), None
+        yield "heartbeats", self.pings, no_hints, self.pings.wake
 
     async def _keep(
         self, name: str, role: Loop, hints: Hints, wake: asyncio.Event | None, stop: asyncio.Event
@@ -273,6 +300,7 @@ class Worker(Node):
         on_shutdown: Hook | None = None,
         on_success: Hook | None = None,
         on_error: Hook | None = None,
+        **outward: Unpack[OutwardOptions],
     ) -> None:
         super().__init__(
             queue,
@@ -282,15 +310,17 @@ class Worker(Node):
             retention=retention,
             shutdown_timeout=shutdown_timeout,
             node_id=worker_id,
+            allow_private_addresses=allow_private_addresses,
+            **outward,
         )
         self.app = (app or App()).derived()
         self.app.inject = {**self.app.inject, type(queue): attrgetter("queue")}
         self.app.queue = cast(TaskQueue, queue)  # for functions that are registered with this worker
         self.task, self.workflow = self.app.task, self.app.workflow
-        for name, hook in zip(HOOKS, (on_startup, on_shutdown, on_success, on_error), strict=True):
-            if hook is not None:
-                self.app.hooks[name].append(hook)
+        self._add_hooks(on_startup, on_shutdown, on_success, on_error)
         self.worker_id = self.node_id
+        self._started = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
         self._lease = check_duration("lease", lease, least=timedelta(seconds=1))
         self.tasks = TaskWorker(
             queue,
@@ -309,6 +339,11 @@ class Worker(Node):
             self.janitor.expect_leases(self._lease)
         if self.scheduler is not None:
             self.scheduler.claim_with_tick = self.tasks.claim_with_tick
+
+    def _add_hooks(self, *hooks: Hook | None) -> None:
+        for name, hook in zip(HOOKS, hooks, strict=True):
+            if hook is not None:
+                self.app.hooks[name].append(hook)
 
     def on_startup(self, hook: Hook) -> Hook:
         return self.app.on_startup(hook)
@@ -348,6 +383,29 @@ class Worker(Node):
             own = await self.tasks.run_once()
         return own
 
+    async def __aenter__(self) -> Worker:
+        """The worker runs beside the block, and is stopped at its end. One that cannot start raises here."""
+        running = asyncio.create_task(self.run(handle_signals=False), name="rota-running")
+        started = asyncio.create_task(self._started.wait())
+        try:
+            await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            running.cancel()
+            raise
+        finally:
+            started.cancel()
+        if running.done():
+            await running
+        self._running = running
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._running is not None:
+            await self._running
+
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT; then let handlers finish, for a while, and hand back the rest."""
         self.app.check()
@@ -359,8 +417,10 @@ class Worker(Node):
                 if self.app.schedules:
                     await self.queue.declare_schedules(self.app)
                 async with self._seen(), self._kept():
+                    self._started.set()
                     await self._run()
                     await self._drain()
+                    await self.pings.finish()
         finally:
             self.tasks.close()
             await self._close_resources()
@@ -451,6 +511,19 @@ class Worker(Node):
     def _jumped(self) -> None:
         super()._jumped()
         self.tasks.renew_soon()
+
+
+def _outward(
+    queue: QueueLike, options: OutwardOptions, observers: Iterable[Observer], allow_private: bool
+) -> tuple[Notices | None, Pings]:
+    """The roles that tell those outside."""
+    url, addresses = options.get("heartbeat_url"), options.get("notify", ())
+    if url is not None:
+        check_url(url, "heartbeat_url")
+    per_hour = check_number("notices_per_hour", options.get("notices_per_hour", NOTICES_PER_HOUR), 1, 100_000)
+    notices = Notices(queue.store, addresses, per_hour=per_hour) if addresses else None
+    observe = fan_out((log_signals, *observers))
+    return notices, Pings(queue.store, queue.clock, observe, fleet_url=url, allow_private=allow_private)
 
 
 async def _all_ended(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -30,10 +30,10 @@ SOON = timedelta(hours=1)
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """How a tenant is doing at `at`. Each list has `AT_MOST` at most.
 
-    Wrong: `late` schedules were due more than 5 s ago, `waiting` tasks could have begun a minute ago and nobody took
-    them, `lost` tasks run under a lease that is past, `failed` tasks of the last day ended so. Else: what is `running`,
-    and the schedules `coming` within the hour, soonest first. `open_schedules` are neither deleted nor completed;
-    `schedules` are those that the tasks belong to, by id."""
+    Wrong: `late` schedules were due more than 5 s ago, `waiting` tasks could have begun a minute ago
+    and nobody took them, `lost` tasks run under a lease that is past, `failed` tasks of the last day ended so. Else:
+    what is `running`, and the schedules `coming` within the hour, soonest first. `open_schedules` are neither deleted
+    nor completed; `schedules` are those that the tasks belong to, by id."""
 
     at: datetime
     open_schedules: int

@@ -47,6 +47,7 @@ from ..stores.queries import (
     RunList,
     ScheduleList,
     TaskList,
+    TasksByBeginning,
     TemplateList,
     TenantList,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "task_limits",
     "task_list",
     "task_page",
+    "tasks_by_beginning",
     "template_page",
     "tenants_in_use",
     "upcoming",
@@ -105,6 +107,15 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
 def one_task(tenant: str, id: str) -> Work[Task]:
     async def work(tx: Tx) -> Task:
         return (await find_task(tx, tenant, id)).as_of(tx.now)
+
+    return work
+
+
+def tasks_by_beginning(tenant: str, beginning: str, limit: int) -> Work[list[Task]]:
+    """The newest tasks whose ids begin so."""
+
+    async def work(tx: Tx) -> list[Task]:
+        return await tx.find(TasksByBeginning(tenant=tenant, beginning=beginning), limit)
 
     return work
 
@@ -524,10 +535,10 @@ def event_page(
 def alarm_page(
     tenant: str, limit: int, schedule: str | None = None, *, is_open: bool = True, after: Cursor | None = None
 ) -> Work[list[Alarm]]:
-    """Alarms, newest first; of a schedule, by its key or id."""
+    """Alarms, newest first; of a schedule, by its key or id, deleted or not."""
 
     async def work(tx: Tx) -> list[Alarm]:
-        subject = None if schedule is None else (await find_schedule(tx, tenant, schedule)).id
+        subject = None if schedule is None else (await _any_schedule(tx, tenant, schedule)).id
         return await tx.find(
             AlarmList(tenant=tenant, subject_id=subject, is_open=is_open, after=after), limit
         )

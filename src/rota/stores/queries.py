@@ -55,6 +55,7 @@ __all__ = [
     "StepQuery",
     "TaskList",
     "TaskQuery",
+    "TasksByBeginning",
     "TasksInLine",
     "TemplateByAlias",
     "TemplateList",
@@ -166,6 +167,13 @@ class TaskList(Query, frozen=True, kw_only=True):
     is_workflow: bool | None = None
     since: datetime | None = None
     after: Cursor | None = None
+
+
+class TasksByBeginning(Query, frozen=True, kw_only=True):
+    """Task: of `tenant`, whose id begins with `beginning`. Newest first: created_at, id, both descending."""
+
+    tenant: str
+    beginning: str
 
 
 class OpenTasks(Query, frozen=True, kw_only=True):
@@ -406,6 +414,7 @@ TaskQuery = (
     | OpenTasks
     | EndedTasks
     | ReturnedTasks
+    | TasksByBeginning
     | TasksInLine
 )
 ScheduleQuery = (

@@ -8,6 +8,9 @@ of `[profile.NAME]`, chosen with --profile or ROTA_PROFILE, come before them:
     [profile.production]
     store = "sqlite:////var/lib/shop/rota.db"
     concurrency = 200
+
+    [alarms]
+    notify = ["mailto://user:password@example.com"]
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class SettingField(NamedTuple):
     default: Any
     read: Callable[[str, Any], Any]
     about: str
+    is_secret: bool = False
 
     @property
     def variable(self) -> str:
@@ -112,6 +116,13 @@ def _names(field: str, value: Any) -> tuple[str, ...]:
     return names
 
 
+def _addresses(field: str, value: Any) -> tuple[str, ...]:
+    parts = value.split() if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise Invalid(field, "it is not a list of addresses", "give addresses such as mailto://…, in a list")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
 def _duration(field: str, value: Any) -> timedelta:
     return value if isinstance(value, timedelta) else durations.parsed(field, _text(field, value))
 
@@ -149,6 +160,21 @@ FIELDS: tuple[SettingField, ...] = (
         False,
         _yes_or_no,
         "whether requests of templates may go to addresses that are not of the public internet",
+    ),
+    SettingField(
+        "alarms_notify",
+        (),
+        _addresses,
+        "who is told of alarms: addresses as apprise knows them",
+        is_secret=True,
+    ),
+    SettingField("alarms_per_hour", 12, _number, "how many notices of alarms are sent an hour at most"),
+    SettingField(
+        "heartbeat_url",
+        None,
+        _text,
+        "a watch outside that is told every minute that the fleet is well",
+        is_secret=True,
     ),
     SettingField("http", True, _yes_or_no, "whether `up` serves the HTTP API"),
     SettingField("host", "127.0.0.1", _text, "the address of this machine that the HTTP API is served on"),
@@ -225,9 +251,19 @@ def _flag(name: str) -> str:
     return "argument" if name == "app" else f"--{name.replace('_', '-')}"
 
 
+def _flat(section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`[alarms] notify = …` is the setting `alarms_notify`."""
+    of_alarms = section.get("alarms")
+    if not isinstance(of_alarms, dict):
+        return section
+    others = {name: value for name, value in section.items() if name != "alarms"}
+    return others | {f"alarms_{name}": value for name, value in of_alarms.items()}
+
+
 def _section(section: Any, place: str) -> Mapping[str, tuple[Any, str]]:
     if not isinstance(section, dict):
         raise Invalid(place, "it is not a table", "write keys under it")
+    section = _flat(section)
     for name in section:
         if name not in _BY_NAME:
             accepted = ", ".join(_BY_NAME)

@@ -27,7 +27,7 @@ from ..domain.model import (
     Tenant,
 )
 from ..domain.options import Duration, ScheduleOptions, options_of, value_type
-from ..domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ..domain.recurrence import ClockChange, Cron, Interval, Once, RRule, Several, Simple, Timing
 from ..domain.serving import is_alive
 from ..engine.queries import Occurrence
 from ..engine.serving import QueueUse
@@ -86,11 +86,12 @@ def change(record: Change) -> dict[str, Any]:
     return {"version": shape.pop("number"), **shape}
 
 
+_NOT_SHOWN = ("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "applied", "watch")
+
+
 def schedule(record: Schedule) -> dict[str, Any]:
     """A schedule; `id` is its name, `uid` what distinguishes it from a deleted one of the same name."""
-    shape = fields_of(
-        record, leave_out=("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "watch")
-    )
+    shape = fields_of(record, leave_out=_NOT_SHOWN)
     return {
         "id": record.key,
         "uid": record.id,
@@ -151,11 +152,15 @@ def artifact(record: Artifact) -> dict[str, Any]:
 
 
 def template(record: Template) -> dict[str, Any]:
-    return fields_of(record)
+    return fields_of(record, leave_out=("applied",))
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:
     return {"at": text(record.at), "local": record.local.isoformat(), "dst": record.dst}
+
+
+def clock_change(record: ClockChange) -> dict[str, Any]:
+    return {**fields_of(record), "reading": record.reading.isoformat()}
 
 
 def text(at: datetime) -> str:
@@ -174,6 +179,14 @@ def _target(target: Target) -> dict[str, Any]:
 
 def _timing(timing: Timing) -> dict[str, Any]:
     shape: dict[str, Any] = {"cron": None, "interval_seconds": None, "run_at": None, "rrule": None}
+    choices = {name: getattr(timing, name, None) for name in ("day_match", "dst_gap", "dst_fold")}
+    if isinstance(timing, Several):
+        parts = [_timing(part) for part in timing.timings]
+        return {**shape, "timings": parts, "timezone": timing.timezone, **choices}
+    return {**_simple(timing, shape), "timings": None, **choices}
+
+
+def _simple(timing: Simple, shape: dict[str, Any]) -> dict[str, Any]:
     match timing:
         case Cron(expression, zone):
             return {**shape, "cron": expression, "timezone": zone}

@@ -15,6 +15,7 @@ from ..domain.model import (
     TaskTarget,
     TemplateTarget,
 )
+from ..domain.recurrence import Cron, RRule
 from ..domain.schedule import MOST_BUFFERED, grace_at
 from .durations import long_text, relative
 
@@ -27,11 +28,20 @@ def sentence(schedule: Schedule) -> str:
 
 
 def timing_words(timing: recurrence.Timing) -> str:
-    if isinstance(timing, recurrence.Interval):
-        timing = replace(timing, anchor=None)  # where it counts from is rarely the question
-    zone = timing.timezone if isinstance(timing, (recurrence.Cron, recurrence.RRule)) else "UTC"
-    where = "" if zone == "UTC" else f", in {zone}"
+    """What the timing means, and in which zone."""
+    if isinstance(timing, recurrence.Several):
+        timing = recurrence.Several(tuple(_unanchored(part) for part in timing.timings))
+        zones = {part.timezone for part in timing.timings if isinstance(part, Cron | RRule)}
+    else:
+        timing = _unanchored(timing)
+        zones = {timing.timezone} if isinstance(timing, Cron | RRule) else set()
+    where = "" if len(zones) != 1 or zones == {"UTC"} else f", in {zones.pop()}"
     return f"{recurrence.describe(timing)}{where}"
+
+
+def _unanchored(timing: recurrence.Simple) -> recurrence.Simple:
+    """Where an interval counts from is rarely the question."""
+    return replace(timing, anchor=None) if isinstance(timing, recurrence.Interval) else timing
 
 
 def runs_what(schedule: Schedule) -> str:

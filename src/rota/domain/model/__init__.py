@@ -11,6 +11,8 @@ from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
 from .alarm import Alarm, AlarmRule, AlarmRules, Watch
 from .gate import Gate, Limit
 from .schedule import (
+    Backfill,
+    BackfillStatus,
     MissedRunPolicy,
     OverlapPolicy,
     Run,
@@ -47,6 +49,8 @@ __all__ = [
     "AlarmRules",
     "ApiKey",
     "Artifact",
+    "Backfill",
+    "BackfillStatus",
     "Change",
     "ChangeType",
     "Duration",

@@ -59,6 +59,7 @@ class Alarm(Record, frozen=True, kw_only=True, tag_field="record", tag="alarm.1"
     tell_at: datetime | None = None
     told: tuple[str, ...] = ()
     told_at: datetime | None = None
+    tries: int = 0
 
     @property
     def is_open(self) -> bool:

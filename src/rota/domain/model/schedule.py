@@ -55,6 +55,13 @@ class RunTrigger(StrEnum):
     SCHEDULED = "scheduled"
     MANUAL = "manual"
     CATCH_UP = "catch_up"
+    BACKFILL = "backfill"
+
+
+class BackfillStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
 
 
 class RunReason(StrEnum):
@@ -88,12 +95,41 @@ class TemplateTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="te
 Target = TaskTarget | WorkflowTarget | TemplateTarget
 
 
+class Backfill(Value, frozen=True, kw_only=True):
+    """Times of the past, from `start` to `end`, that a schedule runs after all. `total` is how many there are;
+    `started` and `passed` (they had run already) say how far it is, and `after` is the last that was looked at."""
+
+    id: str
+    start: datetime
+    end: datetime
+    overlap_policy: OverlapPolicy
+    status: BackfillStatus = BackfillStatus.RUNNING
+    total: int
+    started: int = 0
+    passed: int = 0
+    after: datetime
+    note: str | None = None
+    created_by: str
+    created_at: datetime
+    ended_at: datetime | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.status is BackfillStatus.RUNNING
+
+    @property
+    def left(self) -> int:
+        """How many are still to be looked at."""
+        return self.total - self.started - self.passed
+
+
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
     """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
     time. A pause that ends by itself ends at `pause_until`, which is `due_at` then, too. `pause_on_failure` is after
     how many failures in a row it pauses (0: never; earlier releases wrote true and false). `buffered` are the times
-    that wait for the end of what runs, oldest first; they count as runs."""
+    that wait for the end of what runs, oldest first; they count as runs. `applied` is what a
+    file said of it last (`domain/plan`); None: no file ever did."""
 
     key: str
     description: str = ""
@@ -105,6 +141,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     last_run_at: datetime | None = None
     last_task_id: str | None = None
     buffered: tuple[datetime, ...] = ()
+    backfill: Backfill | None = None
     run_count: int = 0
     max_runs: int | None = None
     start_at: datetime | None = None
@@ -124,10 +161,12 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     alarm_failures: int | None = None
     alarm_duration: timedelta | None = None
     alarm_ending: timedelta | None = None
+    heartbeat_url: str | None = None
     watch: Watch | None = None
     completed_reason: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     zone_data: str = ""
+    applied: dict[str, str] | None = None
     created_by: str | None = None
     updated_by: str | None = None
     created_at: datetime
@@ -155,6 +194,11 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     def completed_at(self) -> datetime | None:
         """When it completed, or was changed last since then; None: it has not completed."""
         return self.updated_at if self.status is ScheduleStatus.COMPLETED else None
+
+    @property
+    def awaits_ends(self) -> bool:
+        """Whether something of it begins when what is live has ended."""
+        return bool(self.buffered) or (self.backfill is not None and self.backfill.is_open)
 
     @property
     def watch_at(self) -> datetime | None:

@@ -288,7 +288,7 @@ class Runtime(StrEnum):
 
 class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="template.1"):
     """A stored task definition: what to run, kept apart from when. `command` is what its runtime runs; of a python
-    template, what people call the function."""
+    template, what people call the function. `applied` is what a file said of it last; None: no file ever did."""
 
     alias: str
     runtime: Runtime = Runtime.PYTHON
@@ -297,6 +297,7 @@ class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="tem
     parameters_schema: dict[str, Any] | None = None
     ttl: timedelta | None = None
     enabled: bool = True
+    applied: dict[str, str] | None = None
     created_at: datetime
     updated_at: datetime
 

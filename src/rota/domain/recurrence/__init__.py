@@ -3,48 +3,73 @@
 Begin with `occurrences`. Outside of this package nobody imports its modules, only the names below. All functions are
 pure: the zone data of the `tzdata` package is read, the clock never is.
 
-    timing      the four kinds of timing, as records
+    timing      the four kinds of timing, and several together, as records
     occurrences next_after, between, latest, count, check, begun_after
     words       describe
-    advice      what the owner of a schedule should be told: warnings, dst_note, local
+    advice      what the owner of a schedule should be told: warnings, clock_changes, dst_note, local
     rule        the field-by-field RecurrenceRule, which becomes a timing
 
-Inside, a timing becomes a `Ticks` (`ticks`). Cron lines (`cron`) and calendar rules (`rrule`) name wall-clock readings
-as sets of days (`days`) and times (`pattern`). `walk` follows a zone's clock (`zones`) through them. `rrule.steps` does
-the rules that advance in elapsed time.
+Inside, a timing becomes a `Ticks` (`ticks`). Cron lines (`cron`, `cron_fields`) and calendar rules (`rrule`) name
+wall-clock readings as sets of days (`days`) and times (`pattern`). `walk` follows a zone's clock (`zones`) through
+them. `rrule.steps` does the rules that advance in elapsed time.
 """
 
 from __future__ import annotations
 
-from .advice import dst_note, local, warnings
-from .occurrences import begun_after, between, check, count, latest, next_after, on_clock
+from .advice import ClockChange, clock_changes, dst_note, left_out, local, warnings
+from .cron import split_zone
+from .occurrences import begun_after, between, check, count, latest, next_after, on_clock, parts_of, with_zone
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
-from .timing import Cron, Interval, Once, RRule, Timing
+from .timing import (
+    MOST_TIMINGS,
+    Cron,
+    DayMatch,
+    DstFold,
+    DstGap,
+    Interval,
+    Once,
+    RRule,
+    Several,
+    Simple,
+    Timing,
+)
 from .words import describe
 from .zones import close_zones, tzdata_version, zone_names
 
 __all__ = [
+    "MOST_TIMINGS",
+    "ClockChange",
     "Cron",
+    "DayMatch",
     "DayOfWeek",
+    "DstFold",
+    "DstGap",
     "Frequency",
     "Interval",
     "MonthOfYear",
     "Once",
     "RRule",
     "RecurrenceRule",
+    "Several",
+    "Simple",
     "Timing",
     "begun_after",
     "between",
     "check",
+    "clock_changes",
     "close_zones",
     "count",
     "describe",
     "dst_note",
     "latest",
+    "left_out",
     "local",
     "next_after",
     "on_clock",
+    "parts_of",
+    "split_zone",
     "tzdata_version",
     "warnings",
+    "with_zone",
     "zone_names",
 ]

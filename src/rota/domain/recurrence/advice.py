@@ -5,45 +5,110 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from .cron import CronLine, parse_cron
-from .occurrences import Compiled, compiled, count, next_after, seconds
-from .ticks import DAY, Ticks
-from .timing import Cron, RRule, Timing
+import msgspec
+
+from .cron import CronLine
+from .occurrences import (
+    Compiled,
+    compiled,
+    count,
+    cron_line,
+    next_after,
+    part_at,
+    parts_of,
+    seconds,
+    with_zone,
+)
+from .ticks import DAY, LATEST, Ticks
+from .timing import Cron, DstGap, RRule, Simple, Timing
 from .zones import zone_tzinfo
 
-__all__ = ["dst_note", "local", "warnings"]
+__all__ = ["ClockChange", "clock_changes", "dst_note", "left_out", "local", "warnings"]
 
 _YEAR: Final = 366 * DAY
 _MANY: Final = 1_000
 
 
+class ClockChange(msgspec.Struct, frozen=True):
+    """A coming change of the clocks that touches a timing: at `at` they go `forward` or `back`, `reading` is the first
+    local time of the timing that is left out or comes twice, and `runs` are the moments at which it runs for it."""
+
+    at: datetime
+    direction: str
+    reading: datetime
+    runs: tuple[datetime, ...]
+    text: str
+
+
 def warnings(timing: Timing, now: datetime) -> tuple[str, ...]:
     """Sentences about a valid timing, most important first; none for most."""
+    found = [
+        each for part in parts_of(timing) if isinstance(part, Cron) for each in _day_fields(cron_line(part))
+    ]
+    return (*found, *(change.text for change in clock_changes(timing, now)), *_number(timing, now))
+
+
+def clock_changes(timing: Timing, now: datetime) -> tuple[ClockChange, ...]:
+    """The clock changes of the coming year that touch the timing, and what becomes of the times in them."""
+    changes = [change for part in parts_of(timing) for change in _clock_changes(part, now)]
+    return tuple(sorted(changes, key=lambda change: (change.at, change.text)))
+
+
+def _clock_changes(timing: Simple, now: datetime) -> list[ClockChange]:
     ready = compiled(timing)
-    found: list[str] = []
-    if isinstance(timing, Cron):
-        line = parse_cron(timing.expression)
-        found += _day_fields(line)
-        if line.repeats and line.fields[-4] not in ("*", "*/1"):
-            found += _clock_changes(ready, line.pattern, seconds(now))
-    if ready.readings is not None:
-        found += _clock_changes(ready, ready.readings, seconds(now))
-    return tuple(found + _number(timing, now))
+    named = ready.readings
+    if named is None and isinstance(timing, Cron):
+        line = cron_line(timing)
+        named = None if line.fields[-4] in ("*", "*/1") else line.pattern  # every hour: nothing is noticed
+    if named is None:
+        return []
+    begin = seconds(now)
+    changes = [_left_out(ready, named, *jump) for jump in ready.zone.gaps(begin + 1, begin + _YEAR)]
+    changes += [_repeated(ready, named, *jump) for jump in ready.zone.repeats(begin + 1, begin + _YEAR)]
+    return [each for each in changes if each is not None]
+
+
+def left_out(timing: Timing, at: datetime) -> datetime | None:
+    """The local time of the timing that does not exist and is not made up for, if clocks go forward over it at `at`."""
+    found = (_left_out_of(part, at) for part in parts_of(timing))
+    return next((reading for reading in found if reading is not None), None)
+
+
+def _left_out_of(timing: Simple, at: datetime) -> datetime | None:
+    ready, then = compiled(timing), seconds(at)
+    named = cron_line(timing).pattern if isinstance(timing, Cron) else ready.readings
+    for start, skipped, after in ready.zone.gaps(then, then) if named is not None else ():
+        reading = named.first(skipped, after - 1) if named is not None else None
+        fires = (
+            ready.ticks.first(start, start) is not None or ready.ticks.first(start - 1, start - 1) is not None
+        )
+        if reading is not None and not fires:
+            return _naive(reading)
+    return None
 
 
 def local(timing: Timing, at: datetime) -> datetime:
-    """`at` on the wall clock of the timing's zone: UTC for once and interval."""
+    """`at` on the wall clock of the timing's zone: UTC for once and interval. Of several timings it is the one that
+    fires then."""
+    timing = part_at(timing, at)
+    if isinstance(timing, Cron):
+        timing = with_zone(timing)
     return at.astimezone(zone_tzinfo(timing.timezone if isinstance(timing, Cron | RRule) else "UTC"))
 
 
 def dst_note(timing: Timing, at: datetime) -> str | None:
-    """About a time at which the timing fires: `moved` when the local time that was asked for did not exist,
-    `first of two` or `second of two` when the clock shows the same twice that night."""
+    """About a time at which the timing fires: `moved` or `moved before` when the local time that was asked for did not
+    exist, `first of two` or `second of two` when the clock shows the same twice that night."""
+    timing = part_at(timing, at)
     ready = compiled(timing)
     clock, then = ready.zone, seconds(at)
     reading = then + clock.offset(then)
-    if ready.readings is not None and clock.gaps(then, then):
-        return None if ready.readings.first(reading, reading) is not None else "moved"
+    if ready.readings is not None:
+        is_named = ready.readings.first(reading, reading) is not None
+        if clock.gaps(then, then):
+            return None if is_named else "moved"
+        if not is_named and clock.gaps(then + 1, then + 1):
+            return "moved before"
     if clock.reached(then) > reading:
         return "second of two"
     again = any(first <= reading < new for _, first, new in clock.repeats(then + 1, then + 2 * DAY))
@@ -52,7 +117,7 @@ def dst_note(timing: Timing, at: datetime) -> str | None:
 
 def _day_fields(line: CronLine) -> list[str]:
     day, weekday = line.fields[-3], line.fields[-1]
-    if line.of_month.open or line.of_week.open:
+    if line.both or line.of_month.open or line.of_week.open:
         return []
     if line.of_month.starred or line.of_week.starred:
         starred = day if line.of_month.starred else weekday
@@ -62,32 +127,34 @@ def _day_fields(line: CronLine) -> list[str]:
         ]
     return [
         f"Both day fields are given: it runs on days that match either day-of-month '{day}' "
-        f"or day-of-week '{weekday}', not only on those that match both."
+        f"or day-of-week '{weekday}', not only on those that match both (day_match 'and')."
     ]
 
 
-def _clock_changes(ready: Compiled, named: Ticks, now: int) -> list[str]:
-    """Times of the coming year that do not exist, or that come twice, and what becomes of them. A timing without
-    `readings` keeps its rhythm."""
-    keeps_rhythm = ready.readings is None
-    found: list[tuple[int, str]] = []
-    for then, skipped, after in ready.zone.gaps(now + 1, now + _YEAR):
-        reading = named.first(skipped, after - 1)
-        if reading is not None and (keeps_rhythm or ready.ticks.first(then, then) is not None):
-            moved = _clock(after) if after // DAY == reading // DAY else f"{_day(after)} {_clock(after)}"
-            outcome = "it does not run for it" if keeps_rhythm else f"it runs at {moved} instead"
-            problem = f"{_shown(reading)} does not exist in {ready.zone.name}"
-            found.append((then, f"{problem}, where clocks go forward; {outcome}."))
-    for then, first, new in ready.zone.repeats(now + 1, now + _YEAR):
-        reading = named.first(first, new - 1)
-        if reading is None:
-            continue
-        once = ready.zone.resolve(reading)
-        if keeps_rhythm or ready.ticks.first(once, once) is not None:
-            outcome = "both times" if keeps_rhythm else f"once, the first time ({_clock(once)} UTC)"
-            problem = f"{_shown(reading)} comes twice in {ready.zone.name}"
-            found.append((then, f"{problem}, where clocks go back; it runs {outcome}."))
-    return [sentence for _, sentence in sorted(found)]
+def _left_out(ready: Compiled, named: Ticks, then: int, skipped: int, after: int) -> ClockChange | None:
+    reading = named.first(skipped, after - 1)
+    if reading is None or ready.ticks.first(then - 1, LATEST) is None:
+        return None
+    runs = {DstGap.AFTER: [then], DstGap.BEFORE: [then - 1], DstGap.SKIP: []}[ready.gap]
+    if runs and ready.ticks.first(runs[0], runs[0]) is None:
+        return None  # a rule that has ended, or has not begun
+    outcome = f"it runs at {_moment(ready, runs[0], reading)} instead" if runs else "it does not run for it"
+    text = f"{_shown(reading)} does not exist in {ready.zone.name}, where clocks go forward; {outcome}."
+    return ClockChange(_instant(then), "forward", _naive(reading), tuple(map(_instant, runs)), text)
+
+
+def _repeated(ready: Compiled, named: Ticks, then: int, first: int, new: int) -> ClockChange | None:
+    reading = named.first(first, new - 1)
+    if reading is None:
+        return None
+    both = (ready.zone.resolve(reading), reading - ready.zone.offset(then))
+    runs = [at for at in both if ready.ticks.first(at, at) is not None]
+    if not runs:
+        return None
+    which = "first" if runs[0] == both[0] else "second"
+    outcome = "both times" if len(runs) == 2 else f"once, the {which} time ({_clock(runs[0])} UTC)"
+    text = f"{_shown(reading)} comes twice in {ready.zone.name}, where clocks go back; it runs {outcome}."
+    return ClockChange(_instant(then), "back", _naive(reading), tuple(map(_instant, runs)), text)
 
 
 def _number(timing: Timing, now: datetime) -> list[str]:
@@ -97,6 +164,20 @@ def _number(timing: Timing, now: datetime) -> list[str]:
     day = timedelta(days=1)
     times = count(timing, first - timedelta(seconds=1), first + day - timedelta(seconds=1))
     return [f"It runs {times:,} times a day."] if times > _MANY else []
+
+
+def _moment(ready: Compiled, at: int, asked: int) -> str:
+    """A time on the clock of the zone, with its day if that is not the day that was asked for."""
+    reading = at + ready.zone.offset(at)
+    return _clock(reading) if reading // DAY == asked // DAY else f"{_day(reading)} {_clock(reading)}"
+
+
+def _instant(at: int) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _naive(reading: int) -> datetime:
+    return datetime.fromtimestamp(reading, UTC).replace(tzinfo=None)
 
 
 def _shown(reading: int) -> str:

@@ -1,9 +1,10 @@
-"""Cron expressions: five fields, six with seconds first, or a macro.
+"""Cron expressions: five fields, six with seconds first, seven with a year last, or a macro.
 
-`parse_cron` refuses with one sentence what is not understood, is ambiguous, or can never happen. A field is a list of
-items; an item is `*`, a value, `a-b`, or one of these with `/step`. The two day fields also know `L`, `W` and `#`: they
-become functions from a month's shape to a mask of its days, bit 0 for the 1st, so that a shape is computed once.
-Daylight saving is in `walk`.
+`parse_cron` refuses with one sentence what is not understood, is ambiguous, or can never happen. What a field may hold
+is in `cron_fields`. The two day fields also know `L`, `W` and `#`: they become functions from a month's shape to a mask
+of its days, bit 0 for the 1st, so that a shape is computed once. Daylight saving is in `walk`.
+
+A line may begin with its zone, as in a crontab (`CRON_TZ=Europe/Paris 0 9 * * *`), and end with a comment.
 """
 
 from __future__ import annotations
@@ -13,142 +14,33 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from .days import DaySet, Shape
-from .pattern import Pattern, TimeGrid
-
-__all__ = ["CronLine", "parse_cron"]
-
-_MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_WEEKDAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_FULL_NAME: Final = re.compile(
-    r"(?:SUN|MON|TUES|WEDNES|THURS|FRI|SATUR)DAY|(?:[A-Z]{3,}(?:UARY|CH|IL|E|Y|UST|BER))"
+from .cron_fields import (
+    DAY_OF_MONTH,
+    DAY_OF_WEEK,
+    HOUR,
+    MINUTE,
+    MONTH,
+    SECOND,
+    YEAR,
+    Field,
+    parse_field,
+    parse_item,
+    parse_value,
+    plainly,
+    shown,
 )
-_ITEM: Final = re.compile(r"(?P<first>\*|[A-Z0-9]+)(?:-(?P<last>[A-Z0-9]+))?(?:/(?P<step>[0-9]+))?")
+from .days import DaySet, Shape, month_start
+from .pattern import Pattern, TimeGrid, Within
+from .ticks import DAY
 
+__all__ = ["CronLine", "parse_cron", "split_zone"]
 
-class Field(NamedTuple):
-    """`high` is the largest value one may write, `top` the last that `*` and `a/step` reach."""
-
-    name: str
-    low: int
-    high: int
-    top: int
-    names: tuple[str, ...] = ()
-
-    def refuse(self, text: str, reason: str) -> ValueError:
-        return ValueError(f"cron: {self.name} field {shown(text)} {reason}")
-
-    def out_of_range(self, text: str) -> ValueError:
-        return self.refuse(text, f"is out of range; accepted are {self.accepted}")
-
-    def not_understood(self, text: str) -> ValueError:
-        return self.refuse(
-            text, f"is not understood; accepted are {self.accepted}, '*', ranges, steps and lists"
-        )
-
-    @property
-    def accepted(self) -> str:
-        names = f" and {self.names[0]}-{self.names[-1]}" if self.names else ""
-        return f"{self.low}-{self.high}{names}"
-
-    def forwards(self, first: int, last: int) -> str:
-        """What someone who wrote a range that runs backwards may have meant."""
-        if self is DAY_OF_WEEK and last == 0:
-            return f"{first}-7"
-        return f"{first}-{self.top},{self.low}-{last}"
-
-    @property
-    def size(self) -> int:
-        return self.high - self.low + 1
-
-
-SECOND: Final = Field("second", 0, 59, 59)
-MINUTE: Final = Field("minute", 0, 59, 59)
-HOUR: Final = Field("hour", 0, 23, 23)
-DAY_OF_MONTH: Final = Field("day-of-month", 1, 31, 31)
-MONTH: Final = Field("month", 1, 12, 12, _MONTHS)
-DAY_OF_WEEK: Final = Field("day-of-week", 0, 7, 6, _WEEKDAYS)
-
-
-def parse_field(field: Field, text: str) -> int:
-    """The mask of a field that has no special items."""
-    mask = 0
-    for item in text.split(","):
-        mask |= parse_item(field, item)
-    return mask
-
-
-def parse_item(field: Field, item: str) -> int:
-    """The mask of one item of the list; in day-of-week bit 7 may be set, and means Sunday like bit 0."""
-    if not item:
-        raise ValueError(
-            f"cron: {field.name} field has an empty item; accepted are values separated by single commas"
-        )
-    match = _ITEM.fullmatch(item)
-    if match is None or (match["first"] == "*" and match["last"] is not None):
-        raise _explain(field, item)
-    step = _step(field, item, match["step"], bounded=match["last"] is not None)
-    if match["first"] == "*":
-        return _mask(field.low, field.top, step)
-    first = parse_value(field, match["first"], item)
-    if match["last"] is not None:
-        last = parse_value(field, match["last"], item)
-        if last < first:
-            raise field.refuse(item, f"runs backwards; accepted is for example {field.forwards(first, last)}")
-        return _mask(first, last, step)
-    return _mask(first, max(field.top, first), step) if match["step"] is not None else 1 << first
-
-
-def parse_value(field: Field, text: str, item: str) -> int:
-    """A number, or a name in the fields that have names."""
-    if text in field.names:
-        return field.low + field.names.index(text)
-    if not text.isdecimal():
-        raise _explain(field, item)
-    value = int(text) if len(text) <= 4 else field.high + 1
-    if not field.low <= value <= field.high:
-        raise field.out_of_range(item)
-    return value
-
-
-def _step(field: Field, item: str, text: str | None, *, bounded: bool) -> int:
-    """A step of 0 never ends; one beyond the whole field is surely meant otherwise (`*/100`)."""
-    if text is None:
-        return 1
-    step = int(text) if len(text) <= 4 else 10_000
-    if step < 1:
-        raise field.refuse(item, "has a step of 0; accepted are steps from 1")
-    if step > field.size and not bounded:
-        raise field.refuse(item, f"has a step beyond the field; accepted are steps from 1 to {field.size}")
-    return step
-
-
-def _mask(first: int, last: int, step: int) -> int:
-    mask = 0
-    for value in range(first, last + 1, step):
-        mask |= 1 << value
-    return mask
-
-
-def _explain(field: Field, item: str) -> ValueError:
-    """The refusal that helps most: people write what other crons know."""
-    if item == "H" or item.startswith(("H/", "H(")):
-        return field.refuse(item, "uses H, which is Jenkins's; give a number, and a jitter on the schedule")
-    if item == "?":
-        return field.refuse(item, "is for the day fields only; write '*'")
-    if field.names and _FULL_NAME.fullmatch(item):
-        return field.refuse(item, f"is a full name; write the first three letters, {item[:3]}")
-    return field.not_understood(item)
-
-
-def shown(text: str) -> str:
-    """A text as a refusal quotes it."""
-    return repr(text if len(text) <= 40 else text[:37] + "...")
-
-
-_LAST: Final = re.compile(r"L(?:-(?P<before>[0-9]+))?")
+_LAST: Final = re.compile(r"L(?:-(?P<before>[0-9]+))?(?P<working>W)?")
 _NEAREST: Final = re.compile(r"(?P<day>[0-9]+)W")
 _NTH: Final = re.compile(r"(?P<day>[A-Z0-9]+?)(?:#(?P<nth>[0-9]+)|(?P<last>L))")
+_SOME_OF: Final = re.compile(r"(?P<days>[A-Z0-9]+(?:-[A-Z0-9]+)?)(?P<nth>#L|#[1-5]|L)")
+_LAST_OF: Final = re.compile(r"L(?P<days>[0-7]|[A-Z]{3,})")
+_DURATION: Final = re.compile(r"(?=.)(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?(?:[0-9]{1,6}s)?")
 
 MaskOf = Callable[[Shape], int]
 
@@ -163,8 +55,6 @@ class DayField(NamedTuple):
 
 
 def parse_day_of_month(text: str) -> DayField:
-    if text == "?":
-        return DayField(True, True, _whole_month)
     plain = 0
     special: list[MaskOf] = []
     for item in text.split(","):
@@ -177,8 +67,6 @@ def parse_day_of_month(text: str) -> DayField:
 
 
 def parse_day_of_week(text: str) -> DayField:
-    if text == "?":
-        return DayField(True, True, _whole_month)
     plain = 0
     special: list[MaskOf] = []
     for item in text.split(","):
@@ -191,9 +79,9 @@ def parse_day_of_week(text: str) -> DayField:
     return _field(text, weekdays == 0x7F, lambda shape: _on_weekdays(shape, weekdays), special)
 
 
-def day_set(months: int, of_month: DayField, of_week: DayField) -> DaySet:
-    """The days of the given months that the two fields allow: either may match when both restrict."""
-    if of_month.starred or of_week.starred:
+def day_set(months: int, of_month: DayField, of_week: DayField, *, both: bool) -> DaySet:
+    """The days of the given months that the two fields allow. Where both restrict, either may match, or must `both`."""
+    if both or of_month.starred or of_week.starred:
 
         def mask_of(shape: Shape) -> int:
             return of_month.mask_of(shape) & of_week.mask_of(shape)
@@ -217,9 +105,7 @@ def _field(text: str, full: bool, plain: MaskOf, special: list[MaskOf]) -> DayFi
 
 
 def _special_day_of_month(item: str) -> MaskOf | None:
-    """`L`, `L-n`, `LW`, `nW`; None for anything that is no such thing."""
-    if item == "LW":
-        return _last_working_day
+    """`L`, `L-n`, `LW`, `L-nW`, `nW`; None for anything that is no such thing."""
     if match := _NEAREST.fullmatch(item):
         day = parse_value(DAY_OF_MONTH, match["day"], item)
         return lambda shape: _nearest_working_day(shape, day)
@@ -227,16 +113,24 @@ def _special_day_of_month(item: str) -> MaskOf | None:
         before = int(match["before"][:4]) if match["before"] is not None else 0
         if match["before"] is not None and not 1 <= before <= 30:
             raise DAY_OF_MONTH.refuse(item, "is out of range; accepted are L-1 to L-30")
+        if match["working"]:
+            return lambda shape: _nearest_working_day(shape, shape.length - before)
         return lambda shape: 1 << shape.length - 1 >> before
     if item.startswith("L") or (item.endswith("W") and item[:-1] != ""):
-        raise DAY_OF_MONTH.refuse(item, "is not understood; accepted with L and W are L, L-n, LW and nW")
+        raise DAY_OF_MONTH.refuse(
+            item, "is not understood; accepted with L and W are L, L-n, LW, L-nW and nW, n being a day"
+        )
     return None
 
 
 def _special_day_of_week(item: str) -> MaskOf | None:
     """`dL`, `d#k`; None for anything that is no such thing."""
     if item == "L":
-        raise DAY_OF_WEEK.refuse(item, "needs a day before it; accepted is for example 5L, the last Friday")
+        raise DAY_OF_WEEK.refuse(
+            item,
+            "does not say which day; write 'SAT' for every Saturday, as Quartz reads it, or 'SATL' for the last of the"
+            " month",
+        )
     match = _NTH.fullmatch(item)
     if match is None:
         if "#" in item:
@@ -268,13 +162,9 @@ def _last_weekday(shape: Shape, weekday: int) -> int:
     return 1 << shape.length - 1 - (last - weekday) % 7
 
 
-def _last_working_day(shape: Shape) -> int:
-    return _nearest_working_day(shape, shape.length)
-
-
 def _nearest_working_day(shape: Shape, day: int) -> int:
     """Monday to Friday nearest to `day`, without leaving the month."""
-    if day > shape.length:
+    if not 1 <= day <= shape.length:
         return 0
     weekday = (shape.weekday + day - 1) % 7
     if weekday == 5:
@@ -295,58 +185,137 @@ MACROS: Final = {
 }
 _LONGEST: Final = 1_000
 _FROM_STEP: Final = re.compile(r"[0-9]+/")
+_ZONE: Final = re.compile(
+    r"(?:CRON_TZ|TZ)=(?P<quote>[\"']?)(?P<zone>[^\s\"']*)(?P=quote)(?:\s+|$)", re.IGNORECASE
+)
+_COMMENT: Final = re.compile(r"[ \t]+#.*")
+_ACCEPTED: Final = "accepted are 5 fields, 6 with seconds first, 7 with a year last"
 
 
 class CronLine(NamedTuple):
-    """A parsed expression. `fields` are five or six, in capitals; `repeats` is true for expressions that
-    repeat within the day and keep their real-time rhythm through clock changes."""
+    """A parsed expression. `fields` are five or six, in capitals and plainly spelled, and `years` those of a seventh.
+    `repeats` is true for expressions that repeat within the day and keep their real-time rhythm through clock
+    changes. `both`: a day must match both day fields."""
 
     fields: tuple[str, ...]
+    years: tuple[int, ...]
     repeats: bool
     of_month: DayField
     of_week: DayField
-    pattern: Pattern
+    both: bool
+    pattern: Pattern | Within
+
+
+def split_zone(expression: str) -> tuple[str | None, str]:
+    """The zone that a line begins with (`CRON_TZ=` or `TZ=`), if it does, and the line without it."""
+    match = _ZONE.match(expression.strip())
+    if match is None:
+        return None, expression
+    if not match["zone"]:
+        raise ValueError("cron: the zone in front is empty; accepted is for example CRON_TZ=Europe/Paris")
+    return match["zone"], expression.strip()[match.end() :]
 
 
 @lru_cache(maxsize=4096)
-def parse_cron(expression: str) -> CronLine:
-    """Read an expression; `ValueError` says what is wrong with it."""
-    fields = _split(expression)
-    second, minute, hour, day, month, weekday = ("0", *fields)[-6:]
+def parse_cron(expression: str, *, both: bool = False) -> CronLine:
+    """Read an expression without its zone; `ValueError` says what is wrong with it. `both`: where both day fields
+    restrict, a day must match both."""
+    written, year = _split(expression)
+    second, minute, hour, day, month, weekday = fields = _plain(("0", *written)[-6:])
     grid = TimeGrid(parse_field(HOUR, hour), parse_field(MINUTE, minute), parse_field(SECOND, second))
     of_month, of_week = parse_day_of_month(day), parse_day_of_week(weekday)
-    days = day_set(parse_field(MONTH, month) >> 1, of_month, of_week)
-    if not days.possible():
-        also = "" if of_week.open else f" on day-of-week field {shown(weekday)}"
-        raise ValueError(
-            f"cron: day-of-month field {shown(day)} never occurs in month field {shown(month)}{also}; "
-            "accepted are dates that some year has"
-        )
+    days = day_set(parse_field(MONTH, month) >> 1, of_month, of_week, both=both)
+    years = _years(year)
+    pattern = Pattern(days, grid)
+    within = Within(pattern, _spans(years)) if years else None
+    if not (days.possible() if within is None else within.any()):
+        raise ValueError(_impossible(day, month, weekday, year, of_week))
     repeats = any(_is_wildcard(field) for field in (second, minute, hour))
-    return CronLine(fields, repeats, of_month, of_week, Pattern(days, grid))
+    return CronLine(fields[-len(written) :], years, repeats, of_month, of_week, both, within or pattern)
 
 
-def _split(expression: str) -> tuple[str, ...]:
-    """The fields, in capitals and with macros replaced."""
+def _impossible(day: str, month: str, weekday: str, year: str | None, of_week: DayField) -> str:
+    also = "" if of_week.open else f" on day-of-week field {shown(weekday)}"
+    when = "" if year is None else f" in year field {shown(year)}"
+    return (
+        f"cron: day-of-month field {shown(day)} never occurs in month field {shown(month)}{also}{when}; "
+        "accepted are dates that some year has"
+    )
+
+
+def _split(expression: str) -> tuple[tuple[str, ...], str | None]:
+    """Five or six fields, in capitals and with macros replaced, and the year if there is one."""
     if not isinstance(expression, str) or not expression.strip():
-        raise ValueError(
-            "cron: the expression is empty; accepted are 5 fields, 6 with seconds first, or a macro"
-        )
+        raise ValueError(f"cron: the expression is empty; {_ACCEPTED}, or a macro")
     if len(expression) > _LONGEST:
         raise ValueError(
             f"cron: the expression has {len(expression):,} characters; accepted are up to {_LONGEST:,}"
         )
     text = expression.strip()
     if text.startswith("@"):
-        text = _macro(text)
+        text = _macro(_COMMENT.sub("", text))
     fields = tuple(field for field in re.split(r"[ \t]+", text.upper()) if field)
+    comment = next(
+        (place for place, field in enumerate(fields) if place >= 5 and field.startswith("#")), None
+    )
+    fields = fields[:comment]
+    if len(fields) == 7:
+        return fields[:6], fields[6]
     if len(fields) not in (5, 6):
-        hint = " (there is no year field)" if len(fields) == 7 else ""
         raise ValueError(
-            f"cron: the expression has {len(fields)} field{'s' * (len(fields) != 1)}; "
-            f"accepted are 5 fields, or 6 with seconds first{hint}"
+            f"cron: the expression has {len(fields)} field{'s' * (len(fields) != 1)}; {_ACCEPTED}"
         )
-    return fields
+    return fields, None
+
+
+def _plain(fields: tuple[str, ...]) -> tuple[str, ...]:
+    second, minute, hour, day, month, weekday = ("*" if field == "?" else field for field in fields)
+    others = ((SECOND, second), (MINUTE, minute), (HOUR, hour), (DAY_OF_MONTH, day), (MONTH, month))
+    return (*(_plain_list(field, text) for field, text in others), _plain_weekdays(weekday))
+
+
+def _plain_list(field: Field, text: str) -> str:
+    return ",".join(plainly(field, item) for item in text.split(","))
+
+
+def _plain_weekdays(text: str) -> str:
+    """`FRI#L`, `L5` and `FRIDAYL` are `FRIL` or `5L`; `MON-WED#1` is `MON#1,TUE#1,WED#1`."""
+    items = []
+    for item in text.split(","):
+        match = _SOME_OF.fullmatch(item) or _LAST_OF.fullmatch(item)
+        days = "" if match is None else plainly(DAY_OF_WEEK, match["days"])
+        if match is None or days == match["days"] == "":
+            items.append(plainly(DAY_OF_WEEK, item))
+            continue
+        nth = match.groupdict().get("nth") or "L"
+        suffix = "L" if nth in ("L", "#L") else nth
+        items += [f"{day}{suffix}" for day in _each_weekday(days)]
+    return ",".join(items)
+
+
+def _each_weekday(days: str) -> list[str]:
+    """The days of a range, each by itself."""
+    each: list[str] = []
+    for part in days.split(","):
+        first, dash, last = part.partition("-")
+        if dash and first in "01234567" and last in "01234567":
+            each += [str(day % 7) for day in range(int(first), int(last) + 1)]
+        else:
+            each.append(part)
+    return each
+
+
+def _years(text: str | None) -> tuple[int, ...]:
+    """The years of a seventh field; none for one that allows every year."""
+    if text in (None, "*", "?"):
+        return ()
+    mask = parse_field(YEAR, _plain_list(YEAR, text))
+    return tuple(year for year in range(YEAR.low, YEAR.high + 1) if mask >> year & 1)
+
+
+def _spans(years: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """The years as ranges of local seconds."""
+    return tuple((month_start(year * 12) * DAY, month_start(year * 12 + 12) * DAY - 1) for year in years)
 
 
 def _macro(text: str) -> str:
@@ -354,9 +323,9 @@ def _macro(text: str) -> str:
     if line is not None:
         return line
     if text.lower().startswith("@every"):
-        raise ValueError(
-            "cron: '@every' is not accepted; use an interval, such as PT5M, instead of an expression"
-        )
+        given = text[len("@every") :].strip().lower()
+        hint = f"{given!r}" if _DURATION.fullmatch(given) else "such as '5m'"
+        raise ValueError(f"cron: '@every' is not accepted; write it as an interval, {hint}")
     if text.lower() == "@reboot":
         raise ValueError(
             "cron: '@reboot' is not accepted, since a schedule outlives the machine; give a time"

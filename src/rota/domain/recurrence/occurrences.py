@@ -14,11 +14,23 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from .cron import parse_cron
+from .cron import CronLine, parse_cron, split_zone
 from .rrule.parse import first_counted, parse_rrule
-from .ticks import LATEST, Point, Progression, Ticks
-from .timing import Cron, Interval, Once, RRule, Timing
-from .walk import Elapsed, Nominal
+from .ticks import LATEST, MILLION, Point, Progression, Ticks, Union, WholeSeconds
+from .timing import (
+    MOST_TIMINGS,
+    Cron,
+    DayMatch,
+    DstFold,
+    DstGap,
+    Interval,
+    Once,
+    RRule,
+    Several,
+    Simple,
+    Timing,
+)
+from .walk import Elapsed, following
 from .zones import Zone, zone
 
 __all__ = [
@@ -29,11 +41,15 @@ __all__ = [
     "check",
     "compiled",
     "count",
+    "cron_line",
     "latest",
     "microseconds",
     "next_after",
     "on_clock",
+    "part_at",
+    "parts_of",
     "seconds",
+    "with_zone",
 ]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,30 +59,34 @@ _SHORTEST: Final = timedelta(seconds=1)
 
 class Compiled(NamedTuple):
     """`whole` tells whether a tick is a second or a microsecond. `readings` are the wall-clock times that the
-    timing names, where it names any: None for elapsed time and for cron lines that keep their rhythm."""
+    timing names, where it names any: None for elapsed time and for cron lines that keep their rhythm. `gap` is what
+    becomes of those that do not exist."""
 
     ticks: Ticks
     whole: bool
     zone: Zone
     readings: Ticks | None
+    gap: DstGap = DstGap.SKIP
 
 
 @lru_cache(maxsize=16_384)
 def compiled(timing: Timing) -> Compiled:
     """Validate and prepare; `ValueError` with one sentence when the timing is not acceptable."""
     match timing:
-        case Cron(expression, timezone):
-            return _cron(expression, zone(timezone))
-        case RRule(rule, dtstart, timezone):
-            parsed = parse_rrule(rule, seconds(_aware("rrule: dtstart", dtstart)), timezone)
-            return Compiled(parsed.instants, True, zone(timezone), parsed.readings)
+        case Cron():
+            return _cron(timing)
+        case RRule(rule, dtstart, timezone, gap, fold):
+            parsed = parse_rrule(rule, seconds(_aware("rrule: dtstart", dtstart)), timezone, gap, fold)
+            return Compiled(parsed.instants, True, zone(timezone), parsed.readings, gap or DstGap.AFTER)
         case Interval(every, anchor):
             start = microseconds(_aware("interval: anchor", anchor)) if anchor is not None else 0
             return Compiled(Progression(start, _step(every)), False, zone("UTC"), None)
         case Once(run_at):
             return Compiled(Point(microseconds(_aware("once: run_at", run_at))), False, zone("UTC"), None)
+        case Several(timings):
+            return _several(timings)
     raise ValueError(
-        f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron and RRule"
+        f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron, RRule and Several"
     )
 
 
@@ -87,11 +107,59 @@ def on_clock(reading: datetime, timezone: str) -> datetime:
     return EPOCH + timedelta(seconds=then, microseconds=reading.microsecond)
 
 
-def _cron(expression: str, where: Zone) -> Compiled:
-    line = parse_cron(expression)
-    if line.repeats:
+def cron_line(timing: Cron) -> CronLine:
+    """The line, parsed."""
+    return parse_cron(split_zone(timing.expression)[1], both=timing.day_match == DayMatch.AND)
+
+
+def with_zone(timing: Cron) -> Cron:
+    """A line that begins with its zone, with that as its timezone; refused if the timezone says otherwise."""
+    written, line = split_zone(timing.expression)
+    if written is None:
+        return timing
+    if timing.timezone not in ("UTC", written):
+        raise ValueError(
+            f"timezone: {timing.timezone[:64]!r} is not the zone that the cron line begins with, {written[:64]!r}; "
+            "accepted is one of them"
+        )
+    return replace(timing, expression=line, timezone=written)
+
+
+def _cron(timing: Cron) -> Compiled:
+    line = cron_line(timing)
+    where = zone(with_zone(timing).timezone)
+    gap, fold = timing.dst_gap, timing.dst_fold
+    if not line.repeats:
+        return Compiled(
+            following(line.pattern, where, gap, fold), True, where, line.pattern, gap or DstGap.AFTER
+        )
+    if gap in (None, DstGap.SKIP) and fold in (None, DstFold.BOTH):
         return Compiled(Elapsed(line.pattern, where), True, where, None)
-    return Compiled(Nominal(line.pattern, where), True, where, line.pattern)
+    chosen = following(line.pattern, where, gap or DstGap.SKIP, fold or DstFold.BOTH)
+    return Compiled(chosen, True, where, line.pattern, gap or DstGap.SKIP)
+
+
+def _several(timings: tuple[Simple, ...]) -> Compiled:
+    if not 1 <= len(timings) <= MOST_TIMINGS:
+        raise ValueError(f"timings: there are {len(timings)}; accepted are 1 to {MOST_TIMINGS}")
+    ready = [compiled(timing) for timing in timings]
+    parts = tuple(WholeSeconds(each.ticks) if each.whole else each.ticks for each in ready)
+    return Compiled(Union(parts), False, ready[0].zone, None)
+
+
+def parts_of(timing: Timing) -> tuple[Simple, ...]:
+    """The timing, or those that it is made of."""
+    return timing.timings if isinstance(timing, Several) else (timing,)
+
+
+def part_at(timing: Timing, at: datetime) -> Simple:
+    """The part of the timing that fires at `at`; the first, if none does."""
+    parts = parts_of(timing)
+    return next((part for part in parts if len(parts) > 1 and _fires(part, at)), parts[0])
+
+
+def _fires(timing: Simple, at: datetime) -> bool:
+    return next_after(timing, at - _MICROSECOND, end_at=at) == at
 
 
 def _step(every: timedelta) -> int:
@@ -106,9 +174,6 @@ def _aware(field: str, at: datetime) -> datetime:
     return at
 
 
-_MILLION: Final = 1_000_000
-
-
 def check(timing: Timing) -> None:
     """Refuse a timing that is malformed or can never fire, with a sentence that names the field."""
     compiled(timing)
@@ -117,7 +182,9 @@ def check(timing: Timing) -> None:
 def begun_after(timing: RRule, after: datetime) -> RRule:
     """The rule, so that its COUNT does not count times up to `after`."""
     start = seconds(timing.dtstart)
-    begin = first_counted(timing.rule, start, timing.timezone, seconds(after))
+    begin = first_counted(
+        timing.rule, start, timing.timezone, seconds(after), timing.dst_gap, timing.dst_fold
+    )
     return timing if begin == start else replace(timing, dtstart=EPOCH + timedelta(seconds=begin))
 
 
@@ -125,7 +192,7 @@ def next_after(
     timing: Timing, after: datetime, *, start_at: datetime | None = None, end_at: datetime | None = None
 ) -> datetime | None:
     """The first time strictly later than `after`."""
-    ticks, whole, _, _ = compiled(timing)
+    ticks, whole, *_ = compiled(timing)
     if whole and start_at is None and end_at is None:  # the scheduler's question, ten thousand times a second
         since = after - EPOCH
         hit = ticks.first(since.days * 86_400 + since.seconds + 1, LATEST)
@@ -143,7 +210,7 @@ def between(
     end_at: datetime | None = None,
 ) -> Iterator[datetime]:
     """Each time in `(after, until]`, in order, computed as it is asked for."""
-    ticks, whole, _, _ = compiled(timing)
+    ticks, whole, *_ = compiled(timing)
     low, high = _window(whole, after, until, start_at, end_at)
     while (hit := ticks.first(low, high)) is not None:
         yield _datetime(hit, whole)
@@ -159,7 +226,7 @@ def latest(
     end_at: datetime | None = None,
 ) -> datetime | None:
     """The last time in `(after, until]`, found from the end."""
-    ticks, whole, _, _ = compiled(timing)
+    ticks, whole, *_ = compiled(timing)
     hit = ticks.last(*_window(whole, after, until, start_at, end_at))
     return None if hit is None else _datetime(hit, whole)
 
@@ -174,7 +241,7 @@ def count(
 ) -> int:
     """How many times are in `(after, until]`, without going through them. `ValueError` if the
     range is longer than a hundred years and the timing an RRULE that would take long to count."""
-    ticks, whole, _, _ = compiled(timing)
+    ticks, whole, *_ = compiled(timing)
     return ticks.count(*_window(whole, after, until, start_at, end_at))
 
 
@@ -182,8 +249,8 @@ def _window(
     whole: bool, after: datetime, until: datetime | None, start_at: datetime | None, end_at: datetime | None
 ) -> tuple[int, int]:
     """The closed range of ticks that the four bounds leave."""
-    scale = _MILLION if whole else 1
-    low, high = microseconds(after) // scale + 1, ((LATEST + 1) * _MILLION - 1) // scale
+    scale = MILLION if whole else 1
+    low, high = microseconds(after) // scale + 1, ((LATEST + 1) * MILLION - 1) // scale
     if start_at is not None:
         low = max(low, -(-microseconds(start_at) // scale))
     for bound in (until, end_at):

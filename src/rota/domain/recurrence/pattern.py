@@ -11,9 +11,9 @@ from bisect import bisect_left, bisect_right
 from typing import Protocol
 
 from .days import DaySet
-from .ticks import DAY, lowest_bit
+from .ticks import DAY, EARLIEST, LATEST, lowest_bit
 
-__all__ = ["Pattern", "TimeGrid", "TimeList", "Times", "nth_bit"]
+__all__ = ["Pattern", "TimeGrid", "TimeList", "Times", "Within", "nth_bit"]
 
 
 class Times(Protocol):
@@ -184,3 +184,40 @@ class Pattern:
         if last in self.days:
             total += self.times.count(0, end)
         return total
+
+
+class Within:
+    """What a pattern names within the given ranges of local seconds, which are in order and do not touch each other's
+    members: the years of a cron line."""
+
+    __slots__ = ("_pattern", "_spans")
+
+    def __init__(self, pattern: Pattern, spans: tuple[tuple[int, int], ...]) -> None:
+        self._pattern = pattern
+        self._spans = spans
+
+    def under(self, offset: int) -> Within:
+        return self
+
+    def any(self) -> bool:
+        return self.first(EARLIEST, LATEST) is not None
+
+    def first(self, low: int, high: int) -> int | None:
+        for start, end in self._overlapping(low, high):
+            if (hit := self._pattern.first(start, end)) is not None:
+                return hit
+        return None
+
+    def last(self, low: int, high: int) -> int | None:
+        for start, end in reversed(self._overlapping(low, high)):
+            if (hit := self._pattern.last(start, end)) is not None:
+                return hit
+        return None
+
+    def count(self, low: int, high: int) -> int:
+        return sum(self._pattern.count(start, end) for start, end in self._overlapping(low, high))
+
+    def _overlapping(self, low: int, high: int) -> list[tuple[int, int]]:
+        return [
+            (max(start, low), min(end, high)) for start, end in self._spans if start <= high and end >= low
+        ]

@@ -12,9 +12,24 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-__all__ = ["DAY", "EARLIEST", "LATEST", "YEAR", "Never", "Point", "Progression", "Ticks", "lowest_bit"]
+__all__ = [
+    "DAY",
+    "EARLIEST",
+    "LATEST",
+    "MILLION",
+    "YEAR",
+    "Never",
+    "Point",
+    "Progression",
+    "Ticks",
+    "Union",
+    "WholeSeconds",
+    "lowest_bit",
+]
 
 DAY: Final = 86_400
+MILLION: Final = 1_000_000
+_COUNTED: Final = 10_000
 YEAR: Final = 366 * DAY
 """The longest."""
 EARLIEST: Final = -62_135_596_800
@@ -84,6 +99,61 @@ class Never:
 
     def count(self, low: int, high: int) -> int:
         return 0
+
+
+class WholeSeconds:
+    """The members of `inner`, which are seconds, in microseconds."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: Ticks) -> None:
+        self._inner = inner
+
+    def first(self, low: int, high: int) -> int | None:
+        hit = self._inner.first(-(-low // MILLION), high // MILLION)
+        return None if hit is None else hit * MILLION
+
+    def last(self, low: int, high: int) -> int | None:
+        hit = self._inner.last(-(-low // MILLION), high // MILLION)
+        return None if hit is None else hit * MILLION
+
+    def count(self, low: int, high: int) -> int:
+        return self._inner.count(-(-low // MILLION), high // MILLION)
+
+
+class Union:
+    """Every member of any of the parts, once."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: tuple[Ticks, ...]) -> None:
+        self._parts = parts
+
+    def first(self, low: int, high: int) -> int | None:
+        earliest: int | None = None
+        for part in self._parts:
+            hit = part.first(low, high)
+            if hit is not None:
+                earliest, high = hit, hit
+        return earliest
+
+    def last(self, low: int, high: int) -> int | None:
+        latest: int | None = None
+        for part in self._parts:
+            hit = part.last(low, high)
+            if hit is not None:
+                latest, low = hit, hit
+        return latest
+
+    def count(self, low: int, high: int) -> int:
+        """Exact as long as it can be walked through in no time; beyond that, what two parts share counts twice."""
+        total = sum(part.count(low, high) for part in self._parts)
+        if total > _COUNTED:
+            return total
+        found = 0
+        while (hit := self.first(low, high)) is not None:
+            found, low = found + 1, hit + 1
+        return found
 
 
 def lowest_bit(mask: int) -> int:

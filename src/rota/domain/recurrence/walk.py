@@ -1,20 +1,24 @@
-"""From wall-clock readings to instants: the two ways in which a rule can follow a zone's clock.
+"""From wall-clock readings to instants: the ways in which a rule can follow a zone's clock.
 
 `Nominal` is for rules that name times of day. Each reading fires once, when the clock first reaches it:
 inside a gap that is the first instant after it, and when clocks go back it is the first of the two.
 
 `Elapsed` is for rules that repeat within the day. They fire at every instant whose reading matches, so they
 keep their rhythm: nothing is added for readings that are skipped, nothing removed for those that come twice.
+
+`ByChoice` is for rules whose owner chose otherwise. It is the general case, of which the two are the ends.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
-from .ticks import DAY, EARLIEST, LATEST, YEAR, Ticks
+from .ticks import DAY, EARLIEST, LATEST, YEAR, Point, Ticks
+from .timing import DstFold, DstGap
 from .zones import Zone
 
-__all__ = ["Elapsed", "Nominal"]
+__all__ = ["ByChoice", "Elapsed", "Nominal", "following"]
 
 
 class Nominal:
@@ -147,3 +151,121 @@ class Elapsed:
             total += self._pattern.under(offset).count(low + offset, min(end - 1, high) + offset)
             low = end
         return total
+
+
+class ByChoice:
+    """Instants at which the clock of `zone` shows a reading of `pattern`: of those that it shows twice the ones that
+    `fold` chooses, and for those that it leaves out the moment that `gap` chooses, once for each gap."""
+
+    __slots__ = ("_fold", "_gap", "_origin", "_pattern", "_zone")
+
+    def __init__(
+        self, pattern: Ticks, zone: Zone, gap: DstGap, fold: DstFold, origin: int = EARLIEST
+    ) -> None:
+        self._pattern = pattern
+        self._zone = zone
+        self._gap = gap
+        self._fold = fold
+        self._origin = origin
+
+    def first(self, low: int, high: int) -> int | None:
+        low, high = max(low, self._origin), min(high, LATEST)
+        while low <= high:
+            end = self._zone.stretch(low)[1]
+            hits = [piece.first(low, high) for piece in self._pieces(low)]
+            found = [hit for hit in hits if hit is not None]
+            if found:
+                return min(found)
+            is_gap = bool(self._zone.gaps(end, end))  # readings that it leaves out may fire there
+            low = end if is_gap or end > high else self._skip(end, high)
+        return None
+
+    def _skip(self, low: int, high: int) -> int:
+        """An instant at or after `low` before which nothing can fire, whatever the offset will be."""
+        earliest = high + 1
+        for offset in self._zone.offsets_from(low):
+            hit = self._pattern.first(low + offset, earliest - 1 + offset)
+            if hit is not None:
+                earliest = hit - offset
+        return max(earliest, low)
+
+    def last(self, low: int, high: int) -> int | None:
+        low, high = max(low, self._origin), min(high, LATEST)
+        while low <= high:
+            start = self._zone.stretch(high)[0]
+            hits = [piece.last(low, high) for piece in self._pieces(high)]
+            found = [hit for hit in hits if hit is not None]
+            if found:
+                return max(found)
+            high = start - 1
+        return None
+
+    def count(self, low: int, high: int) -> int:
+        low, high = max(low, self._origin), min(high, LATEST)
+        total = 0
+        while low <= high:
+            pieces = list(self._pieces(low))
+            total += sum(piece.count(low, high) for piece in pieces)
+            low = self._zone.stretch(low)[1]
+        return total
+
+    def _pieces(self, instant: int) -> Iterator[Ticks]:
+        """What can fire in the stretch that holds `instant`: the readings that it shows, and for the gaps at its ends
+        a moment each. No two of them have a member in common."""
+        start, end, offset = self._zone.stretch(instant)
+        shown_from, shown_until = start, end - 1
+        left_out: list[tuple[int, int, int]] = []
+        if self._gap is DstGap.AFTER:
+            left_out = [(start, skipped, after) for _, skipped, after in self._zone.gaps(start, start)]
+        elif self._gap is DstGap.BEFORE:
+            left_out = [(end - 1, skipped, after) for _, skipped, after in self._zone.gaps(end, end)]
+        if self._fold is DstFold.FIRST:
+            for _, first, new in self._zone.repeats(start, start):
+                shown_from = min(start + new - first, end)
+        elif self._fold is DstFold.SECOND:
+            for _, first, new in self._zone.repeats(end, end):
+                shown_until = max(end - 1 - (new - first), start - 1)
+        shown = Shown(self._pattern, offset, shown_from, shown_until)
+        yield shown
+        for moment, skipped, after in left_out:
+            if shown.first(moment, moment) is None and self._pattern.first(skipped, after - 1) is not None:
+                yield Point(moment)
+
+
+class Shown:
+    """The readings of a pattern while the clock is `offset` ahead of UTC, as instants from `start` to `end`."""
+
+    __slots__ = ("_end", "_offset", "_pattern", "_start")
+
+    def __init__(self, pattern: Ticks, offset: int, start: int, end: int) -> None:
+        self._pattern = pattern
+        self._offset = offset
+        self._start = start
+        self._end = end
+
+    def first(self, low: int, high: int) -> int | None:
+        low, high = max(low, self._start), min(high, self._end)
+        if low > high:
+            return None
+        hit = self._pattern.first(low + self._offset, high + self._offset)
+        return None if hit is None else hit - self._offset
+
+    def last(self, low: int, high: int) -> int | None:
+        low, high = max(low, self._start), min(high, self._end)
+        if low > high:
+            return None
+        hit = self._pattern.last(low + self._offset, high + self._offset)
+        return None if hit is None else hit - self._offset
+
+    def count(self, low: int, high: int) -> int:
+        low, high = max(low, self._start), min(high, self._end)
+        return 0 if low > high else self._pattern.count(low + self._offset, high + self._offset)
+
+
+def following(
+    pattern: Ticks, zone: Zone, gap: DstGap | None, fold: DstFold | None, origin: int = EARLIEST
+) -> Ticks:
+    """The instants of a rule that names times of day."""
+    if gap in (None, DstGap.AFTER) and fold in (None, DstFold.FIRST):
+        return Nominal(pattern, zone, origin)
+    return ByChoice(pattern, zone, gap or DstGap.AFTER, fold or DstFold.FIRST, origin)

@@ -16,10 +16,10 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from .cron import CronLine, parse_cron
-from .occurrences import compiled
+from .cron import CronLine
+from .occurrences import compiled, cron_line
 from .rrule.text import DateText, RuleText, parse_rule_text
-from .timing import Cron, Interval, Once, RRule, Timing
+from .timing import Cron, Interval, Once, RRule, Several, Simple, Timing
 from .zones import zone_tzinfo
 
 __all__ = ["describe"]
@@ -187,10 +187,23 @@ def describe(timing: Timing) -> str:
             return f"Once, at {_shown(run_at)}"
         case Interval(length, anchor):
             return _interval(length, anchor)
-        case Cron(expression):
-            return _cron(parse_cron(expression))
+        case Cron():
+            return _cron(cron_line(timing))
         case RRule(rule, dtstart, timezone):
             return describe_rule(rule, dtstart, timezone)
+        case Several(timings):
+            return _several(timings)
+
+
+def _several(timings: tuple[Simple, ...]) -> str:
+    """Each after the other; with their zones, if these differ."""
+    zones = {getattr(timing, "timezone", None) for timing in timings} - {None}
+    sentences = []
+    for timing in timings:
+        zone = getattr(timing, "timezone", None)
+        where = f" in {zone}" if zone is not None and len(zones) > 1 else ""
+        sentences.append(describe(timing) + where)
+    return "; and ".join([sentences[0], *(text[:1].lower() + text[1:] for text in sentences[1:])])
 
 
 def _shown(at: datetime) -> str:
@@ -205,20 +218,38 @@ def _interval(length: timedelta, anchor: datetime | None) -> str:
 
 
 def _cron(line: CronLine) -> str:
-    """Lists with `L`, `W` or `#` are beyond cron-descriptor: it is shown `*`, and the words are ours."""
+    """Two day fields, and lists with `L`, `W` or `#`, are beyond cron-descriptor: it is shown `*`, and the words are
+    ours."""
     fields = list(line.fields)
-    extra: list[str] = []
-    for place, words in ((-3, _days_of_month), (-1, _days_of_week)):
-        if "," in fields[place] and re.search(r"L|W$|W,|#", re.sub("|".join(_NAMES), "", fields[place])):
-            extra.append(words(fields[place]))
-            fields[place] = "*"
     fields[-1] = re.sub(r"^0,7$|^7,0$", "0", fields[-1])
-    sentence = _described(" ".join(fields))
-    if line.of_month.starred != line.of_week.starred and not (line.of_month.open or line.of_week.open):
-        sentence = sentence.replace(
-            ", or on", ", and only on"
-        )  # a field that begins with `*` narrows the other
-    return ", ".join([sentence, *([" or ".join(extra)] if extra else [])])
+    chosen = [
+        words(fields[place])
+        for place, words, field in ((-3, _days_of_month, line.of_month), (-1, _days_of_week, line.of_week))
+        if not field.open
+    ]
+    if len(chosen) == 2 or any(_is_special(fields[place]) for place in (-3, -1)):
+        fields[-3] = fields[-1] = "*"
+        joined = ", and only " if line.both or line.of_month.starred or line.of_week.starred else ", or "
+        return f"{_described(' '.join(fields))}, {joined.join(chosen)}{_in_years(line)}"
+    return _described(" ".join(fields)) + _in_years(line)
+
+
+def _is_special(field: str) -> bool:
+    """Whether cron-descriptor would misread it."""
+    bare = re.sub("|".join(_NAMES), "", field)
+    return ("-" in bare and "W" in bare) or ("," in field and re.search(r"L|W$|W,|#", bare) is not None)
+
+
+def _in_years(line: CronLine) -> str:
+    """`, only in 2027 and 2030 to 2032`."""
+    runs: list[list[int]] = []
+    for year in line.years:
+        if runs and runs[-1][-1] == year - 1:
+            runs[-1].append(year)
+        else:
+            runs.append([year])
+    spans = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    return f", only in {listed(spans)}" if spans else ""
 
 
 def _described(expression: str) -> str:
@@ -229,32 +260,41 @@ def _described(expression: str) -> str:
 
 
 def _days_of_month(field: str) -> str:
+    if field.startswith("*/"):
+        return f"every {field[2:]} days"
     words = []
     for item in field.split(","):
         if item == "L":
             words.append("the last day")
         elif item == "LW":
             words.append("the last weekday")
+        elif item.startswith("L-"):
+            near = "the weekday nearest " if item.endswith("W") else ""
+            words.append(f"{near}the {ordinal(-1 - int(item[2:].rstrip('W')))} day")
         elif item.endswith("W"):
             words.append(f"the weekday nearest day {item[:-1]}")
-        elif item.startswith("L-"):
-            words.append(f"the {ordinal(-1 - int(item[2:]))} day")
         else:
-            words.append(f"{'days' if '-' in item else 'day'} {item}")
+            days, _, step = item.partition("/")
+            words.append(f"{'days' if '-' in item else 'day'} {days}" + (f" by {step}s" if step else ""))
     return f"on {listed(words)} of the month"
 
 
 def _days_of_week(field: str) -> str:
+    if field.startswith("*/"):
+        return f"on every {ordinal(int(field[2:]))} day of the week"
+    of_month = re.search("#|L", re.sub("|".join(_NAMES), "", field)) is not None
     words = []
     for item in field.split(","):
         day, hash_, nth = item.partition("#")
         if hash_:
             words.append(f"the {ordinal(int(nth))} {_weekday(day)}")
-        elif item.endswith("L"):
+        elif of_month and item.endswith("L"):
             words.append(f"the last {_weekday(item[:-1])}")
         else:
-            words.append("every " + " to ".join(_weekday(day) for day in item.split("-")))
-    return f"on {listed(words)} of the month"
+            days, _, step = item.partition("/")
+            named = " through ".join(_weekday(day) for day in days.split("-"))
+            words.append(f"{'every ' * of_month}{named}" + (f" by {step}s" if step else ""))
+    return f"on {listed(words)}" + (" of the month" if of_month else "")
 
 
 def _weekday(text: str) -> str:

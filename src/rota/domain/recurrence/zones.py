@@ -274,6 +274,7 @@ class Zone:
 
     def _changes(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
         """`(start, offset, shown before)` of each stretch but the first that begins in `[low, high]`."""
+        high = min(high, LATEST)
         while low <= high:
             (starts, offsets, shown), shift = self._reaching(low)
             end = self._end if low < self._end else _block_end(low)

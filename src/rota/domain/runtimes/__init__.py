@@ -11,7 +11,7 @@ from .command import (
     kind_of,
 )
 from .json_schema import check_against, check_schema
-from .request import FilledRequest, fill, secrets_of
+from .request import FilledRequest, check_url, fill, secrets_of
 from .signing import TOLERANCE, is_signed, signature_headers
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "check_against",
     "check_command",
     "check_schema",
+    "check_url",
     "command_text",
     "fill",
     "is_signed",

@@ -45,7 +45,7 @@ def check_request(request: HttpRequest, field: str = "command") -> None:
         for found in _BRACES.finditer(text):
             if not _PATH.fullmatch(found[1]):
                 raise Invalid(field, f"{found[0]!r:.60} is not a placeholder", _ACCEPTED)
-    _check_url(request.url, f"{field}.url")
+    check_url(request.url, f"{field}.url")
     for name, value in request.headers.items():
         place = f"{field}.headers"
         if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
@@ -81,7 +81,7 @@ def fill(request: HttpRequest, input: Any, secrets: Mapping[str, str]) -> Filled
     )
 
 
-def _check_url(url: str, field: str) -> None:
+def check_url(url: str, field: str) -> None:
     try:
         parts = urlsplit(_BRACES.sub("x", url))
         port_is_right = parts.port is None or parts.port > 0

@@ -52,7 +52,7 @@ from msgspec.structs import replace
 
 from .. import recurrence
 from ..model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
-from ..recurrence import Interval, RRule
+from ..recurrence import Interval, RRule, Several, Simple
 
 __all__ = [
     "LONGEST_GRACE",
@@ -183,7 +183,7 @@ def with_fewer_runs(decision: Decision, number: int) -> Schedule:
 
 def minds_overlap(schedule: Schedule) -> bool:
     """Whether it matters to `decide` what is live: `catch_up` asks for every run."""
-    if schedule.overlap_policy in _BUFFERING or schedule.buffered:
+    if schedule.overlap_policy in _BUFFERING or schedule.awaits_ends:
         return True
     is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
     return schedule.overlap_policy is not OverlapPolicy.ALLOW and not is_catching_up
@@ -231,15 +231,24 @@ def replanned(schedule: Schedule, now: datetime) -> Schedule:
 
     What began with a creation in the future begins now. An interval keeps to its grid, so that a time that had its run
     is known by its id."""
-    timing, ahead = schedule.timing, schedule.created_at - now
+    timing = schedule.timing
+    if isinstance(timing, Several):
+        timing = Several(tuple(_begun_again(part, schedule, now) for part in timing.timings))
+    else:
+        timing = _begun_again(timing, schedule, now)
+    return planned(replace(schedule, timing=timing, updated_at=now), now)
+
+
+def _begun_again(timing: Simple, schedule: Schedule, now: datetime) -> Simple:
+    ahead = schedule.created_at - now
     match timing:
         case Interval(every, anchor) if (
             anchor is not None and now < anchor <= schedule.updated_at + _SHORTEST + every
         ):
-            timing = replace(timing, anchor=anchor + (now - anchor) // every * every)
+            return replace(timing, anchor=anchor + (now - anchor) // every * every)
         case RRule() if schedule.start_at is None and ahead > timedelta(0):
-            timing = replace(timing, dtstart=(timing.dtstart - ahead).replace(microsecond=0))
-    return planned(replace(schedule, timing=timing, updated_at=now), now)
+            return replace(timing, dtstart=(timing.dtstart - ahead).replace(microsecond=0))
+    return timing
 
 
 def without(decision: Decision, had: Collection[datetime], before: Schedule) -> Decision:
@@ -282,7 +291,8 @@ def grace_at(schedule: Schedule, nominal: datetime) -> timedelta:
 
 def zone_data(schedule: Schedule) -> str:
     """The release of the zone data that the next time was computed with, if it depends on a zone."""
-    return "" if schedule.timezone == "UTC" else recurrence.tzdata_version()
+    zones = {getattr(part, "timezone", "UTC") for part in recurrence.parts_of(schedule.timing)}
+    return "" if zones == {"UTC"} else recurrence.tzdata_version()
 
 
 class _Due:

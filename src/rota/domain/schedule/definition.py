@@ -14,11 +14,13 @@ from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
 from .. import recurrence
 from ..errors import Invalid, Refused
 from ..limits import (
+    check_choice,
     check_duration,
     check_input,
     check_key,
@@ -39,17 +41,32 @@ from ..model import (
     WorkflowTarget,
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
-from ..recurrence import Cron, Interval, Once, RRule, Timing, begun_after
+from ..recurrence import (
+    Cron,
+    DayMatch,
+    DstFold,
+    DstGap,
+    Interval,
+    Once,
+    RRule,
+    Several,
+    Simple,
+    Timing,
+    begun_after,
+)
+from .backfill import cancel as cancel_backfill
 from .decision import jittered, planned, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
 
 __all__ = [
+    "DEFAULTS",
     "FIELDS",
     "SCHEDULE_FIELDS",
     "as_facts",
     "changes_to",
     "create",
+    "default_policy",
     "delete",
     "edit",
     "pause",
@@ -115,8 +132,9 @@ def check_when(schedule: Schedule, changed: Collection[str], now: datetime, limi
         raise Invalid("max_runs", problem, "give a higher number, or 0 for no limit")
     if "timing" not in changed:
         return
-    if isinstance(timing, Once) and timing.run_at < now - PAST_GRACE:
-        raise Invalid("run_at", f"{timing.run_at.isoformat()} has passed", "give a time in the future")
+    for part in recurrence.parts_of(timing):
+        if isinstance(part, Once) and part.run_at < now - PAST_GRACE:
+            raise Invalid("run_at", f"{part.run_at.isoformat()} has passed", "give a time in the future")
     _check_gaps(timing, now, limits.minimum_interval)
 
 
@@ -131,6 +149,8 @@ def timing_field(timing: Timing) -> str:
             return "cron"
         case RRule():
             return "rrule"
+        case Several():
+            return "timings"
 
 
 def _check_gaps(timing: Timing, now: datetime, least: timedelta) -> None:
@@ -154,13 +174,45 @@ def _typed(timing: object) -> Timing:
         case Interval(every, anchor):
             anchored = None if anchor is None else check_time("anchor", anchor)
             return Interval(check_duration("interval", every, least=SHORTEST), anchored)
-        case Cron(expression, timezone):
-            return Cron(check_text("cron", expression), check_text("timezone", timezone))
-        case RRule(rule, dtstart, timezone):
+        case Cron(expression, timezone, day_match, gap, fold):
+            written = Cron(
+                check_text("cron", expression),
+                check_text("timezone", timezone),
+                check_choice("day_match", day_match, DayMatch),
+                *_checked_choices(gap, fold),
+            )
+            return _in_its_zone(written)
+        case RRule(rule, dtstart, timezone, gap, fold):
             checked_rule = check_text("rrule", rule, most=100_000)
-            return RRule(checked_rule, check_time("dtstart", dtstart), check_text("timezone", timezone))
-    accepted = "accepted are Once, Interval, Cron and RRule"
+            at, zone = check_time("dtstart", dtstart), check_text("timezone", timezone)
+            return RRule(checked_rule, at, zone, *_checked_choices(gap, fold))
+        case Several(timings) if isinstance(timings, (tuple, list)):
+            return Several(tuple(_typed_part(part) for part in timings))
+    accepted = "accepted are Once, Interval, Cron, RRule and Several"
     raise Invalid("timing", f"{shown(timing)} is not a timing", accepted)
+
+
+def _typed_part(part: object) -> Simple:
+    if isinstance(part, Several):
+        raise Invalid("timings", "one of them is itself several timings", "give them all in one list")
+    typed = _typed(part)
+    assert not isinstance(typed, Several)
+    return typed
+
+
+def _in_its_zone(timing: Cron) -> Cron:
+    try:
+        return recurrence.with_zone(timing)
+    except ValueError as problem:
+        field, _, sentence = str(problem).partition(": ")
+        raise Invalid(field, sentence) from None
+
+
+def _checked_choices(gap: object, fold: object) -> tuple[DstGap | None, DstFold | None]:
+    return (
+        None if gap is None else check_choice("dst_gap", gap, DstGap),
+        None if fold is None else check_choice("dst_fold", fold, DstFold),
+    )
 
 
 def _checked_request(target: _T, limits: Limits) -> _T:
@@ -178,6 +230,13 @@ FIELDS = {
 }
 SCHEDULE_FIELDS = tuple(sorted(FIELDS))
 """What can be given when a schedule is created, beside its key, its timing and its target."""
+DEFAULTS = {
+    each.name: each.default if each.default_factory is msgspec.NODEFAULT else each.default_factory()
+    for each in fields_of(Schedule)
+    if each.name in FIELDS and each.name not in ("status", "pause_note", "pause_until", "missed_run_policy")
+}
+"""What a field has that is left out where a schedule is said whole. Its status stays, and what it does about missed
+times follows from its timing."""
 _WHEN = frozenset({"timing", "start_at", "end_at", "max_runs"})
 
 
@@ -198,7 +257,7 @@ def create(
     if values.get("status") is ScheduleStatus.COMPLETED:
         raise Invalid("status", "a new schedule cannot be completed", "accepted are draft, active and paused")
     checked = check_timing(timing)
-    values.setdefault("missed_run_policy", _default_policy(checked))
+    values.setdefault("missed_run_policy", default_policy(checked))
     schedule = Schedule(
         id=id,
         tenant=tenant,
@@ -284,8 +343,10 @@ def resume(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     """Hide it and stop it; its history stays, and it can be restored."""
     _check_living(schedule)
+    filling = schedule.backfill
     gone = replace(
         _without_line(schedule),
+        backfill=filling and cancel_backfill(filling, now, "the schedule was deleted"),
         deleted_at=now,
         next_run_at=None,
         due_at=None,
@@ -308,7 +369,7 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
     facts: dict[str, Any] = msgspec.to_builtins(schedule)
-    for name in ("record", "due_at", "zone_data", "watch"):
+    for name in ("record", "due_at", "zone_data", "applied", "watch"):
         facts.pop(name, None)
     return facts
 
@@ -328,8 +389,8 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
         checked = check_timing(changes["timing"])
         start = values.get("start_at", schedule.start_at)
         values["timing"] = _anchored(checked, start, now, schedule.timing)
-        if schedule.missed_run_policy is _default_policy(schedule.timing):
-            values.setdefault("missed_run_policy", _default_policy(checked))
+        if schedule.missed_run_policy is default_policy(schedule.timing):
+            values.setdefault("missed_run_policy", default_policy(checked))
     if "target" in changes:
         values["target"] = check_target(changes["target"], limits)
     if "key" in changes:
@@ -340,8 +401,8 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
 
 
 def _stored(value: object) -> bytes:
-    """For comparing: to Python, True and 1 are equal."""
-    return msgspec.json.encode(value)
+    """For comparing: to Python, True and 1 are equal. The order of keys makes no difference."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str) -> Schedule:
@@ -406,6 +467,18 @@ def _anchored(timing: Timing, start: datetime | None, now: datetime, old: Timing
     """Where it counts from: as before if it is the same interval or rule. Else an interval without an anchor counts
     from `start` or now, and the COUNT of a rule without a `start` from its first time after now."""
     match timing:
+        case Several():
+            if isinstance(old, Several) and _unanchored(timing) == _unanchored(old):
+                return old
+            return Several(tuple(_part_anchored(part, start, now) for part in timing.timings))
+        case _:
+            return _part_anchored(timing, start, now, old)
+
+
+def _part_anchored(
+    timing: Simple, start: datetime | None, now: datetime, old: Timing | None = None
+) -> Simple:
+    match timing:
         case Interval(every, None):
             if isinstance(old, Interval) and old.every == every:
                 return old
@@ -413,6 +486,18 @@ def _anchored(timing: Timing, start: datetime | None, now: datetime, old: Timing
         case RRule(rule) if start is None and not (isinstance(old, RRule) and old.rule == rule):
             return begun_after(timing, now)
     return timing
+
+
+def _unanchored(several: Several) -> list[object]:
+    """What was given, without where it counts from."""
+    return [
+        replace(part, anchor=None)
+        if isinstance(part, Interval)
+        else (part.rule, part.timezone, part.dst_gap, part.dst_fold)
+        if isinstance(part, RRule)
+        else part
+        for part in several.timings
+    ]
 
 
 def _begin(now: datetime, every: timedelta) -> datetime:
@@ -426,6 +511,7 @@ def _begin(now: datetime, every: timedelta) -> datetime:
         return whole
 
 
-def _default_policy(timing: Timing) -> MissedRunPolicy:
+def default_policy(timing: Timing) -> MissedRunPolicy:
     """A time that comes only once is better late than never."""
-    return MissedRunPolicy.EXECUTE_ONCE if isinstance(timing, Once) else MissedRunPolicy.SKIP
+    only_once = all(isinstance(part, Once) for part in recurrence.parts_of(timing))
+    return MissedRunPolicy.EXECUTE_ONCE if only_once else MissedRunPolicy.SKIP

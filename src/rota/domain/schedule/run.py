@@ -97,7 +97,7 @@ def start(
             scheduled_at=scheduled_at,
         )
         task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
-        task = replace(task, available_at=now - before * _TICK, awaited=bool(schedule.buffered))
+        task = replace(task, available_at=now - before * _TICK, awaited=schedule.awaits_ends)
     except Invalid as refused:
         problem = str(refused)
     run = Run(

@@ -46,6 +46,8 @@ _TWICE = "Clocks go back that night, so this local time comes twice"
 _DST = {
     "moved": "The local time asked for does not exist that day, because clocks go forward: it is moved to"
     " the first instant after the gap.",
+    "moved before": "The local time asked for does not exist that day, because clocks go forward: it is moved to"
+    " the last second before the gap.",
     "first of two": f"{_TWICE}: this is the first of the two.",
     "second of two": f"{_TWICE}: this is the second of the two.",
 }
@@ -153,6 +155,9 @@ class _Story:
             return f"It was triggered by hand{_by(row.actor)}, beside the schedule's own times"
         due = jittered(self.schedule, row.scheduled_at)
         late = started - due
+        if row.trigger is RunTrigger.BACKFILL:
+            asked = f"by a backfill{_by(row.actor)}"
+            return f"It was started {length(late)} after its time, at {self._when(started)}, {asked}"
         if row.trigger is RunTrigger.CATCH_UP:
             return f"It started {length(late)} late, at {self._when(started)}, to make up for a missed time"
         if started > row.created_at:
@@ -278,9 +283,16 @@ class _Story:
         schedule = self.schedule
         if schedule.start_at is not None and self.at < schedule.start_at:
             return f"The schedule begins at {self._when(schedule.start_at)} (start_at)."
-        twin = recurrence.local(schedule.timing, self.at).replace(fold=0).astimezone(UTC)
+        if (reading := recurrence.left_out(schedule.timing, self.at)) is not None:
+            return (
+                f"The local time {reading:%Y-%m-%d} {_clock(reading)} does not exist, because clocks go forward over"
+                " it, and the schedule does not run for such a time (dst_gap is skip)."
+            )
+        here = recurrence.local(schedule.timing, self.at)
+        twin = here.replace(fold=1 - here.fold).astimezone(UTC)
         if twin != self.at and schedule.next_occurrence(twin - _TICK) == twin:
-            return f"{_TWICE}, and the schedule runs only the first time, at {self._when(twin)}."
+            which = "first" if twin < self.at else "second"
+            return f"{_TWICE}, and the schedule runs only the {which} time, at {self._when(twin)}."
         bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
         before = recurrence.latest(schedule.timing, schedule.created_at, self.at, **bounds)
         after = schedule.next_occurrence(self.at)
@@ -376,7 +388,7 @@ class _Story:
         return Why(f"{self.schedule.key}, {self._when(self.at)}: {text}{aside}", status, run)
 
     def _moved(self, at: datetime) -> str:
-        moved = recurrence.dst_note(self.schedule.timing, at) == "moved"
+        moved = recurrence.dst_note(self.schedule.timing, at) in ("moved", "moved before")
         return " (moved there because clocks go forward)" if moved else ""
 
     def _when(self, at: datetime) -> str:

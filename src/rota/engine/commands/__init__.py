@@ -9,14 +9,18 @@ from .alarms import (
     Looked,
     Scanned,
     check_fleet,
+    claim_notices,
     look_for_alarms,
     look_soon_at_tagged,
+    record_notices,
     scan_ledger,
     set_alarm_rules,
 )
 from .artifacts import leave_artifact
+from .backfill import begin_backfill, cancel_backfill
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
+from .plans import MakePlan, apply_plan, read_stored
 from .queues import pause_queue, resume_queue
 from .schedules import (
     Declared,
@@ -88,6 +92,7 @@ __all__ = [
     "Claimed",
     "Declared",
     "Looked",
+    "MakePlan",
     "Parting",
     "Recorded",
     "Renewal",
@@ -97,13 +102,17 @@ __all__ = [
     "Sweep",
     "Tick",
     "Waited",
+    "apply_plan",
     "archive_task",
+    "begin_backfill",
     "bring_back_leases",
     "bring_back_tasks",
+    "cancel_backfill",
     "cancel_listed",
     "cancel_task",
     "cancel_tasks",
     "check_fleet",
+    "claim_notices",
     "claim_tasks",
     "create_key",
     "create_schedule",
@@ -134,6 +143,8 @@ __all__ = [
     "pause_queue",
     "pause_schedule",
     "purge_schedule",
+    "read_stored",
+    "record_notices",
     "record_steps",
     "refresh_zones",
     "remove_node",

@@ -15,11 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain import alarm, tenants
+from ...domain.alarm import notices
+from ...domain.ids import derived_id
 from ...domain.model import (
     Alarm,
     AlarmRule,
     AlarmRules,
     NodeState,
+    Receipt,
     Run,
     RunStatus,
     Schedule,
@@ -41,6 +44,7 @@ from ...stores.queries import (
     ReadyTasks,
     RunList,
     ScheduleList,
+    UntoldAlarms,
     WatchedSchedules,
 )
 from .line import LIVE_AT_MOST
@@ -49,13 +53,16 @@ from .shared import audit
 from .tenants import find_tenant
 
 __all__ = [
+    "ClaimedNotices",
     "Looked",
     "Scanned",
     "Stuck",
     "check_fleet",
+    "claim_notices",
     "find_stuck",
     "look_for_alarms",
     "look_soon_at_tagged",
+    "record_notices",
     "scan_ledger",
     "set_alarm_rules",
 ]
@@ -66,6 +73,8 @@ OPEN_AT_MOST = 1000
 WAITING = timedelta(minutes=10)
 """Tasks that could have begun so long ago are waiting for nobody, or for too few."""
 RECENT = 50
+NOTICES_AT_ONCE = 500
+_SOON = timedelta(seconds=1)
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,17 +153,18 @@ def scan_ledger(after: Cursor | None, limit: int, kept: timedelta, seen: Collect
     return work
 
 
-def check_fleet() -> Work[list[Alarm]]:
-    """Whether a scheduler is alive if one is needed, and whether anybody takes, takes back and marks tasks."""
+def check_fleet() -> Work[tuple[list[Alarm], bool]]:
+    """Whether a scheduler is alive if one is needed, and whether anybody takes, takes back and marks tasks: the alarms
+    that began or are over, and whether all is well."""
 
-    async def work(tx: Tx) -> list[Alarm]:
+    async def work(tx: Tx) -> tuple[list[Alarm], bool]:
         found = await _fleet_findings(tx, await every_node(tx))
         recent = await tx.find(AlarmList(tenant=tenants.EVERY_TENANT, subject_id=alarm.FLEET), RECENT)
         known = [each for each in recent if each.is_open]
         subject = (alarm.FLEET, alarm.FLEET, "the fleet")
         mark = recent[0].id if recent else ""  # the next alarm follows the last, whoever raises it
         changed = alarm.merged(found, known, tenants.EVERY_TENANT, subject, mark, tx.now)
-        return [tx.put(each) for each in changed]
+        return [tx.put(each) for each in changed], not found
 
     return work
 
@@ -184,6 +194,56 @@ def look_soon_at_tagged(tenant: str, tag: str, after: Cursor | None, limit: int)
         for each in page:
             tx.put(watching.look_soon(each, tx.now), was=each)
         return Cursor(at=page[-1].created_at, id=page[-1].id) if len(page) == limit else None
+
+    return work
+
+
+class ClaimedNotices(msgspec.Struct, frozen=True, kw_only=True):
+    """The alarms to tell of, or when there is something to tell (None: nothing is known)."""
+
+    alarms: list[Alarm] = []
+    next_in: timedelta | None = None
+
+
+def claim_notices(per_hour: int) -> Work[ClaimedNotices]:
+    """Take the notices that are due, so that no other node sends them, unless this hour has had its messages."""
+
+    async def work(tx: Tx) -> ClaimedNotices:
+        [first] = [each.tell_at for each in await tx.find(UntoldAlarms(at=None), 1)] or [None]
+        if first is None:
+            return ClaimedNotices()
+        if first + notices.GATHERED_FOR > tx.now:
+            return ClaimedNotices(next_in=first + notices.GATHERED_FOR - tx.now)
+        hour = tx.now.replace(minute=0, second=0, microsecond=0)
+        id = derived_id("notices", hour)
+        sent = await tx.get(Receipt, id) or Receipt(
+            id=id, tenant=tenants.EVERY_TENANT, at=tx.now, fingerprint="notices", status=200, answer=0
+        )
+        if sent.answer >= per_hour:
+            return ClaimedNotices(next_in=hour + timedelta(hours=1) - tx.now)
+        due = await tx.find(UntoldAlarms(at=tx.now), NOTICES_AT_ONCE, lock=True)
+        wanted = [each for each in due if not notices.is_stale(each, tx.now)]
+        for each in due:
+            if each not in wanted:
+                tx.put(replace(each, tell_at=None))
+        if wanted:
+            tx.put(replace(sent, at=tx.now, answer=sent.answer + 1))
+        return ClaimedNotices(
+            alarms=[tx.put(notices.claimed(each, tx.now)) for each in wanted], next_in=_SOON
+        )
+
+    return work
+
+
+def record_notices(alarms: Sequence[Alarm], told: Sequence[str], wanted: Sequence[str]) -> Work[None]:
+    """Write down who was told. An alarm that has changed since is told of again."""
+
+    async def work(tx: Tx) -> None:
+        stored = await tx.get_many(Alarm, [each.id for each in alarms])
+        for sent in alarms:
+            known = stored.get(sent.id)
+            if known is not None and known.version == sent.version:
+                tx.put(notices.recorded(known, told, wanted, tx.now))
 
     return work
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import schedule
-from ...domain.errors import Invalid, NotFound, Refused
+from ...domain import plan, schedule
+from ...domain.errors import NotFound, Refused
 from ...domain.limits import check_input, check_key
 from ...domain.model import (
     Limits,
@@ -28,8 +28,8 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.recurrence import Timing
-from ...domain.schedule import definition, run
-from ...domain.template import check_runs, overlaid
+from ...domain.schedule import backfill, definition, run
+from ...domain.template import check_runs, known_target
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
 from .gates import put_new
@@ -56,6 +56,7 @@ __all__ = [
     "restore_schedule",
     "resume_schedule",
     "trigger_schedule",
+    "write_planned",
 ]
 
 
@@ -129,11 +130,8 @@ async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Lim
 @contextmanager
 def naming_schedule(key: str) -> Iterator[None]:
     """What is refused meanwhile is said of this schedule."""
-    try:
+    with plan.naming("schedule", key):
         yield
-    except Refused as refused:
-        refused.args = (f"schedule {key!r}: {refused}", *refused.args[1:])
-        raise
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -156,7 +154,25 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
     taken, and a line of the audit for each. Times that wait go on if the schedule was only at rest. Without `limits`
     nothing becomes active that was not."""
     moving = [each for each in changes if each.new is not each.old]
-    retired = await _retired(tx, moving, actor)
+    return await _written(tx, limits, changes, moving, await _retired(tx, moving, actor), actor)
+
+
+async def write_planned(
+    tx: Tx, limits: Limits, planned: Sequence[tuple[Schedule | None, Schedule, str, str]], actor: str
+) -> list[Schedule]:
+    """Write (old, new, action, detail) of a plan, whose keys are known to be free."""
+    changes = [_Change(*each) for each in planned]
+    return await _written(tx, limits, changes, changes, [], actor)
+
+
+async def _written(
+    tx: Tx,
+    limits: Limits | None,
+    changes: Sequence[_Change],
+    moving: Sequence[_Change],
+    retired: Sequence[_Change],
+    actor: str,
+) -> list[Schedule]:
     if limits is not None and moving:
         wanted = sum(each.new.is_open and not (each.old is not None and each.old.is_open) for each in moving)
         await check_room_for_schedules(tx, moving[0].new.tenant, limits, wanted)
@@ -176,7 +192,7 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
         if each.new is each.old:
             written.append(each.new)
             continue
-        written.append(tx.put(moves[each.new.id].schedule))
+        written.append(tx.put(backfill.awake(moves[each.new.id].schedule, tx.now)))
         audit(tx, each.action, actor, each.old, written[-1], each.detail)
     for row in rows:
         tx.put(row)
@@ -198,21 +214,15 @@ async def _retired(tx: Tx, changes: Sequence[_Change], actor: str) -> list[_Chan
 
 
 async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None = None) -> Target:
-    """With the id of the template that it names by id or alias; refused if there is none, if it is disabled (unless
-    the schedule had it before), or if its parameters would not be what it asks for."""
+    """With the id of the template that it names by id or alias, if it names one."""
     if not isinstance(target, TemplateTarget):
         return target
     name = check_key(target.template_id, "template_id")
     try:
         found = await find_template(tx, tenant, name)
     except NotFound:
-        raise Invalid("template_id", f"there is no template {name!r}", "create it first") from None
-    if found.parameters_schema is not None:
-        overlaid(found, target.input)
-    had_it = isinstance(old, TemplateTarget) and old.template_id == found.id
-    if not found.enabled and not had_it:
-        raise Invalid("template_id", f"template {found.alias!r} is disabled", "enable it first")
-    return replace(target, template_id=found.id)
+        return known_target(None, replace(target, template_id=name), old)
+    return known_target(found, target, old)
 
 
 async def _known_changes(tx: Tx, old: Schedule, changes: Mapping[str, Any]) -> Mapping[str, Any]:

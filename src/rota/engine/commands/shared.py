@@ -30,7 +30,7 @@ from ...domain.model import (
     Template,
     Tenant,
 )
-from ...domain.schedule import definition, run, watching
+from ...domain.schedule import backfill, definition, run, watching
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, RunList, ScheduleByKey, StepList, TaskList, TemplateByAlias
@@ -266,7 +266,7 @@ class RelatedRuns:
             tx.put(row)
         for task in following.move.starts:
             tx.put(self.admitted(task))
-        stored = tx.put(following.move.schedule)
+        stored = tx.put(backfill.awake(following.move.schedule, tx.now))
         if following.note:
             audit(tx, "paused", self._actor, following.old, stored, following.note)
 
@@ -300,7 +300,7 @@ async def _following(
         new = definition.pause(old, tx.now, actor, note) if note else old
         if failed and old.enabled and not note:
             new = watching.with_failure(old, tx.now)
-        if new is not old or old.buffered:
+        if new is not old or old.awaits_ends:
             following.append(_Following(old=old, note=note, move=lines.moved_on(new, tx.now)))
     return following
 

@@ -96,6 +96,7 @@ async def _is_used(tx: Tx, name: str) -> bool:
 
 
 KEYS_AT_ONCE = 1000
+SHORTEST_BEGINNING = 8
 
 
 def new_secret() -> str:
@@ -137,14 +138,18 @@ def revoke_key(tenant: str | None, id: str, actor: str) -> Work[ApiKey]:
 
 
 async def _by_name(tx: Tx, tenant: str | None, name: str) -> ApiKey:
+    """By its name, or by the beginning of its id."""
     found: list[ApiKey] = []
+    begun: list[ApiKey] = []
     after = None
     while True:
         page = await tx.find(ApiKeyList(tenant=tenant, after=after), KEYS_AT_ONCE)
         found += [key for key in page if key.name == name]
+        begun += [key for key in page if len(name) >= SHORTEST_BEGINNING and key.id.startswith(name)]
         if len(page) < KEYS_AT_ONCE:
             break
         after = page[-1].id
+    found = found or begun
     good = [key for key in found if key.revoked_at is None]
     if len(good) > 1:
         raise Refused("key_ambiguous", count=len(good), name=name)

@@ -27,7 +27,7 @@ from ...domain.model import (
     TenantStatus,
     is_from_the_future,
 )
-from ...domain.schedule import Decision, definition, run, watching
+from ...domain.schedule import Decision, backfill, definition, run, watching
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
@@ -39,6 +39,7 @@ from ...stores.queries import (
     ScheduleList,
     UpcomingTasks,
 )
+from .backfill import Filled, Fillings, Situation
 from .line import LIVE_AT_MOST, template_of, templates_of
 from .shared import DEFAULT_LIMITS, RelatedRuns, audit, room_for_tasks
 
@@ -60,12 +61,14 @@ SCHEDULER = "scheduler"
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tick did, and when; `is_more_due`: it left some of what is due to the next. If it did nothing: when the
-    next schedule is due (None: nothing is planned), and whether some are due already that someone else holds."""
+    """What one tick did, and when; `stopped` are the schedules that it paused or completed; `is_more_due`: it left some
+    of what is due to the next. If it did nothing: when the next schedule is due (None: nothing is planned), and whether
+    some are due already that someone else holds."""
 
     runs: list[Run] = []
     tasks: list[Task] = []
     schedules: list[Schedule] = []
+    stopped: list[Schedule] = []
     at: datetime
     is_more_due: bool = False
     next_at: datetime | None = None
@@ -110,13 +113,19 @@ class _Firing:
         self,
         due: Sequence[Schedule],
         decisions: list[Decision],
+        live: Mapping[str, Sequence[Task]],
         templates: dict[str, Template],
         tenants: dict[str, Tenant],
+        left: _TasksLeft,
+        fillings: Fillings,
     ) -> None:
         self.due = due
         self.decisions = decisions
+        self.live = live
         self.templates = templates
         self.tenants = tenants
+        self.left = left
+        self.fillings = fillings
 
     @classmethod
     async def read(cls, tx: Tx, due: Sequence[Schedule], jumped: bool) -> _Firing:
@@ -133,12 +142,16 @@ class _Firing:
             if rows >= ROWS_PER_TICK:
                 break
             decisions.append(left.decided(found, tx.now, live[found.id], jumped))
+            rows += backfill.TIMES_PER_TICK if found.awaits_ends else 0
             rows += len(decisions[-1].fires) + len(decisions[-1].buffers) + len(decisions[-1].skips)
-        return cls(due, decisions, await templates_of(tx, due), tenants)
+        templates = await templates_of(tx, due)
+        return cls(due, decisions, live, templates, tenants, left, await Fillings.of(tx, due))
 
     async def write(self, tx: Tx, is_more_due: bool) -> Tick:
         cancelled = [each for decision in self.decisions for each in _cancelled(decision, tx.now)]
         awaited = [replace(live, awaited=True) for decision in self.decisions for live in decision.awaits]
+        for found, decision in zip(self.due, self.decisions, strict=False):
+            awaited += self.fillings.awaited(found, () if decision.cancels else self.live[found.id])
         ids = [id for decision in self.decisions for id in _run_ids(decision)]
         known = await tx.get_many(Run, ids) if ids else {}
         had = {row.schedule_id: set[datetime]() for row in known.values()}
@@ -147,15 +160,29 @@ class _Firing:
         decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
         decisions = [schedule.without(each, had.get(due.id, set()), due) for due, each in decided]
         starts = [self._starts(decision, known, tx.now) for decision in decisions]
+        filled = [self._filled(decision, tx.now) for decision in decisions]
         new = [started for rows in starts for _, started in rows if started is not None]
+        new += [started for each in filled for started in each.starts]
         related = await RelatedRuns.of(
             tx, cancelled, SCHEDULER, new=new, marked=awaited, written={found.id for found in self.due}
         )
         related.put(tx, cancelled)
-        tick = Tick(runs=[], tasks=[], schedules=[], at=tx.now, is_more_due=is_more_due)
-        for before, decision, rows in zip(self.due, decisions, starts, strict=False):
-            self._put(tx, before, decision, rows, had.get(before.id, set()), related, tick)
+        tick = Tick(runs=[], tasks=[], schedules=[], stopped=[], at=tx.now, is_more_due=is_more_due)
+        for before, decision, rows, fill in zip(self.due, decisions, starts, filled, strict=False):
+            self._put(tx, before, decision, rows, fill, had.get(before.id, set()), related, tick)
         return tick
+
+    def _filled(self, decision: Decision, now: datetime) -> Filled:
+        found = decision.schedule
+        tenant = self.tenants.get(found.tenant)
+        state = Situation(
+            limits=DEFAULT_LIMITS if tenant is None else tenant.limits,
+            template=template_of(found, self.templates),
+            room=self.left.room(found.tenant),
+            is_live=bool(self.live[found.id] or decision.fires),
+            is_suspended=tenant is not None and tenant.status is TenantStatus.SUSPENDED,
+        )
+        return self.fillings.moved_on(found, state, now)
 
     def _starts(
         self, decision: Decision, known: Mapping[str, Run], now: datetime
@@ -189,6 +216,7 @@ class _Firing:
         before: Schedule,
         decision: Decision,
         starts: list[tuple[Run, Task | None]],
+        filled: Filled,
         had: Collection[datetime],
         related: RelatedRuns,
         tick: Tick,
@@ -209,12 +237,21 @@ class _Firing:
         for skip in decision.skips:
             if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
-        moving = replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task)
-        moved = tx.put(watching.started(moving, tx.now) if decision.fires else moving)
+        counted = replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task)
+        counted = replace(counted, backfill=filled.backfill)
+        if filled.look_at is not None:
+            counted = backfill.awake(counted, filled.look_at)
+        tick.runs.extend(tx.put(row) for row in filled.rows)
+        tick.tasks.extend(tx.put(related.admitted(started)) for started in filled.starts)
+        woke = before.status is ScheduleStatus.PAUSED and counted.status is ScheduleStatus.ACTIVE
+        counted = watching.watched(counted, tx.now) if woke else counted
+        anything_started = bool(decision.fires or filled.starts)
+        moved = tx.put(watching.started(counted, tx.now) if anything_started else counted)
         tick.schedules.append(moved)
-        if before.status is ScheduleStatus.PAUSED and moved.status is ScheduleStatus.ACTIVE:
+        if woke:
             audit(tx, "resumed", SCHEDULER, before, moved, "its pause was to end by itself")
-        elif moved.status is not ScheduleStatus.ACTIVE:
+        elif moved.status is not before.status:
+            tick.stopped.append(moved)
             detail = moved.completed_reason or moved.pause_note or ""
             audit(tx, str(moved.status), SCHEDULER, None, moved, detail)
 
@@ -240,7 +277,11 @@ class _TasksLeft:
             note = f"paused because its next time cannot be computed: {problem}"
             return Decision(definition.pause(found, now, SCHEDULER, note))
 
+    def room(self, tenant: str) -> int | None:
+        return self._left.get(tenant)
+
     def _decided(self, found: Schedule, now: datetime, live: Sequence[Task], jumped: bool) -> Decision:
+        found = backfill.own_times(found) if found.backfill is not None else found
         if found.tenant in self._suspended:
             return schedule.turned_away(found, now)
         room = self._left.get(found.tenant)
@@ -275,6 +316,7 @@ def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
         for old in outdated:
             due = old.next_run_at is not None and old.next_run_at <= tx.now
             new = replace(old, zone_data=current) if due else schedule.planned(old, tx.now)
+            new = backfill.awake(new, tx.now)
             if new.status is ScheduleStatus.COMPLETED:
                 new = replace(new, updated_at=tx.now)
             stored = tx.put(new)
@@ -335,7 +377,7 @@ def _replan(tx: Tx, old: Schedule, too_soon: list[Run], spanning: list[Run]) -> 
         return None
     for row in spanning:
         tx.put(run.cut_short(row, old, tx.now))
-    new = tx.put(schedule.replanned(old, tx.now))
+    new = tx.put(backfill.awake(schedule.replanned(old, tx.now), tx.now))
     audit(tx, "replanned", SCHEDULER, old, new, "the clock was set back: planned anew from now")
     return new
 

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ...domain.model import ChangeType, RunStatus, Task, TaskStatus
+from ...domain.model import ChangeType, RunStatus, RunTrigger, Task, TaskStatus
 from ...domain.schedule.run import follows, is_by_hand
 from ...domain.workflow import StepKind
 from .telemetry import (
@@ -293,7 +293,7 @@ class SignalCounts:
     def _times_handled(self, signal: TimesHandled) -> None:
         run, task = signal.run, signal.task
         self._run(run.tenant, run.status, run.target_type, run.count)
-        if task is None or run.started_at is None:
+        if task is None or run.started_at is None or run.trigger is RunTrigger.BACKFILL:
             return
         self._latency(run.tenant).observe(_seconds(run.scheduled_at, run.started_at))
 

@@ -22,6 +22,7 @@ from .telemetry import (
     LoopBlocked,
     LoopFailed,
     Observation,
+    PingFailed,
     ResultLost,
     ScheduleStopped,
     TaskMoved,
@@ -146,7 +147,7 @@ def _log_trouble(signal: Observation) -> None:
     trouble = trouble_of(signal)
     if trouble is None:
         return
-    level = logging.WARNING if isinstance(signal, (ClockJumped, ClockSetBack)) else logging.ERROR
+    level = logging.WARNING if isinstance(signal, (ClockJumped, ClockSetBack, PingFailed)) else logging.ERROR
     about = ids_of_task(signal.task) if isinstance(signal, (LeaseLost, ResultLost)) else None
     where, error = _where(signal)
     log.log(level, "%s %s%s", *trouble, where, exc_info=error, extra=about)

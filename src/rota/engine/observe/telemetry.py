@@ -31,6 +31,7 @@ __all__ = [
     "LoopFailed",
     "Observation",
     "Observer",
+    "PingFailed",
     "ResultLost",
     "ScheduleStopped",
     "StepRecorded",
@@ -170,6 +171,13 @@ class AlarmOver(Observation, frozen=True):
     alarm: Alarm
 
 
+class PingFailed(Observation, frozen=True):
+    """A heartbeat could not be sent to a watch outside."""
+
+    host: str
+    problem: str
+
+
 class Trouble(NamedTuple):
     """What went wrong: subject and words are one sentence."""
 
@@ -196,6 +204,8 @@ def trouble_of(signal: Observation) -> Trouble | None:
             return Trouble(blocking, f"has blocked the event loop for {seconds}; leases cannot be renewed")
         case LoopFailed(role, error, again_in):
             return Trouble(role, f"failed: {error}; trying again in {again_in.total_seconds():.1f} s")
+        case PingFailed(host, problem):
+            return Trouble("heartbeat", f"did not reach {host}: {problem}")
         case AlarmBegan(alarm):
             return Trouble(f"{alarm.subject_type} {alarm.subject}", f"alarm ({alarm.rule}): {alarm.detail}")
         case HookFailed(hook, error):

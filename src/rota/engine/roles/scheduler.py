@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
 
-from ...domain.model import Run, ScheduleStatus
+from ...domain.model import Run
 from ...stores.base import CommitOptions, Store
 from ..clock import sleep
 from ..commands import (
@@ -169,6 +169,5 @@ class Scheduler:
         tasks = {task.run_id: task for task in tick.tasks}
         for run in tick.runs:
             self._observe(TimesHandled(schedules[run.schedule_id], run, tasks.get(run.id)))
-        for schedule in tick.schedules:
-            if schedule.status is not ScheduleStatus.ACTIVE:
-                self._observe(ScheduleStopped(schedule))
+        for schedule in tick.stopped:
+            self._observe(ScheduleStopped(schedule))

@@ -33,7 +33,7 @@ from ..executor import Context
 from .failed import AttemptFailed
 from .output import as_text
 
-__all__ = ["HttpCalls"]
+__all__ = ["HttpCalls", "new_client"]
 
 KEPT = 64 * 1024
 HEADERS_KEPT = 50
@@ -79,13 +79,18 @@ class HttpCalls:
 
     def _kept_client(self) -> httpx.AsyncClient:
         if self._client is None:
-            transport = httpx.AsyncHTTPTransport(verify=_certificates(), trust_env=False)
-            if not self._allow_private:
-                # httpx has no other way to say how connections are made; a test sees that it still works
-                transport._pool._network_backend = PublicAddresses()
-            timeout = httpx.Timeout(None, connect=CONNECT.total_seconds())
-            self._client = httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False)
+            self._client = new_client(allow_private=self._allow_private)
         return self._client
+
+
+def new_client(*, allow_private: bool) -> httpx.AsyncClient:
+    """A client that follows no redirects, and connects only to the public internet unless it may do more."""
+    transport = httpx.AsyncHTTPTransport(verify=_certificates(), trust_env=False)
+    if not allow_private:
+        # httpx has no other way to say how connections are made; a test sees that it still works
+        transport._pool._network_backend = PublicAddresses()
+    timeout = httpx.Timeout(None, connect=CONNECT.total_seconds())
+    return httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False)
 
 
 class Sending:

@@ -38,7 +38,7 @@ import msgspec
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record, Run, RunTrigger, Schedule, Target, Task
-from ...domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ...domain.recurrence import Cron, Interval, Once, RRule, Several, Timing
 from ...domain.schedule.definition import SCHEDULE_FIELDS
 from ..codec import TABLES
 from ..memory.finders import walk
@@ -152,14 +152,24 @@ def _target(target: Target) -> dict[str, Any]:
 
 def _timing(timing: Timing) -> dict[str, Any]:
     match timing:
-        case Cron(expression=expression):
-            return {"cron": expression}
+        case Cron(expression=expression, day_match=day_match):
+            matched = {} if day_match == "or" else {"day_match": day_match}
+            return {"cron": expression, **matched, **_choices(timing)}
         case Interval(every=every, anchor=anchor):
             return {"interval": every.total_seconds(), "anchor": anchor}
         case RRule(rule=rule, dtstart=dtstart):
-            return {"rrule": rule, "dtstart": dtstart}
+            return {"rrule": rule, "dtstart": dtstart, **_choices(timing)}
         case Once(run_at=run_at):
             return {"run_at": run_at}
+        case Several(timings=timings):
+            zoned = ({"timezone": getattr(part, "timezone", "UTC")} | _timing(part) for part in timings)
+            return {"timings": list(zoned)}
+
+
+def _choices(timing: Cron | RRule) -> dict[str, Any]:
+    """What was chosen for daylight saving."""
+    chosen = {"dst_gap": timing.dst_gap, "dst_fold": timing.dst_fold}
+    return {name: value for name, value in chosen.items() if value is not None}
 
 
 def _value(value: Any) -> Any:

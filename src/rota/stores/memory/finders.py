@@ -71,6 +71,7 @@ from ..queries import (
     SignalList,
     StepList,
     TaskList,
+    TasksByBeginning,
     TasksInLine,
     TemplateByAlias,
     TemplateList,
@@ -376,6 +377,18 @@ def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
                 yield signal
 
 
+def _by_beginning(state: State, query: TasksByBeginning) -> Iterator[Task]:
+    entries = state.index["task"].ascending((query.tenant,), _just_before(query.beginning))
+    found = takewhile(lambda entry: entry[0].startswith(query.beginning), entries)
+    tasks = _records(state, Task, found)
+    return iter(sorted(tasks, key=lambda task: (task.created_at, task.id), reverse=True))
+
+
+def _just_before(beginning: str) -> IndexEntry:
+    """Behind every entry that is less than this text, and before all that begin with it."""
+    return (beginning[:-1] + chr(ord(beginning[-1]) - 1) + "\U0010ffff",) if beginning else ()
+
+
 def _watched(state: State, query: WatchedSchedules) -> Iterator[Schedule]:
     return _records(state, Schedule, _until(state.index["watch"].ascending(), query.at))
 
@@ -448,6 +461,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     SignalList: _signal_list,
     StepList: _step_list,
     TaskList: _task_list,
+    TasksByBeginning: _by_beginning,
     TasksInLine: _in_line,
     TemplateByAlias: _by_alias,
     TemplateList: _template_list,

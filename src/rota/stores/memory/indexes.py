@@ -275,7 +275,7 @@ def _schedule(schedule: Schedule) -> IndexKey:
     return (), (schedule.created_at, schedule.id)
 
 
-def _of_tenant(record: Template | ApiKey) -> IndexKey:
+def _of_tenant(record: Task | Template | ApiKey) -> IndexKey:
     return (record.tenant,), (record.id,)
 
 
@@ -317,6 +317,7 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "finished": (Task, _finished),
     "returned": (Task, _returned),
     "workflow": (Task, _workflow),
+    "task": (Task, _of_tenant),
     "task_created": (Task, _created),
     "task_status": (Task, _status),
     "due": (Schedule, _due),

@@ -348,6 +348,11 @@ where status not in ('pending', 'running') and (completed_at, id) > (:after_at::
   and tenant || '' = :tenant::text
 order by completed_at, id limit :limit::bigint {lock}
 
+-- name: tasks_by_beginning
+select {what} from {schema}.task
+where id >= :beginning::text and id < :beginning::text || chr(1114111) and tenant || '' = :tenant::text
+order by created_at desc, id desc limit :limit::bigint {lock}
+
 -- name: returned_tasks
 select {what} from {schema}.task
 where returned_at is not null and tenant = :tenant::text

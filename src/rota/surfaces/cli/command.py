@@ -98,6 +98,7 @@ def _sentence(problem: click.UsageError) -> str:
     if isinstance(problem, click.BadParameter) and not isinstance(problem, click.MissingParameter):
         return text
     path = problem.ctx.command_path if problem.ctx else "rota"
+    text = text.replace(". Did you mean", "; did you mean")
     return text if ";" in text or ": " in text else f"{text}; see `{path} --help`"
 
 
@@ -295,12 +296,17 @@ def global_options() -> list[click.Option]:
         ),
         click.Option(["--profile"], metavar="NAME", help="The [profile.NAME] of rota.toml to use.", **shared),
         click.Option(["--json", "as_json"], is_flag=True, help="Machine-readable output.", **shared),
+        click.Option(["--wide"], is_flag=True, help="Whole ids and every column, however long.", **shared),
+        click.Option(["--utc"], is_flag=True, help="Times of UTC instead of local ones.", **shared),
     ]
 
 
 def is_global(param: click.Parameter) -> bool:
     """One of those that every command has."""
-    return param.name in ("store", "tenant", "profile", "as_json", "version") or "--help" in param.opts
+    return (
+        param.name in ("store", "tenant", "profile", "as_json", "wide", "utc", "version")
+        or "--help" in param.opts
+    )
 
 
 def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:

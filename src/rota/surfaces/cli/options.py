@@ -226,8 +226,16 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
-_FLAGS = {"tags": "--tag", "idempotency_key": "--key", "schedule_at": "--at", "task_type": "--task-type"}
+_FLAGS = {
+    "tags": "--tag",
+    "idempotency_key": "--key",
+    "schedule_at": "--at",
+    "task_type": "--task-type",
+    "timings": "--timing",
+}
 """Shorter to type than the name."""
+_COMPLETED = {"task_type": "kinds", "timezone": "zones"}
+"""What the shell completes, by `completing`."""
 _METAVARS = {"cron": "LINE", "rrule": "RULE", "timezone": "ZONE", "task_type": "TYPE"}
 
 
@@ -292,10 +300,16 @@ def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[d
     elif kind == Iterable[str]:
         about = "A tag; may be repeated." if name == "tags" else f"May be repeated. {option.help}"
         settings |= {"multiple": True, "metavar": "NAME", "help": about}
+    elif name == "timings":
+        settings |= {"multiple": True, "metavar": "TIMING", "help": f"May be repeated. {option.help}"}
     elif name == "metadata":
         settings |= {"type": JSON, "metavar": "JSON"}
     else:
         settings["metavar"] = _METAVARS.get(name, "NAME" if option.pattern else "TEXT")
+    if name in _COMPLETED:
+        from . import completing
+
+        settings["shell_complete"] = getattr(completing, _COMPLETED[name])
     short = ["-t"] if name == "task_type" else []
     return click.option(*short, flag, name, **settings)
 

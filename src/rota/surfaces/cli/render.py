@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
 
+from ..durations import relative
+from .columns import GAP, fitted, shortened
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "local", "styled"]
+__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "seconds", "size_in_words", "styled"]
 
 
 class Cell(NamedTuple):
@@ -48,7 +51,8 @@ MARKS = {
     "draft": Mark("○", "cyan", "D"),
     "deleted": Mark("⊘", "bright_black", "X"),
 }
-_MAY_WRAP = ("WHEN", "CHANGE", "WHAT", "NOTE")
+_MAY_WRAP = ("WHEN", "CHANGE", "WHAT", "NOTE", "LIMITS", "KINDS")
+BUSY = timedelta(seconds=1)
 LEGEND = ("completed", "failed", "skipped", "running", "cancelled")
 
 
@@ -64,9 +68,12 @@ class NoBar:
 class Screen:
     """Where answers go: stdout for answers, stderr for remarks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, wide: bool = False, utc: bool = False) -> None:
+        """`wide`: tables show all of every column, however long a line becomes. `utc`: times are not local."""
         self.coloured = _is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
         self.is_terminal = _is_terminal(sys.stdout)
+        self.wide = wide
+        self.utc = utc
 
     def say(self, text: str = "") -> None:
         click.echo(text, color=None if self.coloured else False)
@@ -118,12 +125,65 @@ class Screen:
         for name, value in rows:
             self.say(f"{click.style(f'{name}:', dim=True)} {value}")
 
-    def table(self, headings: Sequence[str], rows: Sequence[Sequence[Cell | str]]) -> None:
+    def clock(self, at: datetime | None) -> str:
+        """A time on the clock of whoever looks, without fractions; in a pipe, and with `--utc`, of UTC."""
+        if at is None:
+            return ""
+        return (
+            seconds(at) if self.utc or not self.is_terminal else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        )
+
+    def when(self, at: datetime, now: datetime) -> str:
+        """How far off a time is, and when that is."""
+        if not self.is_terminal:
+            return f"{seconds(at)} ({relative(at, now)})"
+        zone = "" if self.utc else f" {at.astimezone().tzname()}"
+        return f"{relative(at, now)} ({self.clock(at)}{zone})"
+
+    def ids(self, ids: Iterable[str | None]) -> Mapping[str, str]:
+        """How ids are shown: in a terminal no longer than needed, which every command accepts."""
+        given = [id for id in ids if id is not None]
+        return dict(zip(given, given, strict=True)) if self.wide or not self.is_terminal else shortened(given)
+
+    def table(
+        self, headings: Sequence[str], rows: Sequence[Sequence[Cell | str]], yields: Sequence[str] = ()
+    ) -> None:
+        """`yields` are the columns that give way where the line is too short, in this order."""
         cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
         if self.is_terminal:
-            self._draw(headings, cells)
+            self._draw(headings, cells, yields)
         else:
             self._print(headings, cells)
+
+    @contextmanager
+    def busy(self, what: str) -> Iterator[None]:
+        """A sign of life on stderr, if someone is watching and it takes longer than a second."""
+        if not _is_terminal(sys.stderr):
+            yield
+            return
+        from threading import Timer
+
+        shown: list[Any] = []
+
+        def show() -> None:
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            bars = Progress(*columns, console=_console(stderr=True), transient=True)
+            bars.add_task(what, total=None)
+            shown.append(bars)
+            bars.start()
+
+        timer = Timer(BUSY.total_seconds(), show)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            for bars in shown:
+                bars.stop()
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Bar]:
@@ -148,18 +208,31 @@ class Screen:
 
             yield Drawn()
 
-    def _draw(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    def _draw(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]], yields: Sequence[str]) -> None:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bright_black")
-        for heading in headings:
-            table.add_column(heading, no_wrap=heading not in _MAY_WRAP, overflow="ellipsis")
-        for row in rows:
-            table.add_row(
-                *(Text.from_ansi(c.text) if c.style == "ansi" else Text(c.text, style=c.style) for c in row)
+        texts = [
+            [Text.from_ansi(c.text) if c.style == "ansi" else Text(c.text, style=c.style) for c in row]
+            for row in rows
+        ]
+        widths = [
+            max(len(heading), *(row[column].cell_len for row in texts)) if texts else len(heading)
+            for column, heading in enumerate(headings)
+        ]
+        console = _console()
+        if self.wide:  # a longer line than the terminal has: it may break it, or be scrolled
+            console.width = max(console.width, sum(widths) + GAP * len(widths))
+        shown = fitted(headings, widths, console.width, yields)
+        table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bright_black")
+        for heading, width in shown.items():
+            wraps = heading in _MAY_WRAP and not self.wide
+            table.add_column(
+                heading, no_wrap=not wraps, overflow="ellipsis", min_width=width, max_width=width
             )
-        _console().print(table)
+        for row in texts:
+            table.add_row(*(text for heading, text in zip(headings, row, strict=True) if heading in shown))
+        console.print(table)
 
     def _print(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         texts = [list(headings), *([cell.text for cell in row] for row in rows)]
@@ -200,9 +273,12 @@ def seconds(at: datetime | None) -> str:
     return "" if at is None else iso(at.replace(microsecond=0))
 
 
-def local(at: datetime) -> str:
-    """On the clock of whoever looks: `Mon 2026-03-09 09:00:00 EDT`."""
-    return at.astimezone().strftime("%a %Y-%m-%d %H:%M:%S %Z")
+def size_in_words(count: int) -> str:
+    """`2 MB`, `512 KB`, `1,000 bytes`: as exact as the number."""
+    for unit, size in (("MB", 1024 * 1024), ("KB", 1024)):
+        if count and count % size == 0:
+            return f"{count // size:,} {unit}"
+    return f"{count:,} bytes"
 
 
 def styled(cell: Cell) -> str:

@@ -7,7 +7,18 @@ import click
 from ... import __version__
 from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = ["artifact", "cli", "completion", "keys", "queue", "schedule", "scheduler", "template", "tenant"]
+__all__ = [
+    "artifact",
+    "cli",
+    "completion",
+    "importing",
+    "keys",
+    "queue",
+    "schedule",
+    "scheduler",
+    "template",
+    "tenant",
+]
 
 _RUN = {
     "up": Entry(
@@ -41,6 +52,12 @@ _SCHEDULES = {
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
     ),
 }
+_FILES = {
+    "plan": Entry("commands.plans:plan", "What would a file of schedules change, and which times?"),
+    "apply": Entry("commands.plans:apply", "Make the store say what a file says."),
+    "export": Entry("commands.plans:export", "Write all schedules and templates as such a file."),
+    "import": Entry("root:importing", "Make such a file of a crontab."),
+}
 _ALARMS = {
     "alarms": Entry("commands.alarms:alarms", "What is late, stopped, failing or stuck."),
     "alarm-rules": Entry("commands.alarms:rules", "What is to be an alarm, for all schedules of a tag."),
@@ -68,6 +85,7 @@ _STORE = {
         "Tasks": _TASKS,
         "Workflows": _WORKFLOWS,
         "Schedules": _SCHEDULES,
+        "Schedules in a file": _FILES,
         "Alarms": _ALARMS,
         "Workers": _WORKERS,
         "Access": _ACCESS,
@@ -86,6 +104,10 @@ _STORE = {
 def cli(ctx: click.Context) -> None:
     """A durable scheduler and task queue, on the store you already have."""
     help_if_alone(ctx)
+    if ctx.invoked_subcommand is None:
+        from .apps import next_command
+
+        click.echo(f"\n{next_command()}", color=ctx.color)
 
 
 _INSTALL = {
@@ -98,7 +120,8 @@ _INSTALL = {
 @command(examples=list(_INSTALL.values()))
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell: commands, options, and the names of schedules."""
+    """Print the completion script of a shell: commands, options, names of schedules and templates, ids of tasks,
+    kinds and zones."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)
@@ -114,6 +137,7 @@ _CHANGE = {
     "resume": Entry("commands.schedules:resume", "Fire again, from the first time after now."),
     "enable": Entry("commands.schedules:resume", "The same as resume."),
     "disable": Entry("commands.schedules:pause", "The same as pause."),
+    "backfill": Entry("commands.schedules:backfill", "Run times of the past that have not run."),
     "trigger": Entry("commands.schedules:trigger", "Run it now, beside its times."),
     "delete": Entry("commands.schedules:delete", "Delete it: hidden, history kept, restorable."),
     "restore": Entry("commands.schedules:restore", "Bring a deleted schedule back."),
@@ -195,6 +219,19 @@ def template(ctx: click.Context) -> None:
 @click.pass_context
 def workflow(ctx: click.Context) -> None:
     """Start, look at, signal and cancel workflows. A run is named by its id."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "From": {"crontab": Entry("commands.importing:crontab", "A crontab, of a user or of the system.")}
+    },
+    examples=["rota import crontab -o rota.yaml", "rota plan rota.yaml"],
+)
+@click.pass_context
+def importing(ctx: click.Context) -> None:
+    """Make a file of schedules out of what another scheduler has. It changes nothing by itself."""
     help_if_alone(ctx)
 
 

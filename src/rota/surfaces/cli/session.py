@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["Session", "with_session"]
 
 T = TypeVar("T")
+_PAGES = ("limit", "cursor", "deleted")
+_FLAGS = {"kind": "type", "schedule_id": "schedule"}
+"""Filters as they are typed."""
 
 
 class Session:
@@ -25,7 +28,7 @@ class Session:
     def __init__(self, flags: dict[str, Any]) -> None:
         self.flags = flags
         self.as_json: bool = bool(flags.get("as_json"))
-        self.screen = Screen()
+        self.screen = Screen(wide=bool(flags.get("wide")), utc=bool(flags.get("utc")))
 
     def settings(self, **flags: Any) -> Settings:
         """All settings; `flags` are the command's own."""
@@ -45,15 +48,35 @@ class Session:
             return asyncio.run(self._with_queue(work, creates))
 
     async def _with_queue(self, work: Callable[[Queue], Awaitable[T]], creates: bool) -> T:
+        from ...domain.errors import NotFound
         from ...engine.clock import SystemClock
         from ..python.client import Queue
         from ..stores import in_role, make_store
+        from .suggestions import suggested
 
         settings, clock = self.settings(), SystemClock()
         store = make_store(in_role(settings["store"], "cli"), clock)
         async with Queue(store, tenant=settings["tenant"], clock=clock) as queue:
             await store.open(migrate=creates)
-            return await work(queue)
+            try:
+                return await work(queue)
+            except NotFound as problem:
+                raise await suggested(queue, problem) from None
+
+    def say_none(self, what: str, filters: Mapping[str, Any], advice: str = "") -> None:
+        """That nothing was found: of what, where, and with which filters."""
+        from ..stores import without_secrets
+
+        settings = self.settings()
+        given = [
+            f"{_FLAGS.get(name, name)} {value}"
+            for name, value in filters.items()
+            if value and name not in _PAGES
+        ]
+        matching = f" with {', '.join(given)}" if given else ""
+        place = without_secrets(settings["store"])
+        tenant = "" if settings.is_default("tenant") else f" of tenant {settings['tenant']}"
+        self.screen.remark(f"no {what}{matching}{tenant} in {place}" + (f"; {advice}" if advice else ""))
 
 
 def with_session(function: Callable[..., Any]) -> Callable[..., Any]:

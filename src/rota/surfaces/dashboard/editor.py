@@ -15,7 +15,7 @@ from fastapi import Response
 from ...domain import recurrence
 from ...domain.errors import Invalid, Refused
 from ...domain.model import MissedRunPolicy, OverlapPolicy, Schedule, TaskTarget, TemplateTarget
-from ...domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ...domain.recurrence import Cron, Interval, Once, RRule, Several, Timing
 from ...engine.queries import Occurrence
 from .. import words
 from ..durations import parsed
@@ -198,6 +198,8 @@ def _written(timing: Timing) -> tuple[str, str]:
             return "once", run_at.isoformat()
         case RRule(rule):
             return "rrule", rule
+        case Several():
+            return "cron", ""
 
 
 def _span(every: timedelta) -> str:

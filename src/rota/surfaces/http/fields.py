@@ -222,6 +222,10 @@ _PLACES = {
     "interval": "schedule_type.every_seconds",
     "rrule": "schedule_type.rule",
     "timezone": "schedule_type.timezone",
+    "day_match": "schedule_type.day_match",
+    "dst_gap": "schedule_type.dst_gap",
+    "dst_fold": "schedule_type.dst_fold",
+    "timings": "schedule_type.timings",
     "task_type": "target.task_kind",
 }
 """By the domain's name of a field: its place in the body of a schedule, in the tenants' API."""

@@ -155,6 +155,8 @@ def _from_error(error: RotaError, request: Request) -> Problem:
     field = getattr(error, "field", None)
     if field is None:
         sentence = in_words_of(sentence, request, error.details)
+    elif not sentence.startswith(field):
+        members["field"] = field  # it is about a part of a declaration, whose words are those of the domain
     else:
         members["field"] = as_given(field, request)
         sentence = members["field"] + in_words_of(sentence.removeprefix(field), request, {})

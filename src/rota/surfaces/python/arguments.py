@@ -1,5 +1,4 @@
-"""The arguments of calls, turned into what the domain takes: one timing out of five ways to say it, a target, a
-submission.
+"""The arguments of calls, turned into what the domain takes: a timing (`timings`), a target, a submission.
 
 Durations are timedeltas or seconds. A naive datetime is the local time of the process; in a schedule with a timezone it
 is on the clock of that zone. Options for the task go with any target that has them; an option that would be ignored is
@@ -10,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import MAXYEAR, UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
 
-from ...domain import recurrence
 from ...domain.errors import Invalid
-from ...domain.limits import check_duration, check_text, shown
+from ...domain.limits import check_text, shown
 from ...domain.model import (
     Limits,
     Schedule,
@@ -36,18 +34,22 @@ from ...domain.options import (
     check_option,
     options_of,
 )
-from ...domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Timing
+from ...domain.plan import schedule_options
+from ...domain.recurrence import RRule, Timing
 from ...domain.schedule import definition
 from ...domain.task import Submission, check_submission
 from ...engine.app import App
 from ...engine.clock import aware
 from ...stores.queries import Cursor
+from .timings import changed_timing, checked_zone, given_time, new_timing
 
 __all__ = [
     "OPTIONS",
     "changed_target",
     "check_registered",
     "cursor_text",
+    "declared_changes",
+    "declared_schedule",
     "filters",
     "given_time",
     "in_words_of",
@@ -117,9 +119,7 @@ def _fitted(target: object, chosen: Mapping[str, Any]) -> Target:
     return replace(target, **options | checked)
 
 
-_TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
 _TIMES = ("run_at", "start_at", "end_at")
-_ONE_OF = "give exactly one of cron, interval, run_at, rrule and rule"
 
 
 def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
@@ -149,25 +149,13 @@ def submissions(pairs: Iterable[tuple[str, Any]], options: Mapping[str, Any]) ->
     return asked
 
 
-def given_time(field: str, value: object, zone: str | None = None) -> datetime:
-    """A naive one is on the clock of the zone, or else the local time of the process."""
-    if not isinstance(value, datetime):
-        raise Invalid(field, f"{shown(value)} is not a time", "give a datetime")
-    try:
-        if value.tzinfo is None and zone is not None:
-            return recurrence.on_clock(value, zone)
-        return aware(value)
-    except (OverflowError, OSError, ValueError):
-        raise Invalid(field, f"{value} is out of range", "give a time between the years 1 and 9999") from None
-
-
 def new_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
     """(timing, target, fields) from the options of `Queue.create_schedule`."""
     chosen = _with_times({name: value for name, value in options.items() if value is not None})
     if "key" in chosen:
         raise Invalid("key", "there is no such option here", "give the name as schedule_id")
     check_names(ScheduleOptions, chosen)
-    timing, bounds = _timing(chosen, now)
+    timing, bounds = new_timing(chosen, now)
     target = new_target(chosen)
     fields = _fields(chosen)
     if not isinstance(target, TemplateTarget) and "metadata" in fields and not target.metadata:
@@ -188,18 +176,7 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
     """The changes that `Queue.update_schedule` asks for. Only what is named changes."""
     chosen = _with_times(options)
     check_names(ScheduleChanges, chosen)
-    changes: dict[str, Any] = {}
-    zone = chosen.get("timezone")
-    if any(chosen.get(name) is not None for name in _TIMINGS):
-        chosen.setdefault("timezone", old.timezone)
-        begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.start_at
-        start = begin if chosen.get("start_at") is None else chosen["start_at"]
-        changes["timing"], bounds = _timing({**chosen, "start_at": start}, now)
-        changes |= bounds
-    elif zone is not None:
-        if not isinstance(old.timing, (Cron, RRule)):
-            raise Invalid("timezone", "this schedule's timing has no zone", "give a cron or an rrule with it")
-        changes["timing"] = replace(old.timing, timezone=zone)
+    changes = changed_timing(old, chosen, now)
     if any(name in chosen for name in OPTIONS):
         changes["target"] = changed_target(old.target, chosen)
     target = changes.get("target", old.target)
@@ -208,6 +185,25 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
     if "key" in chosen:
         changes["key"] = chosen["key"]
     return changes | _fields(chosen)
+
+
+def declared_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
+    """As `new_schedule`, from the options of a file."""
+    return new_schedule(schedule_options(options), now)
+
+
+def declared_changes(old: Schedule, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes that make a schedule say what a file says: what is left out has its default, except the status."""
+    begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.created_at
+    timing, target, fields = new_schedule(schedule_options(options), begin)
+    was = old.target
+    if not isinstance(target, TemplateTarget) and not isinstance(was, TemplateTarget):
+        own = was.metadata != old.metadata  # a file cannot say it
+        target = replace(target, metadata=was.metadata) if own else target
+    usual = {**definition.DEFAULTS, "missed_run_policy": definition.default_policy(timing)}
+    if "status" in fields:
+        usual["pause_note"] = None
+    return {**usual, **fields, "timing": timing, "target": target}
 
 
 @contextmanager
@@ -226,7 +222,7 @@ def _with_times(options: Mapping[str, Any]) -> dict[str, Any]:
     chosen = dict(options)
     zone = chosen.get("timezone")
     if zone is not None:
-        zone = chosen["timezone"] = _zone(zone)
+        zone = chosen["timezone"] = checked_zone(zone)
     for name in _TIMES:
         if chosen.get(name) is not None:
             chosen[name] = given_time(name, chosen[name], zone)
@@ -235,61 +231,6 @@ def _with_times(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if name in definition.FIELDS}
-
-
-def _timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str, Any]]:
-    """The one timing that was given, and the bounds that a RecurrenceRule may bring along."""
-    given = [name for name in _TIMINGS if chosen.get(name) is not None]
-    if len(given) != 1:
-        problem = f"it was given together with {given[0]}" if given else "no timing was given"
-        raise Invalid(given[1] if given else "cron", problem, _ONE_OF)
-    name = given[0]
-    value = chosen[name]
-    zone = chosen.get("timezone") or "UTC"
-    begin = _begin(chosen.get("start_at"), now)
-    match name:
-        case "cron":
-            return Cron(check_text(name, value), zone), {}
-        case "interval":
-            return Interval(check_duration(name, value, least=timedelta(seconds=1))), {}
-        case "run_at":
-            return Once(value), {}
-        case "rrule":
-            return RRule(check_text(name, value, most=100_000), begin, zone), {}
-        case _:
-            return _from_rule(value, begin, zone, chosen)
-
-
-def _begin(start: datetime | None, now: datetime) -> datetime:
-    """DTSTART, in whole seconds: not before `start`, or else now."""
-    if start is None:
-        return now.replace(microsecond=0)
-    whole = start.replace(microsecond=0)
-    return whole if whole == start or whole.year == MAXYEAR else whole + timedelta(seconds=1)
-
-
-def _from_rule(
-    value: object, begin: datetime, zone: str, chosen: Mapping[str, Any]
-) -> tuple[Timing, dict[str, Any]]:
-    if not isinstance(value, RecurrenceRule):
-        raise Invalid("rule", f"{shown(value)} is not a rule", "give a rota.RecurrenceRule")
-    if value.ends_at is not None and "end_at" in chosen:
-        raise Invalid("end_at", "it was given together with the rule's ends_at", "give one of them")
-    try:
-        timing, start_at, end_at = value.timing(begin, zone)
-    except ValueError as problem:
-        raise Invalid("rule", str(problem).partition(": ")[2] or str(problem)) from None
-    bounds = {"start_at": start_at, "end_at": end_at}
-    return timing, {name: at for name, at in bounds.items() if at is not None}
-
-
-def _zone(value: object) -> str:
-    name = check_text("timezone", getattr(value, "key", value))  # a ZoneInfo is as good as its name
-    try:
-        recurrence.check(Cron("@daily", name))
-    except ValueError as problem:
-        raise Invalid("timezone", str(problem).partition(": ")[2]) from None
-    return name
 
 
 def filters(shape: type, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from .alarm_calls import AlarmCalls
 from .artifact_calls import ArtifactCalls
 from .calls import DueRuns, Page, check_actor
 from .limit_calls import LimitCalls
+from .plan_calls import PlanCalls
 from .schedule_calls import ScheduleCalls
 from .serving_calls import ServingCalls
 from .template_calls import TemplateCalls
@@ -32,6 +33,7 @@ class Queue(
     WorkflowCalls,
     ArtifactCalls,
     ScheduleCalls,
+    PlanCalls,
     TemplateCalls,
     TenantCalls,
     ServingCalls,

@@ -11,10 +11,21 @@ from msgspec import UNSET
 from ...domain import recurrence
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.limits import check_choice, check_key, check_number
-from ...domain.model import Event, Run, RunStatus, Schedule, Target, Task, TemplateTarget
+from ...domain.model import (
+    Backfill,
+    Event,
+    OverlapPolicy,
+    Run,
+    RunStatus,
+    Schedule,
+    Target,
+    Task,
+    TemplateTarget,
+)
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
-from ...domain.recurrence import Timing
+from ...domain.recurrence import ClockChange, Timing
 from ...domain.schedule import definition
+from ...domain.schedule.backfill import check_policy
 from ...domain.schedule.why import Why
 from ...engine import commands, queries
 from ...engine.app import App
@@ -40,7 +51,7 @@ class ScheduleCalls(Calls):
         self, schedule_id: str | None = None, *, id: str | None = None, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
-        `interval`, `run_at`, `rrule`, `rule`). A key that a completed schedule has is taken from it."""
+        `interval`, `run_at`, `rrule`, `rule`, `timings`). A key that a completed schedule has is taken from it."""
         if schedule_id is not None and id is not None:
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)
@@ -107,6 +118,30 @@ class ScheduleCalls(Calls):
         )
         return (await self._commit(work))[1]
 
+    async def backfill(
+        self,
+        schedule_id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        overlap_policy: OverlapPolicy | str = OverlapPolicy.BUFFER_ALL,
+        at_most: int = 1000,
+        dry_run: bool = False,
+    ) -> Backfill:
+        """Run the times of the past from `start` to `end` that have not run: one after the other (`buffer_all`), or all
+        at once (`allow`). More than `at_most` times are refused. `get_schedule(…).backfill` says how far it is. With
+        `dry_run` nothing happens, and the answer says what would: `started` of `total`."""
+        policy = check_policy(check_choice("overlap_policy", overlap_policy, OverlapPolicy))
+        key = check_key(schedule_id)
+        work = commands.begin_backfill(
+            self._new_id(), self.tenant, key, start, end, policy, at_most, self.actor, dry_run=dry_run
+        )
+        return await (self.store.read(work) if dry_run else self._commit(work))
+
+    async def cancel_backfill(self, schedule_id: str) -> Backfill:
+        """Start no more of it. What was started goes on."""
+        return await self._commit(commands.cancel_backfill(self.tenant, check_key(schedule_id), self.actor))
+
     async def delete_schedule(self, schedule_id: str, *, hard: bool = False) -> None:
         """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good."""
         key = check_key(schedule_id)
@@ -165,6 +200,11 @@ class ScheduleCalls(Calls):
         """The next n times, each with its local time and what daylight saving does to it."""
         count = check_number("n", n, 1, MOST)
         return await self.store.read(queries.upcoming(self.tenant, check_key(schedule_id), count))
+
+    async def clock_changes(self, schedule_id: str) -> tuple[ClockChange, ...]:
+        """The clock changes of the coming year that touch the schedule, and when it runs for the times in them."""
+        schedule = await self.get_schedule(schedule_id)
+        return recurrence.clock_changes(schedule.timing, await self.now())
 
     async def preview_timing(
         self, *, n: int = 5, **options: Unpack[TimingOptions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
@@ -10,7 +11,7 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from ...domain import task as life
-from ...domain.errors import Invalid
+from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.limits import check_duration, check_number, check_text, shown, storable
 from ...domain.model import LIVE, Change, Task, TaskStatus
 from ...domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
@@ -22,11 +23,15 @@ from ...engine.recent import recent_tasks
 from . import arguments
 from .calls import LIMIT, Calls, Page, check_limit, page_of
 
-__all__ = ["TaskCalls", "Tasks", "task_id_of"]
+__all__ = ["SHORTEST", "TaskCalls", "Tasks", "task_id_of"]
 
 Tasks = list[Task]
 CANCEL_AT_ONCE = 500
 REPLAY_AT_ONCE = 500
+SHORTEST, WHOLE = 8, 36
+"""How long the beginning of an id must be, and how long an id is."""
+_BEGINNING = re.compile("[0-9a-f-]+")
+CANDIDATES = 5
 LOOK_AGAIN = timedelta(seconds=30)
 
 
@@ -68,6 +73,18 @@ class TaskCalls(Calls):
 
     async def get(self, task_id: str) -> Task:
         return await self.store.read(queries.one_task(self.tenant, task_id_of("task_id", task_id)))
+
+    async def task_id(self, beginning: str) -> str:
+        """The id of the one task whose id begins so. At least 8 characters are needed; what cannot be
+        one is taken as it is."""
+        text = task_id_of("task_id", beginning)
+        if len(text) >= WHOLE or not _BEGINNING.fullmatch(text):
+            return text
+        if len(text) < SHORTEST:
+            problem = f"{shown(text)} is too short for the beginning of an id"
+            raise Invalid("task_id", problem, f"give at least {SHORTEST} characters")
+        found = await self.store.read(queries.tasks_by_beginning(self.tenant, text, CANDIDATES + 1))
+        return _only_one(text, found)
 
     async def list(
         self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[TaskFilters]
@@ -254,6 +271,17 @@ def task_id_of(field: str, value: object) -> str:
     if not isinstance(value, str) or not value or storable(value) != value:
         raise Invalid(field, f"{shown(value)} is not an id", "give the id of a task")
     return value
+
+
+def _only_one(beginning: str, found: Sequence[Task]) -> str:
+    """The id of the one that was found; if there are several, all are named."""
+    if not found:
+        raise NotFound("task", beginning)
+    if len(found) > 1:
+        candidates = ", ".join(f"{task.id} ({task.kind}, {task.status})" for task in found[:CANDIDATES])
+        count = f"more than {CANDIDATES}" if len(found) > CANDIDATES else len(found)
+        raise Refused("ambiguous_id", beginning=beginning, count=count, candidates=candidates)
+    return found[0].id
 
 
 def _listed(field: str, value: object, accepted: str) -> Iterable[Any]:

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 from ..days import ALL_MONTHS, Blocks, Comb, DaySet, month_of
 from ..pattern import Pattern, TimeGrid, TimeList
 from ..ticks import DAY, LATEST, YEAR, Never, Ticks
-from ..walk import Elapsed, Nominal
+from ..timing import DstFold, DstGap
+from ..walk import Elapsed, following
 from ..zones import Zone, zone
 from .days import Chosen, month_mask
 from .steps import StepRule, countable_years
@@ -47,14 +48,23 @@ class Rule(NamedTuple):
     instants: Ticks
 
 
-def parse_rrule(rule: str, dtstart: int, timezone: str) -> Rule:
+def parse_rrule(
+    rule: str, dtstart: int, timezone: str, gap: DstGap | None = None, fold: DstFold | None = None
+) -> Rule:
     """Read a rule whose DTSTART is the instant `dtstart`; `ValueError` says what is wrong with it."""
     text, place = parse_rule_text(rule), zone(timezone)
-    readings, instants = _endless(text, dtstart, place)
+    readings, instants = _endless(text, dtstart, place, gap, fold)
     return Rule(text, readings, _bounded(instants, text, dtstart, place))
 
 
-def first_counted(rule: str, dtstart: int, timezone: str, after: int) -> int:
+def first_counted(
+    rule: str,
+    dtstart: int,
+    timezone: str,
+    after: int,
+    gap: DstGap | None = None,
+    fold: DstFold | None = None,
+) -> int:
     """The DTSTART with which a COUNT counts only times later than `after`: the rule's first time from there on.
 
     That may be unfit to begin at: a reading that a gap has moved would move all those that follow, and RDATEs
@@ -62,7 +72,7 @@ def first_counted(rule: str, dtstart: int, timezone: str, after: int) -> int:
     text, place = parse_rule_text(rule), zone(timezone)
     if text.limit is None:
         return dtstart
-    readings, instants = _endless(text, dtstart, place)
+    readings, instants = _endless(text, dtstart, place, gap, fold)
     if instants.first(dtstart, after) is None:
         return dtstart
     first = instants.first(after + 1, LATEST)
@@ -73,14 +83,21 @@ def first_counted(rule: str, dtstart: int, timezone: str, after: int) -> int:
     return after + 1 if moved else first
 
 
-def _endless(text: RuleText, dtstart: int, place: Zone) -> tuple[Ticks | None, Ticks]:
+def _endless(
+    text: RuleText, dtstart: int, place: Zone, gap: DstGap | None, fold: DstFold | None
+) -> tuple[Ticks | None, Ticks]:
     """The readings and the instants of the rule itself, without COUNT, UNTIL and date lines."""
     offset = place.offset(dtstart)
     if text.frequency in ("HOURLY", "MINUTELY", "SECONDLY"):
+        if gap is not None or fold is not None:
+            field = "dst_fold" if gap is None else "dst_gap"
+            raise ValueError(
+                f"{field}: a rule that is {text.frequency} advances in elapsed time; accepted is DAILY or longer"
+            )
         steps = StepRule(text, _day_set(text, dtstart + offset), dtstart, offset)
         return None, _checked(Elapsed(steps, place, dtstart, countable_years(text)), text, dtstart)
     readings, possible = _calendar(_completed(text, dtstart + offset), dtstart + offset)
-    return readings, _checked(Nominal(readings, place, dtstart), text, dtstart, possible)
+    return readings, _checked(following(readings, place, gap, fold, dtstart), text, dtstart, possible)
 
 
 def _completed(text: RuleText, local: int) -> RuleText:

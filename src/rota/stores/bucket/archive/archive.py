@@ -30,6 +30,7 @@ from ...queries import (
     Query,
     RunList,
     TaskList,
+    TasksByBeginning,
     begins_behind,
 )
 from ..formats import lines
@@ -50,6 +51,7 @@ class Order(NamedTuple):
 
 _ORDERS: dict[type[Query], Order] = {
     TaskList: Order("created_at", descending=True),
+    TasksByBeginning: Order("created_at", descending=True),
     FinishedTasks: Order("completed_at"),
     EndedTasks: Order("completed_at"),
     RunList: Order("scheduled_at", descending=True),
@@ -286,7 +288,7 @@ def pack_segment(rows: list[Row]) -> bytes:
 
 def _group(query: Query) -> str | None:
     match query:
-        case TaskList(tenant=tenant) | EndedTasks(tenant=tenant):
+        case TaskList(tenant=tenant) | EndedTasks(tenant=tenant) | TasksByBeginning(tenant=tenant):
             return tenant
         case RunList(schedule_id=schedule_id):
             return schedule_id

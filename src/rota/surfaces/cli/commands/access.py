@@ -9,7 +9,7 @@ import click
 from ...durations import short
 from ..command import command
 from ..options import DURATION, NONE, NUMBER_OR_NONE, SIZE, together
-from ..render import Cell, seconds
+from ..render import Cell, size_in_words
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -79,17 +79,19 @@ def list_keys(session: Session, limit: int, cursor: str | None) -> None:
 
         return session.screen.json({"keys": [shape(key) for key in page], "next_cursor": page.next_cursor})
     if not page:
-        return session.screen.remark("there are no keys; `rota keys create --help` shows how to make one")
-    rows = [_key_row(key) for key in page]
-    return session.screen.table(("ID", "NAME", "TENANT", "ROLE", "CREATED", "BY", "STATUS"), rows)
+        return session.say_none("keys", {}, "`rota keys create --help` shows how to make one")
+    ids = session.screen.ids(key.id for key in page)
+    rows = [_key_row(session, ids[key.id], key) for key in page]
+    headings = ("ID", "NAME", "TENANT", "ROLE", "CREATED", "BY", "STATUS")
+    return session.screen.table(headings, rows, yields=("BY", "CREATED"))
 
 
-def _key_row(key: ApiKey) -> list[Cell | str]:
+def _key_row(session: Session, id: str, key: ApiKey) -> list[Cell | str]:
     status = Cell("good", "green")
     if key.revoked_at is not None:
-        status = Cell(f"revoked {seconds(key.revoked_at)} by {key.revoked_by}", "bright_black")
-    made = seconds(key.created_at)
-    return [key.id, Cell(key.name, "bold"), key.tenant, str(key.role), made, key.created_by, status]
+        status = Cell(f"revoked {session.screen.clock(key.revoked_at)} by {key.revoked_by}", "bright_black")
+    made = session.screen.clock(key.created_at)
+    return [id, Cell(key.name, "bold"), key.tenant, str(key.role), made, key.created_by, status]
 
 
 @command(
@@ -177,11 +179,11 @@ def list_tenants(session: Session) -> None:
     if session.as_json:
         return session.screen.json([_tenant_document(each) for each in found])
     if not found:
-        return session.screen.remark(
-            "there are no tenants yet; `rota tenant create --help` shows how to make one"
-        )
+        return session.say_none("tenants", {}, "`rota tenant create --help` shows how to make one")
     rows = [_tenant_row(each) for each in found]
-    return session.screen.table(("TENANT", "STATUS", "SCHEDULES", "OPEN TASKS", "LIMITS"), rows)
+    return session.screen.table(
+        ("TENANT", "STATUS", "SCHEDULES", "OPEN TASKS", "LIMITS"), rows, yields=("LIMITS",)
+    )
 
 
 def _tenant_document(use: TenantUse) -> dict[str, Any]:
@@ -253,12 +255,5 @@ def _limits_in_words(tenant: Tenant) -> str:
     pending = "no limit to" if given.pending_tasks is None else f"{given.pending_tasks:,}"
     return (
         f"{given.schedules:,} schedules, {pending} pending tasks, times at least {short(given.minimum_interval)} apart,"
-        f" input up to {_size(given.input_bytes)}"
+        f" input up to {size_in_words(given.input_bytes)}"
     )
-
-
-def _size(count: int) -> str:
-    for unit, size in (("MB", 1024 * 1024), ("KB", 1024)):
-        if count % size == 0:
-            return f"{count // size:,} {unit}"
-    return f"{count:,} bytes"

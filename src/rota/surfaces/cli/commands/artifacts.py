@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .. import completing
 from ..command import command
-from ..render import Cell, seconds
+from ..render import Cell
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -28,18 +29,22 @@ STDOUT = "-"
         "rota artifacts $ID --json | jq -r .[].name",
     ],
 )
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=completing.task_ids)
 @with_session
 def list_artifacts(session: Session, task_id: str) -> None:
     """What a task has left so far: its result, and what its handler left under a name."""
     from ...shapes import artifact as shape
 
-    found = session.run(lambda queue: queue.artifacts(task_id))
+    async def ask(queue: Queue) -> list[Artifact]:
+        return await queue.artifacts(await queue.task_id(task_id))
+
+    found = session.run(ask)
     screen = session.screen
     if session.as_json:
         screen.json([shape(each) for each in found])
     elif found:
-        screen.table(["NAME", "TYPE", "SIZE", "LEFT", "SHA-256"], [_row(session, each) for each in found])
+        headings = ["NAME", "TYPE", "SIZE", "LEFT", "SHA-256"]
+        screen.table(headings, [_row(session, each) for each in found], yields=("SHA-256", "LEFT"))
     else:
         screen.remark("it has left nothing")
 
@@ -47,7 +52,7 @@ def list_artifacts(session: Session, task_id: str) -> None:
 def _row(session: Session, artifact: Artifact) -> list[Cell | str]:
     digest = artifact.digest[:12] if session.screen.is_terminal else artifact.digest
     size = f"{artifact.size:,}" if session.screen.is_terminal else str(artifact.size)
-    left = seconds(artifact.created_at)
+    left = session.screen.clock(artifact.created_at)
     return [Cell(artifact.name, "bold"), artifact.media_type, size, left, Cell(digest, "bright_black")]
 
 
@@ -58,7 +63,7 @@ def _row(session: Session, artifact: Artifact) -> list[Cell | str]:
         "rota artifact get $ID result | jq .pages",
     ]
 )
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=completing.task_ids)
 @click.argument("name")
 @click.option("-o", "--output", metavar="FILE", default=STDOUT, help="Where to write it; - is stdout.")
 @with_session
@@ -66,7 +71,7 @@ def get(session: Session, task_id: str, name: str, output: str) -> None:
     """Write one artifact of a task to stdout, or to a file. A file is there when all of it is."""
 
     async def write(queue: Queue) -> Artifact:
-        opened = await queue.open_artifact(task_id, name)
+        opened = await queue.open_artifact(await queue.task_id(task_id), name)
         if output == STDOUT:
             await _to_stdout(session, opened)
         else:

@@ -4,27 +4,29 @@ exist yet: it needs no store."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from ....domain import recurrence
 from ....domain.model import Schedule
-from ....domain.recurrence import Cron, Interval, RRule, Timing
+from ....domain.recurrence import Interval, RRule, Several, Simple, Timing
 from ... import words
-from ...durations import coarse, parsed, relative, short
+from ...durations import coarse, relative, short
 from ...versions import differences
+from .. import completing
 from ..command import command
 from ..options import TIME, WALL_TIME
-from ..render import Cell, seconds, styled
+from ..render import Cell, Screen, seconds, styled
 from ..session import Session, with_session
 from .schedules import schedule_argument
 
 if TYPE_CHECKING:
-    from ....domain.model import Event, Run
+    from ....domain.model import Alarm, Event, Run
+    from ....domain.schedule.why import Why
     from ....engine.queries import Occurrence
     from ...python.client import Page, Queue
 
@@ -69,11 +71,11 @@ def list_schedules(session: Session, **filters: Any) -> None:
         document = {"schedules": [shape(each) for each in page], "next_cursor": page.next_cursor}
         return session.screen.json(document)
     if not page:
-        return session.screen.remark(
-            "no schedules match; `rota schedule create --help` shows how to make one"
-        )
+        return session.say_none("schedules", filters, "`rota schedule create --help` shows how to make one")
     rows = [_row(session, schedule, runs, now) for schedule, runs in zip(page, last, strict=True)]
-    return session.screen.table(("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows)
+    return session.screen.table(
+        ("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows, yields=("RUNS", "LAST", "WHEN")
+    )
 
 
 def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetime) -> list[Cell | str]:
@@ -104,20 +106,33 @@ def show(session: Session, schedule_id: str) -> None:
     """One schedule in words: when it fires, its policies, its next five times in its zone and in yours,
     and its last runs."""
 
-    async def ask(queue: Queue) -> tuple[Schedule, list[Occurrence], Page[Run], datetime]:
+    async def ask(queue: Queue) -> tuple[Schedule, list[Occurrence], Page[Run], list[Alarm], datetime]:
         schedule = await queue.get_schedule(schedule_id)
         upcoming = await queue.preview(schedule_id, NEXT)
-        return schedule, upcoming, await queue.runs(schedule_id, limit=STRIP), await queue.now()
+        alarms = await queue.alarms(schedule=schedule.id)
+        return schedule, upcoming, await queue.runs(schedule_id, limit=STRIP), alarms, await queue.now()
 
-    schedule, upcoming, last, now = session.run(ask)
+    schedule, upcoming, last, alarms, now = session.run(ask)
     if session.as_json:
-        return session.screen.json(_document(schedule, upcoming, last))
+        from ...shapes import alarm as shape
+
+        open_alarms = [shape(each) for each in alarms]
+        return session.screen.json({**_document(schedule, upcoming, last, now), "alarms": open_alarms})
     _head(session, schedule, now)
+    _open_alarms(session, alarms)
     _next_times(session, schedule, upcoming, now)
+    _clock_changes(session, schedule, now)
     return _last_runs(session, last, now)
 
 
-def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run]) -> dict[str, Any]:
+def _open_alarms(session: Session, alarms: Sequence[Alarm]) -> None:
+    for alarm in alarms:
+        session.screen.say(click.style(f"alarm since {seconds(alarm.began_at)}: {alarm.detail}", fg="red"))
+
+
+def _document(
+    schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run], now: datetime
+) -> dict[str, Any]:
     from ... import shapes
 
     return {
@@ -125,6 +140,9 @@ def _document(schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence
         "words": words.sentence(schedule),
         "policies": words.policies(schedule),
         "next": [shapes.occurrence(each) for each in upcoming],
+        "clock_changes": [
+            shapes.clock_change(each) for each in recurrence.clock_changes(schedule.timing, now)
+        ],
         "runs": [shapes.run(run) for run in last],
     }
 
@@ -140,13 +158,9 @@ def _head(session: Session, schedule: Schedule, now: datetime) -> None:
     if schedule.target.input is not None:
         rows.append(("input", json.dumps(schedule.target.input, ensure_ascii=False, default=str)))
     if schedule.last_run_at is not None:
-        rows.append(
-            ("last_run_at", f"{seconds(schedule.last_run_at)} ({relative(schedule.last_run_at, now)})")
-        )
+        rows.append(("last_run_at", screen.when(schedule.last_run_at, now)))
     if schedule.next_run_at is not None:
-        rows.append(
-            ("next_run_at", f"{seconds(schedule.next_run_at)} ({relative(schedule.next_run_at, now)})")
-        )
+        rows.append(("next_run_at", screen.when(schedule.next_run_at, now)))
     rows.append(("run_count", str(schedule.run_count)))
     screen.fields(rows)
     screen.say()
@@ -163,6 +177,11 @@ def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurre
     if not schedule.enabled:
         screen.say("If it were resumed now, it would fire at:")
     _occurrence_table(session, schedule.timezone, upcoming, now)
+
+
+def _clock_changes(session: Session, schedule: Schedule, now: datetime) -> None:
+    for change in recurrence.clock_changes(schedule.timing, now):
+        session.screen.say(change.text)
 
 
 def _occurrence_table(session: Session, zone: str, upcoming: Sequence[Occurrence], now: datetime) -> None:
@@ -200,7 +219,7 @@ def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
     trouble = next((run for run in last if run.status == "failed"), None)
     if trouble is not None:
         screen.say(
-            f"Last failure: {seconds(trouble.scheduled_at)}: {trouble.error or trouble.reason or 'failed'}"
+            f"Last failure: {screen.clock(trouble.scheduled_at)}: {trouble.error or trouble.reason or 'failed'}"
         )
 
 
@@ -233,22 +252,23 @@ def runs(session: Session, schedule_id: str, **filters: Any) -> None:
 
         return session.screen.json({"runs": [shape(run) for run in page], "next_cursor": page.next_cursor})
     if not page:
-        return session.screen.remark("no runs match")
-    rows = [_run_row(session, run, now) for run in page]
-    return session.screen.table(("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL"), rows)
+        return session.say_none("runs", {"schedule_id": schedule_id, **filters})
+    ids = session.screen.ids(run.target_id for run in page)
+    rows = [_run_row(session, ids.get(run.target_id or "", "-"), run, now) for run in page]
+    headings = ("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL")
+    return session.screen.table(headings, rows, yields=("TRIGGER", "AGO", "DETAIL"))
 
 
-def _run_row(session: Session, run: Run, now: datetime) -> list[Cell | str]:
+def _run_row(session: Session, task: str, run: Run, now: datetime) -> list[Cell | str]:
     ago = coarse(run.scheduled_at, now).removesuffix(" ago")
     status = session.screen.status(run.status)
-    task = run.target_id or "-"
-    detail = Cell(_run_detail(run), "bright_black")
-    return [seconds(run.scheduled_at), ago, status, str(run.trigger), task, detail]
+    detail = Cell(_run_detail(session.screen, run), "bright_black")
+    return [session.screen.clock(run.scheduled_at), ago, status, str(run.trigger), task, detail]
 
 
-def _run_detail(run: Run) -> str:
+def _run_detail(screen: Screen, run: Run) -> str:
     if run.count > 1:
-        return f"{run.reason}, {run.count:,} times until {seconds(run.until)}"
+        return f"{run.reason}, {run.count:,} times until {screen.clock(run.until)}"
     if run.error or run.reason:
         return str(run.error or run.reason).replace("\n", " ")
     if run.completed_at and run.started_at:
@@ -274,7 +294,8 @@ def preview(session: Session, schedule_id: str, count: int) -> None:
         return session.screen.json([shape(each) for each in upcoming])
     if not upcoming:
         return session.screen.say("There is no further time.")
-    return _occurrence_table(session, schedule.timezone, upcoming, now)
+    _occurrence_table(session, schedule.timezone, upcoming, now)
+    return _clock_changes(session, schedule, now)
 
 
 @command(
@@ -290,7 +311,11 @@ def why(session: Session, schedule_id: str, at: datetime) -> None:
     """Why did it run, or not, at that time? From the ledger, in words.
 
     A time without a zone is on the clock of the schedule's own zone."""
-    answer = session.run(lambda queue: queue.why(schedule_id, at))
+
+    async def ask(queue: Queue) -> tuple[Why, list[Alarm]]:
+        return await queue.why(schedule_id, at), await queue.alarms(schedule=schedule_id)
+
+    answer, alarms = session.run(ask)
     if session.as_json:
         from ...shapes import run as shape
 
@@ -304,7 +329,8 @@ def why(session: Session, schedule_id: str, at: datetime) -> None:
             "run": run,
         }
         return session.screen.json(document)
-    return session.screen.say(str(answer))
+    session.screen.say(str(answer))
+    return _open_alarms(session, alarms)
 
 
 @command(examples=["rota schedule history daily-report"])
@@ -322,7 +348,7 @@ def history(session: Session, schedule_id: str) -> None:
 
         return session.screen.json([shape(event) for event in events])
     rows = [_event_row(session, event, now) for event in events]
-    return session.screen.table(("AT", "WHO", "WHAT", "CHANGE"), rows)
+    return session.screen.table(("AT", "WHO", "WHAT", "CHANGE"), rows, yields=("WHO", "CHANGE"))
 
 
 def _event_row(session: Session, event: Event, now: datetime) -> list[Cell | str]:
@@ -351,8 +377,22 @@ def _brief(value: Any) -> str:
         'rota preview "30 2 * * *" --timezone America/New_York --from 2026-03-07',
     ],
 )
-@click.argument("expression")
-@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="The clock it is read on.")
+@click.argument("expressions", metavar="EXPRESSION…", nargs=-1, required=True)
+@click.option(
+    "--timezone",
+    metavar="ZONE",
+    shell_complete=completing.zones,
+    help="The clock it is read on.  [default: UTC]",
+)
+@click.option(
+    "--day-match", type=click.Choice(["or", "and"]), help="Whether a day matches either day field, or both."
+)
+@click.option(
+    "--dst-gap", type=click.Choice(["after", "before", "skip"]), help="For a time that does not exist."
+)
+@click.option(
+    "--dst-fold", type=click.Choice(["first", "second", "both"]), help="For a time that comes twice."
+)
 @click.option(
     "-n", "count", type=click.IntRange(1, MOST_TIMES), default=5, show_default=True, help="How many times."
 )
@@ -364,28 +404,31 @@ def _brief(value: Any) -> str:
 @with_session
 def preview_expression(
     session: Session,
-    expression: str,
-    timezone: str,
+    expressions: tuple[str, ...],
+    timezone: str | None,
     count: int,
     after: datetime | None,
     start_at: datetime | None,
     end_at: datetime | None,
+    **choices: str | None,
 ) -> None:
     """When would this fire? Times, words, and warnings: if it never fires, if both day fields are given,
     if daylight saving skips or doubles a time, if it fires more than 1,000 times a day.
 
-    EXPRESSION is a cron line, an RFC 5545 rule (FREQ=…) or a duration (5m)."""
+    EXPRESSION is a cron line, an RFC 5545 rule (FREQ=…) or a duration (5m), after its zone if it has one
+    (TZ=Europe/Paris 0 9 * * *). Several are shown as one schedule that has them all."""
     from ....engine.clock import SystemClock
     from ....engine.queries import occurrences
 
     now = after or SystemClock().now()
-    timing = _timing(expression, timezone, start_at or now)
+    timing = _timing(expressions, timezone, start_at or now, choices)
+    timezone = getattr(timing, "timezone", "UTC")
     never = _never(timing)
     if never is not None:
         return _say_times(session, timezone, "", [], (f"It never fires: {never}",), now)
     just_before = now - timedelta(microseconds=1)
-    if isinstance(timing, RRule) and start_at is None:
-        timing = recurrence.begun_after(timing, just_before)
+    if start_at is None:
+        timing = _begun(timing, just_before)
     found = occurrences(timing, just_before, count, start_at, end_at)
     warnings = recurrence.warnings(timing, now)
     if not found:
@@ -393,13 +436,32 @@ def preview_expression(
     return _say_times(session, timezone, words.timing_words(timing), found, warnings, now)
 
 
-def _timing(expression: str, zone: str, start: datetime) -> Timing:
-    text = expression.strip()
-    if re.match(r"(?i)(RRULE:|FREQ=|DTSTART|RDATE|EXDATE)", text):
-        return RRule(text, start.replace(microsecond=0), zone)
-    if re.fullmatch(r"([0-9]+(ms|[smhdw])\s*)+", text):
-        return Interval(parsed("expression", text), start.replace(microsecond=0))
-    return Cron(text, zone)
+def _timing(
+    texts: tuple[str, ...], zone: str | None, start: datetime, choices: dict[str, str | None]
+) -> Timing:
+    from ...python.timings import new_timing, timing_of_text
+
+    begin = start.replace(microsecond=0)
+    given = {name: value for name, value in choices.items() if value is not None}
+    if given or len(texts) > 1:
+        timing, _ = new_timing({"timings": texts, "timezone": zone, "start_at": begin, **given}, begin)
+    else:
+        timing = timing_of_text(texts[0], zone, begin)
+    parts = [_anchored(part, begin) for part in recurrence.parts_of(timing)]
+    return parts[0] if len(parts) == 1 else Several(tuple(parts))
+
+
+def _anchored(timing: Simple, begin: datetime) -> Simple:
+    return replace(timing, anchor=begin) if isinstance(timing, Interval) else timing
+
+
+def _begun(timing: Timing, after: datetime) -> Timing:
+    """The rules in it begin to count after this time."""
+    parts = [
+        recurrence.begun_after(part, after) if isinstance(part, RRule) else part
+        for part in recurrence.parts_of(timing)
+    ]
+    return parts[0] if len(parts) == 1 else Several(tuple(parts))
 
 
 def _never(timing: Timing) -> str | None:

@@ -10,6 +10,7 @@ import click
 
 from ....domain.options import ScheduleOptions
 from ... import words
+from .. import completing
 from ..command import command
 from ..options import JSON, TIME, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session
@@ -17,36 +18,40 @@ from ..session import Session, with_session
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ....domain.model import Schedule
+    from ....domain.model import Backfill, Schedule
     from ...python.client import Queue
+    from ..render import Bar
 
-__all__ = ["create", "delete", "pause", "restore", "resume", "schedule_argument", "trigger", "update"]
+__all__ = [
+    "backfill",
+    "create",
+    "delete",
+    "pause",
+    "restore",
+    "resume",
+    "schedule_argument",
+    "trigger",
+    "update",
+]
 
 _ELSEWHERE = ("status", "pause_note")
 """What `--paused` and `--draft`, and `rota schedule pause`, say."""
 CLEARABLE = clearable(ScheduleOptions, leave_out=_ELSEWHERE)
 
 
-def _schedule_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The names of the schedules that begin so. Completion never fails: at worst it knows nothing."""
-    flags = {name: value for name, value in ctx.params.items() if name in ("store", "tenant", "profile")}
-    try:
-        found = Session({**(ctx.find_object(dict) or {}), **flags}).run(
-            lambda queue: queue.list_schedules(limit=1000)
-        )
-    except Exception:
-        return []
-    return [schedule.key for schedule in found if schedule.key.startswith(incomplete)]
-
-
-schedule_argument = click.argument("schedule_id", shell_complete=_schedule_ids)
+schedule_argument = click.argument("schedule_id", shell_complete=completing.schedules)
 _definition = shape_options(ScheduleOptions, times=WALL_TIME, leave_out=_ELSEWHERE)
 _input = click.option(
     "-i", "--input", type=JSON, metavar="JSON", help="The task's input: JSON, @file, or - for stdin."
 )
 
 
-_template = click.option("--template", metavar="NAME", help="Run this template, by its name or id.")
+_template = click.option(
+    "--template",
+    metavar="NAME",
+    help="Run this template, by its name or id.",
+    shell_complete=completing.templates,
+)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +70,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
         "rota schedule create standup -t remind --cron '30 9 * * 1-5' --timezone Europe/London",
         "rota schedule create sync -t sync_orders --interval 5m --overlap-policy allow --jitter 30s",
         "rota schedule create payday -t pay --rrule 'FREQ=MONTHLY;BYDAY=-1FR'",
+        "rota schedule create open -t notify --timing 'TZ=Europe/London 0 9 * * *' --timing 'TZ=Asia/Tokyo 0 9 * * *'",
         "rota schedule create launch -t launch --run-at 2027-06-01T12:00:00Z",
         "rota schedule create nightly --template backup --cron '0 3 * * *'",
     ]
@@ -77,7 +83,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--draft", "status", flag_value="draft", help="Create it as a draft.")
 @with_session
 def create(session: Session, schedule_id: str, **options: Any) -> None:
-    """Create a schedule: what to run, and when (one of --cron, --interval, --run-at, --rrule).
+    """Create a schedule: what to run, and when (one of --cron, --interval, --run-at, --rrule, or several --timing).
 
     It first fires at its first time after now. Times without a zone are on the clock of --timezone, or else the
     local time of this process."""
@@ -116,7 +122,7 @@ def update(
         session,
         "updated",
         lambda queue: queue.update_schedule(schedule_id, version=version, **changes),
-        warn=bool(changes.keys() & {"cron", "rrule", "interval", "timezone"}),
+        warn=bool(changes.keys() & {"cron", "rrule", "interval", "timezone", "timings", "dst_gap"}),
     )
 
 
@@ -159,6 +165,77 @@ def trigger(session: Session, schedule_id: str, input: Any) -> None:
     changes = {} if input is None else {"input": input}
     task = session.run(lambda queue: queue.trigger_schedule(schedule_id, **changes))
     session.screen.json(shape(task)) if session.as_json else session.screen.say(task.id)
+
+
+@command(
+    examples=[
+        "rota schedule backfill daily-report --from 2026-01-01 --to 2026-01-31 --dry-run",
+        "rota schedule backfill daily-report --from 2026-01-01 --to 2026-01-31 --yes",
+        "rota schedule backfill daily-report --cancel",
+    ]
+)
+@schedule_argument
+@click.option("--from", "start", type=TIME, help="The first time that counts.")
+@click.option("--to", "end", type=TIME, help="The last time that counts. [default: now]")
+@click.option(
+    "--overlap-policy",
+    type=click.Choice(["buffer_all", "allow"]),
+    default="buffer_all",
+    help="One after the other, or as many as there is room for. [default: buffer_all]",
+)
+@click.option("--at-most", type=int, default=1000, help="More times than this are refused. [default: 1000]")
+@click.option("--dry-run", is_flag=True, help="Only say what would run.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the last has been started.")
+@click.option("--cancel", is_flag=True, help="Start no more of the one that is under way.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@with_session
+def backfill(session: Session, schedule_id: str, cancel: bool, **asked: Any) -> None:
+    """Run the times of the past that have not run. What has run, whenever and however, is passed over."""
+    if cancel:
+        _say_backfill(session, session.run(lambda queue: queue.cancel_backfill(schedule_id)))
+        return
+    dry_run, no_wait, yes = (asked.pop(name) for name in ("dry_run", "no_wait", "yes"))
+    if asked["start"] is None:
+        raise click.UsageError("--from is missing: the first time that counts")
+    asked["end"] = asked["end"] or session.run(lambda queue: queue.now())
+    plan = session.run(lambda queue: queue.backfill(schedule_id, **asked, dry_run=True))
+    if dry_run:
+        _say_backfill(session, plan, "would start")
+        return
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm(f"Start {plan.started:,} of {plan.total:,} times?", abort=True, err=True)
+    begun = session.run(lambda queue: queue.backfill(schedule_id, **asked))
+    _say_backfill(session, begun if no_wait else _watched(session, schedule_id, begun))
+
+
+def _watched(session: Session, schedule_id: str, begun: Backfill) -> Backfill:
+    """A bar until the last time has been looked at. The backfill goes on if nobody watches."""
+    with session.screen.progress("backfilling", begun.total) as bar:
+        return session.run(lambda queue: _watch(queue, schedule_id, begun, bar))
+
+
+async def _watch(queue: Queue, schedule_id: str, begun: Backfill, bar: Bar) -> Backfill:
+    from datetime import timedelta
+
+    from ....engine.clock import sleep
+
+    found = begun
+    while found.is_open and found.id == begun.id:
+        await sleep(timedelta(seconds=0.3))
+        seen, found = found, (await queue.get_schedule(schedule_id)).backfill or found
+        bar.advance(seen.left - found.left)
+    return found
+
+
+def _say_backfill(session: Session, found: Backfill, verb: str = "started") -> None:
+    from ...shapes import fields_of
+
+    if session.as_json:
+        session.screen.json(fields_of(found))
+        return
+    note = f" ({found.note})" if found.note else ""
+    passed = f"; {found.passed:,} had run already" if found.passed else ""
+    session.screen.say(f"{found.status}{note}: {verb} {found.started:,} of {found.total:,} times{passed}")
 
 
 @command(examples=["rota schedule delete daily-report", "rota schedule delete daily-report --hard --yes"])

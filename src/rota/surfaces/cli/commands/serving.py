@@ -35,9 +35,10 @@ def workers(session: Session) -> None:
     if session.as_json:
         return session.screen.json([shape(node, now) for node in found])
     if not found:
-        return session.screen.remark("no node is known; `rota up` or `rota worker module:app` starts one")
+        return session.say_none("nodes", {}, "`rota up` or `rota worker module:app` starts one")
     headings = ("ID", "STATUS", "ROLES", "KINDS", "QUEUES", "SLOTS", "SINCE", "SEEN")
-    return session.screen.table(headings, [_node_row(session, node, now) for node in found])
+    rows = [_node_row(session, node, now) for node in found]
+    return session.screen.table(headings, rows, yields=("SINCE", "QUEUES", "ROLES", "SLOTS", "KINDS"))
 
 
 def _node_row(session: Session, node: NodeState, now: datetime) -> list[Cell | str]:
@@ -74,9 +75,10 @@ def list_queues(session: Session) -> None:
     if session.as_json:
         return session.screen.json([shape(use, now) for use in found])
     if not found:
-        return session.screen.remark("no queue has open tasks, and none is paused")
+        return session.say_none("queues", {}, "none has open tasks, and none is paused")
     headings = ("QUEUE", "STATUS", "PENDING", "RUNNING", "WORKERS", "OLDEST", "NOTE")
-    return session.screen.table(headings, [_queue_row(session, use, now) for use in found])
+    rows = [_queue_row(session, use, now) for use in found]
+    return session.screen.table(headings, rows, yields=("WORKERS", "OLDEST", "NOTE"))
 
 
 def _queue_row(session: Session, use: QueueUse, now: datetime) -> list[Cell | str]:

@@ -28,7 +28,7 @@ from ....stores.base import CommitOptions, Store
 from ...durations import short
 from ...stores import make_store, without_secrets
 from ..command import command
-from ..render import Cell
+from ..render import Cell, size_in_words
 from ..session import Session, with_session
 
 __all__ = ["Finding", "config", "doctor", "examine", "migrate"]
@@ -102,7 +102,10 @@ def config(session: Session) -> None:
     from ...settings import FIELDS
 
     settings = session.settings()
-    shown = {field.name: _shown(settings[field.name]) for field in FIELDS}
+    shown = {
+        field.name: _masked(settings[field.name]) if field.is_secret else _shown(settings[field.name])
+        for field in FIELDS
+    }
     sources = {field.name: settings.found[field.name].source for field in FIELDS}
     if session.as_json:
         document: dict[str, Any] = {
@@ -112,17 +115,37 @@ def config(session: Session) -> None:
         document["file"] = str(settings.file) if settings.file else None
         return session.screen.json(document)
     rows: list[list[Cell | str]] = [
-        [field.name, Cell(_text(shown[field.name]), "bold"), Cell(sources[field.name], "cyan"), field.about]
+        [
+            field.name,
+            Cell(_in_words(field.name, settings[field.name]), "bold"),
+            Cell(sources[field.name], "cyan"),
+            field.about,
+        ]
         for field in FIELDS
     ]
-    session.screen.table(("SETTING", "VALUE", "FROM", "WHAT"), rows)
+    session.screen.table(("SETTING", "VALUE", "FROM", "WHAT"), rows, yields=("WHAT", "FROM"))
     where = f"file: {settings.file}" if settings.file else "file: no rota.toml here"
     profile = f", profile {settings.profile.value}" if settings.profile.value else ""
     return session.screen.say(where + profile)
 
 
-def _text(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, list) else "-" if value is None else str(value)
+def _in_words(name: str, value: Any) -> str:
+    """As people write it, and as it can be given: `forever`, `yes`, `2 MB`."""
+    if value is None:
+        return {"queues": "all", "app": "none"}.get(name, "forever")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name == "max_body":
+        return size_in_words(value)
+    shown = _shown(value)
+    return ", ".join(shown) if isinstance(shown, list) else str(shown)
+
+
+def _masked(value: Any) -> Any:
+    """Of an address that is a secret as a whole: its scheme."""
+    if isinstance(value, tuple):
+        return [_masked(each) for each in value]
+    return None if value is None else f"{value.partition(':')[0]}://***"
 
 
 def _shown(value: Any) -> Any:
@@ -145,7 +168,8 @@ def doctor(session: Session, deep: bool, repair: bool) -> None:
     overdue, lost or stuck? Each with what to do about it. Exit code 1 if something is wrong."""
     settings = session.settings()
     store = _store(session)
-    findings = asyncio.run(examine(store, settings["tenant"], deep=deep, repair=repair))
+    with session.screen.busy("examining"):
+        findings = asyncio.run(examine(store, settings["tenant"], deep=deep, repair=repair))
     if session.as_json:
         session.screen.json([finding._asdict() for finding in findings])
     else:

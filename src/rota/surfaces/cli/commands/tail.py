@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -90,8 +90,10 @@ def _text(session: Session, task: Task, line: Change | Step) -> str:
     else:
         when, what, detail = line.at, task.kind, line.detail or ""
     state = session.screen.status(line.status)
-    at = when.astimezone().strftime("%H:%M:%S") if session.screen.is_terminal else iso(when)
-    text = f"{click.style(at, dim=True)}  {task.id}  {what}  {styled(state)}  {detail}"
+    zone = UTC if session.screen.utc else None
+    at = when.astimezone(zone).strftime("%H:%M:%S") if session.screen.is_terminal else iso(when)
+    id = session.screen.ids([task.id])[task.id]
+    text = f"{click.style(at, dim=True)}  {id}  {what}  {styled(state)}  {detail}"
     return text.rstrip().replace("\n", " ")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,10 @@ import click
 
 from ....domain.options import SubmitOptions
 from ...durations import coarse, relative, short
+from .. import completing
 from ..command import command
 from ..options import DURATION, JSON_TEXT, TIME, json_lines, shape_options, together
-from ..render import Cell, seconds, styled
+from ..render import Cell, Screen, seconds, styled
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -39,9 +40,21 @@ BATCH = 500
 
 task_filters = together(
     click.option("--status", type=click.Choice(STATUSES), help="Only tasks in this state."),
-    click.option("-t", "--type", "kind", metavar="TYPE", help="Only tasks of this kind."),
+    click.option(
+        "-t",
+        "--type",
+        "kind",
+        metavar="TYPE",
+        shell_complete=completing.kinds,
+        help="Only tasks of this kind.",
+    ),
     click.option("--queue", metavar="NAME", help="Only tasks of this queue."),
-    click.option("--schedule", metavar="ID", help="Only tasks that this schedule started."),
+    click.option(
+        "--schedule",
+        metavar="ID",
+        shell_complete=completing.schedules,
+        help="Only tasks that this schedule started.",
+    ),
     click.option("--tag", metavar="NAME", help="Only tasks with this tag."),
 )
 """The filters that `list`, `cancel --all` and `tail` share."""
@@ -56,7 +69,14 @@ task_filters = together(
     ]
 )
 @click.option(
-    "-t", "--type", "--task-type", "task_type", required=True, metavar="TYPE", help="The kind of task."
+    "-t",
+    "--type",
+    "--task-type",
+    "task_type",
+    required=True,
+    metavar="TYPE",
+    shell_complete=completing.kinds,
+    help="The kind of task.",
 )
 @click.option(
     "-i",
@@ -133,21 +153,21 @@ def _show_submitted(session: Session, task: Task) -> None:
         return None
     is_later = task.available_at > task.created_at
     due = f", due {relative(task.available_at, task.created_at)}" if is_later else ""
-    until = f", expires {seconds(task.expires_at)}" if task.expires_at else ""
+    until = f", expires {screen.clock(task.expires_at)}" if task.expires_at else ""
     about = f"{task.kind} is {task.status} in queue {task.queue}{due}{until}"
     return screen.remark(click.style(about, dim=True))
 
 
 @command(examples=["rota status 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota status $ID --json | jq .output"])
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=completing.task_ids)
 @with_session
 def status(session: Session, task_id: str) -> None:
     """Everything about one task."""
     from ...shapes import task as shape
 
     async def ask(queue: Queue) -> tuple[Task, Waiting | None, str | None, datetime]:
-        task = await queue.get(task_id)
-        return task, await queue.waiting(task_id), await _schedule_name(queue, task), await queue.now()
+        task = await queue.get(await queue.task_id(task_id))
+        return task, await queue.waiting(task.id), await _schedule_name(queue, task), await queue.now()
 
     task, waiting, schedule, now = session.run(ask)
     if session.as_json:
@@ -178,7 +198,7 @@ def _fields(
     if waiting is not None:
         yield "waiting", waiting
     yield "queue", f"{task.queue}, priority {task.priority}"
-    yield from _times(task, now)
+    yield from _times(session.screen, task, now)
     if task.attempt:
         most = "" if task.max_retries is None else f", {task.retries} of {task.max_retries} retries used"
         yield "attempt", f"{task.attempt}{most}"
@@ -190,7 +210,7 @@ def _fields(
         yield "idempotency_key", task.idempotency_key
     if task.tags:
         yield "tags", ", ".join(task.tags)
-    yield from _contents(task)
+    yield from _contents(session.screen, task)
 
 
 def _about_status(task: Task) -> str:
@@ -202,17 +222,17 @@ def _about_status(task: Task) -> str:
     return ""
 
 
-def _times(task: Task, now: datetime) -> Iterator[tuple[str, str]]:
+def _times(screen: Screen, task: Task, now: datetime) -> Iterator[tuple[str, str]]:
     for name in ("created_at", "available_at", "started_at", "completed_at", "expires_at", "expired_at"):
         at = getattr(task, name)
         if at is None or (name == "available_at" and at == task.created_at):
             continue
-        yield name, f"{seconds(at)} ({relative(at, now)})"
+        yield name, screen.when(at, now)
     if task.started_at and task.completed_at and task.completed_at >= task.started_at:
         yield "took", short(task.completed_at - task.started_at)
 
 
-def _contents(task: Task) -> Iterator[tuple[str, str]]:
+def _contents(screen: Screen, task: Task) -> Iterator[tuple[str, str]]:
     for name in ("input", "output", "progress", "metadata"):
         value = getattr(task, name)
         if value is not None and value != {}:
@@ -220,7 +240,7 @@ def _contents(task: Task) -> Iterator[tuple[str, str]]:
     if task.error is not None:
         yield "error", click.style(str(task.error), fg="red")
     for line in task.logs[-10:]:
-        yield "log", f"{seconds(line.at)} {line.message}"
+        yield "log", f"{screen.clock(line.at)} {line.message}"
 
 
 @command(
@@ -241,39 +261,44 @@ def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **
     """The newest tasks that match all filters."""
     screen = session.screen
     if count:
-        number = session.run(lambda queue: queue.count(**filters))
+        with screen.busy("counting"):
+            number = session.run(lambda queue: queue.count(**filters))
         return screen.json({"count": number}) if session.as_json else screen.say(str(number))
 
     async def ask(queue: Queue) -> tuple[Page[Task], datetime]:
         return await queue.list(limit=limit, cursor=cursor, **filters), await queue.now()
 
-    page, now = session.run(ask)
+    with screen.busy("looking"):
+        page, now = session.run(ask)
     if session.as_json:
         from ...shapes import task as shape
 
         return screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
-    return show_page(session, page, now)
+    return show_page(session, page, now, "tasks", filters)
 
 
-def show_page(session: Session, page: Page[Task], now: datetime) -> None:
+def show_page(
+    session: Session, page: Page[Task], now: datetime, what: str, filters: Mapping[str, Any]
+) -> None:
     screen = session.screen
     if not page:
-        screen.remark("no tasks match")
+        session.say_none(what, filters)
         return
     headings = ["ID", "TYPE", "STATUS", "QUEUE", "CREATED", "DETAIL"]
-    rows = [_row(session, task, now) for task in page]
-    if screen.is_terminal and all(task.queue == "default" for task in page):
+    ids = screen.ids(task.id for task in page)
+    rows = [_row(session, ids[task.id], task, now) for task in page]
+    if screen.is_terminal and not screen.wide and all(task.queue == "default" for task in page):
         headings, rows = headings[:3] + headings[4:], [row[:3] + row[4:] for row in rows]
-    screen.table(headings, rows)
+    screen.table(headings, rows, yields=("QUEUE", "DETAIL"))
     if page.next_cursor and screen.is_terminal:
         screen.remark(click.style(f"there may be more: --limit {2 * len(page)}", dim=True))
 
 
-def _row(session: Session, task: Task, now: datetime) -> list[Cell | str]:
+def _row(session: Session, id: str, task: Task, now: datetime) -> list[Cell | str]:
     created = coarse(task.created_at, now) if session.screen.is_terminal else seconds(task.created_at)
     status = session.screen.status(task.status)
     detail = Cell(_detail(session, task, now), "bright_black")
-    return [task.id, Cell(task.kind, "bold"), status, task.queue, created, detail]
+    return [id, Cell(task.kind, "bold"), status, task.queue, created, detail]
 
 
 def _detail(session: Session, task: Task, now: datetime) -> str:
@@ -301,14 +326,14 @@ def _detail(session: Session, task: Task, now: datetime) -> str:
 
 
 @command(examples=["rota history 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=completing.task_ids)
 @with_session
 def history(session: Session, task_id: str) -> None:
     """What happened to a task, oldest first, one line per version."""
     from ...shapes import change as shape
 
     async def ask(queue: Queue) -> tuple[Sequence[Change], datetime]:
-        return await queue.history(task_id), await queue.now()
+        return await queue.history(await queue.task_id(task_id)), await queue.now()
 
     lines, now = session.run(ask)
     if session.as_json:
@@ -338,7 +363,7 @@ def _each(
         refused = 0
         for task_id in ids:
             try:
-                task = await act(queue, task_id)
+                task = await act(queue, await queue.task_id(task_id))
             except Refused as problem:
                 refused += 1
                 session.screen.remark(f"{click.style('error:', fg='red', bold=True)} {problem}")
@@ -358,7 +383,7 @@ def _each(
         "rota cancel --all --type send_reminder --status pending",
     ]
 )
-@click.argument("task_ids", nargs=-1)
+@click.argument("task_ids", nargs=-1, shell_complete=completing.task_ids)
 @click.option("--all", "all_matching", is_flag=True, help="All live tasks that match the filters.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the task.")
 @task_filters
@@ -373,7 +398,8 @@ def cancel(
         raise click.UsageError("filters work together with --all")
     if task_ids:
         return _each(session, task_ids, lambda queue, task_id: queue.cancel(task_id, reason), "cancel")
-    number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
+    with session.screen.busy("cancelling"):
+        number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
     if session.as_json:
         return session.screen.json({"cancelled": number})
     return session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
@@ -385,7 +411,7 @@ def cancel(
         "rota replay --status failed --type send_reminder --since 1h --dry-run",
     ]
 )
-@click.argument("task_ids", nargs=-1)
+@click.argument("task_ids", nargs=-1, shell_complete=completing.task_ids)
 @task_filters
 @click.option("--since", type=DURATION, help="Only tasks that ended at most this long ago: 30s 5m 1h 7d 2w.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
@@ -402,7 +428,8 @@ def replay(
         if dry_run:
             raise click.UsageError("--dry-run is for filters; `rota status` says how a task ended")
         return _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
-    number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
+    with session.screen.busy("counting" if dry_run else "replaying"):
+        number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
     if session.as_json:
         return session.screen.json({"replayed": 0 if dry_run else number, "matching": number})
     done = f"{number:,} tasks would be replayed" if dry_run else f"replayed {number:,} tasks"
@@ -410,7 +437,7 @@ def replay(
 
 
 @command(examples=["rota archive 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
-@click.argument("task_ids", nargs=-1, required=True)
+@click.argument("task_ids", nargs=-1, required=True, shell_complete=completing.task_ids)
 @with_session
 def archive(session: Session, task_ids: tuple[str, ...]) -> None:
     """Put ended tasks away: they leave the lists of completed and failed ones."""
@@ -423,7 +450,7 @@ def archive(session: Session, task_ids: tuple[str, ...]) -> None:
         "rota wait $(rota submit -t build -i '{}') && echo built",
     ]
 )
-@click.argument("task_ids", nargs=-1, required=True)
+@click.argument("task_ids", nargs=-1, required=True, shell_complete=completing.task_ids)
 @click.option("--timeout", type=DURATION, help="Give up after this long.")
 @with_session
 def wait(session: Session, task_ids: tuple[str, ...], timeout: timedelta | None) -> None:
@@ -434,7 +461,7 @@ def wait(session: Session, task_ids: tuple[str, ...], timeout: timedelta | None)
         fine = True
         for task_id in task_ids:
             try:
-                task = await queue.wait(task_id, timeout)
+                task = await queue.wait(await queue.task_id(task_id), timeout)
             except TimeoutError:
                 raise TimeoutError(
                     f"task {task_id} has not ended in time; `rota status {task_id}` says where it is"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....domain.options import TemplateOptions
+from .. import completing
 from ..command import command
 from ..options import JSON, TIME, clearable, shape_options, together
-from ..render import Cell, seconds
+from ..render import Cell
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def create(session: Session, alias: str, **given: Any) -> None:
         "rota template update backup --clear timeout",
     ]
 )
-@click.argument("template")
+@click.argument("template", shell_complete=completing.templates)
 @_options
 @click.option("--clear", multiple=True, type=click.Choice(CLEARABLE), help="Take this away; may be repeated.")
 @click.option("--if-version", "version", type=int, help="Only if it is still at this version.")
@@ -146,18 +147,18 @@ def list_templates(session: Session, limit: int, cursor: str | None) -> None:
             {"templates": [shape(each) for each in page], "next_cursor": page.next_cursor}
         )
     if not page:
-        return session.screen.remark(
-            "there are no templates; `rota template create --help` shows how to make one"
-        )
+        return session.say_none("templates", {}, "`rota template create --help` shows how to make one")
     rows: list[list[Cell | str]] = [
-        [Cell(each.alias, "bold"), str(each.runtime), _command(each)[:60], each.queue, _state(each)]
+        [Cell(each.alias, "bold"), str(each.runtime), _command(each), each.queue, _state(each)]
         for each in page
     ]
-    return session.screen.table(("NAME", "RUNTIME", "RUNS", "QUEUE", "STATUS"), rows)
+    return session.screen.table(
+        ("NAME", "RUNTIME", "RUNS", "QUEUE", "STATUS"), rows, yields=("QUEUE", "RUNS")
+    )
 
 
 @command(examples=["rota template show backup", "rota template show backup --json"])
-@click.argument("template")
+@click.argument("template", shell_complete=completing.templates)
 @with_session
 def show(session: Session, template: str) -> None:
     """One template."""
@@ -170,12 +171,12 @@ def show(session: Session, template: str) -> None:
     session.screen.say(f"  input     {_json(found.parameters)}")
     if found.parameters_schema is not None:
         session.screen.say(f"  schema    {_json(found.parameters_schema)}")
-    session.screen.say(f"  changed   {seconds(found.updated_at)}, version {found.version}")
+    session.screen.say(f"  changed   {session.screen.clock(found.updated_at)}, version {found.version}")
     return session.screen.say(f"  status    {_state(found)}")
 
 
 @command(examples=["rota template execute backup", "rota template execute backup -i '{\"full\":false}'"])
-@click.argument("template")
+@click.argument("template", shell_complete=completing.templates)
 @click.option("-i", "--input", type=JSON, metavar="JSON", help="Laid over its parameters: JSON, @file, or -.")
 @with_session
 def execute(session: Session, template: str, input: Any) -> None:
@@ -187,7 +188,7 @@ def execute(session: Session, template: str, input: Any) -> None:
 
 
 @command(examples=["rota template delete backup"])
-@click.argument("template")
+@click.argument("template", shell_complete=completing.templates)
 @with_session
 def delete(session: Session, template: str) -> None:
     """Remove it for good, and delete the schedules that run it; those can be restored only with a template of

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...durations import relative, short
+from .. import completing
 from ..command import command
 from ..options import JSON_TEXT
-from ..render import Cell, seconds, styled
+from ..render import Cell, styled
 from ..session import Session, with_session
 from .tasks import STATUSES, show_page
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["cancel", "list_workflows", "replay", "show", "signal", "start"]
 
 _STEPS = ["NUMBER", "STEP", "STATUS", "TRIES", "TOOK", "RESULT"]
-_WIDTH = 60
+_LONGEST = 200
 
 
 @command(
@@ -35,7 +36,7 @@ _WIDTH = 60
         "rota workflow start order -i @order.json --idempotency-key order-4711",
     ]
 )
-@click.argument("kind")
+@click.argument("kind", shell_complete=completing.kinds)
 @click.option("-i", "--input", "text", type=JSON_TEXT, metavar="JSON", help="Its input: JSON, @file, or -.")
 @click.option("--queue", metavar="NAME", help="The queue it waits in.")
 @click.option("--idempotency-key", metavar="KEY", help="The same key and input give the same run back.")
@@ -51,7 +52,7 @@ def start(session: Session, kind: str, text: str | None, **options: Any) -> None
 @command(
     examples=["rota workflow show 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota workflow show $ID --json"]
 )
-@click.argument("id")
+@click.argument("id", shell_complete=completing.task_ids)
 @with_session
 def show(session: Session, id: str) -> None:
     """What a workflow did, what it waits for and until when, and what can be done."""
@@ -59,7 +60,8 @@ def show(session: Session, id: str) -> None:
     from ...shapes import task as shape
 
     async def ask(queue: Queue) -> tuple[Task, list[Step], datetime]:
-        return await queue.get(id), await queue.steps(id), await queue.now()
+        task = await queue.get(await queue.task_id(id))
+        return task, await queue.steps(task.id), await queue.now()
 
     task, steps, now = session.run(ask)
     screen = session.screen
@@ -68,7 +70,7 @@ def show(session: Session, id: str) -> None:
     screen.fields(_fields(session, task, now))
     if steps:
         screen.say()
-        screen.table(_STEPS, [_row(task, step, now) for step in steps])
+        screen.table(_STEPS, [_row(task, step, now) for step in steps], yields=("TRIES", "TOOK", "RESULT"))
     if screen.is_terminal and (advice := _advice(task)):
         screen.remark(click.style(advice, dim=True))
     return None
@@ -77,6 +79,7 @@ def show(session: Session, id: str) -> None:
 def _fields(session: Session, task: Task, now: datetime) -> Iterator[tuple[str, str]]:
     from ....domain.workflow import deadline
 
+    screen = session.screen
     yield "id", task.id
     yield "workflow", click.style(task.kind, bold=True)
     yield "status", styled(session.screen.status(task.status))
@@ -85,17 +88,17 @@ def _fields(session: Session, task: Task, now: datetime) -> Iterator[tuple[str, 
     if task.workflow_version is not None:
         yield "code version", str(task.workflow_version)
     if task.waits_for and task.status == "pending":
-        until = "" if task.available_at.year == 9999 else f", until {seconds(task.available_at)}"
+        until = "" if task.available_at.year == 9999 else f", until {screen.clock(task.available_at)}"
         yield "waits for", ", ".join(task.waits_for) + until
     if task.unread_signals:
         yield "unread signals", str(task.unread_signals)
     for name in ("created_at", "started_at", "completed_at"):
         at = getattr(task, name)
         if at is not None:
-            yield name, f"{seconds(at)} ({relative(at, now)})"
+            yield name, screen.when(at, now)
     ends = deadline(task)
     if ends is not None:
-        yield "deadline", seconds(ends)
+        yield "deadline", screen.when(ends, now)
     for name in ("input", "output"):
         value = getattr(task, name)
         if value is not None:
@@ -116,7 +119,7 @@ def _row(task: Task, step: Step, now: datetime) -> Sequence[Cell | str]:
         result = f"task {step.child_id}"
     else:
         result = "" if step.output is None else json.dumps(step.output, ensure_ascii=False)
-    shown = result if len(result) <= _WIDTH else result[: _WIDTH - 1] + "…"
+    shown = result if len(result) <= _LONGEST else result[: _LONGEST - 1] + "…"
     number = "" if step.number is None else str(step.number)
     tries = str(step.attempts) if step.attempts else ""
     status = "left" if is_left else str(step.status)  # nobody waits for it any more
@@ -150,11 +153,11 @@ def list_workflows(session: Session, **filters: Any) -> None:
         from ...shapes import task as shape
 
         return session.screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
-    return show_page(session, page, now)
+    return show_page(session, page, now, "workflows", filters)
 
 
 @command(examples=["rota workflow signal $ID paid '{\"amount\": 40}'", "rota workflow signal $ID approved"])
-@click.argument("id")
+@click.argument("id", shell_complete=completing.task_ids)
 @click.argument("name")
 @click.argument("payload", required=False, type=JSON_TEXT)
 @click.option("--idempotency-key", metavar="KEY", help="The same key is the same signal.")
@@ -162,29 +165,40 @@ def list_workflows(session: Session, **filters: Any) -> None:
 def signal(session: Session, id: str, name: str, payload: str | None, idempotency_key: str | None) -> None:
     """Send a signal to a workflow. It is kept until it is received, once."""
     value = _value(payload, "the payload")
-    task = session.run(lambda queue: queue.signal(id, name, value, idempotency_key=idempotency_key))
+    task = _do(
+        session, id, lambda queue, run: queue.signal(run, name, value, idempotency_key=idempotency_key)
+    )
     _tell(session, task, f"sent {name} to {task.kind} {task.id}")
 
 
 @command(examples=["rota workflow cancel $ID --reason 'out of stock'"])
-@click.argument("id")
+@click.argument("id", shell_complete=completing.task_ids)
 @click.option("--reason", default="", help="Why, for the history.")
 @with_session
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel a workflow: steps in flight end, then what was done is undone."""
-    task = session.run(lambda queue: queue.cancel(id, reason))
+    task = _do(session, id, lambda queue, run: queue.cancel(run, reason))
     done = "cancelled" if task.status == "cancelled" else "asked to end"
     _tell(session, task, f"{task.kind} {task.id} is {done}")
 
 
 @command(examples=["rota workflow replay $ID", "rota workflow replay $ID --from-step charge"])
-@click.argument("id")
+@click.argument("id", shell_complete=completing.task_ids)
 @click.option("--from-step", metavar="KEY", help="The key of the step to begin with.")
 @with_session
 def replay(session: Session, id: str, from_step: str | None) -> None:
     """Run a failed or cancelled workflow again, from where it failed or from a step on."""
-    task = session.run(lambda queue: queue.replay(id, from_step=from_step))
+    task = _do(session, id, lambda queue, run: queue.replay(run, from_step=from_step))
     _tell(session, task, f"{task.kind} {task.id} runs again")
+
+
+def _do(session: Session, beginning: str, act: Callable[[Queue, str], Awaitable[Task]]) -> Task:
+    """Do it to the run whose id begins so."""
+
+    async def work(queue: Queue) -> Task:
+        return await act(queue, await queue.task_id(beginning))
+
+    return session.run(work)
 
 
 def _tell(session: Session, task: Task, words: str) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..apps import load_app
 from ..command import command
 from ..options import DURATION, LOG_LEVELS, PROCESSES, SIZE, together
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
-    from ....engine.app import App
     from .monitoring import MonitoringOptions
 
 __all__ = ["monitor", "run_scheduler", "serve", "tick", "up", "worker"]
@@ -81,6 +80,7 @@ _MONITORING = ("metrics_port", "metrics_host", "log_level")
     examples=[
         "rota up --demo",
         "rota up shop.tasks:app",
+        "rota up shop.tasks:app --reload               # and again after each edit",
         "rota up shop.tasks:app --queues default,mail --concurrency 20",
         "rota up shop.tasks:app --port 9000            # the HTTP API is there",
         "rota up shop.tasks:app --metrics-port 9464 --log-level info",
@@ -88,13 +88,14 @@ _MONITORING = ("metrics_port", "metrics_host", "log_level")
     ]
 )
 @click.argument("app", required=False)
+@click.option("--reload", is_flag=True, help="Start again after each edit of a Python file in this folder.")
 @click.option("--demo", is_flag=True, help="An example app, in a store of its own unless you name one.")
 @_http_options
 @click.option("--no-http", "http", flag_value=False, default=None, help="Serve no HTTP API.")
 @_worker_options
 @_monitoring_options
 @with_session
-def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
+def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any) -> None:
     """Scheduler, worker, janitor and the HTTP API in one process; prints what happens as it happens.
 
     APP is module:app, looked up from the current folder. Ctrl-C (or SIGTERM) stops it: handlers may
@@ -102,6 +103,10 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
     from .http import HttpOptions
     from .running import ProcessOptions, run
 
+    if reload:
+        from .reload import run_reloading
+
+        return run_reloading(session, [part for part in sys.argv[1:] if part != "--reload"])
     if demo and app is not None:
         raise click.UsageError("--demo brings its own app; leave the other one out")
     settings = session.settings(app=app, **_settings_in(flags))
@@ -117,9 +122,8 @@ def up(session: Session, app: str | None, demo: bool, **flags: Any) -> None:
         from .demo import in_demo_store
 
         with in_demo_store(options) as shown:
-            run(session, shown)
-    else:
-        run(session, options.with_app(_load_app(settings["app"])))
+            return run(session, shown)
+    return run(session, options.with_app(load_app(settings["app"])))
 
 
 @command(
@@ -148,7 +152,7 @@ def worker(session: Session, app: str | None, processes: int, number: int | None
     settings = session.settings(app=app, **_settings_in(flags))
     if settings["app"] is None:
         raise click.UsageError("no app was given; write rota worker module:app")
-    known = _load_app(settings["app"])
+    known = load_app(settings["app"])
     if processes > 1:
         _run_several(session, processes, flags["metrics_port"])
         return
@@ -222,7 +226,7 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
         janitor=True,
         monitoring=_monitoring(flags),
     )
-    run_once(session, options.with_app(_load_app(settings["app"])))
+    run_once(session, options.with_app(load_app(settings["app"])))
 
 
 @command(
@@ -255,7 +259,7 @@ def serve(
     from .running import ProcessOptions, run
 
     settings = session.settings(app=app, **flags)
-    known = _load_app(settings["app"])
+    known = load_app(settings["app"])
     if strict and known is None:
         raise click.UsageError("--strict needs an app; write rota serve module:app --strict")
     options = ProcessOptions(
@@ -277,60 +281,3 @@ def _monitoring(flags: dict[str, Any]) -> MonitoringOptions:
     from .monitoring import MonitoringOptions
 
     return MonitoringOptions(**{name: flags[name] for name in _MONITORING if name in flags})
-
-
-def _load_app(name: str | None) -> App | None:
-    """The app at `module:app`; the current folder is on the path. None: no app was named."""
-    from importlib import import_module
-
-    from ....engine.app import App
-
-    if name is None:
-        return None
-    module_name, _, attribute = name.partition(":")
-    if not module_name:
-        raise _bad_app(f"{name!r} names no module; write module:app, such as shop.tasks:app")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as problem:
-        if problem.name is not None and (
-            module_name == problem.name or module_name.startswith(f"{problem.name}.")
-        ):
-            raise _bad_app(f"there is no module {module_name!r} here or on the Python path") from None
-        raise _bad_app(f"{module_name} cannot be imported: {problem}") from None
-    except Exception as problem:
-        where = _where(problem)
-        raise _bad_app(
-            f"{module_name} cannot be imported: {type(problem).__name__}: {problem}{where}"
-        ) from None
-    found = getattr(module, attribute or "app", None)
-    if not isinstance(found, App):
-        raise _bad_app(_no_app(module, module_name, attribute or "app", found))
-    return found
-
-
-def _bad_app(sentence: str) -> click.ClickException:
-    return click.BadParameter(sentence, param_hint="APP")
-
-
-def _no_app(module: Any, module_name: str, attribute: str, found: Any) -> str:
-    from ....engine.app import App
-
-    apps = [name for name, value in vars(module).items() if isinstance(value, App)]
-    what = f"has no {attribute!r}" if found is None else f"has a {attribute!r} that is no rota.App"
-    advice = f"did you mean {module_name}:{apps[0]}?" if apps else "it has no rota.App at all"
-    return f"{module_name} {what}; {advice}"
-
-
-def _where(problem: Exception) -> str:
-    """The user's line that failed."""
-    trace = problem.__traceback__
-    place = ""
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if "importlib" not in file and not file.startswith("<"):
-            place = f" ({file}, line {trace.tb_lineno})"
-        trace = trace.tb_next
-    return place

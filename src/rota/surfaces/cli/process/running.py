@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -200,6 +199,10 @@ def _node(session: Session, options: ProcessOptions, queue: Queue, *observers: O
         "observers": observers,
         "retention": keep,
         "shutdown_timeout": settings["shutdown_timeout"],
+        "notify": settings["alarms_notify"],
+        "notices_per_hour": settings["alarms_per_hour"],
+        "heartbeat_url": settings["heartbeat_url"],
+        "allow_private_addresses": settings["allow_private_addresses"],
     }
     if options.app is None:
         return Node(queue, **shared)
@@ -212,7 +215,6 @@ def _node(session: Session, options: ProcessOptions, queue: Queue, *observers: O
         lease=settings["lease"],
         all_tenants=options.serves_every_tenant,
         allow_shell=settings["allow_shell"],
-        allow_private_addresses=settings["allow_private_addresses"],
         **shared,
     )
 
@@ -266,9 +268,8 @@ async def _pass_by_pass(node: Node, printer: EventPrinter) -> bool:
 
 
 def _logs(level: str | None) -> AbstractContextManager[None]:
-    """Log to stderr, unless the program set up its own logging. In a terminal the printer already says what the engine
-    would log, so that is logged only if a level was asked for."""
+    """Log to stderr, unless the program set up its own logging. The printer already says what the engine would log, so
+    that is logged only if a level was asked for."""
     if level is None and logging.getLogger().handlers:
         return nullcontext()
-    said_already = level is None and sys.stderr.isatty()
-    return logging_to(level, muted=("rota",) if said_already else ())
+    return logging_to(level, muted=("rota",) if level is None else ())

@@ -29,6 +29,7 @@ from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, Viewer, of
 from ..tenants import answers
+from ..tenants.keys import api_key
 from .broadcast import Broadcasts, Listener
 
 __all__ = ["broadcasts_of", "router"]
@@ -81,7 +82,7 @@ def data_of(notice: Notice) -> dict[str, Any]:
         case Schedule() as schedule:
             shape = msgspec.to_builtins(answers.schedule(schedule))
         case ApiKey() as key:
-            shape = msgspec.to_builtins(answers.api_key(key))
+            shape = msgspec.to_builtins(api_key(key))
         case _:
             facts = notice.event and (notice.event.after or notice.event.before)
             shape = {"id": notice.id, **camel_keys(facts or {})}

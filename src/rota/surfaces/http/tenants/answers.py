@@ -6,15 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 from msgspec.structs import replace
 
 from ....domain import recurrence
 from ....domain.model import (
-    ApiKey,
     Artifact,
     Change,
     ChangeType,
@@ -22,7 +20,6 @@ from ....domain.model import (
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
-    Role,
     Run,
     RunReason,
     RunStatus,
@@ -37,24 +34,21 @@ from ....domain.model import (
     WorkflowTarget,
 )
 from ....domain.options import TaskOptions, options_of
-from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
 from ....domain.schedule.why import Why
 from ....domain.serving import Waiting, WaitReason
 from ....domain.workflow import Step, StepKind, StepStatus
-from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
+from .backfills import BackfillAnswer
+from .timing_answers import ScheduleTypeAnswer, schedule_type
 
 __all__ = [
-    "api_key",
     "attempts",
     "change",
     "event",
     "execution",
     "history",
     "logs",
-    "new_key",
-    "occurrences",
     "one_execution",
     "run",
     "schedule",
@@ -62,39 +56,6 @@ __all__ = [
     "steps",
     "why",
 ]
-
-
-class OnceAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="once"):
-    """At one time."""
-
-    run_at: Time
-    description: str
-
-
-class RecurringAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="recurring"):
-    """By a cron line."""
-
-    cron: str
-    timezone: str
-    description: str
-    end_at: Time | UnsetType = UNSET
-
-
-class IntervalAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="interval"):
-    """At a fixed distance, in absolute time."""
-
-    every_seconds: float
-    description: str
-    end_at: Time | UnsetType = UNSET
-
-
-class RuleAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="rrule"):
-    """By an RFC 5545 rule."""
-
-    rule: str
-    timezone: str
-    description: str
-    end_at: Time | UnsetType = UNSET
 
 
 _BODIES = {
@@ -118,7 +79,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     id: str
     name: str
     description: str | None
-    schedule_type: OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer
+    schedule_type: ScheduleTypeAnswer
     target: TargetAnswer
     enabled: bool
     status: ScheduleStatus
@@ -127,6 +88,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     last_run_at: Time | None
     last_task_id: str | None
     buffered: tuple[Time, ...]
+    backfill: BackfillAnswer | None
     run_count: int
     max_runs: int | None
     start_at: Time | None
@@ -137,6 +99,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     catch_up_window_seconds: float
     jitter_seconds: float
     pause_on_failure: int
+    heartbeat_url: str | None
     alarm_late_seconds: float | None
     alarm_no_success_seconds: float | None
     alarm_failures: int | None
@@ -388,23 +351,6 @@ class ChangesAnswer(Answer, frozen=True, kw_only=True):
     items: list[EventAnswer]
 
 
-class OccurrenceAnswer(Answer, frozen=True, kw_only=True):
-    """A time at which a schedule will fire, in UTC and on the clock of its zone."""
-
-    at: Time
-    local: str
-    dst: str | None
-
-
-class PreviewAnswer(Answer, frozen=True, kw_only=True):
-    """The next times of a timing."""
-
-    description: str
-    timezone: str
-    times: list[OccurrenceAnswer]
-    warnings: list[str]
-
-
 class WhyAnswer(Answer, frozen=True, kw_only=True):
     """What became of an expected time. `run` is the row of the ledger that the explanation rests on, if any."""
 
@@ -420,59 +366,17 @@ class BulkAnswer(Answer, frozen=True, kw_only=True):
     left: int
 
 
-class KeyAnswer(Answer, frozen=True, kw_only=True):
-    """An API key, without what it takes to use it."""
-
-    id: str
-    name: str
-    role: Role
-    tenant: str
-    created_at: Time
-    created_by: str
-    revoked_at: Time | None
-    revoked_by: str | None
-
-
-class NewKeyAnswer(KeyAnswer, frozen=True, kw_only=True):
-    """An API key that was just made. `key` is shown this once, and is null if the request is repeated."""
-
-    key: str | None
-
-
-class KeysAnswer(Answer, frozen=True, kw_only=True):
-    """A page of API keys."""
-
-    items: list[KeyAnswer]
-    next_cursor: str | None
-
-
-in_words = lru_cache(maxsize=10_000)(recurrence.describe)
-"""To find the words takes longer than all the rest of an answer, and timings are asked for again and again."""
-
-
 def schedule(record: Schedule) -> ScheduleAnswer:
     at = record.next_run_at
     return shaped(
         ScheduleAnswer,
         record,
         description=record.description or None,
-        schedule_type=_schedule_type(record),
+        schedule_type=schedule_type(record),
         target=target(record.target),
+        backfill=record.backfill and shaped(BackfillAnswer, record.backfill),
         next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
     )
-
-
-def _schedule_type(record: Schedule) -> OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer:
-    words, end_at = in_words(record.timing), record.end_at or UNSET
-    match record.timing:
-        case Once(run_at):
-            return OnceAnswer(run_at=run_at, description=words)
-        case Cron(expression, zone):
-            return RecurringAnswer(cron=expression, timezone=zone, description=words, end_at=end_at)
-        case Interval(every):
-            return IntervalAnswer(every_seconds=every.total_seconds(), description=words, end_at=end_at)
-        case RRule(rule, _, zone):
-            return RuleAnswer(rule=rule, timezone=zone, description=words, end_at=end_at)
 
 
 def target(of: Target) -> dict[str, Any]:
@@ -533,15 +437,6 @@ def run(record: Run) -> RunAnswer:
     return shaped(RunAnswer, record)
 
 
-def occurrences(of: Timing, found: Iterable[Occurrence], warnings: Iterable[str]) -> PreviewAnswer:
-    times = [
-        OccurrenceAnswer(at=each.at, local=each.local.replace(tzinfo=None).isoformat(), dst=each.dst)
-        for each in found
-    ]
-    zone = getattr(of, "timezone", "UTC")
-    return PreviewAnswer(description=in_words(of), timezone=zone, times=times, warnings=list(warnings))
-
-
 def why(found: Why) -> WhyAnswer:
     return WhyAnswer(
         status=found.status,
@@ -589,11 +484,3 @@ def attempts(record: Task) -> AttemptsAnswer:
             ended = "retrying" if change.status is TaskStatus.PENDING else str(change.status)
             found[-1] = replace(found[-1], ended_at=change.at, status=ended, detail=change.detail)
     return AttemptsAnswer(items=found)
-
-
-def api_key(record: ApiKey) -> KeyAnswer:
-    return shaped(KeyAnswer, record)
-
-
-def new_key(record: ApiKey, key: str | None) -> NewKeyAnswer:
-    return shaped(NewKeyAnswer, record, key=key)

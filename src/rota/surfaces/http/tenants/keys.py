@@ -7,44 +7,77 @@ from typing import Annotated
 from fastapi import Path, Request, Response
 
 from ....domain.errors import Invalid
-from ....domain.model import Role
+from ....domain.model import ApiKey, Role
+from ...shapes import Answer, Time, shaped
 from ..openapi import documented
 from ..reading import Router
 from ..service import Admin, OnceKey, answer, of
-from . import answers, schemas
+from . import schemas
 from .schedules import Cursor, Limit
 
-__all__ = ["router"]
+__all__ = ["api_key", "router"]
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["keys"])
 
 Id = Annotated[str, Path(description="The id of the key.", min_length=1, max_length=255)]
 
 
-@router.post("/keys", **documented(201, answers.NewKeyAnswer))
+class KeyAnswer(Answer, frozen=True, kw_only=True):
+    """An API key, without what it takes to use it."""
+
+    id: str
+    name: str
+    role: Role
+    tenant: str
+    created_at: Time
+    created_by: str
+    revoked_at: Time | None
+    revoked_by: str | None
+
+
+class NewKeyAnswer(KeyAnswer, frozen=True, kw_only=True):
+    """An API key that was just made. `key` is shown this once, and is null if the request is repeated."""
+
+    key: str | None
+
+
+class KeysAnswer(Answer, frozen=True, kw_only=True):
+    """A page of API keys."""
+
+    items: list[KeyAnswer]
+    next_cursor: str | None
+
+
+def api_key(record: ApiKey) -> KeyAnswer:
+    return shaped(KeyAnswer, record)
+
+
+def new_key(record: ApiKey, key: str | None) -> NewKeyAnswer:
+    return shaped(NewKeyAnswer, record, key=key)
+
+
+@router.post("/keys", **documented(201, NewKeyAnswer))
 async def create(request: Request, queue: Admin, body: schemas.KeyBody, once: OnceKey = None) -> Response:
     """Create a key of this tenant. `key` is shown this once, and is null if the request is repeated: what is stored
     cannot be turned back into it."""
-    await queue.once(request, once, lambda made: (201, answers.new_key(made, None)))
+    await queue.once(request, once, lambda made: (201, new_key(made, None)))
     made, shown = await queue.create_key(body.name, Role(body.role))
     (await of(request).access()).forget(made.id)
-    return answer(answers.new_key(made, shown), 201, {"Cache-Control": "no-store"})
+    return answer(new_key(made, shown), 201, {"Cache-Control": "no-store"})
 
 
-@router.get("/keys", **documented(200, answers.KeysAnswer))
+@router.get("/keys", **documented(200, KeysAnswer))
 async def list_all(queue: Admin, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """The newest keys of this tenant, a page at a time; revoked ones, too."""
     page = await queue.list_keys(limit=limit, cursor=cursor)
-    return answer(
-        answers.KeysAnswer(items=[answers.api_key(each) for each in page], next_cursor=page.next_cursor)
-    )
+    return answer(KeysAnswer(items=[api_key(each) for each in page], next_cursor=page.next_cursor))
 
 
-@router.delete("/keys/{id}", **documented(200, answers.KeyAnswer))
+@router.delete("/keys/{id}", **documented(200, KeyAnswer))
 async def revoke(request: Request, queue: Admin, id: Id) -> Response:
     """Revoke a key. It stops working here at once, and elsewhere within two seconds."""
     if queue.caller.key_id == id:
         raise Invalid("id", "this is the key that the request was made with", "revoke it with another one")
     revoked = await queue.revoke_key(id)
     (await of(request).access()).forget(revoked.id)
-    return answer(answers.api_key(revoked))
+    return answer(api_key(revoked))

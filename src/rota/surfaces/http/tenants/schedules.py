@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query, Request, Response
 from msgspec import UNSET
-from msgspec.structs import fields
 from pydantic import AfterValidator
 
 from ....domain import recurrence
@@ -18,13 +17,15 @@ from ....domain.errors import Invalid, Refused
 from ....domain.limits import check_metadata
 from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
-from ....domain.schedule.definition import FIELDS
+from ....domain.schedule.definition import DEFAULTS, FIELDS
 from ...python.client import Queue
+from ...shapes import shaped
 from ..fields import SLASH, Body, Time, given_options
 from ..openapi import documented
 from ..reading import Router
 from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
-from . import answers, schemas
+from . import answers, schemas, timing_answers
+from .backfills import BackfillAnswer
 
 __all__ = [
     "change_schedules",
@@ -109,13 +110,14 @@ async def list_all(
     )
 
 
-@router.post("/preview", **documented(200, answers.PreviewAnswer))
+@router.post("/preview", **documented(200, timing_answers.PreviewAnswer))
 @router.post("/schedules/preview", include_in_schema=False)
 async def preview_unsaved(queue: Viewer, body: schemas.PreviewBody) -> Response:
     """The next times of a timing that is not saved."""
     given = _timing(body.schedule_type) | _bounds(body)
     timing, found, warnings = await queue.preview_timing(n=body.n, **given)
-    return answer(answers.occurrences(timing, found, warnings))
+    changes = recurrence.clock_changes(timing, await queue.now())
+    return answer(timing_answers.occurrences(timing, found, warnings, changes))
 
 
 @router.post("/bulk/schedules/{action}", **documented(200, answers.BulkAnswer))
@@ -145,7 +147,7 @@ async def replace(
     _check_known(request, body)
     old = await queue.get_schedule(id)
     missed = "execute_once" if isinstance(body.schedule_type, schemas.Once) else "skip"
-    options = {**_DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
+    options = {**DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
     return _one(await queue.update_schedule(id, version=version, **options))
 
 
@@ -195,6 +197,29 @@ async def resume(request: Request, queue: Operator, id: Id, once: OnceKey = None
     return _one(await queue.resume_schedule(id))
 
 
+@router.post("/schedules/{id}/backfill", **documented(200, BackfillAnswer))
+async def backfill(
+    request: Request, queue: Operator, id: Id, body: schemas.BackfillBody, once: OnceKey = None
+) -> Response:
+    """Run the times of the past that have not run."""
+    await queue.once(request, once, lambda made: (200, shaped(BackfillAnswer, made)))
+    made = await queue.backfill(
+        id,
+        body.start,
+        body.end,
+        overlap_policy=body.overlap_policy,
+        at_most=body.at_most,
+        dry_run=body.dry_run,
+    )
+    return answer(shaped(BackfillAnswer, made))
+
+
+@router.delete("/schedules/{id}/backfill", **documented(200, BackfillAnswer))
+async def cancel_backfill(queue: Operator, id: Id) -> Response:
+    """Start no more of its backfill. What was started goes on."""
+    return answer(shaped(BackfillAnswer, await queue.cancel_backfill(id)))
+
+
 @router.post("/schedules/{id}/trigger", **documented(201, answers.ExecutionAnswer))
 async def trigger(
     request: Request, queue: Operator, id: Id, body: schemas.TriggerBody | None = None, once: OnceKey = None
@@ -223,13 +248,15 @@ async def runs(
     )
 
 
-@router.get("/schedules/{id}/preview", **documented(200, answers.PreviewAnswer))
+@router.get("/schedules/{id}/preview", **documented(200, timing_answers.PreviewAnswer))
 async def preview(queue: Viewer, id: Id, n: Annotated[int, Query(ge=1, le=1000)] = 5) -> Response:
     """The next times."""
     schedule = await queue.get_schedule(id)
     found = await queue.preview(schedule.id, n)
-    warnings = recurrence.warnings(schedule.timing, await queue.now())
-    return answer(answers.occurrences(schedule.timing, found, warnings))
+    now = await queue.now()
+    warnings = recurrence.warnings(schedule.timing, now)
+    changes = recurrence.clock_changes(schedule.timing, now)
+    return answer(timing_answers.occurrences(schedule.timing, found, warnings, changes))
 
 
 @router.get("/schedules/{id}/why", **documented(200, answers.WhyAnswer))
@@ -255,11 +282,6 @@ def _one(schedule: Schedule, status: int = 200, headers: dict[str, str] | None =
 
 
 Given = schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch
-_DEFAULTS: dict[str, Any] = {
-    field.name: {} if field.name == "metadata" else field.default
-    for field in fields(Schedule)
-    if field.name in FIELDS and field.name not in ("status", "pause_note", "missed_run_policy")
-}
 
 
 def _options(body: Given, old: Schedule | None = None) -> dict[str, Any]:
@@ -312,13 +334,34 @@ def _timing(given: Body, *, keep_zone: bool = False) -> dict[str, Any]:
             options = {"interval": timedelta(seconds=given.every_seconds)}
         case schemas.Rule():
             options = {"rrule": given.rule}
+        case schemas.SeveralTimings():
+            options = {"timings": [_part(part) for part in given.timings]}
         case _:
             raise AssertionError(given)
+    options |= _choices(given, keep=keep_zone)
     zone = getattr(given, "timezone", None)
-    if not isinstance(given, schemas.Every) and (zone is not None or not keep_zone):
+    has_zone = isinstance(given, (schemas.Recurring, schemas.Rule)) and not _begins_with_zone(given)
+    if zone is not None or (has_zone and not keep_zone):
         options["timezone"] = "UTC" if zone is None else zone
     end_at = getattr(given, "end_at", None)
     return options if end_at is None else {**options, "end_at": end_at}
+
+
+def _begins_with_zone(given: Body) -> bool:
+    return isinstance(given, schemas.Recurring) and given.cron.strip().upper().startswith(("TZ=", "CRON_TZ="))
+
+
+def _choices(given: Body, *, keep: bool) -> dict[str, Any]:
+    """What is chosen for days and daylight saving. Where the body says all there is, what it leaves out is cleared."""
+    names = [name for name in ("day_match", "dst_gap", "dst_fold") if name in type(given).model_fields]
+    found = {name: getattr(given, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None or not keep}
+
+
+def _part(given: Body) -> dict[str, Any]:
+    if getattr(given, "end_at", None) is not None:
+        raise Invalid("end_at", "it is for the schedule, not for one of its timings", "give it beside them")
+    return {name: value for name, value in _timing(given).items() if value is not None}
 
 
 def _bounds(body: schemas.PreviewBody) -> dict[str, Any]:

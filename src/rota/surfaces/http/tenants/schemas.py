@@ -15,6 +15,7 @@ from ....domain.options import (
     TemplateOptions,
     options_of,
 )
+from ....domain.recurrence import MOST_TIMINGS, DayMatch, DstFold, DstGap
 from ....domain.schedule.definition import FIELDS
 from ..fields import (
     Body,
@@ -32,6 +33,8 @@ from ..fields import (
 )
 
 __all__ = [
+    "ApplyBody",
+    "BackfillBody",
     "BulkBody",
     "CancelBody",
     "Command",
@@ -39,6 +42,7 @@ __all__ = [
     "ExecutionBody",
     "KeyBody",
     "PauseBody",
+    "PlanBody",
     "PreviewBody",
     "ReplayBody",
     "ReplayWorkflowBody",
@@ -75,11 +79,14 @@ class Once(Body):
 
 
 class Recurring(Body):
-    """By a cron line of 5 fields, or 6 with seconds first."""
+    """By a cron line of 5 fields, 6 with seconds first, or 7 with a year last."""
 
     type: Literal["recurring", "cron"]
     cron: Annotated[Text, Field(examples=["0 9 * * 1-5"])]
     timezone: Annotated[Text, Field(examples=["America/New_York"])] | None = None
+    day_match: DayMatch | None = None
+    dst_gap: DstGap | None = None
+    dst_fold: DstFold | None = None
     end_at: Time | None = None
     description: ReadOnly = None
 
@@ -99,11 +106,25 @@ class Rule(Body):
     type: Literal["rrule"]
     rule: Annotated[str, Field(max_length=100_000, examples=["FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17"])]
     timezone: Text | None = None
+    dst_gap: DstGap | None = None
+    dst_fold: DstFold | None = None
     end_at: Time | None = None
     description: ReadOnly = None
 
 
-ScheduleType = Annotated[Once | Recurring | Every | Rule, Field(discriminator="type")]
+class SeveralTimings(Body):
+    """By any of these timings, each in its zone."""
+
+    type: Literal["several"]
+    timings: Annotated[
+        list[Annotated[Once | Recurring | Every | Rule, Field(discriminator="type")]],
+        Field(min_length=1, max_length=MOST_TIMINGS),
+    ]
+    end_at: Time | None = None
+    description: ReadOnly = None
+
+
+ScheduleType = Annotated[Once | Recurring | Every | Rule | SeveralTimings, Field(discriminator="type")]
 
 
 class _TaskOptions(Body):
@@ -218,6 +239,7 @@ class _Answered(Body):
     paused_by: ReadOnly = None
     paused_at: ReadOnly = None
     buffered: ReadOnly = None
+    backfill: ReadOnly = None
     completed_reason: ReadOnly = None
     created_by: ReadOnly = None
     updated_by: ReadOnly = None
@@ -257,6 +279,20 @@ class PauseBody(Body):
 
     note: Text | None = None
     until: Time | None = None
+
+
+class BackfillBody(Body):
+    """Which times of the past to run after all. `dryRun` only says what would happen."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"start": "2026-01-01T00:00:00Z", "end": "2026-01-31T23:59:59Z"}]}
+    )
+
+    start: Time
+    end: Time
+    overlap_policy: Literal["buffer_all", "allow"] = "buffer_all"
+    at_most: Annotated[Whole, Field(ge=1, le=10_000)] = 1000
+    dry_run: Flag = False
 
 
 class QueueLimitBody(Body):
@@ -427,6 +463,35 @@ class ReplayWorkflowBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"fromStep": "charge"}]})
 
     from_step: Text | None = None
+
+
+_DECLARED: Any = {
+    "schedules": {"daily": {"task_type": "report", "cron": "0 9 * * 1-5", "timezone": "Europe/London"}},
+    "templates": {"backup": {"http": "POST https://example.org/backup", "timeout": "5m"}},
+}
+
+
+class PlanBody(Body):
+    """What there is to be, as a file has it: by name, the options of `create_schedule` and `create_template` in
+    snake_case."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
+
+    schedules: dict[Name, dict[str, Json]] = Field(default_factory=dict)
+    templates: dict[Name, dict[str, Json]] = Field(default_factory=dict)
+    prune: Annotated[Flag, Field(description="Pause the schedules that were declared and no longer are.")] = (
+        False
+    )
+    force: Annotated[Flag, Field(description="Overwrite what was edited by hand.")] = False
+
+
+class ApplyBody(PlanBody):
+    """The same, and the plan that must still hold: its `at` and its `token`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
+
+    at: Time | None = None
+    token: Text | None = None
 
 
 class KeyBody(Body):

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from ....domain.artifact import RESULT
 from ....domain.model import Artifact, Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
-from ....domain.recurrence import Cron, Interval, Once, RRule, Timing
+from ....domain.recurrence import Cron, Interval, Once, RRule, Several, Timing
 from ....domain.runtimes import COMMAND_KINDS
 from ...shapes import Time, shaped
 from ..tenants.answers import FailureAnswer
@@ -214,6 +214,8 @@ def _timing(of: Timing) -> dict[str, Any]:
             return {"schedule_type": "cron", "cron_expression": expression, "timezone": _unless_utc(zone)}
         case RRule(rule, _, zone):
             return {"schedule_type": "rrule", "rrule": rule, "timezone": _unless_utc(zone)}
+        case Several():
+            return {"schedule_type": "several", "timezone": _unless_utc(of.timezone)}
 
 
 def _unless_utc(zone: str) -> str | UnsetType:

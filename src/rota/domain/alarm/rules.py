@@ -30,9 +30,9 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from .errors import Invalid
-from .ids import derived_id
-from .model import (
+from ..errors import Invalid
+from ..ids import derived_id
+from ..model import (
     LIVE,
     Alarm,
     AlarmRule,
@@ -46,10 +46,10 @@ from .model import (
     TaskStatus,
     Watch,
 )
-from .options import AlarmOptions, check_names, check_option, options_of
-from .recurrence import Once
-from .schedule.watching import FLOOR, own_rules, tags_of
-from .schedule.why import length
+from ..options import AlarmOptions, check_names, check_option, options_of
+from ..recurrence import Once
+from ..schedule.watching import FLOOR, own_rules, tags_of
+from ..schedule.why import length
 
 __all__ = [
     "FLEET",
@@ -189,13 +189,13 @@ def merged(
         for rule, detail in found.items()
         if rule not in open_rules
     ]
-    over = [replace(alarm, over_at=now, tell_at=now) for alarm in known if alarm.rule not in found]
+    over = silenced((alarm for alarm in known if alarm.rule not in found), now)
     return [*began, *over]
 
 
 def silenced(known: Iterable[Alarm], now: datetime) -> list[Alarm]:
-    """The alarms of what is gone: they are over."""
-    return [replace(alarm, over_at=now, tell_at=now) for alarm in known]
+    """The alarms as they are when they are over: whoever was told of them is to be told of that."""
+    return [replace(alarm, over_at=now, tell_at=now, told=(), tries=0) for alarm in known]
 
 
 def broken_run(run: Run, task: Task | None) -> str | None:

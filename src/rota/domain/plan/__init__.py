@@ -1,0 +1,33 @@
+"""Plans: what a declaration of schedules and templates would change, and which times, before it is done. Pure. Begin
+with `making`; `declaration` writes records as a file has them, and reads that back."""
+
+from .declaration import of_schedule, of_template, plain_value, schedule_options
+from .making import (
+    Action,
+    Declaration,
+    Difference,
+    Item,
+    Plan,
+    Stored,
+    make,
+    make_edits,
+    naming,
+    settled,
+)
+
+__all__ = [
+    "Action",
+    "Declaration",
+    "Difference",
+    "Item",
+    "Plan",
+    "Stored",
+    "make",
+    "make_edits",
+    "naming",
+    "of_schedule",
+    "of_template",
+    "plain_value",
+    "schedule_options",
+    "settled",
+]

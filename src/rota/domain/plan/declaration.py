@@ -1,0 +1,272 @@
+"""Declarations: schedules and templates as a file has them, in plain data under the names of `options`. Pure.
+
+`of_schedule` and `of_template` write a record so; what has its default is left out. `schedule_options` and
+`template_options` read it back, as Python's calls take it. What `options` declares gets here by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec.structs import fields as fields_of
+
+from ..errors import Invalid
+from ..limits import check_text, shown
+from ..model import (
+    RetryPolicy,
+    Runtime,
+    Schedule,
+    ScheduleStatus,
+    Target,
+    TaskTarget,
+    Template,
+    TemplateTarget,
+    WorkflowTarget,
+)
+from ..options import (
+    RetryPolicyOptions,
+    ScheduleOptions,
+    TaskOptions,
+    TemplateOptions,
+    TimingOptions,
+    check_names,
+    names_of,
+    options_of,
+    value_type,
+)
+from ..recurrence import Cron, Interval, Once, RRule, Several, Timing
+from ..runtimes import Command
+from ..schedule.definition import FIELDS, default_policy
+
+__all__ = [
+    "OF_STATUS",
+    "TARGETS",
+    "duration_text",
+    "of_schedule",
+    "of_template",
+    "plain_value",
+    "schedule_options",
+    "template_options",
+]
+
+TARGETS = ("task_type", "workflow", "template")
+"""What a schedule runs: one of these."""
+OF_STATUS = ("status", "pause_note", "pause_until")
+"""What people switch while things run. A file that leaves it out leaves it as it is."""
+_FOR_TASK = tuple(name for name in options_of(TaskOptions) if name != "metadata")
+_UNITS = (("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+
+
+def of_schedule(schedule: Schedule, aliases: Mapping[str, str]) -> dict[str, Any]:
+    """The options that make this schedule. `aliases` has those of the templates, by id."""
+    usual = {**_defaults(Schedule), "missed_run_policy": default_policy(schedule.timing)}
+    form = _of_target(schedule.target, aliases) | _of_timing(schedule.timing)
+    for name in FIELDS:
+        value = getattr(schedule, name)
+        if value != usual[name]:
+            form[name] = plain_value(value)
+    if schedule.status is ScheduleStatus.COMPLETED:
+        form.pop("status")
+    return form
+
+
+def of_template(template: Template) -> dict[str, Any]:
+    """The options that make this template, beside its alias."""
+    form: dict[str, Any] = {}
+    if template.runtime is Runtime.PYTHON:
+        form["kind"] = template.kind
+    elif isinstance(template.command, msgspec.Struct):
+        form[template.runtime.value] = _of_command(template.command)
+    usual = _defaults(Template)
+    written = ("runtime", "command") if template.runtime is not Runtime.PYTHON else ()
+    for name in sorted(names_of(TemplateOptions)):
+        value = getattr(template, name)
+        if value != usual[name] and name not in written:
+            form[name] = plain_value(value)
+    return form
+
+
+def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a schedule in a file, for `create_schedule`. A time without a zone is on the clock of `timezone`,
+    or else in UTC."""
+    chosen = dict(options)
+    given = [name for name in (*TARGETS, "target") if chosen.get(name) is not None]
+    if len(given) > 1:
+        raise Invalid(given[1], f"it was given together with {given[0]}", "give one of them")
+    names = {name: value for name, value in chosen.items() if name not in ("workflow", "template")}
+    check_names(ScheduleOptions, names)
+    target = _target(chosen)
+    if target is not None:
+        names.pop("task_type", None)
+        names["target"] = target
+    if isinstance(names.get("timings"), list):
+        names["timings"] = [_part(each) for each in names["timings"]]
+    return _values(ScheduleOptions, names)
+
+
+def _part(timing: Any) -> Any:
+    return _values(ScheduleOptions, timing) if isinstance(timing, Mapping) else timing
+
+
+def template_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a template in a file, for `create_template`. `shell` and `http` are short for a command and its
+    runtime."""
+    chosen = dict(options)
+    for runtime in (Runtime.SHELL, Runtime.HTTP):
+        if runtime in chosen:
+            if "command" in chosen or "runtime" in chosen:
+                raise Invalid(
+                    runtime, "it was given together with a command or a runtime", "give one of them"
+                )
+            chosen |= {"runtime": runtime.value, "command": chosen.pop(runtime)}
+    check_names(TemplateOptions, (name for name in chosen if name != "kind"))
+    return _values(TemplateOptions, chosen)
+
+
+def plain_value(value: Any) -> Any:
+    """A value of a record in plain data, as people write it: `5m`, `2026-12-31T23:59:00Z`."""
+    match value:
+        case timedelta():
+            return duration_text(value)
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case RetryPolicy():
+            return {
+                name: plain_value(getattr(value, name))
+                for name, usual in _defaults(RetryPolicy).items()
+                if getattr(value, name) != usual
+            }
+        case tuple():
+            return [plain_value(each) for each in value]
+        case _:
+            return msgspec.to_builtins(value)
+
+
+def duration_text(span: timedelta) -> str | float:
+    """`1h30m`; seconds as a number, if it is finer than a millisecond."""
+    left, finer = divmod(span // timedelta(microseconds=1), 1000)
+    if finer or left < 0:
+        return span.total_seconds()
+    parts = []
+    for unit, size in _UNITS:
+        number, left = divmod(left, size)
+        if number:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"
+
+
+@cache
+def _defaults(record: type[msgspec.Struct]) -> dict[str, Any]:
+    return {
+        each.name: each.default_factory()
+        if each.default_factory is not msgspec.NODEFAULT
+        else None
+        if each.default is msgspec.NODEFAULT
+        else each.default
+        for each in fields_of(record)
+    }
+
+
+def _of_target(target: Target, aliases: Mapping[str, str]) -> dict[str, Any]:
+    form: dict[str, Any] = {}
+    match target:
+        case TemplateTarget():
+            form["template"] = aliases.get(target.template_id, target.template_id)
+        case WorkflowTarget():
+            form["workflow"] = target.kind
+        case TaskTarget():
+            form["task_type"] = target.kind
+    if target.input is not None:
+        form["input"] = target.input
+    if not isinstance(target, TemplateTarget):
+        usual = _defaults(type(target))
+        for name in _FOR_TASK:
+            value = getattr(target, name)
+            if value != usual[name]:
+                form[name] = plain_value(value)
+    return form
+
+
+def _of_timing(timing: Timing) -> dict[str, Any]:
+    match timing:
+        case Once(run_at):
+            return {"run_at": plain_value(run_at)}
+        case Interval(every):
+            return {"interval": duration_text(every)}
+        case Cron(expression):
+            return {"cron": expression} | _of_clock(timing)
+        case RRule(rule):
+            return {"rrule": rule} | _of_clock(timing)
+        case Several(timings):
+            return {"timings": [_of_timing(part) for part in timings]}
+
+
+def _of_clock(timing: Cron | RRule) -> dict[str, Any]:
+    """The zone, and what is said about days and about daylight saving."""
+    usual, said = _defaults(type(timing)), set(timing.__struct_fields__) & options_of(TimingOptions).keys()
+    return {
+        name: plain_value(getattr(timing, name))
+        for name in sorted(said, reverse=True)
+        if getattr(timing, name) != usual[name]
+    }
+
+
+def _of_command(command: Command) -> Any:
+    """As `create_template` takes it, without its runtime. A line of shell, and what is only a URL, is a text."""
+    form: dict[str, Any] = msgspec.to_builtins(command)
+    form.pop("runtime")
+    return next(iter(form.values())) if form.keys() in ({"run"}, {"url"}) else form
+
+
+def _target(chosen: Mapping[str, Any]) -> Target | None:
+    if chosen.get("workflow") is not None:
+        return WorkflowTarget(kind=check_text("workflow", chosen["workflow"]))
+    if chosen.get("template") is not None:
+        return TemplateTarget(template_id=check_text("template", chosen["template"]))
+    if chosen.get("task_type") is not None:
+        return TaskTarget(kind=check_text("task_type", chosen["task_type"]))
+    return None
+
+
+def _values(shape: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Times and policies that were written as texts. What else is written so, the options take as it is."""
+    is_utc = options.get("timezone") is None
+    return {name: _value(shape, name, value, is_utc) for name, value in options.items()}
+
+
+def _value(shape: type, name: str, value: Any, is_utc: bool) -> Any:
+    if value is None or name not in options_of(shape):
+        return value
+    kind = value_type(shape, name)
+    if kind is RetryPolicy:
+        return _policy(name, value)
+    if kind is not datetime:
+        return value
+    at = _time(name, value)
+    return at.replace(tzinfo=UTC) if is_utc and at.tzinfo is None else at
+
+
+def _time(field: str, value: object) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):  # YAML and TOML have days, too
+        return datetime(value.year, value.month, value.day)  # noqa: DTZ001  its zone is that of the schedule
+    try:
+        return datetime.fromisoformat(check_text(field, value).strip())
+    except ValueError:
+        accepted = "write it as 2026-12-31T23:59:00Z, or without the Z on the clock of timezone"
+        raise Invalid(field, f"{shown(value)} is not a time", accepted) from None
+
+
+def _policy(field: str, value: object) -> object:
+    if isinstance(value, RetryPolicy):
+        return value
+    if not isinstance(value, dict):
+        accepted = f"give a mapping with {', '.join(options_of(RetryPolicyOptions))}"
+        raise Invalid(field, f"{shown(value)} is not a policy", accepted)
+    check_names(RetryPolicyOptions, value, f"part of a {field}")
+    parts = options_of(RetryPolicyOptions)
+    return RetryPolicy(**{name: parts[name].check(f"{field}.{name}", given) for name, given in value.items()})

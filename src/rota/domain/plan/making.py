@@ -1,0 +1,409 @@
+"""Plans: what happens if a store is made to say what is declared. `make(declared, stored, at)` is pure.
+
+What is declared is whole: an option that is left out has its default, except the status. A plan is computed anew where
+it is applied, and holds if it says the same (`Plan.token`). All that depends on the moment (where an interval counts
+from, the ids of what is new) counts from `at`, the time of the plan, so that the times that it announces are those that
+come.
+
+An option that someone changed by hand since the last apply is *kept* and reported, unless `force` is given: `applied`
+in a record has a digest of each option as it was applied. What was applied once and is declared no more is *removed*:
+with `prune` it is paused, and else only reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import fields as fields_of
+from msgspec.structs import replace
+
+from .. import recurrence
+from .. import template as templates
+from ..errors import Invalid, Refused
+from ..ids import derived_id
+from ..model import Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
+from ..recurrence import Once, Timing
+from ..schedule import definition, jittered, planned
+from ..schedule.expected import TimeChanges, compared, skipped_today
+from . import declaration
+
+__all__ = [
+    "Action",
+    "Declaration",
+    "Difference",
+    "Item",
+    "Plan",
+    "Stored",
+    "make",
+    "make_edits",
+    "naming",
+    "settled",
+]
+
+PRUNED = "it is no longer in the file"
+"""The note of a schedule that was paused for this. It counts as said by the file: if it comes back, it is resumed."""
+_TICK = timedelta(microseconds=1)
+R = TypeVar("R", Schedule, Template)
+
+
+class Action(StrEnum):
+    CREATED = "created"
+    CHANGED = "changed"
+    REMOVED = "removed"
+    UNCHANGED = "unchanged"
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to be: the options of schedules by key, and of templates by alias. `new` and `changes` turn options
+    into what the domain takes: (timing, target, fields) at a time, and the changes of a schedule that is there."""
+
+    schedules: Mapping[str, Mapping[str, Any]]
+    templates: Mapping[str, Mapping[str, Any]] = {}
+    new: Callable[[Mapping[str, Any], datetime], tuple[Timing, Target, dict[str, Any]]]
+    changes: Callable[[Schedule, Mapping[str, Any]], Mapping[str, Any]]
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is: living schedules by key, templates by id, and what their tenant may have."""
+
+    tenant: str
+    schedules: Mapping[str, Schedule]
+    templates: Mapping[str, Template] = {}
+    limits: Limits = Limits()
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One option as it is and as it will be, in plain data. None: it has its default."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+class Item(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """What happens to one schedule or template. `old` and `new` are the same if nothing does; `kept` are the options
+    that stay as they are, though the file says otherwise."""
+
+    name: str
+    action: Action
+    old: R | None
+    new: R | None
+    differences: tuple[Difference, ...] = ()
+    kept: tuple[Difference, ...] = ()
+    note: str = ""
+
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """What must be the same when it is applied."""
+        return (self.name, self.action, self.differences, self.kept)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What would happen. Those of `schedules` and `templates` to which nothing happens are there, too."""
+
+    tenant: str
+    at: datetime
+    schedules: tuple[Item[Schedule], ...]
+    templates: tuple[Item[Template], ...] = ()
+
+    @property
+    def items(self) -> tuple[Item[Any], ...]:
+        return (*self.templates, *self.schedules)
+
+    @property
+    def changes(self) -> list[Item[Any]]:
+        """Those that an apply would show afterwards."""
+        return [each for each in self.items if each.differences]
+
+    @property
+    def kept(self) -> list[Item[Any]]:
+        return [each for each in self.items if each.kept]
+
+    def count(self, action: Action) -> int:
+        return sum(each.action is action for each in self.items)
+
+    @cached_property
+    def token(self) -> str:
+        """Stands for what the plan says: two with the same token say the same."""
+        facts = [each.facts for each in self.items if each.action is not Action.UNCHANGED or each.kept]
+        told = msgspec.json.encode([self.tenant, facts], order="deterministic")
+        return blake2b(told, digest_size=16).hexdigest()
+
+    def times(self, item: Item[Schedule]) -> TimeChanges:
+        """The times within the next 14 days that appear, vanish or move."""
+        return compared(item.old, item.new, self.at)
+
+    def skipped_today(self, item: Item[Schedule]) -> tuple[datetime, ...]:
+        """The times that were due today and would have no run."""
+        return skipped_today(item.old, item.new, self.at)
+
+    def runs_now(self, item: Item[Schedule]) -> bool:
+        """Whether something would run as soon as this is applied: never, unless a time that is due was only put off."""
+        was_due = item.old is not None and item.old.is_due(self.at)
+        return item.new is not None and item.new.is_due(self.at) and not was_due
+
+
+def make(
+    declared: Declaration,
+    stored: Stored,
+    at: datetime,
+    actor: str,
+    *,
+    prune: bool = False,
+    force: bool = False,
+) -> Plan:
+    """What happens if the store is made to say what is declared."""
+    room = _Room(stored, at, actor, force)
+    for alias, options in declared.templates.items():
+        with naming("template", alias):
+            room.declare_template(alias, options)
+    for key, options in declared.schedules.items():
+        with naming("schedule", key):
+            room.declare_schedule(key, options, declared)
+    for key, old in stored.schedules.items():
+        if old.applied is not None and old.is_open and key not in declared.schedules:
+            room.schedules.append(_removed(old, prune, at, actor))
+    for old_template in stored.templates.values():
+        if old_template.applied is not None and old_template.id not in room.declared_templates:
+            room.templates.append(
+                Item(name=old_template.alias, action=Action.REMOVED, old=old_template, new=old_template)
+            )
+    return Plan(tenant=stored.tenant, at=at, schedules=tuple(room.schedules), templates=tuple(room.templates))
+
+
+def make_edits(edits: Mapping[str, Mapping[str, Any]], stored: Stored, at: datetime, actor: str) -> Plan:
+    """What happens if some fields of some schedules, by key, are edited."""
+    aliases = {each.id: each.alias for each in stored.templates.values()}
+    items: list[Item[Schedule]] = []
+    for key, fields in edits.items():
+        old = stored.schedules.get(key)
+        if old is None:
+            raise Invalid("schedule", f"there is no schedule {key!r}")
+        with naming("schedule", key):
+            new = definition.edit(old, fields, at, actor, stored.limits)
+        told = _differences(declaration.of_schedule(old, aliases), declaration.of_schedule(new, aliases))
+        action = Action.CHANGED if told else Action.UNCHANGED
+        items.append(Item(name=key, action=action, old=old, new=new, differences=told))
+    return Plan(tenant=stored.tenant, at=at, schedules=tuple(items))
+
+
+def settled(item: Item[Schedule], at: datetime, now: datetime) -> Schedule | None:
+    """The new schedule as it is written at `now`, which is later than `at`, the time of the plan. It fires nothing that
+    passed meanwhile."""
+    old, new = item.old, item.new
+    if new is None or new is old:
+        return new
+    new = replace(new, updated_at=now, created_at=now if old is None else new.created_at)
+    if not new.enabled or (old is not None and old.next_run_at == new.next_run_at):
+        return new
+    later = planned(new, _passed(item, new, at, now))
+    if later.status is ScheduleStatus.COMPLETED:
+        field = definition.timing_field(new.timing)
+        raise Invalid(field, "its last time has passed since the plan was made", "plan again")
+    return later
+
+
+def _passed(item: Item[Schedule], new: Schedule, at: datetime, now: datetime) -> datetime:
+    """The times up to here have passed. Of those since the plan, jitter may have put off one, the last; unless the old
+    version had it, too: then that has fired it."""
+    last = recurrence.latest(new.timing, at, now, start_at=new.start_at, end_at=new.end_at)
+    if last is None or jittered(new, last) <= now:
+        return now
+    had_it = item.old is not None and item.old.next_occurrence(last - _TICK) == last
+    return now if had_it else last - _TICK
+
+
+@contextmanager
+def naming(what: str, name: str) -> Iterator[None]:
+    """What is refused meanwhile is said of this schedule or template."""
+    try:
+        yield
+    except Refused as refused:
+        refused.args = (f"{what} {name!r}: {refused}", *refused.args[1:])
+        raise
+
+
+class _Room:
+    """Where a plan is put together: templates first, since schedules name them."""
+
+    def __init__(self, stored: Stored, at: datetime, actor: str, force: bool) -> None:
+        self.stored = stored
+        self.at = at
+        self.actor = actor
+        self.force = force
+        self.schedules: list[Item[Schedule]] = []
+        self.templates: list[Item[Template]] = []
+        self.declared_templates: set[str] = set()
+        self._by_alias = {templates.alias_key(each.alias): each for each in stored.templates.values()}
+        self._by_id = dict(stored.templates)
+        self._aliases = {each.id: each.alias for each in stored.templates.values()}
+
+    def declare_template(self, alias: str, options: Mapping[str, Any]) -> None:
+        old = self._by_alias.get(templates.alias_key(alias))
+        if old is not None and old.id in self.declared_templates:
+            raise Refused("alias_taken", alias=alias, holder=old.alias)
+        if old is None:
+            id = derived_id("plan", "template", self.stored.tenant, alias, self.at)
+            new = self._template(id, alias, options)
+            form = declaration.of_template(new)
+            item = _created(alias, replace(new, applied=_digests(form)), form)
+        else:
+            item = self._changed_template(alias, old, options)
+        self.templates.append(item)
+        known = item.new
+        assert known is not None
+        self.declared_templates.add(known.id)
+        self._by_alias[templates.alias_key(alias)] = self._by_id[known.id] = known
+        self._aliases[known.id] = known.alias
+
+    def _template(self, id: str, alias: str, options: Mapping[str, Any]) -> Template:
+        fields = {"alias": alias, **declaration.template_options(options)}
+        return templates.create(id, fields, tenant=self.stored.tenant, now=self.at, limits=self.stored.limits)
+
+    def _changed_template(self, alias: str, old: Template, options: Mapping[str, Any]) -> Item[Template]:
+        def edited(given: Mapping[str, Any]) -> Template:
+            whole = self._template(old.id, alias, given)
+            fields = {each.name: getattr(whole, each.name) for each in fields_of(whole)}
+            wanted = {name: value for name, value in fields.items() if name not in _OF_RECORD}
+            return templates.edit(old, wanted, self.at, self.stored.limits)
+
+        return _merged(alias, old, options, edited, declaration.of_template, force=self.force)
+
+    def declare_schedule(self, key: str, options: Mapping[str, Any], declared: Declaration) -> None:
+        old = self.stored.schedules.get(key)
+        if old is None:
+            self.schedules.append(self._new_schedule(key, options, declared))
+            return
+        wanted = _with_status(options, old)
+        leave_out = declaration.OF_STATUS if "status" not in wanted else ()
+
+        def edited(given: Mapping[str, Any]) -> Schedule:
+            changes = dict(declared.changes(old, given))
+            if "target" in changes:
+                changes["target"] = self._known(changes["target"], old.target)
+            return definition.edit(old, changes, self.at, self.actor, self.stored.limits)
+
+        def form(schedule: Schedule) -> dict[str, Any]:
+            told = declaration.of_schedule(schedule, self._aliases)
+            return {name: value for name, value in told.items() if name not in leave_out}
+
+        self.schedules.append(_merged(key, old, wanted, edited, form, force=self.force))
+
+    def _new_schedule(self, key: str, options: Mapping[str, Any], declared: Declaration) -> Item[Schedule]:
+        timing, target, fields = declared.new(options, self.at)
+        if isinstance(timing, Once) and timing.run_at <= self.at and fields.get("status") is None:
+            return Item(name=key, action=Action.UNCHANGED, old=None, new=None, note="its time has passed")
+        new = definition.create(
+            derived_id("plan", "schedule", self.stored.tenant, key, self.at),
+            key,
+            timing,
+            self._known(target, None),
+            fields,
+            tenant=self.stored.tenant,
+            now=self.at,
+            actor=self.actor,
+            limits=self.stored.limits,
+        )
+        form = declaration.of_schedule(new, self._aliases)
+        return _created(key, replace(new, applied=_digests(form)), form)
+
+    def _known(self, target: Target, old: Target | None) -> Target:
+        if not isinstance(target, TemplateTarget):
+            return target
+        name = target.template_id
+        found = self._by_id.get(name) or self._by_alias.get(templates.alias_key(name))
+        return templates.known_target(found, target, old)
+
+
+_OF_RECORD = frozenset({"id", "tenant", "version", "created_at", "updated_at", "applied"})
+
+
+def _with_status(options: Mapping[str, Any], old: Schedule) -> Mapping[str, Any]:
+    """A file that says no status leaves it as it is, unless a file had set it before."""
+    is_over = old.status is ScheduleStatus.COMPLETED
+    if options.get("status") is not None:
+        is_active = str(options["status"]) == ScheduleStatus.ACTIVE
+        return {k: v for k, v in options.items() if k != "status"} if is_over and is_active else options
+    if not is_over and "status" in (old.applied or {}):
+        return {**options, "status": ScheduleStatus.ACTIVE.value}
+    return options
+
+
+def _removed(old: Schedule, prune: bool, at: datetime, actor: str) -> Item[Schedule]:
+    new = old
+    if prune and old.status in (ScheduleStatus.ACTIVE, ScheduleStatus.DRAFT):
+        paused = definition.pause(old, at, actor, PRUNED)
+        said = {"status": paused.status.value, "pause_note": PRUNED}
+        new = replace(paused, applied={**(old.applied or {}), **_digests(said)})
+    told = () if new is old else (Difference("status", None, new.status.value),)
+    return Item(name=old.key, action=Action.REMOVED, old=old, new=new, differences=told)
+
+
+def _created(name: str, new: R, form: Mapping[str, Any]) -> Item[R]:
+    told = _differences({}, form)
+    return Item(name=name, action=Action.CREATED, old=None, new=new, differences=told)
+
+
+def _merged(
+    name: str,
+    old: R,
+    options: Mapping[str, Any],
+    edited: Callable[[Mapping[str, Any]], R],
+    form: Callable[[R], dict[str, Any]],
+    *,
+    force: bool,
+) -> Item[R]:
+    """What is declared, laid over what is there, except for what was edited by hand since the last apply."""
+    wanted, is_form = edited(options), form(old)
+    to_be = is_form if wanted is old else form(wanted)
+    by_hand = () if force or wanted is old else _edited_by_hand(old.applied, is_form, to_be)
+    if by_hand:
+        given = {k: v for k, v in options.items() if k not in by_hand}
+        wanted = edited(given | {k: is_form[k] for k in by_hand if k in is_form})
+    result = is_form if wanted is old else form(wanted)
+    marks = _digests(to_be) | {k: v for k, v in (old.applied or {}).items() if k in by_hand}
+    marks = {k: v for k, v in marks.items() if k not in by_hand or k in (old.applied or {})}
+    told = _differences(is_form, result)
+    return Item(
+        name=name,
+        action=Action.CHANGED if told else Action.UNCHANGED,
+        old=old,
+        new=wanted if wanted.applied == marks else replace(wanted, applied=marks),
+        differences=told,
+        kept=tuple(Difference(each, is_form.get(each), to_be.get(each)) for each in by_hand),
+    )
+
+
+def _edited_by_hand(
+    applied: Mapping[str, str] | None, is_form: Mapping[str, Any], to_be: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The options that are not as they were applied, of those that are not as they are declared."""
+    if applied is None:
+        return ()
+    found = _digests(is_form)
+    differing = {each.name for each in _differences(is_form, to_be)}
+    return tuple(sorted(name for name in differing if found.get(name) != applied.get(name)))
+
+
+def _digests(form: Mapping[str, Any]) -> dict[str, str]:
+    return {name: blake2b(_told(value), digest_size=8).hexdigest() for name, value in sorted(form.items())}
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
+    names = [*before, *(name for name in after if name not in before)]
+    return tuple(
+        Difference(name, before.get(name), after.get(name))
+        for name in names
+        if _told(before.get(name)) != _told(after.get(name))
+    )
+
+
+def _told(value: object) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")

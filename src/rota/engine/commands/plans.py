@@ -1,0 +1,109 @@
+"""Works on plans: reading what one is made of, and applying it in one transaction, if it still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from ...domain.errors import Refused
+from ...domain.model import Event, Schedule, Template
+from ...domain.plan import Action, Item, Plan, Stored, naming, settled
+from ...stores.base import Tx, Work
+from ...stores.queries import Cursor, EventList, ScheduleList, TemplateList
+from .schedules import write_planned
+from .shared import audit, limits_of
+
+__all__ = ["MakePlan", "apply_plan", "read_stored"]
+
+MakePlan = Callable[[Stored, datetime], Plan]
+"""Pure: what is stored, and the time of the plan."""
+AT_ONCE = 10_000
+LONGEST = timedelta(days=1)
+TOLD = 5
+_ACTIONS = {Action.CREATED: "created", Action.CHANGED: "updated", Action.UNCHANGED: "adopted"}
+
+
+def read_stored(tenant: str) -> Work[tuple[Stored, datetime]]:
+    """All that a plan may touch, and the time."""
+
+    async def work(tx: Tx) -> tuple[Stored, datetime]:
+        return await _stored(tx, tenant), tx.now
+
+    return work
+
+
+def apply_plan(
+    tenant: str, make: MakePlan, actor: str, at: datetime | None = None, token: str | None = None
+) -> Work[Plan]:
+    """Do what a plan says: all of it, or nothing. With the time and the token of one that was made before, only if it
+    still says the same; or if nothing is left to do, as after an answer that was lost."""
+
+    async def work(tx: Tx) -> Plan:
+        _check_age(at, tx.now)
+        stored = await _stored(tx, tenant)
+        plan = make(stored, tx.now if at is None else at)
+        if at is not None and token is not None and token != plan.token and plan.changes:
+            raise Refused("plan_outdated", changed=await _changed_since(tx, tenant, at))
+        planned = []
+        for item in plan.schedules:
+            with naming("schedule", item.name):
+                new = settled(item, plan.at, tx.now)
+            if new is not None and new is not item.old:
+                planned.append((item.old, new, _action(item), new.pause_note or ""))
+        await write_planned(tx, stored.limits, planned, actor)
+        for template in plan.templates:
+            if template.new is not None and template.new is not template.old:
+                audit(tx, _ACTIONS[template.action], actor, template.old, tx.put(template.new))
+        return plan
+
+    return work
+
+
+def _action(item: Item[Schedule]) -> str:
+    return "paused" if item.action is Action.REMOVED else _ACTIONS[item.action]
+
+
+def _check_age(at: datetime | None, now: datetime) -> None:
+    if at is not None and not now - LONGEST <= at <= now + timedelta(seconds=2):
+        raise Refused("plan_outdated", changed=f"it was made at {at:%Y-%m-%d %H:%M} UTC, not today")
+
+
+async def _stored(tx: Tx, tenant: str) -> Stored:
+    limits = await limits_of(tx, tenant)
+    schedules: dict[str, Schedule] = {}
+    after: Cursor | None = None
+    while True:
+        page = await tx.find(ScheduleList(tenant=tenant, after=after), AT_ONCE)
+        schedules |= {each.key: each for each in page}
+        if len(page) < AT_ONCE:
+            break
+        after = Cursor(page[-1].created_at, page[-1].id)
+    templates = await _templates(tx, tenant)
+    return Stored(
+        tenant=tenant, schedules=schedules, templates={each.id: each for each in templates}, limits=limits
+    )
+
+
+async def _templates(tx: Tx, tenant: str) -> list[Template]:
+    found: list[Template] = []
+    while True:
+        page = await tx.find(TemplateList(tenant=tenant, after=found[-1].id if found else None), AT_ONCE)
+        found += page
+        if len(page) < AT_ONCE:
+            return found
+
+
+async def _changed_since(tx: Tx, tenant: str, at: datetime) -> str:
+    """Who did what since then, in words."""
+    events = await tx.find(EventList(tenant=tenant, after=Cursor(at, "")), AT_ONCE)
+    lines = dict.fromkeys(_in_words(each) for each in events if each.subject_type in ("schedule", "template"))
+    if not lines:
+        return "what it would change is not as it was"
+    told = ", ".join(list(lines)[:TOLD])
+    return told if len(lines) <= TOLD else f"{told}, and {len(lines) - TOLD:,} more changes"
+
+
+def _in_words(event: Event) -> str:
+    facts = event.after or event.before or {}
+    name = facts.get("key") or facts.get("alias") or event.subject_id
+    return f"{event.subject_type} {name!r} was {event.action} by {event.actor} at {event.at:%H:%M:%S} UTC"

@@ -1,0 +1,174 @@
+"""Heartbeats that go out, to a watch outside such as Healthchecks: if they stay away, someone else says so.
+
+A schedule with a `heartbeat_url` tells of its runs: `URL/start` when one begins, `URL` when it has succeeded,
+`URL/fail` when it has failed, each with the run's id as `rid`. The fleet's own tells every minute that the store
+answers and nobody is missed: `URL`, or `URL/fail` while an alarm about the fleet is open.
+
+`Pings` is an observer: it hears of what is committed, and only puts it in a queue. The role sends from there, and tries
+again a few times. What cannot be sent is dropped, and so is what a node that dies has not sent: the watch outside
+counts what comes, and work waits for none of it. Addresses that are not of the public internet are refused unless they
+are allowed, as for HTTP tasks. A new `heartbeat_url` is known everywhere within a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from ...domain.errors import StoreError
+from ...domain.model import Run, RunStatus, Schedule, Task, TaskStatus
+from ...domain.schedule.run import follows
+from ...stores.base import Store, Tx, Work
+from ..clock import Clock, sleep
+from ..observe.telemetry import Observation, Observer, PingFailed, TaskMoved, TaskStarted, TimesHandled
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Ping", "Pings", "ping_address"]
+
+WAITING_AT_MOST = 1000
+KNOWN_AT_MOST = 10_000
+BELIEVED_FOR = timedelta(minutes=1)
+TRIES = 3
+PATIENCE = timedelta(seconds=10)
+PAUSE = timedelta(seconds=2)
+AT_ONCE = 8
+
+
+class Ping(NamedTuple):
+    """One heartbeat: of which schedule (None: of the fleet), what it says (`start`, `fail`, or nothing: success), and
+    of which run."""
+
+    schedule_id: str | None
+    says: str
+    run_id: str | None = None
+
+
+def ping_address(url: str, says: str, run_id: str | None) -> str:
+    """The address as Healthchecks expects it; what is asked for behind a `?` stays there."""
+    parts = urlsplit(url)
+    path = f"{parts.path.rstrip('/')}/{says}" if says else parts.path
+    rid = f"rid={run_id}" if run_id else ""
+    query = "&".join(part for part in (parts.query, rid) if part)
+    return urlunsplit(parts._replace(path=path, query=query))
+
+
+class Pings:
+    """An observer, and a role that sends what it heard. `fleet_url` is the fleet's own."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        observe: Observer,
+        *,
+        fleet_url: str | None = None,
+        allow_private: bool = False,
+    ) -> None:
+        self.wake = asyncio.Event()
+        self._store = store
+        self._clock = clock
+        self._known: dict[
+            str, tuple[str | None, float]
+        ] = {}  # address by schedule, and until when it is believed
+        self._observe = observe
+        self._fleet_url = fleet_url
+        self._allow_private = allow_private
+        self._waiting: deque[Ping] = deque(maxlen=WAITING_AT_MOST)
+        self._client: httpx.AsyncClient | None = None
+
+    def hear(self, signal: Observation) -> None:
+        """Only what may concern a schedule is kept; whether it has an address is looked up when it is sent."""
+        match signal:
+            case TaskStarted(task) if task.schedule_id is not None and task.attempt == 1:
+                self._add(Ping(task.schedule_id, "start", task.run_id))
+            case TaskMoved(task) if task.schedule_id is not None and (said := _says(task)) is not None:
+                self._add(Ping(task.schedule_id, said, task.run_id))
+            case TimesHandled(schedule, Run(status=RunStatus.FAILED) as run, None):
+                self._add(Ping(schedule.id, "fail", run.id))
+
+    def tell_of_fleet(self, *, is_well: bool) -> None:
+        if self._fleet_url is not None:
+            self._add(Ping(None, "" if is_well else "fail"))
+
+    async def run_once(self) -> None:
+        """Send what waits, a few at once."""
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+            await self._look_up({each.schedule_id for each in batch if each.schedule_id is not None})
+            urls = [(each, self._url_of(each)) for each in batch]
+            await asyncio.gather(*(self._send(each, url) for each, url in urls if url is not None))
+
+    async def finish(self) -> None:
+        """Send what is left, if that does not take long."""
+        try:
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                await self.run_once()
+        except (TimeoutError, StoreError):
+            pass  # the watch outside counts what comes
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _add(self, ping: Ping) -> None:
+        if ping.schedule_id is None or self._may_have_url(ping.schedule_id):
+            self._waiting.append(ping)
+            self.wake.set()
+
+    def _may_have_url(self, schedule_id: str) -> bool:
+        url, until = self._known.get(schedule_id, ("", 0.0))
+        return url is not None or until <= self._clock.monotonic()
+
+    async def _look_up(self, ids: set[str]) -> None:
+        now = self._clock.monotonic()
+        missing = {id for id in ids if self._known.get(id, (None, 0.0))[1] <= now}
+        if not missing:
+            return
+        if len(self._known) > KNOWN_AT_MOST:
+            self._known.clear()
+        found = await self._store.read(_schedules(missing))
+        until = now + BELIEVED_FOR.total_seconds()
+        for id in missing:
+            self._known[id] = (found[id].heartbeat_url if id in found else None, until)
+
+    def _url_of(self, ping: Ping) -> str | None:
+        return self._fleet_url if ping.schedule_id is None else self._known[ping.schedule_id][0]
+
+    async def _send(self, ping: Ping, url: str) -> None:
+        address = ping_address(url, ping.says, ping.run_id)
+        problem = ""
+        for number in range(TRIES):
+            if number:
+                await sleep(PAUSE * number)
+            try:
+                async with asyncio.timeout(PATIENCE.total_seconds()):
+                    answer = await self._kept_client().get(address)
+                if answer.is_success:
+                    return
+                problem = f"it answered {answer.status_code}"
+            except Exception as error:  # whatever the network does, work goes on
+                problem = "install rota[http]" if isinstance(error, ImportError) else type(error).__name__
+        self._observe(PingFailed(urlsplit(url).hostname or "", problem))
+
+    def _kept_client(self) -> httpx.AsyncClient:
+        from ..runtimes.http import new_client
+
+        self._client = self._client or new_client(allow_private=self._allow_private)
+        return self._client
+
+
+def _says(task: Task) -> str | None:
+    if task.status is TaskStatus.PENDING:
+        return None
+    return {RunStatus.COMPLETED: "", RunStatus.FAILED: "fail"}.get(follows(task))
+
+
+def _schedules(ids: set[str]) -> Work[dict[str, Schedule]]:
+    async def work(tx: Tx) -> dict[str, Schedule]:
+        return await tx.get_many(Schedule, ids)
+
+    return work

@@ -1,0 +1,161 @@
+"""Files that declare schedules and templates, in YAML, TOML or JSON: `{schedules: {key: options}, templates: …}`.
+
+YAML is read as its version 1.2 has it: `on` and `12:30` are texts, and a key may be there only once."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..domain.errors import Invalid
+
+__all__ = ["FORMATS", "SECTIONS", "check_document", "format_of", "read", "read_text", "write"]
+
+SECTIONS = ("schedules", "templates")
+FORMATS = ("yaml", "toml", "json")
+_SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
+_MERGE = "tag:yaml.org,2002:merge"
+_PLAIN: list[tuple[str, re.Pattern[str], Iterable[str]]] = [
+    ("bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
+    ("null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+    ("int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), "-+0123456789"),
+    ("float", re.compile(r"^[-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?$"), "-+0123456789"),
+    ("merge", re.compile(r"^<<$"), "<"),
+]
+"""What is no text in YAML 1.2: its tag, how it is written, and how it begins."""
+Document = dict[str, dict[str, dict[str, Any]]]
+
+
+def format_of(path: Path) -> str:
+    found = _SUFFIXES.get(path.suffix.lower())
+    if found is None:
+        raise Invalid("file", f"{path.name!r} is of no known format", "give a .yaml, .toml or .json file")
+    return found
+
+
+def read(path: Path) -> Document:
+    """What the file declares. An error names the file."""
+    format = format_of(path)
+    try:
+        text = path.read_text("utf-8")
+    except OSError as problem:
+        raise Invalid("file", f"{path} cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise Invalid("file", f"{path} is not UTF-8 text") from None
+    return read_text(text, format, str(path))
+
+
+def read_text(text: str, format: str, name: str = "it") -> Document:
+    try:
+        match format:
+            case "yaml":
+                document = _read_yaml(text)
+            case "toml":
+                document = tomllib.loads(text)
+            case _:
+                document = json.loads(text, object_pairs_hook=_without_repeats)
+    except ValueError as problem:
+        said = " ".join(str(problem).split())
+        raise Invalid("file", f"{name} is not {format.upper()}: {said}") from None
+    return check_document(document)
+
+
+def check_document(document: object) -> Document:
+    """Sections, in them names, under each its options; else refused."""
+    accepted = f"accepted are {' and '.join(SECTIONS)}"
+    if document is None:
+        return {}
+    if not isinstance(document, Mapping):
+        raise Invalid("file", "it is no mapping", accepted)
+    for section, named in document.items():
+        if section not in SECTIONS:
+            raise Invalid(str(section), "there is no such section", accepted)
+        if not isinstance(named, Mapping | None):
+            raise Invalid(section, "it is no mapping", "write a name, and under it the options")
+        for name, options in (named or {}).items():
+            if not isinstance(name, str):
+                raise Invalid(section, f"the name {name!r} is no text", "put it in quotes")
+            if not isinstance(options, Mapping):
+                raise Invalid(section, f"{name!r} has no options", "write its options under it")
+    return {section: dict(named or {}) for section, named in document.items()}
+
+
+def write(document: Mapping[str, Mapping[str, Mapping[str, Any]]], format: str) -> str:
+    """The document as a text that `read` gives back."""
+    match format:
+        case "yaml":
+            yaml = _yaml()
+            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+            text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
+            return text
+        case "toml":
+            return "\n".join(_toml_table(section, named) for section, named in document.items())
+        case _:
+            return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is there twice")
+    return found
+
+
+def _yaml() -> Any:
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        problem = "YAML needs PyYAML, which is not installed"
+        raise Invalid("file", problem, "install rota[yaml], or use .toml or .json") from None
+    return yaml
+
+
+def _read_yaml(text: str) -> Any:
+    yaml = _yaml()
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    def construct_mapping(loader: Any, node: Any, deep: bool = False) -> Any:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen and key.tag != _MERGE:
+                raise ValueError(f"{key.value!r} is there twice, again in line {key.start_mark.line + 1}")
+            seen.add(key.value)
+        return base.construct_mapping(loader, node, deep=deep)
+
+    plain: dict[str, list[Any]] = {}
+    for tag, pattern, begins in _PLAIN:
+        for first in begins:
+            plain.setdefault(first, []).append((f"tag:yaml.org,2002:{tag}", pattern))
+    own = {"construct_mapping": construct_mapping, "yaml_implicit_resolvers": plain}
+    try:
+        return yaml.load(text, Loader=type("Loader", (base,), own))
+    except yaml.YAMLError as problem:
+        raise ValueError(str(problem)) from None
+
+
+def _toml_table(section: str, named: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = []
+    for name, options in named.items():
+        lines.append(f"[{section}.{_toml(name)}]")
+        lines += [f"{each} = {_toml(value)}" for each, value in options.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case None:
+            raise Invalid("format", "TOML has no null, and something here is null", "write YAML or JSON")
+        case Mapping():
+            return f"{{ {', '.join(f'{_toml(str(k))} = {_toml(v)}' for k, v in value.items())} }}"
+        case list():
+            return f"[{', '.join(map(_toml, value))}]"
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case _:
+            return json.dumps(value)

@@ -1,0 +1,74 @@
+"""`/api/tenants/{tenant}/plan`, `/apply` and `/export`: what a declaration would change, doing it, and all there is as
+a declaration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request, Response
+
+from ....domain.errors import Invalid
+from ....domain.model import TaskTarget, WorkflowTarget
+from ....domain.plan import naming, schedule_options
+from ... import plans
+from ...shapes import Answer
+from ..openapi import documented
+from ..reading import Router
+from ..service import Admin, OnceKey, Viewer, answer, of
+from . import schemas
+from .templates import check_shell_allowed
+
+__all__ = ["router"]
+
+router = Router(prefix="/api/tenants/{tenant}", tags=["plans"])
+
+
+class DeclarationAnswer(Answer, frozen=True, kw_only=True):
+    """All schedules and templates, as a file would declare them."""
+
+    templates: dict[str, dict[str, Any]]
+    schedules: dict[str, dict[str, Any]]
+
+
+@router.post("/plan", **documented(200, plans.PlanAnswer))
+async def plan(request: Request, queue: Viewer, body: schemas.PlanBody) -> Response:
+    """What would change if this were applied: created, changed and removed, and which times within the next 14 days
+    appear, vanish or move. Nothing is written."""
+    document = _document(request, body)
+    return answer(plans.answer(await queue.plan(document, prune=body.prune, force=body.force)))
+
+
+@router.post("/apply", **documented(200, plans.PlanAnswer))
+async def apply(request: Request, queue: Admin, body: schemas.ApplyBody, once: OnceKey = None) -> Response:
+    """Do it, in one transaction: with the `at` and `token` of a plan only if that still holds. It runs nothing by
+    itself."""
+    if (body.at is None) != (body.token is None):
+        raise Invalid(
+            "token", "one of at and token is missing", "give both, as the plan has them, or neither"
+        )
+    known = None if body.at is None or body.token is None else (body.at, body.token)
+    document = _document(request, body)
+    await queue.once(request, once, lambda done: (200, plans.answer(done)))
+    return answer(plans.answer(await queue.apply(document, known, prune=body.prune, force=body.force)))
+
+
+@router.get("/export", **documented(200, DeclarationAnswer))
+async def export(queue: Viewer) -> Response:
+    """All schedules and templates, as a body of `/plan` declares them."""
+    return answer(DeclarationAnswer(**await queue.export()))
+
+
+def _document(request: Request, body: schemas.PlanBody) -> dict[str, Any]:
+    """Refused, if it names what this server would refuse elsewhere, too."""
+    for alias, options in body.templates.items():
+        is_shell = "shell" in options or options.get("runtime") == "shell"
+        with naming("template", alias):
+            check_shell_allowed(request, "shell" if is_shell else None, "runtime")
+    for key, options in body.schedules.items():
+        with naming("schedule", key):
+            match schedule_options(options).get("target"):
+                case WorkflowTarget(kind=kind):
+                    of(request).check_known("workflow", kind, is_workflow=True)
+                case TaskTarget(kind=kind):
+                    of(request).check_known("task_type", kind, is_workflow=False)
+    return {"schedules": body.schedules, "templates": body.templates}

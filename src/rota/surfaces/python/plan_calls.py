@@ -1,0 +1,99 @@
+"""The calls of a queue that are about plans: what a file would change, and doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ...domain.model import Schedule, ScheduleStatus, Target
+from ...domain.plan import Declaration, Plan, Stored, of_schedule, of_template
+from ...domain.plan import make as make_plan
+from ...domain.recurrence import Timing
+from ...engine import commands
+from ...engine.app import App
+from .. import files
+from . import arguments
+from .arguments import check_registered
+from .calls import Calls
+
+__all__ = ["PlanCalls"]
+
+Source = Mapping[str, Any] | App | Path | str
+"""A file, what is in one, or an app with the schedules that it declares."""
+
+
+class PlanCalls(Calls):
+    """See what a file of schedules and templates would change, and apply it."""
+
+    async def plan(self, source: Source, *, prune: bool = False, force: bool = False) -> Plan:
+        """What would change if the store said what a file says (its path, its content, or an app): created, changed and
+        removed, and which times appear, vanish or move. Nothing is written."""
+        make = self._make(source, prune, force)
+        return make(*await self.store.read(commands.read_stored(self.tenant)))
+
+    async def apply(
+        self,
+        source: Source,
+        plan: Plan | tuple[datetime, str] | None = None,
+        *,
+        prune: bool = False,
+        force: bool = False,
+    ) -> Plan:
+        """Make the store say what a file says, in one transaction. With the `plan` that was made of it (or its time and
+        token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
+        overwritten with `force`."""
+        at, token = (plan.at, plan.token) if isinstance(plan, Plan) else plan or (None, None)
+        make = self._make(source, prune, force)
+        return await self._commit(commands.apply_plan(self.tenant, make, self.actor, at, token))
+
+    async def export(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """All schedules and templates, as a file would declare them. Completed schedules are left out."""
+        stored, _ = await self.store.read(commands.read_stored(self.tenant))
+        aliases = {each.id: each.alias for each in stored.templates.values()}
+        kept = [each for each in stored.schedules.values() if each.status is not ScheduleStatus.COMPLETED]
+        return {
+            "templates": {
+                each.alias: of_template(each)
+                for each in sorted(stored.templates.values(), key=lambda each: each.alias)
+            },
+            "schedules": {
+                each.key: of_schedule(each, aliases) for each in sorted(kept, key=lambda each: each.key)
+            },
+        }
+
+    def _make(self, source: Source, prune: bool, force: bool) -> commands.MakePlan:
+        declared = self._declaration_of(source)
+
+        def make(stored: Stored, at: datetime) -> Plan:
+            return make_plan(declared, stored, at, self.actor, prune=prune, force=force)
+
+        return make
+
+    def _declaration_of(self, source: Source) -> Declaration:
+        if isinstance(source, App):
+            return self._declaration({"schedules": dict(source.schedules)}, source)
+        if isinstance(source, Mapping):
+            return self._declaration(files.check_document(source), self.app)
+        return self._declaration(files.read(Path(source)), self.app)
+
+    def _declaration(self, document: Mapping[str, Mapping[str, Any]], app: App | None) -> Declaration:
+        def new(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
+            timing, target, fields = arguments.declared_schedule(options, now)
+            if app is not None:
+                check_registered(target, app)
+            return timing, target, fields
+
+        def changes(old: Schedule, options: Mapping[str, Any]) -> dict[str, Any]:
+            changed = arguments.declared_changes(old, options)
+            if app is not None:
+                check_registered(changed["target"], app)
+            return changed
+
+        return Declaration(
+            schedules=document.get("schedules", {}),
+            templates=document.get("templates", {}),
+            new=new,
+            changes=changes,
+        )

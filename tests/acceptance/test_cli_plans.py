@@ -1,0 +1,125 @@
+"""Schedules in a file on the command line: plan, apply, export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import bare_folder, complaint, document, rota
+
+FILE = """\
+templates:
+  backup:
+    shell: pg_dump shop
+schedules:
+  nightly:
+    template: backup
+    cron: 0 3 * * *
+    timezone: Europe/London
+  sync:
+    task_type: sync
+    interval: 1:30  # a text, as in YAML 1.2
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    bare_folder(monkeypatch, tmp_path)
+    rota("migrate")
+    (tmp_path / "rota.yaml").write_text(FILE.replace("1:30  # a text, as in YAML 1.2", "1m30s"))
+    return tmp_path
+
+
+def test_a_file_from_its_plan_to_its_change(folder: Path) -> None:
+    plan = rota("plan rota.yaml").stdout
+    assert "+ template backup: created\n    shell: pg_dump shop\n" in plan
+    assert "    template: backup, cron: 0 3 * * *, timezone: Europe/London\n" in plan
+    assert "within 14 days 14 times appear: " in plan
+    assert plan.endswith("3 created. Nothing runs now.\n")
+    assert max(map(len, plan.splitlines())) <= 80
+    assert complaint("apply rota.yaml") == "nobody can be asked here: give --yes to apply the plan"
+    assert rota("apply rota.yaml --yes").stdout.endswith("Applied.\n")
+    assert rota("plan rota.yaml --check").stdout == "No change: 3 are as declared.\n"
+    rota("schedule update nightly --description mine")
+    file = folder / "rota.yaml"
+    file.write_text(file.read_text().replace("0 3 *", "0 4 *").partition("  sync:")[0])
+    changed = rota("plan rota.yaml --check", code=1).stdout
+    assert "    cron: 0 3 * * * → 0 4 * * *\n" in changed
+    assert "03:00 → 04:00" in changed
+    assert "kept: description is mine by hand, the file says default" in changed
+    assert "- sync: no longer in the file: it stays as it is (--prune pauses it)\n" in changed
+    pruned = document("apply rota.yaml --yes --prune")
+    assert (pruned["changed"], pruned["removed"]) == (1, 1)
+    assert document("schedule show sync")["status"] == "paused"
+    assert document("schedule show nightly")["description"] == "mine"
+    assert rota("apply rota.yaml --yes --force").stdout.endswith("Applied.\n")
+    assert document("schedule show nightly")["description"] == ""
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "toml", "json"])
+def test_what_is_exported_changes_nothing(folder: Path, suffix: str) -> None:
+    rota("apply rota.yaml --yes")
+    line = [
+        "schedule",
+        "create",
+        "by-hand",
+        "-t",
+        "t",
+        "--rrule",
+        "FREQ=DAILY",
+        "--input",
+        '{"a b": ["x\\n", 1]}',
+    ]
+    rota([*line, "--retry-policy", "initial=5s", "--tag", "one"])
+    rota(f"export -o all.{suffix}")
+    assert rota(f"plan all.{suffix} --check").stdout == "No change: 4 are as declared.\n"
+    if suffix == "json":
+        assert json.loads(rota("export --format json").stdout) == json.loads(
+            (folder / "all.json").read_text()
+        )
+
+
+def test_the_app_of_a_module_declares_schedules_too(folder: Path) -> None:
+    (folder / "shop.py").write_text(
+        "import rota\napp = rota.App()\n@app.task(cron='0 9 * * *')\ndef report() -> None: ...\n"
+    )
+    assert "+ report: created" in rota("plan shop:app").stdout
+    rota("apply shop:app --yes")
+    assert rota("plan shop:app --check").stdout == "No change: 1 are as declared.\n"
+
+
+WRONG = [
+    ("rota.yaml", FILE, "schedule 'sync': interval: '1:30' is not a duration"),
+    ("rota.yaml", "schedules:\n  a: {cron: '* * * * *'}\n", "schedule 'a': task_type: no task was given"),
+    ("rota.yaml", "schedules:\n  a: {}\n  a: {}\n", "file: rota.yaml is not YAML: 'a' is there twice"),
+    ("rota.yaml", "schedules: {a: [}", "file: rota.yaml is not YAML: "),
+    ("rota.yaml", "schedules: [a]", "schedules: it is no mapping"),
+    ("rota.yaml", "jobs: {}", "jobs: there is no such section; accepted are schedules and templates"),
+    ("rota.yaml", "schedules: {a: }", "schedules: 'a' has no options"),
+    ("all.toml", "[schedules", "file: all.toml is not TOML: "),
+    ("rota.json", '{"schedules": {"a": {}, "a": {}}}', "file: rota.json is not JSON: 'a' is there twice"),
+    ("rota.ini", "", "file: 'rota.ini' is of no known format"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "sentence"), WRONG)
+def test_what_is_wrong_with_a_file_is_said_in_a_sentence(
+    folder: Path, name: str, text: str, sentence: str
+) -> None:
+    (folder / name).write_text(text)
+    assert complaint(f"plan {name}").startswith(sentence)
+    assert complaint(f"apply {name} --yes").startswith(sentence)
+    assert document("schedule list")["schedules"] == []
+
+
+def test_a_crontab_becomes_a_file_and_changes_nothing(folder: Path) -> None:
+    (folder / "cron").write_text("# hello\n0 9 * * * echo hello\n@reboot x\n")
+    made = rota("import crontab cron --timezone UTC -o cron.yaml")
+    assert "warning: line 3 was not taken: @reboot is no time" in made.stderr
+    assert "took 1 line, on the clock of UTC; nothing was changed" in made.stderr
+    assert document("schedule list")["schedules"] == []
+    rota("apply cron.yaml --yes")
+    assert document("schedule show echo")["description"] == "hello"
+    assert complaint("import crontab missing").startswith("missing cannot be read: No such file")

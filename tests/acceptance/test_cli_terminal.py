@@ -1,0 +1,131 @@
+"""The command line at a terminal of 80 columns, and ids by their beginning."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+
+from command_line import ROTA, complaint, document, rota
+
+KIND = "generate_the_quarterly_report_finance"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def at_terminal(*arguments: str, columns: int = 80) -> list[str]:
+    """What a terminal of so many columns shows, line by line."""
+    screen, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    unset = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment = {**unset, "TERM": "xterm", "NO_COLOR": "1"}
+    process = subprocess.Popen(
+        [*ROTA, *arguments], stdin=terminal, stdout=terminal, stderr=terminal, env=environment
+    )
+    os.close(terminal)
+    text = b""
+    while True:
+        try:
+            piece = os.read(screen, 65536)
+        except OSError:  # the end, on Linux
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(screen)
+    process.wait()
+    return text.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
+
+
+def test_what_matters_is_seen_in_eighty_columns() -> None:
+    task = rota(f"submit -t {KIND} --queue the-slow-lane-of-finance --in 1h").stdout.strip()
+    lines = at_terminal("list")
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["ID", "TYPE", "STATUS", "CREATED"]
+    shown = lines[1].split()
+    assert shown[:4] == [task[:18], KIND, "○", "pending"]
+    assert document(f"status {shown[0]}")["id"] == task
+
+    wide = at_terminal("list", "--wide")
+    assert wide[0].split() == ["ID", "TYPE", "STATUS", "QUEUE", "CREATED", "DETAIL"]
+    assert task in wide[1]
+    assert "the-slow-lane-of-finance" in wide[1]
+
+
+def test_times_are_relative_and_local_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    task = rota("submit -t send --at 2031-05-01T03:00:00.123456Z").stdout.strip()
+    due = next(line for line in at_terminal("status", task) if line.startswith("available_at"))
+    assert due.startswith("available_at: in ")
+    assert due.endswith("(2031-05-01 12:00:00 JST)")
+    due = next(line for line in at_terminal("status", task, "--utc") if line.startswith("available_at"))
+    assert due.endswith("(2031-05-01T03:00:00Z)")
+
+
+def test_a_beginning_is_enough_wherever_an_id_is() -> None:
+    task = rota("submit -t send").stdout.strip()
+    for line in ("status", "history", "artifacts", "cancel", "replay", "workflow show"):
+        assert rota(f"{line} {task[:18]}").stderr in ("", "it has left nothing\n"), line
+    first, second = sorted(document("submit -t send -i {}")["id"] for _ in range(2))
+    same = first[: next(n for n in range(36) if first[n] != second[n])]
+    sentence = complaint(f"cancel {same}", code=1)
+    assert f"tasks have an id that begins with '{same}': " in sentence
+    assert f"{first} (send, pending)" in sentence
+    assert f"{second} (send, pending)" in sentence
+    assert "at least 8 characters" in complaint("status 0199")
+    assert complaint("status 01990000-0000", code=1) == "there is no task '01990000-0000'"
+
+
+def test_a_key_is_revoked_by_the_beginning_of_its_id() -> None:
+    key = document("keys create --role viewer --name phone")["id"]
+    assert "revoked phone" in rota(f"keys revoke {key[:18]}").stdout
+
+
+def test_what_may_have_been_meant_is_said() -> None:
+    rota("schedule create daily-report -t report --cron '0 9 * * *'")
+    rota("template create backup --kind backup")
+    assert complaint("schedule show daly-report", code=1) == (
+        "there is no schedule 'daly-report'; did you mean 'daily-report'?"
+    )
+    assert complaint("template show backp", code=1).endswith("did you mean 'backup'?")
+    assert complaint("schedule show something-else", code=1) == "there is no schedule 'something-else'"
+    assert complaint("list --quee x") == "no such option '--quee'; did you mean '--queue'?"
+
+
+def test_an_empty_answer_names_the_store_and_the_filter() -> None:
+    rota("migrate")
+    assert rota("list --status failed -t send").stderr == (
+        "no tasks with status failed, type send in sqlite:///rota.db\n"
+    )
+    assert rota("workflow list --tenant acme").stderr == "no workflows of tenant acme in sqlite:///rota.db\n"
+    assert "no schedules with status draft in " in rota("schedule list --status draft").stderr
+
+
+def test_settings_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_KEEP_TASKS", "forever")
+    shown = {line.split("  ")[0]: line for line in rota("config").stdout.splitlines()}
+    assert " forever " in shown["keep_tasks"]
+    assert " 2 MB " in shown["max_body"]
+    assert " no " in shown["allow_shell"]
+    assert document("config")["max_body"]["value"] == 2 * 1024 * 1024
+
+
+def test_rota_alone_says_what_to_do_next(folder: Path) -> None:
+    assert rota("").stdout.endswith("Begin with rota up --demo: schedules that fire before your eyes.\n")
+    (folder / "broken.py").write_text("import rota\napp = rota.App(")
+    (folder / "shop").mkdir()
+    (folder / "shop" / "__init__.py").write_text("")
+    (folder / "shop" / "tasks.py").write_text("import rota\n\nraise SystemExit\njobs = rota.App()\n")
+    assert rota("").stdout.endswith("There is an app here. Run it with rota up shop.tasks:jobs\n")
+    (folder / "hello.py").write_text("from rota import App\napp: App = App()\n")
+    assert "There are apps here: hello:app, shop.tasks:jobs." in rota("").stdout

@@ -1,0 +1,55 @@
+"""Applying a plan: all of it or nothing, on every store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import rota
+from rota.stores.base import Store
+
+DECLARED: dict[str, Any] = {
+    "templates": {"page": {"http": "https://example.com/"}},
+    "schedules": {
+        "a": {"task_type": "t", "cron": "0 9 * * *", "timezone": "Europe/London", "jitter": "5m"},
+        "b": {"template": "page", "interval": "5m"},
+    },
+}
+
+
+async def test_what_is_applied_is_what_was_planned(store: Store) -> None:
+    queue = rota.Queue(store)
+    plan = await queue.plan(DECLARED)
+    await queue.apply(DECLARED, plan)
+    [a, b] = [each.new for each in plan.schedules]
+    assert a is not None
+    assert b is not None
+    found = await queue.get_schedule("a")
+    assert (found.id, found.due_at) == (a.id, a.due_at)
+    assert (await queue.get_schedule("b")).timing == b.timing
+    assert not (await queue.plan(DECLARED)).changes
+    assert await queue.export() == DECLARED
+    assert [event.action for event in await queue.schedule_history("a")] == ["created"]
+
+
+async def test_nothing_is_applied_if_one_thing_is_refused(store: Store) -> None:
+    queue = rota.Queue(store)
+    await queue.create_tenant("default", schedules=1)
+    with pytest.raises(rota.Refused, match="may have 1 schedule"):
+        await queue.apply(DECLARED)
+    assert await queue.export() == {"schedules": {}, "templates": {}}
+
+
+async def test_a_plan_that_no_longer_holds_is_refused(store: Store) -> None:
+    queue = rota.Queue(store, actor="anna")
+    await queue.apply(DECLARED)
+    wanted = {**DECLARED, "schedules": {"a": {**DECLARED["schedules"]["a"], "priority": 3}}}
+    plan = await queue.plan(wanted, prune=True)
+    await queue.update_schedule("a", description="mine")
+    with pytest.raises(rota.Refused, match="no longer holds: schedule 'a' was updated by anna at"):
+        await queue.apply(wanted, plan, prune=True)
+    await queue.apply(wanted, prune=True)
+    assert (await queue.get_schedule("b")).status == "paused"
+    again = await queue.get_schedule("a")
+    assert (again.description, getattr(again.target, "priority", None)) == ("mine", 3)

@@ -1,0 +1,154 @@
+"""What goes out about alarms and runs, to a real server: notices through apprise, and heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+import rota
+from records import alarm
+from rota.domain.errors import Invalid
+from rota.domain.model import Alarm
+from rota.engine.observe.telemetry import Observation, PingFailed
+from rota.engine.roles import pings as pings_module
+from rota.engine.roles.notices import Notices, check_addresses, label_of
+from rota.engine.roles.pings import Pings
+from rota.stores.base import Store
+from rota.stores.queries import AlarmList
+from runtimes.http_server import Misbehaving
+from stores import find, put
+
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # of apprise
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[tuple[rota.Queue, Misbehaving]]:
+    async with rota.connect("memory:") as queue, Misbehaving().listening() as server:
+        yield queue, server
+
+
+async def stored(store: Store) -> list[Alarm]:
+    return [each for each in await find(store, AlarmList(tenant=None)) if isinstance(each, Alarm)]
+
+
+async def overdue_alarm(queue: rota.Queue, **values: Any) -> None:
+    long_ago = (await queue.now()) - pings_module.PATIENCE * 2
+    await put(queue.store, alarm(began_at=long_ago, tell_at=long_ago, **values))
+
+
+async def test_a_burst_is_one_message_and_who_was_told_is_written_down() -> None:
+    async with world() as (queue, server):
+        address = f"json://127.0.0.1:{server.port}/hook"
+        notices = Notices(queue.store, [address])
+        assert await notices.run_once() is None
+        for number in range(30):
+            await overdue_alarm(queue, subject=f"s{number}")
+        await notices.run_once()
+        [asked] = server.asked
+        body = msgspec.json.decode(asked.body)
+        assert (asked.method, asked.path) == ("POST", "/hook")
+        assert body["title"] == "Rota: alarms: 30 began"
+        assert "and 10 more" in body["message"]
+        assert await notices.run_once() is None
+        assert {each.told for each in await stored(queue.store)} == {(label_of(address),)}
+        assert str(server.port) not in label_of(address)
+
+
+async def test_what_cannot_be_sent_is_tried_again_for_those_who_do_not_know() -> None:
+    async with world() as (queue, server):
+        good, bad = f"json://127.0.0.1:{server.port}/ok", f"json://127.0.0.1:{server.port}/status/503"
+        await overdue_alarm(queue)
+        notices = Notices(queue.store, [good, bad])
+        await notices.run_once()
+        [known] = await stored(queue.store)
+        assert known.told == (label_of(good),)
+        assert known.tell_at is not None
+        assert known.tell_at > await queue.now()
+        assert [asked.path for asked in server.asked] == ["/ok", "/status/503"]
+
+
+async def test_there_are_so_many_messages_an_hour() -> None:
+    async with world() as (queue, server):
+        notices = Notices(queue.store, [f"json://127.0.0.1:{server.port}/"], per_hour=2)
+        for number in range(3):
+            await overdue_alarm(queue, subject=f"s{number}")
+            delay = await notices.run_once()
+        assert len(server.asked) in (2, 3)  # an hour may have begun
+        assert delay is not None
+
+
+def test_an_address_that_is_wrong_is_refused_without_being_shown() -> None:
+    with pytest.raises(Invalid, match=r"address 1 \(nonsense\)") as caught:
+        check_addresses(["nonsense://user:geheim@example.com"])
+    assert "geheim" not in str(caught.value)
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not happened():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_schedule_tells_of_its_runs() -> None:
+    async with world() as (queue, server):
+        app = rota.App()
+
+        @app.task("work", max_retries=0)
+        async def work(input: object) -> None:
+            if input == "bad":
+                raise ValueError("no")
+
+        for key in ("good", "bad"):
+            url = f"{server.url}/ping/{key}"
+            await queue.create_schedule(key, task_type="work", interval=3600, input=key, heartbeat_url=url)
+        await queue.create_schedule("silent", task_type="work", interval=3600)
+        worker = rota.Worker(queue, app, allow_private_addresses=True, heartbeat_url=f"{server.url}/fleet")
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        runs = {key: (await queue.trigger_schedule(key)).run_id for key in ("good", "bad", "silent")}
+        await until(lambda: len(server.asked) == 4)
+        assert worker.alarms is not None
+        await worker.alarms.scan()
+        await until(lambda: len(server.asked) == 5)
+        worker.stop()
+        await running
+        good, bad = f"?rid={runs['good']}", f"?rid={runs['bad']}"
+        assert {asked.path for asked in server.asked} == {
+            *(
+                f"/ping/good/start{good}",
+                f"/ping/good{good}",
+                f"/ping/bad/start{bad}",
+                f"/ping/bad/fail{bad}",
+            ),
+            "/fleet",
+        }
+
+
+async def test_a_heartbeat_that_does_not_arrive_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pings_module, "PAUSE", pings_module.PAUSE / 100)
+    async with world() as (queue, server):
+        seen: list[Observation] = []
+        for url, allowed, times in ((f"{server.url}/status/503", True, 3), (f"{server.url}/x", False, 0)):
+            server.asked.clear()
+            pings = Pings(queue.store, queue.clock, seen.append, fleet_url=url, allow_private=allowed)
+            pings.tell_of_fleet(is_well=True)
+            await pings.finish()
+            assert len(server.asked) == times
+        assert [type(each) for each in seen] == [PingFailed, PingFailed]
+        assert "status" not in str(seen[0])  # what is behind the host may be a secret
+
+
+@pytest.mark.parametrize(
+    ("url", "says", "run_id", "expected"),
+    [
+        ("https://hc.example/abc", "", None, "https://hc.example/abc"),
+        ("https://hc.example/abc/", "start", "r1", "https://hc.example/abc/start?rid=r1"),
+        ("https://hc.example/abc?x=1", "fail", "r1", "https://hc.example/abc/fail?x=1&rid=r1"),
+    ],
+)
+def test_addresses(url: str, says: str, run_id: str | None, expected: str) -> None:
+    assert pings_module.ping_address(url, says, run_id) == expected
