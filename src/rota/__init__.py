@@ -31,6 +31,7 @@ __all__ = [
     "Artifact",
     "Backfill",
     "BackfillStatus",
+    "Calendar",
     "Change",
     "ChangeType",
     "ClockChange",

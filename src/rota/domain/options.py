@@ -12,7 +12,7 @@ that nothing is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from types import UnionType
@@ -52,9 +52,12 @@ from .model import (
 )
 from .recurrence import DayMatch, DstFold, DstGap, RecurrenceRule, Timing
 from .runtimes import Command, check_url
+from .schedule.calendars import FIELDS as CALENDAR_FIELDS
+from .schedule.calendars import check_calendars
 
 __all__ = [
     "AlarmOptions",
+    "CalendarOptions",
     "Duration",
     "HandlerOptions",
     "LimitOptions",
@@ -99,6 +102,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     most: float | None = None
     pattern: str | None = None
     clearable: bool = False
+    cleared: Any = None
+    """What is there once it is taken away."""
     alone: int | None = None
     """Of a number: what true means, or the name without a value."""
 
@@ -401,6 +406,24 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
     ]
     catch_up_window: Annotated[Duration | None, _duration("How far back catch_up goes. [default: 365d]")]
     jitter: Annotated[Duration | None, _duration("Spread the times by up to this long.")]
+    exclude: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="Calendars, or windows such as 22:00-06:00: no time in one of them counts.",
+            check=check_calendars,
+            clearable=True,
+            cleared=(),
+        ),
+    ]
+    only: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="Calendars, or windows such as 09:00-17:00: only times that are in all of them count.",
+            check=check_calendars,
+            clearable=True,
+            cleared=(),
+        ),
+    ]
     heartbeat_url: Annotated[
         str | None,
         Option(
@@ -475,6 +498,34 @@ class TemplateChanges(TemplateOptions, total=False):
     kind: str
 
 
+class CalendarOptions(TypedDict, total=False):
+    """What can be said of a calendar, beside its name."""
+
+    days: Annotated[
+        Iterable[date | str] | None, Option(help="Days, such as 2027-12-24.", check=CALENDAR_FIELDS["days"])
+    ]
+    rules: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="RRULEs: the days on which they fall, such as FREQ=WEEKLY;BYDAY=SA,SU.",
+            check=CALENDAR_FIELDS["rules"],
+        ),
+    ]
+    windows: Annotated[
+        Iterable[str] | None,
+        Option(help="Windows of every day, such as 22:00-06:00.", check=CALENDAR_FIELDS["windows"]),
+    ]
+    timezone: Annotated[
+        str | None,
+        Option(
+            help="Whose days and hours are meant. [default: those of each schedule]",
+            check=CALENDAR_FIELDS["timezone"],
+            clearable=True,
+        ),
+    ]
+    description: Annotated[str | None, _text("For people.")]
+
+
 class TaskFilters(TypedDict, total=False):
     """Which tasks: those that match everything given."""
 
@@ -539,4 +590,4 @@ def check_names(shape: type, given: Iterable[str], what: str = "option") -> None
 
 def check_option(name: str, option: Option, value: object) -> Any:
     """The stored form."""
-    return None if value is None and option.clearable else option.check(name, value)
+    return option.cleared if value is None and option.clearable else option.check(name, value)
