@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 import rota
 from acceptance.test_postgres_fleet import connected, until, working
@@ -89,8 +90,12 @@ async def test_a_node_that_freezes_in_a_transaction_lets_go() -> None:
     await frozen.open()
     locked, go_on = asyncio.Event(), asyncio.Event()
     async with rota.connect(url) as queue, connected(url) as admin:
-        await queue.create_schedule("s", task_type="work", interval=3600)
-        await admin.execute("update rota.schedule set due_at = now() - interval '2 minutes'")
+        made = await queue.create_schedule("s", task_type="work", interval=3600)
+
+        async def let_it_be_due(tx: Tx) -> None:
+            tx.put(replace(made, due_at=tx.now - timedelta(minutes=2)))
+
+        await queue.store.transact(let_it_be_due)
 
         async def freeze(tx: Tx) -> list[Schedule]:
             found = await tx.find(DueSchedules(at=tx.now), 10, lock=True)

@@ -84,9 +84,9 @@ WRITE_AS_NOBODY = """
 OUTGROW_THE_LIMIT = """
     await store.open()
     await put(store, task("small"))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (900_000, resource.RLIM_INFINITY))
     try:
-        await put(store, task("large", input="x" * 400_000))
+        await put(store, task("large", input="x" * 1_000_000))
     except StoreError as error:
         print(type(error).__name__, error, sep=": ")
     await put(store, task("after"))
