@@ -114,7 +114,9 @@ def test_a_schedule_made_in_the_editor_is_seen_to_fire(page: Page, working: Serv
     page.get_by_role("link", name="Edit").click()
     page.locator("input[name=when]").fill("0 12 * * 1")
     expect(page.locator("#meaning")).to_contain_text("only on Monday")
-    page.get_by_role("button", name="Save as version").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Save as version").click()
+    expect(page.locator("#lead")).to_contain_text("Monday")
     page.get_by_role("link", name="Versions").click()
     expect(page.locator("ins").filter(has_text="0 12 * * 1")).to_be_visible()
 
