@@ -23,7 +23,7 @@ from .shared import audit, check_room_for_tasks, find_template, limits_of
 __all__ = ["create_template", "delete_template", "edit_template", "execute_template"]
 
 LONGEST_ALIAS = 200
-_KEPT = ("id", "tenant", "version", "created_at", "updated_at")
+_KEPT = ("id", "tenant", "version", "created_at", "updated_at", "applied")
 
 
 def create_template(id: str, tenant: str, fields: Mapping[str, Any], actor: str) -> Work[Template]:

@@ -186,6 +186,9 @@ _OPERATION_IDS = {
     ("get", "/api/v1/jobs/{id}/$stream"): "streamV1Job",
     ("post", "/api/tenants/{tenant}/bulk/schedules/{action}"): "changeSchedules",
     ("get", "/metrics"): "getMetrics",
+    ("post", "/api/tenants/{tenant}/plan"): "planDeclaration",
+    ("post", "/api/tenants/{tenant}/apply"): "applyDeclaration",
+    ("get", "/api/tenants/{tenant}/export"): "exportDeclaration",
 }
 """Of those that do not follow from the path."""
 

@@ -117,7 +117,9 @@ def config(session: Session) -> None:
     rows: list[list[Cell | str]] = [
         [
             field.name,
-            Cell(_in_words(field.name, settings[field.name]), "bold"),
+            Cell(
+                _in_words(field.name, shown[field.name] if field.is_secret else settings[field.name]), "bold"
+            ),
             Cell(sources[field.name], "cyan"),
             field.about,
         ]

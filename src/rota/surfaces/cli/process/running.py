@@ -30,7 +30,7 @@ from .supervision import under_supervision
 
 __all__ = ["ProcessOptions", "run", "run_once"]
 
-log = logging.getLogger("rota")
+log = logging.getLogger("rota.process")
 
 
 @dataclass(frozen=True)
