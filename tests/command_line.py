@@ -137,8 +137,9 @@ def use_store(monkeypatch: Any, kind: str) -> None:
 
 
 def bare_folder(monkeypatch: Any, folder: Path) -> None:
-    """Work in this folder, with nothing set."""
+    """Work in this folder, with nothing set, and no module loaded from the folder of another test."""
     monkeypatch.chdir(folder)
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
     for name in [name for name in os.environ if name.startswith("ROTA_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TZ", "UTC")

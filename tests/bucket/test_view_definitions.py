@@ -45,6 +45,8 @@ EVERYTHING: dict[str, Any] = {
     "alarm_duration": timedelta(hours=1),
     "alarm_ending": timedelta(days=7),
     "heartbeat_url": "https://example.com/ping",
+    "exclude": ("22:00-06:00",),
+    "only": ("08:00-12:00", "13:00-18:00"),
 }
 TASK = rota.TaskTarget(
     kind="report",

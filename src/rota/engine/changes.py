@@ -162,7 +162,7 @@ def notices_of(record: Task | Step | Run | Event) -> Iterator[Notice]:
                 number=_number(record),
                 record=record,
                 task_id=record.task_id,
-                order=(record.updated_at, 0, record.task_id, 2, 3),  # behind the claim, before what follows
+                order=_step_order(record),
             )
         case Run():
             at = record.completed_at or record.created_at
@@ -181,6 +181,11 @@ def notices_of(record: Task | Step | Run | Event) -> Iterator[Notice]:
                 event=record,
                 order=(record.at, 1, record.subject_id, version, 0),
             )
+
+
+def _step_order(step: Step) -> tuple[Any, ...]:
+    """Behind the claim, before what follows; at the same time, what ended before what waits."""
+    return (step.updated_at, 0, step.task_id, 2, 3, not step.is_over, step.number or 0)
 
 
 def _number(step: Step) -> int:
