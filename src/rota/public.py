@@ -56,6 +56,7 @@ from .domain.model import (
 )
 from .domain.plan import Plan
 from .domain.recurrence import (
+    After,
     ClockChange,
     Cron,
     DayMatch,
@@ -89,6 +90,7 @@ from .surfaces.python.known_nodes import UnhandledKind
 from .surfaces.python.signatures import verify_signature
 
 __all__ = [
+    "After",
     "Alarm",
     "AlarmRule",
     "AlarmRules",

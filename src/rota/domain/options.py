@@ -50,7 +50,7 @@ from .model import (
     Target,
     TaskStatus,
 )
-from .recurrence import DayMatch, DstFold, DstGap, RecurrenceRule, Timing
+from .recurrence import AfterOn, DayMatch, DstFold, DstGap, RecurrenceRule, Timing
 from .runtimes import Command, check_url
 
 __all__ = [
@@ -165,6 +165,13 @@ def _url(field: str, value: object) -> str:
 
 def _failures(field: str, value: object) -> int:
     return int(value) if isinstance(value, bool) else check_number(field, value, 0, 100)
+
+
+def _schedule_ids(field: str, value: object) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, Iterable):
+        raise Invalid(field, f"{shown(value)} names no schedule", "give a schedule_id, or several")
+    return tuple(names)
 
 
 def _idempotency_key(field: str, value: object) -> str:
@@ -288,7 +295,7 @@ class SubmitOptions(SubmitManyOptions, total=False):
 
 
 class TimingOptions(TypedDict, total=False):
-    """When: one of cron, interval, run_at, rrule, rule and timings, and its bounds."""
+    """When: one of cron, interval, run_at, rrule, rule, timings and after, and its bounds."""
 
     cron: Annotated[str | None, _text("A cron line, 5 fields or 6 with seconds first: '0 9 * * 1-5'.")]
     interval: Annotated[Duration | None, _duration("Every so often.", least=timedelta(seconds=1))]
@@ -305,6 +312,14 @@ class TimingOptions(TypedDict, total=False):
             check=_timings,
         ),
     ]
+    after: Annotated[
+        Iterable[str] | None,
+        Option(help="When a run of this schedule ends; of several: of each.", check=_schedule_ids),
+    ]
+    after_on: Annotated[
+        AfterOn | str | None, _choice("How a run must have ended. [default: success]", AfterOn)
+    ]
+    after_delay: Annotated[Duration | None, _duration("How long after that it runs.")]
     timezone: Annotated[
         str | ZoneInfo | None,
         _text(

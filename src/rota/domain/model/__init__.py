@@ -13,6 +13,7 @@ from .gate import Gate, Limit
 from .schedule import (
     Backfill,
     BackfillStatus,
+    Cause,
     MissedRunPolicy,
     OverlapPolicy,
     Run,
@@ -51,6 +52,7 @@ __all__ = [
     "Artifact",
     "Backfill",
     "BackfillStatus",
+    "Cause",
     "Change",
     "ChangeType",
     "Duration",
