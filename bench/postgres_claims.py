@@ -2,7 +2,8 @@
 transaction that claims 50 and is undone. Aim: within 2x.
 
 The two tables are in databases of their own, and asked in turn, so that whatever else the machine does meets both. The
-rows are made by the server: 6 million take some minutes and 6 GB.
+rows are made by the server: 6 million take some minutes and 6 GB. `--parked` adds workflows that wait, half of them
+for a time.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ from (select $1 || n as id, n, now() - n * interval '1 ms' as at from generate_s
 """
 """One in ten is for tomorrow, as it is where tasks are delayed."""
 
+PARK = """
+insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, updated_at,
+  cancel_requested, changes, version, body)
+select 'parked' || n, 'default', 'pending', 'noop', 'default', 128, 1, now(),
+  case when n % 2 = 0 then '9999-12-31T00:00:00Z'::timestamptz else now() + n * interval '1 minute' end,
+  now(), false, 0, 1, format('{"padding":"%s"}', repeat('x', 300))::json
+from generate_series(1, $1::bigint) n
+"""
+
 
 class Undone(Exception):
     pass
@@ -51,8 +61,9 @@ async def milliseconds(queue: rota.Queue) -> float:
     raise AssertionError("a claim is undone")
 
 
-async def fill(server: Server, queue: rota.Queue, **numbers: int) -> None:
+async def fill(server: Server, queue: rota.Queue, parked: int = 0, **numbers: int) -> None:
     connection = await asyncpg.connect(queue.store.address.dsn)  # type: ignore[attr-defined]  # of PostgresStore
+    await connection.execute(PARK, parked, timeout=1800)
     for status, number in numbers.items():
         for first in range(0, number, AT_ONCE):
             rows = (f"{status}{first}-", status, min(AT_ONCE, number - first))
@@ -62,12 +73,12 @@ async def fill(server: Server, queue: rota.Queue, **numbers: int) -> None:
     await connection.close()
 
 
-async def measured(server: Server, pending: int, finished: int, rounds: int) -> dict[str, float]:
+async def measured(server: Server, pending: int, finished: int, parked: int, rounds: int) -> dict[str, float]:
     small, large = [await postgres_rig.database(server, name) for name in ("few", "many")]
     async with rota.connect(small) as few, rota.connect(large) as many:
         began = time.perf_counter()
         await fill(server, few, pending=FEW)
-        await fill(server, many, completed=finished, pending=pending)
+        await fill(server, many, parked, completed=finished, pending=pending)
         filled = time.perf_counter() - began
         seen: dict[str, list[float]] = {"few_ms": [], "many_ms": []}
         for each in range(-20, rounds):
@@ -84,10 +95,12 @@ async def measured(server: Server, pending: int, finished: int, rounds: int) -> 
 
 
 def main() -> None:
-    options = measure.arguments(__doc__, pending=1_000_000, finished=5_000_000, rounds=200)
+    options = measure.arguments(__doc__, pending=1_000_000, finished=5_000_000, parked=0, rounds=200)
     with postgres_rig.server(options.folder) as server:
-        results = asyncio.run(measured(server, options.pending, options.finished, options.rounds))
-    sizes = {"pending": options.pending, "finished": options.finished}
+        results = asyncio.run(
+            measured(server, options.pending, options.finished, options.parked, options.rounds)
+        )
+    sizes = {"pending": options.pending, "finished": options.finished, "parked": options.parked}
     postgres_rig.report(
         "postgres claims", {**sizes, **results}, {"within 2x": results["ratio"] <= 2}, options.folder
     )

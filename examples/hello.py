@@ -15,16 +15,13 @@ async def beat() -> None: ...
 
 
 async def main() -> None:
-    async with app.connect("sqlite:///hello.db") as queue, asyncio.TaskGroup() as group:
-        worker = rota.Worker(queue, app)
-        group.create_task(worker.run())
+    async with app.connect("sqlite:///hello.db") as queue, rota.Worker(queue, app):
         sent = await greet.submit("Ada")
         print(await sent.result())
         while len(runs := await queue.runs("beat", status="completed")) < 3:
             await asyncio.sleep(0.2)
         for run in runs:
             print("beat", run.trigger, run.status)
-        worker.stop()
 
 
 asyncio.run(main())

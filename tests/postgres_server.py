@@ -44,6 +44,7 @@ _TABLES = (
     "receipt",
     "nodestate",
     "pausedqueue",
+    "calendar",
 )
 _ALONE = "select count(*) = 1 from pg_stat_activity where datname = current_database() and backend_type like 'client%'"
 _HAS_SCHEMA = "select to_regclass('rota.task') is not null"

@@ -14,6 +14,7 @@ from rota.domain.model import (
     AlarmRule,
     ApiKey,
     Artifact,
+    Calendar,
     Event,
     Gate,
     Limit,
@@ -147,6 +148,22 @@ def node(id: str | None = None, **values: Any) -> NodeState:
 def paused_queue(id: str | None = None, **values: Any) -> PausedQueue:
     defaults: dict[str, Any] = {"queue": "mail", "paused_at": START, "paused_by": "test"}
     return PausedQueue(id=id or fresh_id("p"), **(defaults | values))
+
+
+def calendar(id: str | None = None, **values: Any) -> Calendar:
+    defaults: dict[str, Any] = {"name": "holidays", "created_at": START, "updated_at": START}
+    return Calendar(id=id or fresh_id("c"), **(defaults | values))
+
+
+def any_calendar(random: random.Random, **values: Any) -> Calendar:
+    shape = {
+        "tenant": random.choice(("default", "other", "nobody")),
+        "name": random.choice(("holidays", "ä", "nights")),
+        "days": random.choice(((), (START.date(),))),
+        "windows": random.choice(((), ("22:00-06:00",))),
+        "updated_at": minutes(random),
+    }
+    return calendar(**(shape | values))
 
 
 def gate(id: str | None = None, **values: Any) -> Gate:
@@ -403,6 +420,7 @@ MAKERS: dict[type[Record], Any] = {
     Step: any_step,
     Signal: any_signal,
     Alarm: any_alarm,
+    Calendar: any_calendar,
 }
 """For each type that has queries: one of any shape."""
 

@@ -20,6 +20,7 @@ import msgspec
 import rota
 from rota.domain.errors import _SENTENCES
 from rota.domain.options import (
+    CalendarOptions,
     Duration,
     ScheduleFilters,
     ScheduleOptions,
@@ -72,6 +73,9 @@ TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
     "execute_template",
 ]
+CALENDAR_CALLS = [
+    *("create_calendar", "get_calendar", "list_calendars", "update_calendar", "delete_calendar"),
+]
 TENANT_CALLS = [
     *("create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"),
     *("create_key", "list_keys", "revoke_key", "events"),
@@ -89,6 +93,7 @@ SAID_HERE = {
     "count": "How many tasks match the same filters as in `list`.",
     "close": "Close the store. `async with` does it for you.",
     "get_template": "One template.",
+    "get_calendar": "One calendar.",
     "get_tenant": "One tenant: its status and its limits.",
     "get_schedule": "One schedule, by its key or its id.",
     "count_schedules": "How many schedules match the same filters as in `list_schedules`.",
@@ -113,6 +118,7 @@ OPTIONS = {
     "schedule options": (ScheduleOptions, ()),
     "schedule filters": (ScheduleFilters, ()),
     "template options": (TemplateOptions, ()),
+    "calendar options": (CalendarOptions, ()),
 }
 OWN_FORM = {
     "ttl_seconds": "`ttl`, in seconds.",
@@ -150,6 +156,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.Occurrence,
     rota.ClockChange,
     rota.Template,
+    rota.Calendar,
     rota.Artifact,
     rota.ShellCommand,
     rota.HttpRequest,
@@ -199,6 +206,7 @@ def tables() -> dict[str, str]:
         "workflow": _calls(rota.Workflow, WORKFLOW),
         "schedule calls": _calls(rota.Queue, SCHEDULE_CALLS),
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
+        "calendar calls": _calls(rota.Queue, CALENDAR_CALLS),
         "plan calls": _calls(rota.Queue, PLAN_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),

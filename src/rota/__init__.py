@@ -32,6 +32,7 @@ __all__ = [
     "Artifact",
     "Backfill",
     "BackfillStatus",
+    "Calendar",
     "Change",
     "ChangeType",
     "ClockChange",

@@ -14,6 +14,7 @@ from rota.domain.model import (
     ApiKey,
     Artifact,
     Backfill,
+    Calendar,
     Change,
     Event,
     Limit,
@@ -30,6 +31,7 @@ from rota.domain.model import (
 )
 from rota.domain.options import (
     AlarmOptions,
+    CalendarOptions,
     Duration,
     LimitOptions,
     ScheduleChanges,
@@ -373,6 +375,22 @@ class Queue:
         """Remove it for good, and delete the schedules that run it."""
     def execute_template(self, template_id: str, input: Any = None) -> Task:
         """Run it now: its parameters, overlaid with `input` (a dict), are the task's input."""
+    def create_calendar(self, name: str, **fields: Unpack[CalendarOptions]) -> Calendar:
+        """Store days, rules of days (RRULEs) and windows of the day under a name."""
+    def get_calendar(self, name: str) -> Calendar: ...
+    def list_calendars(self) -> builtins.list[Calendar]:
+        """All of them, by name."""
+    def update_calendar(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        **changes: Unpack[CalendarOptions],
+    ) -> Calendar:
+        """Change what is named, and plan the schedules that name this calendar anew, from now. With `version`: only if
+        it is still at that one. Given again after an interruption, it goes on with the schedules that are left."""
+    def delete_calendar(self, name: str) -> None:
+        """Remove it for good; refused while a schedule names it."""
     def create_key(
         self,
         name: str,

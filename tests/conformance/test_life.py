@@ -10,6 +10,7 @@ from records import (
     alarm,
     api_key,
     artifact,
+    calendar,
     event,
     gate,
     node,
@@ -74,7 +75,7 @@ async def test_snapshot_is_everything_by_type_sorted_by_id(store: Store) -> None
     assert await store.snapshot() == {name: [] for name in names}
     each_type = (
         *(task, schedule, run, event, template, tenant, api_key, receipt),
-        *(gate, node, paused_queue, artifact, step, signal, alarm),
+        *(gate, node, paused_queue, artifact, step, signal, alarm, calendar),
     )
     makers = dict(zip(names, each_type, strict=True))
     stored = {name: await put(store, make("b"), make("a"), make("c")) for name, make in makers.items()}

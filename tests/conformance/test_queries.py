@@ -36,6 +36,7 @@ from rota.domain.model import (
     Alarm,
     ApiKey,
     Artifact,
+    Calendar,
     Event,
     Gate,
     NodeState,
@@ -60,6 +61,7 @@ from rota.stores.queries import (
     ApiKeyList,
     ArtifactList,
     ArtifactsByContent,
+    CalendarList,
     Cancelling,
     Cursor,
     DueSchedules,
@@ -367,6 +369,7 @@ SENTENCES: dict[type[Query], Sentence] = {
     ),
     OldReceipts: Sentence(Receipt, lambda q, r: r.at < q.before, lambda r: (r.at, r.id)),
     NodeList: Sentence(NodeState, lambda q, n: q.after is None or n.id > q.after, lambda n: n.id),
+    CalendarList: Sentence(Calendar, lambda q, c: c.tenant == q.tenant, lambda c: (c.name, c.id)),
     PausedQueues: Sentence(PausedQueue, lambda q, p: p.tenant == q.tenant, lambda p: (p.queue, p.id)),
     WatchedSchedules: Sentence(Schedule, lambda q, s: due(q.at, s.watch_at), lambda s: (s.watch_at, s.id)),
     OpenAlarms: Sentence(
@@ -483,8 +486,8 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from since_then(kind, records)
     elif kind is TasksInLine:
         yield from (TasksInLine(gate=gate, at=at) for gate, at in product((*GATES, "none"), TIMES))
-    elif kind is PausedQueues:
-        yield from (PausedQueues(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
+    elif kind in (PausedQueues, CalendarList):
+        yield from (kind(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
     elif kind in (TemplateList, ApiKeyList, TenantList, NodeList, GateList):
         yield from by_id(kind, records)
     elif kind in (FinishedTasks, OldRuns, OldEvents, OldReceipts, OldSchedules, IdleGates, OldAlarms):

@@ -26,6 +26,7 @@ from rota.stores.base import Store, Tx
 from rota.stores.queries import (
     AlarmList,
     ApiKeyList,
+    CalendarList,
     Cancelling,
     Cursor,
     DueSchedules,
@@ -312,6 +313,7 @@ class Stream:
             lambda: OldReceipts(before=at),
             lambda: NodeList(after=behind),
             lambda: PausedQueues(tenant=who),
+            lambda: CalendarList(tenant=who),
             lambda: WatchedSchedules(at=self.chance.choice((None, at))),
             lambda: OpenAlarms(subject_ids=("s1", "s2", "fleet")),
             lambda: AlarmList(tenant=self.chance.choice((None, who)), is_open=True, after=after),

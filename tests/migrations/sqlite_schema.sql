@@ -46,6 +46,14 @@ CREATE TABLE artifact (
   body text not null
 ) strict;
 
+CREATE TABLE calendar (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  name text not null,
+  body text not null
+) strict;
+
 CREATE TABLE event (
   id text primary key not null,
   version integer not null,
@@ -203,6 +211,8 @@ CREATE INDEX apikey_of_tenant on apikey (tenant, id);
 CREATE INDEX artifact_content on artifact (content, id) where content is not null;
 
 CREATE INDEX artifact_of_task on artifact (task_id, name, id);
+
+CREATE INDEX calendar_of_tenant on calendar (tenant, name, id);
 
 CREATE INDEX event_at on event (at, id);
 

@@ -142,6 +142,13 @@ def test_there_is_nothing_to_backfill() -> None:
         backfill.begin("b", follower(), NOW, NOW, OverlapPolicy.ALLOW, 1, NOW, "x")
 
 
+def test_it_has_no_calendars() -> None:
+    with pytest.raises(Invalid, match="only: a schedule that runs after others has no times of its own"):
+        follower(only=("22:00-06:00",))
+    with pytest.raises(Invalid, match="exclude: a schedule that runs after others"):
+        definition.edit(follower(), {"exclude": ("22:00-06:00",)}, NOW, "x", Limits())
+
+
 CHANGES: list[tuple[dict[str, Any], After]] = [
     ({"after_delay": MINUTE}, After(("a",), AfterOn.END, MINUTE)),
     ({"after": "b"}, After(("b",), AfterOn.END, 5 * MINUTE)),

@@ -20,6 +20,7 @@ from rota.domain.model import (
     Alarm,
     ApiKey,
     Artifact,
+    Calendar,
     Change,
     Event,
     Failure,
@@ -50,7 +51,7 @@ RELEASED = Path(__file__).with_name("records_0_1_0.json")
 RELEASED_TYPES = [
     kind
     for kind in RECORD_TYPES
-    if kind not in (ApiKey, Receipt, Gate, NodeState, PausedQueue, Artifact, Step, Signal, Alarm)
+    if kind not in (ApiKey, Receipt, Gate, NodeState, PausedQueue, Artifact, Step, Signal, Alarm, Calendar)
 ]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -141,6 +142,7 @@ RECORDS = {
     Step: built(Step, error=st.none() | built(Failure)),
     Signal: built(Signal),
     Alarm: built(Alarm),
+    Calendar: built(Calendar),
 }
 
 

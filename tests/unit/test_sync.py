@@ -70,6 +70,10 @@ def a_template(queue: rota.sync.Queue) -> str:
     return queue.create_template("made", "work").id
 
 
+def a_calendar(queue: rota.sync.Queue) -> str:
+    return queue.create_calendar("made", windows=["22:00-06:00"]).name
+
+
 def an_open_artifact(queue: rota.sync.Queue) -> rota.sync.OpenArtifact:
     app = rota.App()
 
@@ -102,6 +106,11 @@ CALLS: dict[str, Call] = {
     "apply": lambda queue: queue.apply({}),
     "export": lambda queue: queue.export(),
     "plan": lambda queue: queue.plan({}),
+    "create_calendar": lambda queue: queue.create_calendar("free", days=["2027-12-24"]),
+    "get_calendar": lambda queue: queue.get_calendar(a_calendar(queue)),
+    "list_calendars": lambda queue: queue.list_calendars(),
+    "update_calendar": lambda queue: queue.update_calendar(a_calendar(queue), days=["2027-12-31"]),
+    "delete_calendar": lambda queue: queue.delete_calendar(a_calendar(queue)),
     "create_template": lambda queue: queue.create_template("other", "work"),
     "create_tenant": lambda queue: queue.create_tenant("other"),
     "declare_schedules": lambda queue: queue.declare_schedules(rota.App()),

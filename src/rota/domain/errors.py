@@ -83,6 +83,8 @@ _SENTENCES = {
     "plan_outdated": "the plan no longer holds: {changed}; plan again",
     "stale_version": "{record} {id} is at version {found}, not {expected}; read it again and repeat the"
     " change",
+    "calendar_exists": "there is a calendar {calendar!r} already; change it, or choose another name",
+    "calendar_in_use": "calendar {calendar!r} is named by schedule {schedule!r}; take it out of its schedules first",
     "step_key_taken": "the workflow has asked for {key!r} before; give each call another name= or key=",
     "step_undone": "step {step!r} of task {task} was undone; replay from it, or from an earlier one",
     "template_disabled": "template {template} is disabled; enable it first",

@@ -12,7 +12,7 @@ that nothing is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from types import UnionType
@@ -28,12 +28,14 @@ from .limits import (
     check_choice,
     check_duration,
     check_flag,
+    check_idempotency_key,
     check_metadata,
     check_number,
     check_priority,
     check_queue,
     check_ratio,
     check_retry_policy,
+    check_schedule_ids,
     check_tags,
     check_text,
     check_time,
@@ -52,9 +54,12 @@ from .model import (
 )
 from .recurrence import AfterOn, DayMatch, DstFold, DstGap, RecurrenceRule, Timing
 from .runtimes import Command, check_url
+from .schedule.calendars import FIELDS as CALENDAR_FIELDS
+from .schedule.calendars import check_calendars
 
 __all__ = [
     "AlarmOptions",
+    "CalendarOptions",
     "Duration",
     "HandlerOptions",
     "LimitOptions",
@@ -99,6 +104,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     most: float | None = None
     pattern: str | None = None
     clearable: bool = False
+    cleared: Any = None
+    """What is there once it is taken away."""
     alone: int | None = None
     """Of a number: what true means, or the name without a value."""
 
@@ -165,19 +172,6 @@ def _url(field: str, value: object) -> str:
 
 def _failures(field: str, value: object) -> int:
     return int(value) if isinstance(value, bool) else check_number(field, value, 0, 100)
-
-
-def _schedule_ids(field: str, value: object) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else value
-    if not isinstance(names, Iterable):
-        raise Invalid(field, f"{shown(value)} names no schedule", "give a schedule_id, or several")
-    return tuple(names)
-
-
-def _idempotency_key(field: str, value: object) -> str:
-    if value == "":
-        raise Invalid(field, "it is empty", "give a text of 1 to 255 characters")
-    return check_text(field, value, most=255)
 
 
 class TaskOptions(TypedDict, total=False):
@@ -287,7 +281,7 @@ class SubmitOptions(SubmitManyOptions, total=False):
         str | None,
         Option(
             help="The same key and input give the same task back.",
-            check=_idempotency_key,
+            check=check_idempotency_key,
             least=1,
             most=255,
         ),
@@ -314,7 +308,7 @@ class TimingOptions(TypedDict, total=False):
     ]
     after: Annotated[
         Iterable[str] | None,
-        Option(help="When a run of this schedule ends; of several: of each.", check=_schedule_ids),
+        Option(help="When a run of this schedule ends; of several: of each.", check=check_schedule_ids),
     ]
     after_on: Annotated[
         AfterOn | str | None, _choice("How a run must have ended. [default: success]", AfterOn)
@@ -416,6 +410,24 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
     ]
     catch_up_window: Annotated[Duration | None, _duration("How far back catch_up goes. [default: 365d]")]
     jitter: Annotated[Duration | None, _duration("Spread the times by up to this long.")]
+    exclude: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="Calendars, or windows such as 22:00-06:00: no time in one of them counts.",
+            check=check_calendars,
+            clearable=True,
+            cleared=(),
+        ),
+    ]
+    only: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="Calendars, or windows such as 09:00-17:00: only times that are in all of them count.",
+            check=check_calendars,
+            clearable=True,
+            cleared=(),
+        ),
+    ]
     heartbeat_url: Annotated[
         str | None,
         Option(
@@ -490,6 +502,34 @@ class TemplateChanges(TemplateOptions, total=False):
     kind: str
 
 
+class CalendarOptions(TypedDict, total=False):
+    """What can be said of a calendar, beside its name."""
+
+    days: Annotated[
+        Iterable[date | str] | None, Option(help="Days, such as 2027-12-24.", check=CALENDAR_FIELDS["days"])
+    ]
+    rules: Annotated[
+        Iterable[str] | None,
+        Option(
+            help="RRULEs: the days on which they fall, such as FREQ=WEEKLY;BYDAY=SA,SU.",
+            check=CALENDAR_FIELDS["rules"],
+        ),
+    ]
+    windows: Annotated[
+        Iterable[str] | None,
+        Option(help="Windows of every day, such as 22:00-06:00.", check=CALENDAR_FIELDS["windows"]),
+    ]
+    timezone: Annotated[
+        str | None,
+        Option(
+            help="Whose days and hours are meant. [default: those of each schedule]",
+            check=CALENDAR_FIELDS["timezone"],
+            clearable=True,
+        ),
+    ]
+    description: Annotated[str | None, _text("For people.")]
+
+
 class TaskFilters(TypedDict, total=False):
     """Which tasks: those that match everything given."""
 
@@ -554,4 +594,4 @@ def check_names(shape: type, given: Iterable[str], what: str = "option") -> None
 
 def check_option(name: str, option: Option, value: object) -> Any:
     """The stored form."""
-    return None if value is None and option.clearable else option.check(name, value)
+    return option.cleared if value is None and option.clearable else option.check(name, value)

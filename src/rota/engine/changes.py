@@ -32,6 +32,7 @@ from msgspec.structs import replace
 
 from ..domain.model import (
     ApiKey,
+    Calendar,
     Change,
     ChangeType,
     Event,
@@ -389,6 +390,7 @@ _SUBJECTS: dict[str, type[Record]] = {
     "run": Run,
     "schedule": Schedule,
     "template": Template,
+    "calendar": Calendar,
     "key": ApiKey,
     "tenant": Tenant,
 }

@@ -4,7 +4,7 @@ first, then about tenants, their keys, their templates and the audit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -310,10 +310,8 @@ def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
         after = schedule.next_run_at - timedelta(microseconds=1)
     if isinstance(schedule.timing, recurrence.After):
         at = schedule.next_run_at
-        return (
-            [] if at is None else [Occurrence(at=at, local=recurrence.local(schedule.timing, at), dst=None)]
-        )
-    return occurrences(schedule.timing, after, left, schedule.start_at, schedule.end_at)
+        return [] if at is None else [Occurrence(at=at, local=at)]
+    return _occurrences(schedule.timing, after, left, schedule.next_occurrence)
 
 
 def occurrences(
@@ -323,9 +321,16 @@ def occurrences(
     start_at: datetime | None = None,
     end_at: datetime | None = None,
 ) -> list[Occurrence]:
+    bounds = {"start_at": start_at, "end_at": end_at}
+    return _occurrences(timing, after, n, lambda since: recurrence.next_after(timing, since, **bounds))
+
+
+def _occurrences(
+    timing: recurrence.Timing, after: datetime, n: int, following: Callable[[datetime], datetime | None]
+) -> list[Occurrence]:
     found: list[Occurrence] = []
     while len(found) < n:
-        at = recurrence.next_after(timing, after, start_at=start_at, end_at=end_at)
+        at = following(after)
         if at is None:
             break
         found.append(

@@ -73,6 +73,7 @@ from ..domain.model import (
     Alarm,
     ApiKey,
     Artifact,
+    Calendar,
     Event,
     Gate,
     NodeState,
@@ -91,6 +92,7 @@ from .queries import (
     AlarmQuery,
     ApiKeyList,
     ArtifactQuery,
+    CalendarList,
     EventQuery,
     GateQuery,
     NodeList,
@@ -141,6 +143,7 @@ RECORD_TYPES: tuple[type[Record], ...] = (
     Step,
     Signal,
     Alarm,
+    Calendar,
 )
 
 
@@ -206,6 +209,8 @@ class Tx(Protocol):
     async def find(self, query: GateQuery, /, limit: int, *, lock: bool = False) -> list[Gate]: ...
     @overload
     async def find(self, query: NodeList, /, limit: int, *, lock: bool = False) -> list[NodeState]: ...
+    @overload
+    async def find(self, query: CalendarList, /, limit: int, *, lock: bool = False) -> list[Calendar]: ...
     @overload
     async def find(self, query: PausedQueues, /, limit: int, *, lock: bool = False) -> list[PausedQueue]: ...
     @overload

@@ -28,6 +28,7 @@ from ..domain.model import (
     Alarm,
     ApiKey,
     Artifact,
+    Calendar,
     Event,
     Gate,
     NodeState,
@@ -47,6 +48,7 @@ from .queries import (
     AlarmQuery,
     ApiKeyList,
     ArtifactQuery,
+    CalendarList,
     EventQuery,
     GateQuery,
     NodeList,
@@ -166,6 +168,7 @@ def _query_records() -> dict[type[Query], type[Record]]:
         OldReceipts: Receipt,
         NodeList: NodeState,
         PausedQueues: PausedQueue,
+        CalendarList: Calendar,
         SignalList: Signal,
     }
     return {query: record for union, record in unions.items() for query in get_args(union)} | alone
@@ -249,6 +252,7 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Step, _columns("tenant! task_id! created_at!@ updated_at@ status")),
         Table(Signal, _columns("tenant! task_id! at!@ received_at@")),
         Table(Alarm, _columns("tenant! subject_id! began_at!@ over_at@ tell_at@")),
+        Table(Calendar, _columns("tenant! name!")),
     )
 }
 

@@ -16,6 +16,7 @@ __all__ = [
     "ArtifactList",
     "ArtifactQuery",
     "ArtifactsByContent",
+    "CalendarList",
     "Cancelling",
     "Cursor",
     "DueSchedules",
@@ -344,6 +345,12 @@ class NodeList(Query, frozen=True, kw_only=True):
 
 class PausedQueues(Query, frozen=True, kw_only=True):
     """PausedQueue: of `tenant`. By queue, id."""
+
+    tenant: str
+
+
+class CalendarList(Query, frozen=True, kw_only=True):
+    """Calendar: of `tenant`. By name, id."""
 
     tenant: str
 

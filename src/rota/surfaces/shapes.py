@@ -13,6 +13,7 @@ from ..domain.model import (
     Alarm,
     ApiKey,
     Artifact,
+    Calendar,
     Change,
     Event,
     NodeState,
@@ -38,6 +39,7 @@ __all__ = [
     "alarm",
     "api_key",
     "artifact",
+    "calendar",
     "change",
     "event",
     "fields_of",
@@ -154,6 +156,10 @@ def artifact(record: Artifact) -> dict[str, Any]:
 
 def template(record: Template) -> dict[str, Any]:
     return fields_of(record, leave_out=("applied",))
+
+
+def calendar(record: Calendar) -> dict[str, Any]:
+    return fields_of(record, leave_out=("id", "tenant"))
 
 
 def occurrence(record: Occurrence) -> dict[str, Any]:

@@ -9,6 +9,7 @@ time of the process. Begin with `task`. A record that one rule alone uses is bes
 from ..history import ChangeType
 from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
 from .alarm import Alarm, AlarmRule, AlarmRules, Watch
+from .calendar import Calendar
 from .gate import Gate, Limit
 from .schedule import (
     Backfill,
@@ -52,6 +53,7 @@ __all__ = [
     "Artifact",
     "Backfill",
     "BackfillStatus",
+    "Calendar",
     "Cause",
     "Change",
     "ChangeType",

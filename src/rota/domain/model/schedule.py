@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..recurrence import Timing, next_after
+from ..recurrence import Covered, Openings, Timing, next_after
 from .alarm import Watch
 from .shared import Record, Value, aware
 from .task import TaskRequest
@@ -75,6 +75,7 @@ class RunReason(StrEnum):
     EXPIRED = "expired"
     SUSPENDED = "suspended"
     DISABLED = "disabled"
+    EXCLUDED = "excluded"
 
 
 class TaskTarget(TaskRequest, frozen=True, kw_only=True, tag_field="type", tag="task"):
@@ -136,8 +137,9 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     time. A pause that ends by itself ends at `pause_until`, which is `due_at` then, too. `pause_on_failure` is after
     how many failures in a row it pauses (0: never; earlier releases wrote true and false). `buffered` are the times
     that wait for the end of what runs, oldest first; they count as runs. `followers` are the ids of schedules
-    that come after this one; `causes` are the ends that this one has heard of, and has not fired for yet. `applied` is
-    what a file said of it last (`domain/plan`); None: no file ever did."""
+    that come after this one; `causes` are the ends that this one has heard of, and has not fired for yet. `exclude` and
+    `only` name calendars, and `calendars` is what these cover; `excluded_from` is the first time before `next_run_at`
+    that they take away. `applied` is what a file said of it last (`domain/plan`); None: no file ever did."""
 
     key: str
     description: str = ""
@@ -161,6 +163,10 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     catch_up_window: timedelta = timedelta(days=365)
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
     jitter: timedelta = timedelta(0)
+    exclude: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    calendars: tuple[Covered, ...] = ()
+    excluded_from: datetime | None = None
     pause_note: str | None = None
     pause_until: datetime | None = None
     paused_by: str | None = None
@@ -219,6 +225,18 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     def timezone(self) -> str:
         return getattr(self.timing, "timezone", "UTC")
 
+    @property
+    def openings(self) -> Openings:
+        """The times that its calendars leave."""
+        return Openings(
+            self.timing,
+            tuple(each for each in self.calendars if each.name in self.only),
+            tuple(each for each in self.calendars if each.name in self.exclude),
+            self.timezone,
+            self.start_at,
+            self.end_at,
+        )
+
     def is_due(self, now: datetime) -> bool:
         """Whether a tick has something to do: a time has come, or the end of a pause."""
         ends = self.pause_until if self.status is ScheduleStatus.PAUSED and self.deleted_at is None else None
@@ -231,15 +249,18 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
         return self.max_runs is not None and self.run_count >= self.max_runs
 
     def next_occurrence(self, after: datetime) -> datetime | None:
-        """The first time after `after` that the timing and its bounds allow, whatever the status is."""
+        """The first time after `after` that the timing, its bounds and its calendars allow, whatever the status is."""
+        if self.calendars:
+            return self.openings.next_after(aware(after))
         return next_after(self.timing, aware(after), start_at=self.start_at, end_at=self.end_at)
 
 
 class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):
     """The ledger: one row for every time a schedule was expected to run.
 
-    A run of misses is one row: `scheduled_at` is the first, `until` the last, `count` how many.
-    Of a schedule that comes after others, `causes` are the runs whose end made it run; they have it as an effect."""
+    A run of misses is one row: `scheduled_at` is the first, `until` the last, `count` how many. `calendar` is the one
+    that excluded it. Of a schedule that comes after others, `causes` are the runs whose end made it run; they have it
+    as an effect."""
 
     schedule_id: str
     scheduled_at: datetime
@@ -255,5 +276,6 @@ class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):
     error: str | None = None
     causes: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
+    calendar: str | None = None
     created_at: datetime
     actor: str | None = None

@@ -28,9 +28,9 @@ from .. import recurrence
 from .. import template as templates
 from ..errors import Invalid, Refused
 from ..ids import derived_id
-from ..model import Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
-from ..recurrence import Once, Timing
-from ..schedule import definition, jittered, planned
+from ..model import Calendar, Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
+from ..recurrence import Covered, Once, Timing
+from ..schedule import calendars, definition, jittered, planned
 from ..schedule.expected import TimeChanges, compared, skipped_today
 from . import declaration
 
@@ -71,11 +71,12 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is: living schedules by key, templates by id, and what their tenant may have."""
+    """What there is: living schedules by key, templates by id, calendars, and what their tenant may have."""
 
     tenant: str
     schedules: Mapping[str, Schedule]
     templates: Mapping[str, Template] = {}
+    calendars: tuple[Calendar, ...] = ()
     limits: Limits = Limits()
 
 
@@ -288,6 +289,8 @@ class _Room:
             changes = dict(declared.changes(old, given))
             if "target" in changes:
                 changes["target"] = self._known(changes["target"], old.target)
+            if "exclude" in changes or "only" in changes:
+                changes["calendars"] = self._calendars(changes, old)
             return definition.edit(old, changes, self.at, self.actor, self.stored.limits)
 
         def form(schedule: Schedule) -> dict[str, Any]:
@@ -310,9 +313,14 @@ class _Room:
             now=self.at,
             actor=self.actor,
             limits=self.stored.limits,
+            calendars=self._calendars(fields),
         )
         form = declaration.of_schedule(new, self._aliases)
         return _created(key, replace(new, applied=_digests(form)), form)
+
+    def _calendars(self, fields: Mapping[str, Any], old: Schedule | None = None) -> tuple[Covered, ...]:
+        known = calendars.sets_of(calendars.names_in(fields, old), self.stored.calendars)
+        return calendars.known_sets(fields, known, old)
 
     def _known(self, target: Target, old: Target | None) -> Target:
         if not isinstance(target, TemplateTarget):

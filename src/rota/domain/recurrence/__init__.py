@@ -5,6 +5,7 @@ pure: the zone data of the `tzdata` package is read, the clock never is.
 
     timing      the five kinds of timing, and several together, as records
     occurrences next_after, between, latest, count, check, begun_after
+    calendars   sets of days and windows, and the times that they leave
     words       describe
     advice      what the owner of a schedule should be told: warnings, clock_changes, dst_note, local
     rule        the field-by-field RecurrenceRule, which becomes a timing
@@ -17,6 +18,7 @@ them. `rrule.steps` does the rules that advance in elapsed time.
 from __future__ import annotations
 
 from .advice import ClockChange, clock_changes, dst_note, left_out, local, warnings
+from .calendars import Covered, Openings, Stretch, check_rule, parse_window
 from .cron import split_zone
 from .occurrences import begun_after, between, check, count, latest, next_after, on_clock, parts_of, with_zone
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
@@ -43,6 +45,7 @@ __all__ = [
     "After",
     "AfterOn",
     "ClockChange",
+    "Covered",
     "Cron",
     "DayMatch",
     "DayOfWeek",
@@ -52,14 +55,17 @@ __all__ = [
     "Interval",
     "MonthOfYear",
     "Once",
+    "Openings",
     "RRule",
     "RecurrenceRule",
     "Several",
     "Simple",
+    "Stretch",
     "Timing",
     "begun_after",
     "between",
     "check",
+    "check_rule",
     "clock_changes",
     "close_zones",
     "count",
@@ -70,6 +76,7 @@ __all__ = [
     "local",
     "next_after",
     "on_clock",
+    "parse_window",
     "parts_of",
     "split_zone",
     "tzdata_version",

@@ -5,6 +5,7 @@ and `why` explains one time."""
 from .decision import (
     LONGEST_GRACE,
     MOST_BUFFERED,
+    NO_DAY_LEFT,
     Decision,
     Fire,
     Skip,
@@ -23,6 +24,7 @@ from .decision import (
 __all__ = [
     "LONGEST_GRACE",
     "MOST_BUFFERED",
+    "NO_DAY_LEFT",
     "Decision",
     "Fire",
     "Skip",

@@ -152,7 +152,12 @@ def carved(row: Run, schedule: Schedule, first: datetime, last: datetime, now: d
     if last < row.until:
         others = islice(_times(schedule, last, row.until), 1)
         for begins in others:
-            number = 1 + recurrence.count(_reaching(schedule.timing, last), begins, row.until)
+            timing = _reaching(schedule.timing, last)
+            if schedule.calendars:
+                openings = schedule.openings._replace(timing=timing, start_at=None, end_at=None)
+                number = 1 + openings.number(begins, row.until)
+            else:
+                number = 1 + recurrence.count(timing, begins, row.until)
             until = row.until if number > 1 else None
             skip = Skip(begins, row.reason or RunReason.MISSED, until, number)
             rest.append(skipped(schedule, skip, now))
@@ -174,7 +179,10 @@ def own_times(schedule: Schedule) -> Schedule:
 
 
 def _times(schedule: Schedule, after: datetime, until: datetime) -> Iterable[datetime]:
-    return recurrence.between(_reaching(schedule.timing, after), after, until)
+    timing = _reaching(schedule.timing, after)
+    if schedule.calendars:
+        return schedule.openings._replace(timing=timing, start_at=None, end_at=None).between(after, until)
+    return recurrence.between(timing, after, until)
 
 
 def _reaching(timing: Timing, after: datetime) -> Timing:

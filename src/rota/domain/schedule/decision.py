@@ -29,6 +29,7 @@ distance to the next time: of several due times only the latest can be within it
 | nothing is live, and times wait | the first of those that wait fires; what is due waits behind them |
 | the tenant has no room for another pending task | skipped (limit); does not count as a run |
 | the tenant is suspended | skipped (suspended), whatever the policies say |
+| a calendar excludes it | skipped (excluded) when the next time comes that none does; does not count as a run |
 | `max_runs` reached, or no time left | the schedule is completed, with the reason |
 | paused until a time that has come | active again, from its first time after now; what waits goes on |
 | paused, draft, deleted, completed | nothing |
@@ -48,7 +49,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 from msgspec.structs import replace
@@ -60,6 +61,7 @@ from ..recurrence import After, Interval, RRule, Several, Simple
 __all__ = [
     "LONGEST_GRACE",
     "MOST_BUFFERED",
+    "NO_DAY_LEFT",
     "Decision",
     "Fire",
     "Skip",
@@ -80,6 +82,7 @@ __all__ = [
 FIRES_PER_DECISION = 100
 MOST_BUFFERED = 100
 ROWS_PER_OUTAGE = 100
+NO_DAY_LEFT = "its calendars leave none of its times"
 LONGEST_GRACE = timedelta(seconds=60)
 """Of a schedule that was given none."""
 _TICK = timedelta(microseconds=1)
@@ -103,6 +106,7 @@ class Skip(msgspec.Struct, frozen=True):
     reason: RunReason
     until: datetime | None = None
     count: int = 1
+    calendar: str | None = None
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -147,6 +151,7 @@ def decide(
         updated_at=now,
     )
     until = max(done, default=now)
+    skips = (*_excluded(schedule, until), *skips)
     cancels = tuple(live) if fires and not excess and _replaces(schedule) else ()
     return Decision(
         planned(moved, until),
@@ -201,16 +206,45 @@ def turned_away(schedule: Schedule, now: datetime) -> Decision:
         return Decision(schedule)
     due = _Due(schedule, schedule.next_run_at, now)
     moved = planned(replace(schedule, updated_at=now), due.last)
-    return Decision(moved, skips=due.skipped(due.last, RunReason.SUSPENDED))
+    skips = due.skipped(due.last, RunReason.SUSPENDED)
+    return Decision(moved, skips=(*_excluded(schedule, due.last), *skips))
 
 
 def given_up(schedule: Schedule, now: datetime) -> tuple[Skip, ...]:
     """The times that are due and not handled when someone changes, pauses or deletes the schedule. They must not
     vanish, and a change runs nothing by itself: they are skipped (changed)."""
+    excluded = _excluded(schedule, now)
     if schedule.next_run_at is None or not schedule.is_due(now):
-        return ()
+        return excluded
     due = _Due(schedule, schedule.next_run_at, now)
-    return due.skipped(due.last, RunReason.CHANGED)
+    return (*excluded, *due.skipped(due.last, RunReason.CHANGED))
+
+
+def _excluded(schedule: Schedule, until: datetime) -> tuple[Skip, ...]:
+    """The times that calendars take away, from the first that has no row yet up to `until`: a row for each stretch
+    that one calendar closes, or one row for very many."""
+    first = schedule.excluded_from or schedule.next_run_at
+    if not schedule.calendars or first is None or first > until:
+        return ()
+    promised = schedule.next_run_at or until
+    openings = schedule.openings
+    times = chain(
+        openings.stretches(first - _TICK, min(promised - _TICK, until)), openings.stretches(promised, until)
+    )
+    stretches = [each for each in times if each.closed_by]
+    if len(stretches) > ROWS_PER_OUTAGE:
+        number = sum(each.number for each in stretches)
+        stretches = [stretches[0]._replace(last=stretches[-1].last, number=number)]
+    return tuple(
+        Skip(
+            each.first,
+            RunReason.EXCLUDED,
+            each.last if each.number > 1 else None,
+            each.number,
+            each.closed_by,
+        )
+        for each in stretches
+    )
 
 
 def planned(schedule: Schedule, after: datetime) -> Schedule:
@@ -227,6 +261,7 @@ def planned(schedule: Schedule, after: datetime) -> Schedule:
         status=ScheduleStatus.ACTIVE,
         next_run_at=nominal,
         due_at=jittered(schedule, nominal),
+        excluded_from=_first_excluded(schedule, after, nominal),
         completed_reason=None,
         zone_data=zone_data(schedule),
     )
@@ -237,7 +272,7 @@ def _awaiting(schedule: Schedule, after: datetime) -> Schedule:
     if schedule.has_reached_end_date(after):
         return ended(schedule)
     at = schedule.next_run_at
-    waiting = replace(schedule, status=ScheduleStatus.ACTIVE, completed_reason=None)
+    waiting = replace(schedule, status=ScheduleStatus.ACTIVE, completed_reason=None, excluded_from=None)
     if at is not None and at > after:
         return replace(waiting, due_at=jittered(schedule, at))
     causes = schedule.causes if at is None else ()
@@ -248,6 +283,13 @@ def ended(schedule: Schedule) -> Schedule:
     """Completed, because its end_at has passed."""
     assert schedule.end_at is not None
     return _completed(schedule, f"its next time would be after its end_at, {schedule.end_at.isoformat()}")
+
+
+def _first_excluded(schedule: Schedule, after: datetime, nominal: datetime) -> datetime | None:
+    if not schedule.calendars:
+        return None
+    first = recurrence.next_after(schedule.timing, after, start_at=schedule.start_at, end_at=schedule.end_at)
+    return None if first == nominal else first
 
 
 def replanned(schedule: Schedule, now: datetime) -> Schedule:
@@ -375,9 +417,12 @@ class _Due:
         if len(times) <= ROWS_PER_OUTAGE:
             return tuple(Skip(at, reason) for at in times)
         schedule = self.schedule
-        others = recurrence.count(
-            schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at
-        )
+        if schedule.calendars:
+            others = schedule.openings.number(self.first, until)
+        else:
+            others = recurrence.count(
+                schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at
+            )
         return (Skip(self.first, reason, self._latest(until), 1 + others),)
 
     def _last_missed(self, grace: timedelta | None) -> datetime | None:
@@ -405,6 +450,8 @@ class _Due:
         following = recurrence.next_after(schedule.timing, self.first, **bounds)
         if following is None or following > until:  # most often: asked from the end it would take longer
             return self.first
+        if schedule.calendars:
+            return schedule.openings.latest(self.first, until) or self.first
         return recurrence.latest(schedule.timing, self.first, until, **bounds) or self.first
 
     def _between(self, after: datetime, until: datetime) -> Iterator[datetime]:
@@ -413,6 +460,9 @@ class _Due:
         if until <= self.first:
             return
         schedule = self.schedule
+        if schedule.calendars:
+            yield from schedule.openings.between(max(after, self.first), until)
+            return
         yield from recurrence.between(
             schedule.timing,
             max(after, self.first),
@@ -473,11 +523,21 @@ def _within(room: int | None, fires: tuple[Fire, ...], line: tuple[Fire, ...]) -
 
 def _completed(schedule: Schedule, reason: str) -> Schedule:
     return replace(
-        schedule, status=ScheduleStatus.COMPLETED, next_run_at=None, due_at=None, completed_reason=reason
+        schedule,
+        status=ScheduleStatus.COMPLETED,
+        next_run_at=None,
+        due_at=None,
+        excluded_from=None,
+        completed_reason=reason,
     )
 
 
 def _why_no_more(schedule: Schedule, after: datetime) -> str:
+    if (
+        schedule.calendars
+        and recurrence.next_after(schedule.timing, after, end_at=schedule.end_at) is not None
+    ):
+        return NO_DAY_LEFT
     if schedule.end_at is not None and recurrence.next_after(schedule.timing, after) is not None:
         return f"its next time would be after its end_at, {schedule.end_at.isoformat()}"
     return "its timing has no further time"

@@ -44,6 +44,7 @@ from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import (
     After,
     AfterOn,
+    Covered,
     Cron,
     DayMatch,
     DstFold,
@@ -57,7 +58,7 @@ from ..recurrence import (
     begun_after,
 )
 from .backfill import cancel as cancel_backfill
-from .decision import jittered, planned, resumed
+from .decision import NO_DAY_LEFT, jittered, planned, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
 
@@ -71,6 +72,7 @@ __all__ = [
     "default_policy",
     "delete",
     "edit",
+    "governed",
     "pause",
     "restore",
     "resume",
@@ -133,6 +135,9 @@ def check_when(schedule: Schedule, changed: Collection[str], now: datetime, limi
     if "max_runs" in changed and schedule.has_reached_max_executions():
         problem = f"it has run {schedule.run_count} times already"
         raise Invalid("max_runs", problem, "give a higher number, or 0 for no limit")
+    if isinstance(timing, After) and (schedule.only or schedule.exclude):
+        field = "only" if schedule.only else "exclude"
+        raise Invalid(field, "a schedule that runs after others has no times of its own", "name no calendars")
     if "timing" not in changed:
         return
     for part in recurrence.parts_of(timing):
@@ -261,7 +266,7 @@ DEFAULTS = {
 }
 """What a field has that is left out where a schedule is said whole. Its status stays, and what it does about missed
 times follows from its timing."""
-_WHEN = frozenset({"timing", "start_at", "end_at", "max_runs"})
+_WHEN = frozenset({"timing", "start_at", "end_at", "max_runs", "exclude", "only", "calendars"})
 
 
 def create(
@@ -275,8 +280,10 @@ def create(
     now: datetime,
     actor: str,
     limits: Limits,
+    calendars: tuple[Covered, ...] = (),
 ) -> Schedule:
-    """A checked schedule, its next time computed. `fields` are the optional fields of the record by name."""
+    """A checked schedule, its next time computed. `fields` are the optional fields of the record by name; `calendars`
+    what those that they name cover."""
     values = check_fields(fields)
     if values.get("status") is ScheduleStatus.COMPLETED:
         raise Invalid("status", "a new schedule cannot be completed", "accepted are draft, active and paused")
@@ -288,6 +295,7 @@ def create(
         key=check_key(key),
         timing=_anchored(checked, values.get("start_at"), now),
         target=check_target(target, limits),
+        calendars=calendars,
         created_by=actor,
         updated_by=actor,
         created_at=now,
@@ -321,6 +329,19 @@ def edit(
         edited = replace(edited, due_at=jittered(edited, edited.next_run_at))
     edited = look_soon(edited, now)
     return edited if status is None else _with_status(edited, status, now, actor)
+
+
+def governed(schedule: Schedule, calendars: tuple[Covered, ...], now: datetime) -> Schedule:
+    """With what its calendars cover now, and planned anew if it is active. One that had completed because they left no
+    time goes on if they leave one again."""
+    if calendars == schedule.calendars:
+        return schedule
+    changed = replace(schedule, calendars=calendars)
+    is_over = schedule.status is ScheduleStatus.COMPLETED and schedule.completed_reason == NO_DAY_LEFT
+    if schedule.deleted_at is not None or not (schedule.status is ScheduleStatus.ACTIVE or is_over):
+        return changed
+    again = planned(changed, now)
+    return watched(replace(again, updated_at=now), now)
 
 
 def pause(
@@ -374,6 +395,7 @@ def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
         deleted_at=now,
         next_run_at=None,
         due_at=None,
+        excluded_from=None,
         updated_at=now,
         updated_by=actor,
     )
@@ -393,7 +415,8 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
     facts: dict[str, Any] = msgspec.to_builtins(schedule)
-    for name in ("record", "due_at", "zone_data", "applied", "watch", "followers", "causes"):
+    inner = ("due_at", "zone_data", "applied", "watch", "calendars", "excluded_from", "followers", "causes")
+    for name in ("record", *inner):
         facts.pop(name, None)
     return facts
 
@@ -408,7 +431,9 @@ def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limits: Limits) -> dict[str, Any]:
     """The changes in stored form, without those that change nothing."""
-    values = check_fields({k: v for k, v in changes.items() if k not in ("timing", "target", "key")})
+    values = check_fields(
+        {k: v for k, v in changes.items() if k not in ("timing", "target", "key", "calendars")}
+    )
     if "timing" in changes:
         checked = check_timing(changes["timing"])
         start = values.get("start_at", schedule.start_at)
@@ -417,6 +442,8 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
             values.setdefault("missed_run_policy", default_policy(checked))
     if "target" in changes:
         values["target"] = check_target(changes["target"], limits)
+    if "calendars" in changes:
+        values["calendars"] = changes["calendars"]
     if "key" in changes:
         values["key"] = check_key(changes["key"])
     return {
@@ -451,6 +478,7 @@ def _stopped(
         status=status,
         next_run_at=None,
         due_at=None,
+        excluded_from=None,
         pause_note=note,
         pause_until=None,
         paused_by=actor if is_paused else None,
@@ -481,6 +509,9 @@ def _first_planned(schedule: Schedule, now: datetime) -> Schedule:
         after = schedule.timing.run_at - timedelta(microseconds=1)
     first = planned(schedule, after)
     if first.status is ScheduleStatus.COMPLETED:
+        if first.completed_reason == NO_DAY_LEFT:
+            field = "only" if schedule.only else "exclude"
+            raise Invalid(field, f"this schedule would never fire, because {NO_DAY_LEFT}", "name others")
         raise Invalid(
             timing_field(schedule.timing),
             f"this schedule would never fire, because {first.completed_reason}",

@@ -59,6 +59,9 @@ def _nominal(schedule: Schedule, first: datetime, after: datetime, until: dateti
     yield first
     since = max(first, after - schedule.jitter - _TICK)
     bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+    if schedule.calendars:
+        yield from schedule.openings.between(since, until)
+        return
     yield from recurrence.between(schedule.timing, since, until, **bounds)
 
 

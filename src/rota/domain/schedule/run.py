@@ -155,6 +155,7 @@ def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:
         count=skip.count,
         status=RunStatus.SKIPPED,
         reason=skip.reason,
+        calendar=skip.calendar,
         target_type=target_type(schedule.target),
         causes=_causes(schedule),
         completed_at=now,
@@ -166,6 +167,9 @@ def cut_short(row: Run, schedule: Schedule, now: datetime) -> Run:
     """A stretch that was skipped, without its times after now: the clock was set back, and they are still to come."""
     begin = row.scheduled_at
     bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+    if schedule.calendars and row.reason is not RunReason.EXCLUDED:
+        last = schedule.openings.latest(begin, now) or begin
+        return replace(row, until=last, count=1 + schedule.openings.number(begin, last))
     last = recurrence.latest(schedule.timing, begin, now, **bounds) or begin
     return replace(row, until=last, count=1 + recurrence.count(schedule.timing, begin, last, **bounds))
 

@@ -9,6 +9,7 @@ schedule was not active: (from, until or None, by whom, note). The answer is a t
     completed failed running cancelled skipped buffered  there is a row, and this is what it says
     upcoming overdue                                expected: not yet due, or due and not handled yet
     paused deleted ended before_creation            not expected, because the schedule was not active then
+    excluded                                        a calendar takes it away
     not_expected                                    not expected, because it is no time of this schedule
     unknown                                         expected, and the ledger does not say
 """
@@ -94,7 +95,8 @@ def explain(
         story = _Story(schedule, row.scheduled_at, now, waiting=waiting, linked=linked)
         return story.told_by(row)
     story = _Story(schedule, meant(schedule, at), now, suspended, waiting)
-    if row is not None and (story.occurs or story.at in (row.scheduled_at, row.until)):
+    is_time = story.occurs or (row is not None and row.reason is RunReason.EXCLUDED and story.is_excluded)
+    if row is not None and (is_time or story.at in (row.scheduled_at, row.until)):
         return story.told_by(row)
     return story.told_without_a_row(pauses)
 
@@ -149,6 +151,16 @@ class _Story:
     @property
     def occurs(self) -> bool:
         return self.schedule.next_occurrence(self.at - _TICK) == self.at
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether it would be a time of the schedule, if no calendar took it away."""
+        return bool(self.schedule.calendars) and not self.occurs and self._occurs_without_calendars()
+
+    def _occurs_without_calendars(self) -> bool:
+        schedule = self.schedule
+        bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+        return recurrence.next_after(schedule.timing, self.at - _TICK, **bounds) == self.at
 
     # With a row
 
@@ -238,6 +250,8 @@ class _Story:
             return f"It was due, but the schedule was changed, paused or deleted at {noticed}, before it was fired."
         if row.reason is RunReason.LIMIT:
             return f"It was skipped, because tenant {row.tenant} had as many pending tasks as it may have."
+        if row.reason is RunReason.EXCLUDED:
+            return f"{self._together(row)}, because of calendar {row.calendar}."
         if row.reason is RunReason.DISABLED:
             return "It was skipped, because its template was disabled then."
         if row.reason is RunReason.SUSPENDED:
@@ -302,9 +316,23 @@ class _Story:
             return self._why("deleted", f"The schedule was {deleted}.")
         if schedule.end_at is not None and self.at > schedule.end_at:
             return self._why("ended", f"The schedule ended at {self._when(schedule.end_at)} (end_at).")
+        if self.is_excluded and self.at != schedule.next_run_at:
+            return self._at_rest(pauses) or self._why("excluded", self._excluded())
         if not self.occurs and self.at != schedule.next_run_at:
             return self._why("not_expected", self._not_a_time())
         return self._at_rest(pauses) or (self._to_come() if self.at > self.now else self._due())
+
+    def _excluded(self) -> str:
+        schedule = self.schedule
+        name = schedule.openings.closed_by(self.at)
+        how = (
+            "excludes it" if name in schedule.exclude else "does not have it, and the schedule runs only then"
+        )
+        following = schedule.next_occurrence(self.at)
+        next_one = "" if following is None else f"; its next time is {self._when(following)}"
+        return (
+            f"It {'is' if self.at > self.now else 'was'} left out, because calendar {name} {how}{next_one}."
+        )
 
     def _not_a_time(self) -> str:
         schedule = self.schedule

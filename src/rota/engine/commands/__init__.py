@@ -18,6 +18,14 @@ from .alarms import (
 )
 from .artifacts import leave_artifact
 from .backfill import begin_backfill, cancel_backfill
+from .calendars import (
+    all_calendars,
+    create_calendar,
+    delete_calendar,
+    edit_calendar,
+    govern_schedules,
+    one_calendar,
+)
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
 from .nodes import every_node, forget_nodes, remove_node, write_node
 from .plans import MakePlan, apply_plan, read_stored
@@ -102,6 +110,7 @@ __all__ = [
     "Sweep",
     "Tick",
     "Waited",
+    "all_calendars",
     "apply_plan",
     "archive_task",
     "begin_backfill",
@@ -114,13 +123,16 @@ __all__ = [
     "check_fleet",
     "claim_notices",
     "claim_tasks",
+    "create_calendar",
     "create_key",
     "create_schedule",
     "create_template",
     "create_tenant",
     "declare_schedules",
+    "delete_calendar",
     "delete_schedule",
     "delete_template",
+    "edit_calendar",
     "edit_schedule",
     "edit_template",
     "every_node",
@@ -130,6 +142,7 @@ __all__ = [
     "forget_nodes",
     "forget_old",
     "gate_waiting",
+    "govern_schedules",
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",
@@ -140,6 +153,7 @@ __all__ = [
     "new_secret",
     "next_to_claim",
     "once",
+    "one_calendar",
     "pause_queue",
     "pause_schedule",
     "purge_schedule",

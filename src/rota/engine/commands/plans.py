@@ -9,7 +9,7 @@ from ...domain.errors import Refused
 from ...domain.model import Event, Schedule, Template
 from ...domain.plan import Action, Item, Plan, Stored, naming, settled
 from ...stores.base import Tx, Work
-from ...stores.queries import Cursor, EventList, ScheduleList, TemplateList
+from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
 from .schedules import write_planned
 from .shared import audit, limits_of
 
@@ -80,7 +80,11 @@ async def _stored(tx: Tx, tenant: str) -> Stored:
         after = Cursor(page[-1].created_at, page[-1].id)
     templates = await _templates(tx, tenant)
     return Stored(
-        tenant=tenant, schedules=schedules, templates={each.id: each for each in templates}, limits=limits
+        tenant=tenant,
+        schedules=schedules,
+        templates={each.id: each for each in templates},
+        calendars=tuple(await tx.find(CalendarList(tenant=tenant), AT_ONCE)),
+        limits=limits,
     )
 
 

@@ -27,8 +27,8 @@ from ...domain.model import (
     Task,
     TemplateTarget,
 )
-from ...domain.recurrence import Timing
-from ...domain.schedule import after, backfill, definition, run
+from ...domain.recurrence import Covered, Timing
+from ...domain.schedule import after, backfill, calendars, definition, run
 from ...domain.template import check_runs, known_target
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
@@ -42,6 +42,7 @@ from .shared import (
     find_schedule,
     find_template,
     limits_of,
+    sets_named,
 )
 
 __all__ = [
@@ -71,7 +72,16 @@ def create_schedule(
             return again
         known = await _known_target(tx, tenant, target)
         new = definition.create(
-            id, key, timing, known, fields, tenant=tenant, now=tx.now, actor=actor, limits=limits
+            id,
+            key,
+            timing,
+            known,
+            fields,
+            tenant=tenant,
+            now=tx.now,
+            actor=actor,
+            limits=limits,
+            calendars=await _known_calendars(tx, tenant, fields),
         )
         return (await _write(tx, limits, [_Change(None, new, "created")], actor))[0]
 
@@ -124,6 +134,7 @@ async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Lim
         now=tx.now,
         actor=actor,
         limits=limits,
+        calendars=await _known_calendars(tx, tenant, each.fields),
     )
     return _Change(None, new, "created")
 
@@ -236,9 +247,20 @@ async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None 
 
 
 async def _known_changes(tx: Tx, old: Schedule, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "target" not in changes:
-        return changes
-    return {**changes, "target": await _known_target(tx, old.tenant, changes["target"], old.target)}
+    known = dict(changes)
+    if "target" in changes:
+        known["target"] = await _known_target(tx, old.tenant, changes["target"], old.target)
+    if "exclude" in changes or "only" in changes:
+        known["calendars"] = await _known_calendars(tx, old.tenant, changes, old)
+    return known
+
+
+async def _known_calendars(
+    tx: Tx, tenant: str, fields: Mapping[str, Any], old: Schedule | None = None
+) -> tuple[Covered, ...]:
+    """What the calendars that the schedule will name cover; refused if one of them is new to it and not there."""
+    known = await sets_named(tx, tenant, calendars.names_in(fields, old))
+    return calendars.known_sets(fields, known, old)
 
 
 def edit_schedule(
@@ -338,7 +360,7 @@ async def given_up(tx: Tx, changes: Sequence[tuple[Schedule, Schedule]]) -> list
     rows = [
         run.skipped(old, skip, tx.now)
         for old, new in changes
-        if new.next_run_at != old.next_run_at
+        if (new.next_run_at, new.excluded_from) != (old.next_run_at, old.excluded_from)
         for skip in schedule.given_up(old, tx.now)
     ]
     known = await tx.get_many(Run, [row.id for row in rows]) if rows else {}

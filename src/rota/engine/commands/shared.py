@@ -5,7 +5,7 @@ end reaches its run and its schedule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
 from ...domain.model import (
     ApiKey,
+    Calendar,
     Event,
     Limits,
     PausedQueue,
@@ -31,7 +32,8 @@ from ...domain.model import (
     Template,
     Tenant,
 )
-from ...domain.schedule import after, backfill, definition, run, watching
+from ...domain.recurrence import Covered
+from ...domain.schedule import after, backfill, calendars, definition, run, watching
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, RunList, ScheduleByKey, StepList, TaskList, TemplateByAlias
@@ -50,6 +52,7 @@ __all__ = [
     "limits_of",
     "once",
     "room_for_tasks",
+    "sets_named",
 ]
 
 DEFAULT_LIMITS = Limits()
@@ -119,14 +122,24 @@ async def find_template(tx: Tx, tenant: str, id: str) -> Template:
     return found[0]
 
 
+async def sets_named(tx: Tx, tenant: str, names: Iterable[str]) -> tuple[Covered, ...]:
+    """What the calendars of these names cover, and the windows among them. A name that is no calendar is left out."""
+    wanted = list(dict.fromkeys(names))
+    if not wanted:
+        return ()
+    known = await tx.get_many(Calendar, [calendars.calendar_id(tenant, each) for each in wanted])
+    return calendars.sets_of(wanted, known.values())
+
+
 T = TypeVar("T")
-_Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey, PausedQueue)
+_Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey, PausedQueue, Calendar)
 _FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Schedule: ("schedule", definition.as_facts),
     Template: ("template", template.as_facts),
     Tenant: ("tenant", tenants.as_facts),
     ApiKey: ("key", keys.as_facts),
     PausedQueue: ("queue", serving.as_facts),
+    Calendar: ("calendar", calendars.as_facts),
 }
 
 

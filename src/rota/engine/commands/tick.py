@@ -338,6 +338,8 @@ def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
         for old in outdated:
             due = old.next_run_at is not None and old.next_run_at <= tx.now
             new = replace(old, zone_data=current) if due else schedule.planned(old, tx.now)
+            if old.excluded_from is not None and old.excluded_from <= tx.now:
+                new = replace(new, excluded_from=old.excluded_from)  # it has no row yet
             new = backfill.awake(new, tx.now)
             if new.status is ScheduleStatus.COMPLETED:
                 new = replace(new, updated_at=tx.now)

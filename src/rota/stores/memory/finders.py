@@ -19,6 +19,7 @@ from ...domain.model import (
     Alarm,
     ApiKey,
     Artifact,
+    Calendar,
     Event,
     Gate,
     NodeState,
@@ -39,6 +40,7 @@ from ..queries import (
     ApiKeyList,
     ArtifactList,
     ArtifactsByContent,
+    CalendarList,
     Cancelling,
     Cursor,
     DueSchedules,
@@ -346,6 +348,10 @@ def _node_list(state: State, query: NodeList) -> Iterator[NodeState]:
     return _records(state, NodeState, state.index["node"].ascending((), _id_key(query.after) or ()))
 
 
+def _calendar_list(state: State, query: CalendarList) -> Iterator[Calendar]:
+    return _records(state, Calendar, state.index["calendar"].ascending((query.tenant,)))
+
+
 def _paused_queues(state: State, query: PausedQueues) -> Iterator[PausedQueue]:
     return _records(state, PausedQueue, state.index["paused"].ascending((query.tenant,)))
 
@@ -428,6 +434,7 @@ def _idle_gates(state: State, query: IdleGates) -> Iterator[Gate]:
 
 _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     AlarmList: _alarm_list,
+    CalendarList: _calendar_list,
     ApiKeyList: _key_list,
     ArtifactList: _artifact_list,
     ArtifactsByContent: _by_content,

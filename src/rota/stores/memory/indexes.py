@@ -14,6 +14,7 @@ from ...domain.model import (
     Alarm,
     ApiKey,
     Artifact,
+    Calendar,
     Event,
     Gate,
     NodeState,
@@ -279,6 +280,10 @@ def _of_tenant(record: Task | Template | ApiKey) -> IndexKey:
     return (record.tenant,), (record.id,)
 
 
+def _calendar(calendar: Calendar) -> IndexKey:
+    return (calendar.tenant,), (calendar.name, calendar.id)
+
+
 def _paused(paused: PausedQueue) -> IndexKey:
     return (paused.tenant,), (paused.queue, paused.id)
 
@@ -344,6 +349,7 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "idle_gate": (Gate, _idle_gate),
     "node": (NodeState, _id),
     "paused": (PausedQueue, _paused),
+    "calendar": (Calendar, _calendar),
     "artifact": (Artifact, _artifact),
     "content": (Artifact, _content),
     "step": (Step, _step),

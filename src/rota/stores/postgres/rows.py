@@ -23,6 +23,7 @@ from ...domain.model import (
     Alarm,
     ApiKey,
     Artifact,
+    Calendar,
     Event,
     Gate,
     NodeState,
@@ -144,6 +145,7 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         *_plain("kind"),
         *_plain("due_at completed_at", "timestamptz"),
     ),
+    Calendar: _plain("updated_at", "timestamptz"),
     Signal: (_SqlColumn("name", lambda signal: text_of(signal.name)),),
     Alarm: (
         *_plain("rule subject_type"),

@@ -597,6 +597,11 @@ select {what} from {schema}.pausedqueue
 where tenant = :tenant::text
 order by queue, id limit :limit::bigint {lock}
 
+-- name: calendar_list
+select {what} from {schema}.calendar
+where tenant = :tenant::text
+order by name, id limit :limit::bigint {lock}
+
 -- ## Artifacts
 
 -- name: artifact_list

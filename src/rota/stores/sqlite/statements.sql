@@ -391,6 +391,11 @@ select {what} from pausedqueue indexed by pausedqueue_of_tenant
 where tenant = :tenant
 order by queue, id limit :limit
 
+-- name: calendar_list
+select {what} from calendar indexed by calendar_of_tenant
+where tenant = :tenant
+order by name, id limit :limit
+
 -- ## Artifacts
 
 -- name: artifact_list

@@ -232,6 +232,8 @@ _FLAGS = {
     "schedule_at": "--at",
     "task_type": "--task-type",
     "timings": "--timing",
+    "rules": "--rule",
+    "windows": "--window",
 }
 """Shorter to type than the name."""
 _COMPLETED = {"task_type": "kinds", "timezone": "zones"}

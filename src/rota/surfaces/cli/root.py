@@ -9,6 +9,7 @@ from .command import Entry, Group, Root, command, help_if_alone
 
 __all__ = [
     "artifact",
+    "calendar",
     "cli",
     "completion",
     "importing",
@@ -47,6 +48,7 @@ _TASKS = {
 _WORKFLOWS = {"workflow": Entry("root:workflow", "Start, look at, signal and cancel workflows.")}
 _SCHEDULES = {
     "template": Entry("root:template", "Store what to run: kinds, shell commands, HTTP requests."),
+    "calendar": Entry("root:calendar", "Name days and hours that schedules leave out, or keep to."),
     "schedule": Entry("root:schedule", "Create, look at and change schedules."),
     "preview": Entry(
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
@@ -193,6 +195,31 @@ def schedule(ctx: click.Context) -> None:
 @click.pass_context
 def template(ctx: click.Context) -> None:
     """Store what to run, apart from when: a kind of task, a shell command, an HTTP request."""
+    help_if_alone(ctx)
+
+
+@click.group(
+    cls=Group,
+    sections={
+        "Look": {
+            "list": Entry("commands.calendars:list_calendars", "All calendars, by name."),
+            "show": Entry("commands.calendars:show", "One calendar."),
+        },
+        "Change": {
+            "create": Entry("commands.calendars:create", "Store days and windows under a name."),
+            "update": Entry("commands.calendars:update", "Change it; its schedules are planned anew."),
+            "delete": Entry("commands.calendars:delete", "Remove it, if no schedule names it."),
+        },
+    },
+    examples=[
+        "rota calendar create closing-days --day 2027-12-24 --day 2027-12-31",
+        "rota calendar create weekends --rule 'FREQ=WEEKLY;BYDAY=SA,SU'",
+        "rota schedule create nightly -t backup --cron '0 3 * * *' --exclude closing-days --exclude weekends",
+    ],
+)
+@click.pass_context
+def calendar(ctx: click.Context) -> None:
+    """Name days and hours once: schedules leave them out (--exclude), or keep to them (--only)."""
     help_if_alone(ctx)
 
 

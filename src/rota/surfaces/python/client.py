@@ -14,6 +14,7 @@ from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
 from .alarm_calls import AlarmCalls
 from .artifact_calls import ArtifactCalls
+from .calendar_calls import CalendarCalls
 from .calls import DueRuns, Page, check_actor
 from .limit_calls import LimitCalls
 from .plan_calls import PlanCalls
@@ -35,6 +36,7 @@ class Queue(
     ScheduleCalls,
     PlanCalls,
     TemplateCalls,
+    CalendarCalls,
     TenantCalls,
     ServingCalls,
     LimitCalls,

@@ -238,6 +238,17 @@ create table {schema}.pausedqueue (
 
 create index pausedqueue_of_tenant on {schema}.pausedqueue (tenant, queue, id);
 
+create table {schema}.calendar (
+  id text collate "C" primary key,
+  tenant text collate "C" not null,
+  name text collate "C" not null,
+  updated_at timestamptz not null,
+  version bigint not null,
+  body json not null
+);
+
+create index calendar_of_tenant on {schema}.calendar (tenant, name, id);
+
 create table {schema}.alarm (
   id text collate "C" primary key,
   tenant text collate "C" not null,
@@ -385,6 +396,7 @@ comment on column {schema}.gate.idle_since is 'Since when nobody needs it; null:
 comment on table {schema}.nodestate is 'Processes that run roles. One that was not seen for three heartbeats is taken for dead.';
 comment on column {schema}.nodestate.tenant is 'Whose tasks it takes; * is every tenant.';
 comment on table {schema}.pausedqueue is 'Queues whose tasks no worker takes, while they have a row here.';
+comment on table {schema}.calendar is 'Named sets of days and windows, which schedules exclude or require.';
 comment on table {schema}.alarm is 'What was wrong, from when it began until it was over.';
 comment on column {schema}.alarm.over_at is 'Null: it goes on.';
 comment on column {schema}.alarm.tell_at is 'When a notice of it is due.';

@@ -177,6 +177,16 @@ create table pausedqueue (
 
 create index pausedqueue_of_tenant on pausedqueue (tenant, queue, id);
 
+create table calendar (
+  id text primary key not null,
+  version integer not null,
+  tenant text not null,
+  name text not null,
+  body text not null
+) strict;
+
+create index calendar_of_tenant on calendar (tenant, name, id);
+
 create table artifact (
   id text primary key not null,
   version integer not null,

@@ -343,7 +343,9 @@ def _leases(health: Health) -> Finding:
         return Finding("leases", True, f"{_tasks(health, 'running')}, no lease lost")
     workers = _names(sorted({task.worker_id or "?" for task in health.lost}))
     found = f"{_count(health.lost)} lost with their workers: {workers}"
-    return Finding("leases", False, found, "no janitor seems to run: start `rota up` or `rota monitor`")
+    return Finding(
+        "leases", False, found, "no worker seems to run: start `rota up`, `rota worker` or `rota monitor`"
+    )
 
 
 def _expiries(health: Health) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -36,6 +37,8 @@ __all__ = [
     "ApplyBody",
     "BackfillBody",
     "BulkBody",
+    "CalendarBody",
+    "CalendarPatch",
     "CancelBody",
     "Command",
     "ExecuteTemplateBody",
@@ -432,6 +435,36 @@ class ExecuteTemplateBody(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"input": {"userId": "123"}}]})
 
     input: dict[str, Json] = Field(default_factory=dict)
+
+
+class _Calendar(Body):
+    days: list[date] = Field(default_factory=list, description="Days.", max_length=5_000)
+    rules: list[Text] = Field(
+        default_factory=list, description="RRULEs: the days on which they fall.", max_length=50
+    )
+    windows: list[Text] = Field(
+        default_factory=list, description="Windows of every day, such as 22:00-06:00.", max_length=50
+    )
+    timezone: Text | None = Field(default=None, description="Whose days and hours; null: each schedule's.")
+    description: Text = Field(default="", description="For people.")
+
+
+class CalendarBody(_Calendar):
+    """Days and windows under a name."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "holidays", "days": ["2027-12-24"], "windows": []}]}
+    )
+
+    name: Name
+
+
+class CalendarPatch(_Calendar):
+    """What shall change; the rest stays. `version`, or If-Match: only if it is still at that one."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"days": ["2027-12-24", "2027-12-25"]}]})
+
+    version: Version | None = None
 
 
 class CancelBody(Body):

@@ -1,0 +1,212 @@
+"""Sets of days and windows, and the times of a timing that they leave.
+
+A set covers the days that it lists, the days on which one of its rules falls, and its windows of every day. A time is
+open if every set of `only` covers it and none of `exclude` does. Within a local day that changes only where a window
+begins or ends: between two such edges lies a *piece*, which is open or closed as a whole. Whoever looks for a time goes
+from piece to piece, forwards or backwards, and never through the times of a closed one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import msgspec
+
+from .occurrences import count, latest, next_after, on_clock
+from .rrule.parse import parse_rrule
+from .timing import RRule, Timing
+from .zones import zone_tzinfo
+
+__all__ = [
+    "Covered",
+    "Openings",
+    "Piece",
+    "Stretch",
+    "check_rule",
+    "parse_window",
+]
+
+MOST_PIECES: Final = 1_000
+"""So many closed pieces in a row, and the search ends: no time is left."""
+_TICK: Final = timedelta(microseconds=1)
+_DAY: Final = timedelta(days=1)
+_MIDNIGHT: Final = time(0)
+_RULES_BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class Covered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a calendar covers; its days in order. `timezone` is whose days and hours are meant; None: those of the
+    timing."""
+
+    name: str
+    days: tuple[date, ...] = ()
+    rules: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()
+    timezone: str | None = None
+
+
+class Piece(NamedTuple):
+    """From `begin` until before `end` every time is alike: open, or closed because of the set `closed_by`."""
+
+    begin: datetime
+    end: datetime
+    closed_by: str | None
+
+
+class Stretch(NamedTuple):
+    """Times of a timing that follow each other: the first, the last, how many, and which set they are closed by."""
+
+    first: datetime
+    last: datetime
+    number: int
+    closed_by: str | None
+
+
+def parse_window(text: str) -> tuple[time, time]:
+    """`22:00-06:00`: when it begins and when it ends, the next day if that is earlier. `24:00` is midnight."""
+    begin, dash, end = text.replace(" ", "").partition("-")
+    try:
+        if not dash or len(begin) != 5 or len(end) != 5:
+            raise ValueError
+        window = time.fromisoformat(begin), _MIDNIGHT if end == "24:00" else time.fromisoformat(end)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a window; accepted are such as 22:00-06:00") from None
+    if window[0] == window[1]:
+        raise ValueError(f"{text[:40]!r} begins when it ends; accepted are such as 22:00-06:00")
+    return window
+
+
+def check_rule(rule: str) -> None:
+    """`ValueError` with one sentence if the rule is malformed, or not one of whole days."""
+    parse_rrule(rule, 0, "UTC", None, None)
+    parts = {part.partition("=")[0].strip().upper() for part in rule.split(":")[-1].split(";")}
+    finer = parts & {"BYHOUR", "BYMINUTE", "BYSECOND", "COUNT"}
+    if finer or any(f"FREQ={word}" in rule.upper() for word in ("HOURLY", "MINUTELY", "SECONDLY")):
+        raise ValueError(
+            f"rrule: {rule[:80]!r} is not one of days; accepted are rules by day, week, month or year without"
+            " BYHOUR and COUNT"
+        )
+
+
+@lru_cache(maxsize=4_096)
+def _windows(texts: tuple[str, ...]) -> tuple[tuple[tuple[time, time], ...], tuple[time, ...]]:
+    """The windows, and where in the day they begin and end."""
+    parsed = tuple(parse_window(text) for text in texts)
+    return parsed, tuple(sorted({_MIDNIGHT, *(edge for window in parsed for edge in window)}))
+
+
+@lru_cache(maxsize=65_536)
+def _falls_on(rule: str, day: date) -> bool:
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return next_after(RRule(rule, _RULES_BEGIN), midnight - _TICK, end_at=midnight + _DAY - _TICK) is not None
+
+
+def _covers(covering: Covered, local: datetime) -> bool:
+    clock = local.time()
+    windows, _ = _windows(covering.windows)
+    if any(
+        begin <= clock < end if begin < end else (clock >= begin or clock < end) for begin, end in windows
+    ):
+        return True
+    day, days = local.date(), covering.days
+    place = bisect_left(days, day)
+    return days[place : place + 1] == (day,) or any(_falls_on(rule, day) for rule in covering.rules)
+
+
+class Openings(NamedTuple):
+    """The times that calendars leave of a timing, within its bounds. `timezone` is that of the timing."""
+
+    timing: Timing
+    only: tuple[Covered, ...]
+    exclude: tuple[Covered, ...]
+    timezone: str
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+
+    def next_after(self, after: datetime) -> datetime | None:
+        """The first open time after `after`; None also where calendars close everything for years."""
+        for _ in range(MOST_PIECES):
+            at = next_after(self.timing, after, start_at=self.start_at, end_at=self.end_at)
+            if at is None:
+                return None
+            piece = self.piece_at(at)
+            if piece.closed_by is None:
+                return at
+            after = piece.end - _TICK
+        return None
+
+    def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
+        at = self.next_after(after)
+        while at is not None and at <= until:
+            yield at
+            at = self.next_after(at)
+
+    def latest(self, after: datetime, until: datetime) -> datetime | None:
+        """The last open time in `(after, until]`."""
+        while until > after:
+            at = latest(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
+            if at is None:
+                return None
+            piece = self.piece_at(at)
+            if piece.closed_by is None:
+                return at
+            until = piece.begin - _TICK
+        return None
+
+    def stretches(self, after: datetime, until: datetime) -> Iterator[Stretch]:
+        """The times in `(after, until]`, open and closed ones: those of a piece together, and of closed pieces that
+        follow each other and are closed by the same set."""
+        bounds = {"start_at": self.start_at, "end_at": self.end_at}
+        gathered: Stretch | None = None
+        while (first := next_after(self.timing, after, **bounds)) is not None and first <= until:
+            piece = self.piece_at(first)
+            after = min(piece.end - _TICK, until)
+            last = latest(self.timing, first - _TICK, after, **bounds) or first
+            number = 1 if last == first else count(self.timing, first - _TICK, last, **bounds)
+            if gathered is not None and gathered.closed_by == piece.closed_by:
+                gathered = gathered._replace(last=last, number=gathered.number + number)
+                continue
+            if gathered is not None:
+                yield gathered
+            gathered = Stretch(first, last, number, piece.closed_by)
+        if gathered is not None:
+            yield gathered
+
+    def number(self, after: datetime, until: datetime) -> int:
+        """How many open times are in `(after, until]`."""
+        return sum(each.number for each in self.stretches(after, until) if each.closed_by is None)
+
+    def closed_by(self, at: datetime) -> str | None:
+        """The set that closes `at`: one that excludes it, or else one that it would have to be in."""
+        return self.piece_at(at).closed_by
+
+    def piece_at(self, at: datetime) -> Piece:
+        pieces = []
+        for number, covering in enumerate((*self.exclude, *self.only)):
+            zone = covering.timezone or self.timezone
+            local = at.astimezone(zone_tzinfo(zone)).replace(tzinfo=None)
+            begin, end = _around(at, local, covering, zone)
+            if _covers(covering, local) == (number < len(self.exclude)):
+                return Piece(begin, end, covering.name)
+            pieces.append((begin, end))
+        return Piece(max(begin for begin, _ in pieces), min(end for _, end in pieces), None)
+
+
+def _around(at: datetime, local: datetime, covering: Covered, zone: str) -> tuple[datetime, datetime]:
+    """The instants of the edges around `at`. Where clocks change in between, the nearer of the two readings counts."""
+    _, edges = _windows(covering.windows)
+    today = [datetime.combine(local.date(), edge) for edge in edges]
+    today.append(datetime.combine(local.date(), _MIDNIGHT) + _DAY)
+    begin, end = next((low, high) for low, high in pairwise(today) if low <= local < high)
+    ends = [at + (end - local)]
+    if (shown := on_clock(end, zone)) > at:
+        ends.append(shown)
+    begins = [at - (local - begin)]
+    if (shown := on_clock(begin, zone)) <= at:
+        begins.append(shown)
+    return max(begins), min(ends)

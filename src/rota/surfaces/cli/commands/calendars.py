@@ -1,0 +1,130 @@
+"""Commands about calendars: named sets of days and windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ....domain.options import CalendarOptions
+from ..command import command
+from ..options import TIME, shape_options, together
+from ..render import Cell, seconds
+from ..session import Session, with_session
+
+if TYPE_CHECKING:
+    from ....domain.model import Calendar
+
+__all__ = ["create", "delete", "list_calendars", "show", "update"]
+
+_options = together(
+    click.option("--day", "days", multiple=True, metavar="DAY", help="Such as 2027-12-24; may be repeated."),
+    shape_options(CalendarOptions, times=TIME, leave_out=("days",)),
+)
+
+
+@command(
+    examples=[
+        "rota calendar create closing-days --day 2027-12-24 --day 2027-12-31",
+        "rota calendar create weekends --rule 'FREQ=WEEKLY;BYDAY=SA,SU'",
+        "rota calendar create month-end --rule 'FREQ=MONTHLY;BYMONTHDAY=-1'",
+        "rota calendar create nights --window 22:00-06:00 --timezone Europe/London",
+    ]
+)
+@click.argument("name")
+@_options
+@with_session
+def create(session: Session, name: str, **given: Any) -> None:
+    """Store days and windows under a name. Schedules name it in --exclude or --only."""
+    fields = _given(given)
+    made = session.run(lambda queue: queue.create_calendar(name, **fields), creates=True)
+    _answer(session, made, "created")
+
+
+@command(
+    examples=[
+        "rota calendar update closing-days --day 2027-12-24 --day 2027-12-31 --day 2028-01-02",
+    ]
+)
+@click.argument("name")
+@_options
+@click.option("--version", type=int, help="Only if it is still at this version.")
+@with_session
+def update(session: Session, name: str, version: int | None, **given: Any) -> None:
+    """Change what is named, nothing else; days given replace all that were there. Its schedules are planned anew."""
+    changes = _given(given)
+    if not changes:
+        raise click.UsageError("nothing to change was given")
+    changed = session.run(lambda queue: queue.update_calendar(name, version=version, **changes))
+    _answer(session, changed, "updated")
+
+
+@command(examples=["rota calendar list", "rota calendar list --json | jq '.calendars[].name'"])
+@with_session
+def list_calendars(session: Session) -> None:
+    """All calendars, by name."""
+    found = session.run(lambda queue: queue.list_calendars())
+    if session.as_json:
+        from ...shapes import calendar as shape
+
+        return session.screen.json({"calendars": [shape(each) for each in found]})
+    if not found:
+        return session.screen.remark(
+            "there are no calendars; `rota calendar create --help` shows how to make one"
+        )
+    rows: list[list[Cell | str]] = [
+        [Cell(each.name, "bold"), _summary(each), each.timezone or "", seconds(each.updated_at)]
+        for each in found
+    ]
+    return session.screen.table(("NAME", "COVERS", "ZONE", "CHANGED"), rows)
+
+
+@command(examples=["rota calendar show closing-days", "rota calendar show closing-days --json"])
+@click.argument("name")
+@with_session
+def show(session: Session, name: str) -> None:
+    """One calendar."""
+    found = session.run(lambda queue: queue.get_calendar(name))
+    if session.as_json:
+        return _answer(session, found, "")
+    screen = session.screen
+    screen.say(click.style(found.name, bold=True))
+    if found.description:
+        screen.say(f"  {found.description}")
+    for title, values in (("days", found.days), ("rules", found.rules), ("windows", found.windows)):
+        for number, value in enumerate(values):
+            screen.say(f"  {title if not number else '':9} {value}")
+    screen.say(f"  zone      {found.timezone or 'that of each schedule'}")
+    return screen.say(f"  changed   {seconds(found.updated_at)}, version {found.version}")
+
+
+@command(examples=["rota calendar delete closing-days"])
+@click.argument("name")
+@with_session
+def delete(session: Session, name: str) -> None:
+    """Remove it for good; refused while a schedule names it."""
+    session.run(lambda queue: queue.delete_calendar(name))
+    if session.as_json:
+        return session.screen.json({"name": name, "deleted": True})
+    return session.screen.say(f"deleted {name}")
+
+
+def _given(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None and value != ()}
+
+
+def _answer(session: Session, calendar: Calendar, verb: str) -> None:
+    if session.as_json:
+        from ...shapes import calendar as shape
+
+        return session.screen.json(shape(calendar))
+    return session.screen.say(f"{verb} {click.style(calendar.name, bold=True)}: {_summary(calendar)}")
+
+
+def _summary(calendar: Calendar) -> str:
+    """`12 days, 1 rule, 22:00-06:00`"""
+    days, rules = len(calendar.days), len(calendar.rules)
+    parts = [f"{days} day{'s' * (days != 1)}"] * bool(days) + [f"{rules} rule{'s' * (rules != 1)}"] * bool(
+        rules
+    )
+    return ", ".join([*parts, *calendar.windows])

@@ -1,0 +1,51 @@
+"""The calls of a queue that are about calendars: named sets of days and windows."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from ...domain.limits import check_key
+from ...domain.model import Calendar
+from ...domain.options import CalendarOptions
+from ...engine import commands
+from ...stores.queries import Cursor
+from .calls import Calls
+
+__all__ = ["CalendarCalls"]
+
+
+class CalendarCalls(Calls):
+    """Name days and hours once, and let schedules exclude them (`exclude=`) or run in them alone (`only=`)."""
+
+    async def create_calendar(self, name: str, **fields: Unpack[CalendarOptions]) -> Calendar:
+        """Store days, rules of days (RRULEs) and windows of the day under a name."""
+        return await self._commit(commands.create_calendar(self.tenant, name, fields, self.actor))
+
+    async def get_calendar(self, name: str) -> Calendar:
+        return await self.store.read(commands.one_calendar(self.tenant, _name(name)))
+
+    async def list_calendars(self) -> list[Calendar]:
+        """All of them, by name."""
+        return await self.store.read(commands.all_calendars(self.tenant))
+
+    async def update_calendar(
+        self, name: str, *, version: int | None = None, **changes: Unpack[CalendarOptions]
+    ) -> Calendar:
+        """Change what is named, and plan the schedules that name this calendar anew, from now. With `version`: only if
+        it is still at that one. Given again after an interruption, it goes on with the schedules that are left."""
+        work = commands.edit_calendar(self.tenant, _name(name), changes, self.actor, version)
+        changed = await self._commit(work)
+        after: Cursor | None = None
+        while True:
+            page = commands.govern_schedules(self.tenant, changed.name, self.actor, after)
+            after, _ = await self._commit(page)
+            if after is None:
+                return changed
+
+    async def delete_calendar(self, name: str) -> None:
+        """Remove it for good; refused while a schedule names it."""
+        await self._commit(commands.delete_calendar(self.tenant, _name(name), self.actor))
+
+
+def _name(value: object) -> str:
+    return check_key(value, "name")

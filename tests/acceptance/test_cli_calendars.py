@@ -1,0 +1,32 @@
+"""Calendars on the command line."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from command_line import bare_folder, complaint, document, rota
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare_folder(monkeypatch, tmp_path)
+    rota("migrate")
+
+
+def test_a_calendar_governs_a_schedule() -> None:
+    made = rota("calendar create weekends --rule FREQ=WEEKLY;BYDAY=SA,SU --window 22:00-06:00")
+    assert made.stdout == "created weekends: 1 rule, 22:00-06:00\n"
+    rota("schedule create sync -t sync --cron '0 9 * * *' --timezone UTC --exclude weekends")
+    assert document("schedule show sync")["exclude"] == ["weekends"]
+    assert "named by schedule 'sync'" in complaint("calendar delete weekends", code=1)
+    rota("calendar update weekends --rule FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR")
+    [first] = document("schedule preview sync -n 1")
+    assert datetime.fromisoformat(first["at"]).weekday() >= 5
+    assert [each["name"] for each in document("calendar list")["calendars"]] == ["weekends"]
+    assert "22:00-06:00" in rota("calendar show weekends").stdout
+    rota("schedule update sync --clear exclude")
+    rota("calendar delete weekends")
+    assert "there is no calendar" in complaint("calendar show weekends", code=1)

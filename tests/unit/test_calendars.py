@@ -1,0 +1,179 @@
+"""Calendars: which times they leave, what a tick records of the others, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from rota.domain.errors import Invalid
+from rota.domain.model import Limits, RunReason, Schedule, ScheduleStatus, TaskTarget
+from rota.domain.recurrence import Covered, Cron, Interval, Openings, Timing
+from rota.domain.schedule import calendars as rules
+from rota.domain.schedule import decide, definition, given_up, run
+from rota.domain.schedule.why import explain
+
+WEDNESDAY = datetime(2026, 12, 23, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+DAILY = Cron("0 9 * * *")
+XMAS = Covered(name="xmas", days=(date(2026, 12, 25), date(2026, 12, 26)))
+WEEKENDS = Covered(name="weekends", rules=("FREQ=WEEKLY;BYDAY=SA,SU",))
+WEEKDAYS = Covered(name="weekdays", rules=("FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR",))
+NIGHTS = Covered(name="nights", windows=("22:00-06:00",))
+IN_TOKYO = Covered(name="tokyo", days=(date(2026, 12, 25),), timezone="Asia/Tokyo")
+MONTH_END = Covered(name="month-end", rules=("FREQ=MONTHLY;BYMONTHDAY=-1",))
+
+
+def schedule(
+    timing: Timing = DAILY, *calendars: Covered, only: tuple[Covered, ...] = (), **fields: Any
+) -> Schedule:
+    names = {"exclude": [each.name for each in calendars], "only": [each.name for each in only]}
+    return definition.create(
+        "s1",
+        "report",
+        timing,
+        TaskTarget(kind="send"),
+        {**names, **fields},
+        tenant="default",
+        now=WEDNESDAY,
+        actor="ann",
+        limits=Limits(),
+        calendars=(*calendars, *only),
+    )
+
+
+@pytest.mark.parametrize(
+    ("timing", "only", "exclude", "days"),
+    [
+        (DAILY, (), (XMAS,), [24, 27, 28, 29, 30]),
+        (DAILY, (), (XMAS, WEEKENDS), [24, 28, 29, 30]),
+        (DAILY, (WEEKDAYS,), (XMAS,), [24, 28, 29, 30]),
+        (DAILY, (XMAS,), (), [25, 26]),
+        (DAILY, (XMAS, WEEKDAYS), (), [25]),
+        (DAILY, (), (NIGHTS,), [24, 25, 26, 27, 28, 29, 30]),
+        (Cron("0 23 * * *"), (), (NIGHTS,), []),
+        (Cron("0 16 * * *"), (), (IN_TOKYO,), [23, 25, 26, 27, 28, 29, 30]),
+        (DAILY, (), (MONTH_END,), [24, 25, 26, 27, 28, 29, 30]),
+        (Interval(DAY, WEDNESDAY), (), (XMAS,), [24, 27, 28, 29, 30]),
+    ],
+)
+def test_which_days_are_left(
+    timing: Timing, only: tuple[Covered, ...], exclude: tuple[Covered, ...], days: list[int]
+) -> None:
+    openings = Openings(timing, only, exclude, "UTC")
+    until = datetime(2026, 12, 31, 23, tzinfo=UTC)
+    found = list(openings.between(WEDNESDAY, until))
+    assert [at.day for at in found if at.day < 31] == days
+    assert openings.latest(WEDNESDAY, until) == (found[-1] if found else None)
+    assert openings.number(WEDNESDAY, until) == len(found)
+
+
+def test_windows_of_a_dense_timing_in_both_directions() -> None:
+    openings = Openings(Cron("*/10 * * * *", "Europe/London"), (), (NIGHTS,), "Europe/London")
+    begin, end = datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 26, 12, tzinfo=UTC)
+    found = list(openings.between(begin, end))
+    local = [at.astimezone(ZoneInfo("Europe/London")) for at in found]
+    assert {at.hour for at in local} == set(range(6, 22))
+    assert openings.number(begin, end) == len(found)
+    back, until = [], end
+    while (at := openings.latest(begin, until)) is not None:
+        back.append(at)
+        until = at - timedelta(microseconds=1)
+    assert back[::-1] == found
+
+
+def test_a_tick_records_what_calendars_took_away() -> None:
+    made = schedule(DAILY, XMAS, WEEKENDS)
+    first = decide(made, WEDNESDAY + 21 * HOUR, ())
+    assert (len(first.fires), first.skips) == (1, ())
+    waiting = first.schedule
+    monday = datetime(2026, 12, 28, 9, tzinfo=UTC)
+    assert (waiting.next_run_at, waiting.excluded_from) == (monday, monday - 3 * DAY)
+    assert decide(waiting, monday - DAY, ()).skips == ()
+    second = decide(waiting, monday, ())
+    assert [fire.scheduled_at for fire in second.fires] == [monday]
+    assert [(skip.scheduled_at.day, skip.count, skip.calendar) for skip in second.skips] == [
+        (25, 2, "xmas"),
+        (27, 1, "weekends"),
+    ]
+    assert {skip.reason for skip in second.skips} == {RunReason.EXCLUDED}
+    assert second.schedule.run_count == 2
+    assert second.schedule.excluded_from is None
+
+
+def test_an_outage_over_excluded_days() -> None:
+    made = schedule(DAILY, WEEKENDS)
+    decision = decide(made, WEDNESDAY + 14 * DAY, ())
+    rows = sorted((skip.scheduled_at.day, str(skip.reason), skip.count) for skip in decision.skips)
+    assert [row for row in rows if row[1] == "excluded"] == [(2, "excluded", 2), (26, "excluded", 2)]
+    assert sum(skip.count for skip in decision.skips) + len(decision.fires) == 14
+
+
+def test_who_changes_a_schedule_loses_no_excluded_time() -> None:
+    waiting = decide(schedule(DAILY, XMAS), WEDNESDAY + 21 * HOUR, ()).schedule
+    [skip] = given_up(waiting, WEDNESDAY + 3 * DAY)
+    assert (skip.scheduled_at.day, skip.count, skip.calendar) == (25, 2, "xmas")
+    assert definition.pause(waiting, WEDNESDAY + 3 * DAY, "ann").excluded_from is None
+
+
+def test_why_names_the_calendar() -> None:
+    made = schedule(DAILY, XMAS)
+    ahead = explain(made, datetime(2026, 12, 25, 9, tzinfo=UTC), None, WEDNESDAY, [])
+    assert ahead.status == "excluded"
+    assert "It is left out, because calendar xmas excludes it; its next time is 2026-12-27 09:00 UTC" in ahead
+    waiting = decide(made, WEDNESDAY + 21 * HOUR, ()).schedule
+    [skip] = decide(waiting, WEDNESDAY + 3 * DAY + 21 * HOUR, ()).skips
+    row = run.skipped(waiting, skip, WEDNESDAY + 4 * DAY)
+    told = explain(waiting, datetime(2026, 12, 26, 9, tzinfo=UTC), row, WEDNESDAY + 4 * DAY, [])
+    assert (told.status, row.calendar) == ("skipped", "xmas")
+    assert "that were skipped, because of calendar xmas" in told
+
+
+def test_a_schedule_without_a_day_is_refused_at_once() -> None:
+    everything = Covered(name="all", rules=("FREQ=DAILY",))
+    before = time.perf_counter()
+    with pytest.raises(Invalid, match="would never fire, because its calendars leave none of its times"):
+        schedule(Cron("* * * * * *", "Europe/London"), everything)
+    assert time.perf_counter() - before < 1
+
+
+def test_a_change_of_a_calendar_plans_anew_and_completes_only_for_a_while() -> None:
+    made = schedule(DAILY, XMAS)
+    later = definition.governed(made, (Covered(name="xmas", days=(date(2026, 12, 24),)),), WEDNESDAY)
+    assert later.next_run_at == datetime(2026, 12, 25, 9, tzinfo=UTC)
+    over = definition.governed(made, (Covered(name="xmas", rules=("FREQ=DAILY",)),), WEDNESDAY)
+    assert over.status is ScheduleStatus.COMPLETED
+    again = definition.governed(over, (XMAS,), WEDNESDAY)
+    assert (again.status, again.next_run_at) == (ScheduleStatus.ACTIVE, made.next_run_at)
+    assert definition.governed(made, made.calendars, WEDNESDAY) is made
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "days: the calendar is empty"),
+        ({"days": ["2026-02-30"]}, "days: '2026-02-30' is not a day"),
+        ({"days": "2026-02-28"}, "days: '2026-02-28' is not a list"),
+        ({"rules": ["FREQ=HOURLY"]}, "rules: 'FREQ=HOURLY' is not one of days"),
+        ({"rules": ["nonsense"]}, "rules: "),
+        ({"windows": ["22-6"]}, "windows: '22-6' is not a window"),
+        ({"windows": ["09:00-09:00"]}, "windows: '09:00-09:00' begins when it ends"),
+        ({"timezone": "Mars/Base"}, "timezone: 'Mars/Base' is not a time zone"),
+        ({"color": "red"}, "color: a calendar has no such field"),
+    ],
+)
+def test_what_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        rules.create("free", fields, tenant="default", now=WEDNESDAY, actor="ann")
+    assert words in str(refused.value)
+
+
+def test_a_name_that_reads_as_a_window_and_one_that_is_not_known() -> None:
+    with pytest.raises(Invalid, match="reads as a window"):
+        rules.create("22:00-06:00", {"days": ["2026-12-24"]}, tenant="t", now=WEDNESDAY, actor="ann")
+    with pytest.raises(Invalid, match="exclude: there is no calendar 'uk'"):
+        rules.known_sets({"exclude": ["uk"]}, ())
