@@ -145,6 +145,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.TemplateTarget,
     rota.Cron,
     rota.Interval,
+    rota.After,
     rota.Once,
     rota.RRule,
     rota.Several,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "After",
     "Alarm",
     "AlarmRule",
     "AlarmRules",

@@ -57,6 +57,7 @@ from .domain.model import (
 )
 from .domain.plan import Plan
 from .domain.recurrence import (
+    After,
     ClockChange,
     Cron,
     DayMatch,
@@ -90,6 +91,7 @@ from .surfaces.python.known_nodes import UnhandledKind
 from .surfaces.python.signatures import verify_signature
 
 __all__ = [
+    "After",
     "Alarm",
     "AlarmRule",
     "AlarmRules",

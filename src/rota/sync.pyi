@@ -218,7 +218,8 @@ class Queue:
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
-        `interval`, `run_at`, `rrule`, `rule`, `timings`). A key that a completed schedule has is taken from it."""
+        `interval`, `run_at`, `rrule`, `rule`, `timings`, `after`). A key that a completed schedule has is taken from
+        it."""
     def get_schedule(self, schedule_id: str) -> Schedule: ...
     def list_schedules(
         self,

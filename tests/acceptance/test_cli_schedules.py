@@ -43,6 +43,21 @@ def test_every_kind_of_timing(timing: str, field: str, value: object) -> None:
     assert document(f"schedule create s -t backup {timing}")[field] == value
 
 
+def test_after_another() -> None:
+    rota("schedule create extract -t backup --interval 1h")
+    said = rota("schedule create load -t backup --after extract --after-on end --after-delay 5m").stdout
+    assert said == "created load: 5 minutes after extract ends; active, waits for extract\n"
+    made = document("schedule show load")
+    assert (made["after"], made["after_on"], made["after_delay_seconds"]) == (["extract"], "end", 300.0)
+    assert "It has no times of its own." in rota("schedule show load").stdout
+    assert "it would run after itself: extract after load after extract" in complaint(
+        "schedule update extract --after load"
+    )
+    assert "cannot be deleted while others run after it (load)" in complaint(
+        "schedule delete extract", code=1
+    )
+
+
 def test_all_options_of_create_arrive() -> None:
     made = document(
         "schedule create s -t backup -i '[1]' --interval 1d --start-at 2100-01-01 --end-at 2100-02-01"

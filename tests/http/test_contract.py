@@ -190,6 +190,7 @@ def test_an_input_is_kept_as_it_is(quiet: Tenant) -> None:
         ({"scheduleType": {"type": "once"}}, "scheduleType.runAt"),
         ({"scheduleType": {**CRON, "every": 5}}, "scheduleType.every"),
         ({"scheduleType": {"type": "interval", "everySeconds": 0.5}}, "scheduleType.everySeconds"),
+        ({"scheduleType": {"type": "after", "schedules": ["nobody"]}}, "scheduleType.schedules"),
         ({"scheduleType": {"type": "rrule", "rule": "FREQ=NEVER"}}, "scheduleType.rule"),
         ({"target": {"type": "task"}}, "target.taskKind"),
         ({"target": {"type": "task", "taskKind": "a b"}}, "target.taskKind"),

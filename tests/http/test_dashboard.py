@@ -365,6 +365,7 @@ def test_the_editor_says_what_a_timing_means_before_it_is_saved(local: Served) -
     wrong = shown(client, "/ui/default/new?type=cron&when=99+1+*+*+*")
     assert re.search('is-failed"><b>cron: .*99', wrong)
     assert "is not a duration" in shown(client, "/ui/default/new?type=every&when=soon")
+    assert "After a and b have each succeeded" in shown(client, "/ui/default/new?type=after&when=a,+b")
     assert "is not a time" in shown(client, "/ui/default/new?type=once&when=soon")
 
 

@@ -43,12 +43,14 @@ async def test_any_tenant_has_a_location(tenant: str, tmp_path: Path) -> None:
         {"type": "rrule", "rule": "FREQ=WEEKLY;BYDAY=MO", "timezone": "Europe/London"},
         {"type": "interval", "everySeconds": 5400},
         {"type": "once", "runAt": "2126-01-01T00:00:00Z"},
+        {"type": "after", "schedules": ["other"], "on": "end", "delaySeconds": 60},
         {**CRON, "endAt": "2126-01-01T00:00:00Z"},
         {**CRON, "dayMatch": "and", "dstGap": "skip", "dstFold": "both"},
         {"type": "several", "timings": [CRON, {"type": "interval", "everySeconds": 5400}]},
     ],
 )
 def test_putting_back_what_was_read_changes_nothing(quiet: Tenant, timing: Any) -> None:
+    quiet.post("schedules", body("other"))
     quiet.post("schedules", body("same", timing))
     old = quiet.call(lambda queue: queue.get_schedule("same"))
     read = quiet.get("schedules/same")

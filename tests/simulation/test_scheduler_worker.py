@@ -30,7 +30,7 @@ def record(world: World, *kinds: str) -> list[str]:
 
 async def test_once_schedule_requires_run_at(world: World) -> None:
     with pytest.raises(
-        rota.Invalid, match="give exactly one of cron, interval, run_at, rrule, rule and timings"
+        rota.Invalid, match="give exactly one of cron, interval, run_at, rrule, rule, timings and after"
     ):
         await world.schedule()
 

@@ -264,7 +264,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"timing": "0 9 * * *"},
-        "timing: '0 9 * * *' is not a timing; accepted are Once, Interval, Cron, RRule and Several",
+        "timing: '0 9 * * *' is not a timing; accepted are Once, Interval, Cron, RRule, Several and After",
     ),
     ({"timing": None}, "timing: None is not a timing"),
     (

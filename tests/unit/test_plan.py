@@ -136,6 +136,8 @@ WRITTEN: list[dict[str, Any]] = [
             {"rrule": "FREQ=WEEKLY"},
         ],
     },
+    {"task_type": "t", "after": ["extract"]},
+    {"task_type": "t", "after": ["extract", "orders"], "after_on": "end", "after_delay": "5m"},
 ]
 BACKUP = {"Back-Up": {"shell": "pg_dump shop", "timeout": "5m"}}
 

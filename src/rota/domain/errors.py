@@ -61,6 +61,8 @@ _SENTENCES = {
     "idempotency_conflict": "idempotency_key {key!r} was already used for a task with another kind or input",
     "idempotency_reused": "this Idempotency-Key was used for another request before; give every new request a key"
     " of its own",
+    "followed_schedule": "schedule {schedule} cannot be deleted while others run after it ({followers}); delete or"
+    " change them first",
     "key_ambiguous": "{count} keys are called {name!r}, or have an id that begins so; name the whole id of"
     " the one that is meant",
     "key_taken": "schedule_id {key!r} is already in use; choose another, or delete the schedule that has it",

@@ -24,6 +24,7 @@ __all__ = [
     "check_choice",
     "check_duration",
     "check_flag",
+    "check_idempotency_key",
     "check_input",
     "check_key",
     "check_kind",
@@ -33,6 +34,7 @@ __all__ = [
     "check_queue",
     "check_ratio",
     "check_retry_policy",
+    "check_schedule_ids",
     "check_tags",
     "check_text",
     "check_time",
@@ -86,6 +88,20 @@ def check_key(value: object, field: str = "schedule_id") -> str:
         rule = "accepted are 1 to 255 printable characters without blanks at the ends"
         raise Invalid(field, f"{shown(value)} is not a valid name", rule)
     return str.__str__(value)
+
+
+def check_schedule_ids(field: str, value: object) -> tuple[str, ...]:
+    """One, or several of them."""
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, Iterable):
+        raise Invalid(field, f"{shown(value)} names no schedule", "give a schedule_id, or several")
+    return tuple(names)
+
+
+def check_idempotency_key(field: str, value: object) -> str:
+    if value == "":
+        raise Invalid(field, "it is empty", "give a text of 1 to 255 characters")
+    return check_text(field, value, most=255)
 
 
 def check_text(field: str, value: object, *, most: int = MAX_TEXT) -> str:

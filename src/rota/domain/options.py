@@ -28,12 +28,14 @@ from .limits import (
     check_choice,
     check_duration,
     check_flag,
+    check_idempotency_key,
     check_metadata,
     check_number,
     check_priority,
     check_queue,
     check_ratio,
     check_retry_policy,
+    check_schedule_ids,
     check_tags,
     check_text,
     check_time,
@@ -50,7 +52,7 @@ from .model import (
     Target,
     TaskStatus,
 )
-from .recurrence import DayMatch, DstFold, DstGap, RecurrenceRule, Timing
+from .recurrence import AfterOn, DayMatch, DstFold, DstGap, RecurrenceRule, Timing
 from .runtimes import Command, check_url
 from .schedule.calendars import FIELDS as CALENDAR_FIELDS
 from .schedule.calendars import check_calendars
@@ -172,12 +174,6 @@ def _failures(field: str, value: object) -> int:
     return int(value) if isinstance(value, bool) else check_number(field, value, 0, 100)
 
 
-def _idempotency_key(field: str, value: object) -> str:
-    if value == "":
-        raise Invalid(field, "it is empty", "give a text of 1 to 255 characters")
-    return check_text(field, value, most=255)
-
-
 class TaskOptions(TypedDict, total=False):
     """How a task is run: for submissions, for the targets of schedules, for templates."""
 
@@ -285,7 +281,7 @@ class SubmitOptions(SubmitManyOptions, total=False):
         str | None,
         Option(
             help="The same key and input give the same task back.",
-            check=_idempotency_key,
+            check=check_idempotency_key,
             least=1,
             most=255,
         ),
@@ -293,7 +289,7 @@ class SubmitOptions(SubmitManyOptions, total=False):
 
 
 class TimingOptions(TypedDict, total=False):
-    """When: one of cron, interval, run_at, rrule, rule and timings, and its bounds."""
+    """When: one of cron, interval, run_at, rrule, rule, timings and after, and its bounds."""
 
     cron: Annotated[str | None, _text("A cron line, 5 fields or 6 with seconds first: '0 9 * * 1-5'.")]
     interval: Annotated[Duration | None, _duration("Every so often.", least=timedelta(seconds=1))]
@@ -310,6 +306,14 @@ class TimingOptions(TypedDict, total=False):
             check=_timings,
         ),
     ]
+    after: Annotated[
+        Iterable[str] | None,
+        Option(help="When a run of this schedule ends; of several: of each.", check=check_schedule_ids),
+    ]
+    after_on: Annotated[
+        AfterOn | str | None, _choice("How a run must have ended. [default: success]", AfterOn)
+    ]
+    after_delay: Annotated[Duration | None, _duration("How long after that it runs.")]
     timezone: Annotated[
         str | ZoneInfo | None,
         _text(

@@ -51,13 +51,13 @@ Hook = Callable[..., Any]
 HOOKS = ("on_startup", "on_shutdown", "on_success", "on_error")
 LEAST_MEMORY = 64 * 1024 * 1024
 _OF_HANDLER = ("max_retries", "retry_policy", "timeout", "limit")
-_TIMINGS = ("cron", "interval", "run_at", "rrule", "rule")
+_TIMINGS = ("cron", "interval", "run_at", "rrule", "rule", "timings", "after")
 _OF_SUBMISSION = names_of(SubmitManyOptions) & names_of(HandlerOptions) - set(_OF_HANDLER)
 _WHEN = names_of(TimingOptions)
 _OF_WORKFLOW: Mapping[type, Getter] = {Task: attrgetter("task")}
 """What the parameters of a workflow get by their type, beside what is provided. A queue or a context might tell it
 something else each time that its code runs."""
-_GIVE_A_TIMING = "give one of cron, interval, run_at, rrule and rule with it"
+_GIVE_A_TIMING = "give one of cron, interval, run_at, rrule, rule, timings and after with it"
 
 
 class TaskDecorator(Protocol):

@@ -25,6 +25,7 @@ from ..domain.model import (
     TaskStatus,
     is_from_the_future,
 )
+from ..domain.recurrence import After
 from ..domain.schedule.run import run_id
 from ..domain.serving import living, nobody_handles, silent_scheduler
 from ..stores.base import Tx, Work
@@ -202,7 +203,8 @@ def broken_records(snapshot: Mapping[str, Sequence[Record]]) -> list[str]:
 
 
 def _broken_schedule(schedule: Schedule) -> Iterable[str]:
-    if schedule.enabled and (schedule.next_run_at is None or schedule.due_at is None):
+    has_times = not isinstance(schedule.timing, After)
+    if schedule.enabled and has_times and (schedule.next_run_at is None or schedule.due_at is None):
         yield f"schedule {schedule.key} is active and has no next time: pause and resume it"
 
 

@@ -51,6 +51,7 @@ from ..stores.queries import (
     TemplateList,
     TenantList,
 )
+from .commands.chains import links_of
 from .commands.line import LIVE_AT_MOST
 from .commands.nodes import every_node
 from .commands.shared import find_schedule, find_task, find_template
@@ -307,6 +308,9 @@ def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
         after = max(now, schedule.pause_until)
     if schedule.next_run_at is not None:
         after = schedule.next_run_at - timedelta(microseconds=1)
+    if isinstance(schedule.timing, recurrence.After):
+        at = schedule.next_run_at
+        return [] if at is None else [Occurrence(at=at, local=at)]
     return _occurrences(schedule.timing, after, left, schedule.next_occurrence)
 
 
@@ -349,7 +353,10 @@ def why(tenant: str, key: str, at: datetime) -> Work[Why]:
         owner = await tx.get(Tenant, tenant)
         suspended = owner is not None and owner.status is TenantStatus.SUSPENDED
         waiting = await _waiting(tx, schedule, row)
-        return explain(schedule, instant, row, tx.now, pauses, suspended=suspended, waiting=waiting)
+        linked = [] if row is None else await links_of(tx, schedule, row)
+        return explain(
+            schedule, instant, row, tx.now, pauses, suspended=suspended, waiting=waiting, linked=linked
+        )
 
     return work
 
@@ -373,7 +380,11 @@ def explained_runs(tenant: str, key: str, limit: int) -> Work[list[Why]]:
     async def work(tx: Tx) -> list[Why]:
         schedule = await _any_schedule(tx, tenant, key)
         rows = await _ledger(tx, RunList(schedule_id=schedule.id), limit)
-        return [explain(schedule, row.scheduled_at, row, tx.now, []) for row in reversed(rows)]
+        links = {row.id: await links_of(tx, schedule, row) for row in rows if row.causes or row.effects}
+        return [
+            explain(schedule, row.scheduled_at, row, tx.now, [], linked=links.get(row.id, ()))
+            for row in reversed(rows)
+        ]
 
     return work
 
@@ -399,7 +410,8 @@ async def _row_at(tx: Tx, schedule: Schedule, at: datetime) -> Run | None:
     for row in earlier:
         if row.until is not None and row.scheduled_at <= at <= row.until:
             return row
-        if row.trigger is RunTrigger.MANUAL and abs(row.scheduled_at - at) < timedelta(seconds=1):
+        beside = row.trigger is RunTrigger.MANUAL or isinstance(schedule.timing, recurrence.After)
+        if beside and abs(row.scheduled_at - at) < timedelta(seconds=1):
             return await _read_now(tx, row)
     return None
 

@@ -28,7 +28,7 @@ from ..domain.model import (
     Tenant,
 )
 from ..domain.options import Duration, ScheduleOptions, options_of, value_type
-from ..domain.recurrence import ClockChange, Cron, Interval, Once, RRule, Several, Simple, Timing
+from ..domain.recurrence import After, ClockChange, Cron, Interval, Once, RRule, Several, Simple, Timing
 from ..domain.serving import is_alive
 from ..engine.queries import Occurrence
 from ..engine.serving import QueueUse
@@ -88,10 +88,8 @@ def change(record: Change) -> dict[str, Any]:
     return {"version": shape.pop("number"), **shape}
 
 
-_NOT_SHOWN = (
-    *("id", "key", "timing", "target", "zone_data", "due_at", "metadata", "applied", "watch"),
-    *("calendars", "excluded_from"),
-)
+_INNER = ("zone_data", "due_at", "applied", "watch", "calendars", "excluded_from", "followers", "causes")
+_NOT_SHOWN = ("id", "key", "timing", "target", "metadata", *_INNER)
 
 
 def schedule(record: Schedule) -> dict[str, Any]:
@@ -187,24 +185,30 @@ def _target(target: Target) -> dict[str, Any]:
 
 
 def _timing(timing: Timing) -> dict[str, Any]:
-    shape: dict[str, Any] = {"cron": None, "interval_seconds": None, "run_at": None, "rrule": None}
+    shape: dict[str, Any] = dict.fromkeys(("cron", "interval_seconds", "run_at", "rrule", "timings", "after"))
     choices = {name: getattr(timing, name, None) for name in ("day_match", "dst_gap", "dst_fold")}
-    if isinstance(timing, Several):
-        parts = [_timing(part) for part in timing.timings]
-        return {**shape, "timings": parts, "timezone": timing.timezone, **choices}
-    return {**_simple(timing, shape), "timings": None, **choices}
+    own: dict[str, Any]
+    match timing:
+        case Several(timings):
+            own = {"timings": [_timing(part) for part in timings], "timezone": timing.timezone}
+        case After(schedules, on, delay):
+            about = {"after_on": on, "after_delay_seconds": delay.total_seconds()}
+            own = {"after": list(schedules), **about, "timezone": "UTC"}
+        case _:
+            own = _simple(timing)
+    return {**shape, **own, **choices}
 
 
-def _simple(timing: Simple, shape: dict[str, Any]) -> dict[str, Any]:
+def _simple(timing: Simple) -> dict[str, Any]:
     match timing:
         case Cron(expression, zone):
-            return {**shape, "cron": expression, "timezone": zone}
+            return {"cron": expression, "timezone": zone}
         case Interval(every):
-            return {**shape, "interval_seconds": every.total_seconds(), "timezone": "UTC"}
+            return {"interval_seconds": every.total_seconds(), "timezone": "UTC"}
         case Once(run_at):
-            return {**shape, "run_at": text(run_at), "timezone": "UTC"}
+            return {"run_at": text(run_at), "timezone": "UTC"}
         case RRule(rule, _, zone):
-            return {**shape, "rrule": rule, "timezone": zone}
+            return {"rrule": rule, "timezone": zone}
 
 
 def fields_of(record: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -32,6 +32,8 @@ def timing_words(timing: recurrence.Timing) -> str:
     if isinstance(timing, recurrence.Several):
         timing = recurrence.Several(tuple(_unanchored(part) for part in timing.timings))
         zones = {part.timezone for part in timing.timings if isinstance(part, Cron | RRule)}
+    elif isinstance(timing, recurrence.After):
+        zones = set()
     else:
         timing = _unanchored(timing)
         zones = {timing.timezone} if isinstance(timing, Cron | RRule) else set()
@@ -59,6 +61,10 @@ def state(schedule: Schedule, now: datetime) -> str:
     match schedule.status:
         case ScheduleStatus.ACTIVE if schedule.next_run_at is not None:
             return f"active, next {relative(schedule.next_run_at, now)}"
+        case ScheduleStatus.ACTIVE if isinstance(schedule.timing, recurrence.After):
+            told = {cause.key for cause in schedule.causes}
+            missing = [key for key in schedule.timing.schedules if key not in told]
+            return f"active, waits for {', '.join(missing)}"
         case ScheduleStatus.PAUSED:
             note = f": {schedule.pause_note}" if schedule.pause_note else ""
             who = schedule.paused_by or schedule.updated_by

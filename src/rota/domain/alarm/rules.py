@@ -47,7 +47,7 @@ from ..model import (
     Watch,
 )
 from ..options import AlarmOptions, check_names, check_option, options_of
-from ..recurrence import Once
+from ..recurrence import After, Once
 from ..schedule.watching import FLOOR, own_rules, tags_of
 from ..schedule.why import length
 
@@ -246,7 +246,7 @@ def _no_success(facts: Facts, now: datetime) -> str | None:
     most, without = facts.rules.alarm_no_success, now - facts.succeeded_at
     if most is not None:
         return f"no success for {length(without)}" if most and without > most else None
-    if isinstance(facts.schedule.timing, Once) or without < FLOOR:
+    if isinstance(facts.schedule.timing, Once | After) or without < FLOOR:
         return None
     missed = _without_success(facts, now)
     if missed < TIMES_IN_A_ROW:
@@ -295,7 +295,8 @@ def _duration(facts: Facts, now: datetime) -> str | None:
 
 
 def _ending(facts: Facts, now: datetime) -> str | None:
-    if facts.rules.alarm_ending is None or _last_known_time(facts, now) is not None:
+    has_no_times = isinstance(facts.schedule.timing, After)
+    if facts.rules.alarm_ending is None or has_no_times or _last_known_time(facts, now) is not None:
         return None
     return f"no time is left after {(now + facts.rules.alarm_ending).isoformat(timespec='seconds')}"
 
@@ -354,7 +355,7 @@ def _next_looks(facts: Facts, now: datetime) -> Iterator[datetime]:
         yield last - rules.alarm_ending
     if rules.alarm_no_success:
         yield facts.succeeded_at + rules.alarm_no_success + timedelta(milliseconds=1)
-    elif rules.alarm_no_success is None and not isinstance(schedule.timing, Once):
+    elif rules.alarm_no_success is None and not isinstance(schedule.timing, Once | After):
         yield max(facts.succeeded_at + FLOOR, _third_time(facts, now) + GRACE)
 
 

@@ -14,6 +14,7 @@ from .gate import Gate, Limit
 from .schedule import (
     Backfill,
     BackfillStatus,
+    Cause,
     MissedRunPolicy,
     OverlapPolicy,
     Run,
@@ -53,6 +54,7 @@ __all__ = [
     "Backfill",
     "BackfillStatus",
     "Calendar",
+    "Cause",
     "Change",
     "ChangeType",
     "Duration",

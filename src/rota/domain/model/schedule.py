@@ -124,14 +124,22 @@ class Backfill(Value, frozen=True, kw_only=True):
         return self.total - self.started - self.passed
 
 
+class Cause(Value, frozen=True, kw_only=True):
+    """The end of a run that a schedule comes after: the key of its schedule, and its row."""
+
+    key: str
+    run_id: str
+
+
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
     """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
     time. A pause that ends by itself ends at `pause_until`, which is `due_at` then, too. `pause_on_failure` is after
     how many failures in a row it pauses (0: never; earlier releases wrote true and false). `buffered` are the times
-    that wait for the end of what runs, oldest first; they count as runs. `exclude` and `only` name calendars, and
-    `calendars` is what these cover; `excluded_from` is the first time before `next_run_at` that they take away.
-    `applied` is what a file said of it last (`domain/plan`); None: no file ever did."""
+    that wait for the end of what runs, oldest first; they count as runs. `followers` are the ids of schedules
+    that come after this one; `causes` are the ends that this one has heard of, and has not fired for yet. `exclude` and
+    `only` name calendars, and `calendars` is what these cover; `excluded_from` is the first time before `next_run_at`
+    that they take away. `applied` is what a file said of it last (`domain/plan`); None: no file ever did."""
 
     key: str
     description: str = ""
@@ -144,6 +152,8 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     last_task_id: str | None = None
     buffered: tuple[datetime, ...] = ()
     backfill: Backfill | None = None
+    followers: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
     run_count: int = 0
     max_runs: int | None = None
     start_at: datetime | None = None
@@ -249,7 +259,8 @@ class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):
     """The ledger: one row for every time a schedule was expected to run.
 
     A run of misses is one row: `scheduled_at` is the first, `until` the last, `count` how many. `calendar` is the one
-    that excluded it."""
+    that excluded it. Of a schedule that comes after others, `causes` are the runs whose end made it run; they have it
+    as an effect."""
 
     schedule_id: str
     scheduled_at: datetime
@@ -263,6 +274,8 @@ class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     error: str | None = None
+    causes: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
     calendar: str | None = None
     created_at: datetime
     actor: str | None = None

@@ -37,7 +37,7 @@ from ..options import (
     options_of,
     value_type,
 )
-from ..recurrence import Cron, Interval, Once, RRule, Several, Timing
+from ..recurrence import After, Cron, Interval, Once, RRule, Several, Timing
 from ..runtimes import Command
 from ..schedule.definition import FIELDS, default_policy
 
@@ -202,6 +202,20 @@ def _of_timing(timing: Timing) -> dict[str, Any]:
             return {"rrule": rule} | _of_clock(timing)
         case Several(timings):
             return {"timings": [_of_timing(part) for part in timings]}
+        case After():
+            return _of_after(timing)
+
+
+def _of_after(timing: After) -> dict[str, Any]:
+    """The schedules, and how and how long before they must have ended."""
+    usual = _defaults(After)
+    form = {"after": list(timing.schedules)}
+    said = {"after_on": "on", "after_delay": "delay"}
+    return form | {
+        name: plain_value(getattr(timing, field))
+        for name, field in said.items()
+        if getattr(timing, field) != usual[field]
+    }
 
 
 def _of_clock(timing: Cron | RRule) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Begin with `occurrences`. Outside of this package nobody imports its modules, only the names below. All functions are
 pure: the zone data of the `tzdata` package is read, the clock never is.
 
-    timing      the four kinds of timing, and several together, as records
+    timing      the five kinds of timing, and several together, as records
     occurrences next_after, between, latest, count, check, begun_after
     calendars   sets of days and windows, and the times that they leave
     words       describe
@@ -24,6 +24,8 @@ from .occurrences import begun_after, between, check, count, latest, next_after,
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
 from .timing import (
     MOST_TIMINGS,
+    After,
+    AfterOn,
     Cron,
     DayMatch,
     DstFold,
@@ -40,6 +42,8 @@ from .zones import close_zones, tzdata_version, zone_names
 
 __all__ = [
     "MOST_TIMINGS",
+    "After",
+    "AfterOn",
     "ClockChange",
     "Covered",
     "Cron",

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from .cron import CronLine, parse_cron, split_zone
 from .rrule.parse import first_counted, parse_rrule
-from .ticks import LATEST, MILLION, Point, Progression, Ticks, Union, WholeSeconds
+from .ticks import LATEST, MILLION, Never, Point, Progression, Ticks, Union, WholeSeconds
 from .timing import (
     MOST_TIMINGS,
+    After,
     Cron,
     DayMatch,
     DstFold,
@@ -85,8 +86,10 @@ def compiled(timing: Timing) -> Compiled:
             return Compiled(Point(microseconds(_aware("once: run_at", run_at))), False, zone("UTC"), None)
         case Several(timings):
             return _several(timings)
+        case After():
+            return Compiled(Never(), False, zone("UTC"), None)
     raise ValueError(
-        f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron, RRule and Several"
+        f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron, RRule, Several and After"
     )
 
 
@@ -148,13 +151,20 @@ def _several(timings: tuple[Simple, ...]) -> Compiled:
 
 
 def parts_of(timing: Timing) -> tuple[Simple, ...]:
-    """The timing, or those that it is made of."""
-    return timing.timings if isinstance(timing, Several) else (timing,)
+    """The timing, or those that it is made of: none, if it has no times of its own."""
+    match timing:
+        case Several(timings):
+            return timings
+        case After():
+            return ()
+    return (timing,)
 
 
-def part_at(timing: Timing, at: datetime) -> Simple:
+def part_at(timing: Timing, at: datetime) -> Simple | After:
     """The part of the timing that fires at `at`; the first, if none does."""
-    parts = parts_of(timing)
+    if not isinstance(timing, Several):
+        return timing
+    parts = timing.timings
     return next((part for part in parts if len(parts) > 1 and _fires(part, at)), parts[0])
 
 

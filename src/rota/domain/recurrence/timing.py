@@ -1,4 +1,4 @@
-"""When something runs: four kinds of timing, and several of them together, as plain records.
+"""When something runs: five kinds of timing, and several of them together, as plain records.
 
 A timing says nothing about bounds (`start_at`, `end_at`) or counts; those belong to the schedule and are
 arguments of the functions that ask for occurrences. A record may hold nonsense: `check` tells.
@@ -13,6 +13,8 @@ import msgspec
 
 __all__ = [
     "MOST_TIMINGS",
+    "After",
+    "AfterOn",
     "Cron",
     "DayMatch",
     "DstFold",
@@ -107,4 +109,21 @@ class Several(msgspec.Struct, frozen=True, tag_field="type", tag="several"):
         return next((zone for zone in zones if zone is not None), "UTC")
 
 
-Timing = Once | Interval | Cron | RRule | Several
+class AfterOn(StrEnum):
+    """How a run must have ended: `end` is any of completed, failed and cancelled."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    END = "end"
+
+
+class After(msgspec.Struct, frozen=True, tag_field="type", tag="after"):
+    """When a run of each of these schedules, named by their keys, has ended, and `delay` later. It has no times of its
+    own: the commit that ends a run makes one."""
+
+    schedules: tuple[str, ...]
+    on: AfterOn = AfterOn.SUCCESS
+    delay: timedelta = timedelta(0)
+
+
+Timing = Simple | Several | After

@@ -19,7 +19,7 @@ from typing import Final
 from .cron import CronLine
 from .occurrences import compiled, cron_line
 from .rrule.text import DateText, RuleText, parse_rule_text
-from .timing import Cron, Interval, Once, RRule, Several, Simple, Timing
+from .timing import After, AfterOn, Cron, Interval, Once, RRule, Several, Simple, Timing
 from .zones import zone_tzinfo
 
 __all__ = ["describe"]
@@ -193,6 +193,8 @@ def describe(timing: Timing) -> str:
             return describe_rule(rule, dtstart, timezone)
         case Several(timings):
             return _several(timings)
+        case After(schedules, on, delay):
+            return _after(schedules, on, delay)
 
 
 def _several(timings: tuple[Simple, ...]) -> str:
@@ -204,6 +206,13 @@ def _several(timings: tuple[Simple, ...]) -> str:
         where = f" in {zone}" if zone is not None and len(zones) > 1 else ""
         sentences.append(describe(timing) + where)
     return "; and ".join([sentences[0], *(text[:1].lower() + text[1:] for text in sentences[1:])])
+
+
+def _after(schedules: Sequence[str], on: AfterOn, delay: timedelta) -> str:
+    verb = {AfterOn.SUCCESS: "succeeds", AfterOn.FAILURE: "fails", AfterOn.END: "ends"}[on]
+    past = {AfterOn.SUCCESS: "succeeded", AfterOn.FAILURE: "failed", AfterOn.END: "ended"}[on]
+    then = f"{listed(schedules)} {verb if len(schedules) == 1 else f'have each {past}'}"
+    return f"{duration(delay)} after {then}" if delay else f"After {then}"
 
 
 def _shown(at: datetime) -> str:

@@ -21,7 +21,7 @@ from .. import recurrence
 from ..errors import Invalid, Refused
 from ..limits import check_number, check_time
 from ..model import Backfill, BackfillStatus, OverlapPolicy, Run, RunReason, RunStatus, Schedule
-from ..recurrence import Interval, Timing
+from ..recurrence import After, Interval, Timing
 from .decision import Skip, jittered
 from .run import cut_short, run_id, skipped
 
@@ -57,6 +57,10 @@ def begin(
         raise Invalid("end", f"{last.isoformat()} is before start", "give a time after start")
     if last > now:
         raise Invalid("end", f"{last.isoformat()} is still to come", "give a time in the past")
+    if isinstance(schedule.timing, After):
+        raise Invalid(
+            "start", "a schedule that runs after others has no times of its own", "trigger it instead"
+        )
     if schedule.backfill is not None and schedule.backfill.is_open:
         raise Refused("backfill_running", schedule=schedule.key)
     most = check_number("at_most", at_most, 1, MOST)

@@ -37,6 +37,9 @@ distance to the next time: of several due times only the latest can be within it
 `catch_up` asks for every run, so neither the overlap policy nor a clock that jumped takes any of them. A tick
 starts at most a hundred of a schedule, and the next tick goes on from there.
 
+A schedule that comes after others has no times of its own: the commit that ends a run gives it one (`after.py`), which
+is then a due time as any other.
+
 What waits begins with the commit that ends the last live target (`engine/commands/line.py`). It counts as a run, and
 takes its tenant's room, as soon as it waits.
 """
@@ -53,7 +56,7 @@ from msgspec.structs import replace
 
 from .. import recurrence
 from ..model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
-from ..recurrence import Interval, RRule, Several, Simple
+from ..recurrence import After, Interval, RRule, Several, Simple
 
 __all__ = [
     "LONGEST_GRACE",
@@ -63,6 +66,7 @@ __all__ = [
     "Fire",
     "Skip",
     "decide",
+    "ended",
     "given_up",
     "grace_at",
     "jittered",
@@ -247,6 +251,8 @@ def planned(schedule: Schedule, after: datetime) -> Schedule:
     """With the next time after `after`, or completed, with the reason, if there is none."""
     if schedule.has_reached_max_executions():
         return _completed(schedule, f"it has run {schedule.run_count} times, its max_runs")
+    if isinstance(schedule.timing, After):
+        return _awaiting(schedule, after)
     nominal = schedule.next_occurrence(after)
     if nominal is None:
         return _completed(schedule, _why_no_more(schedule, after))
@@ -259,6 +265,24 @@ def planned(schedule: Schedule, after: datetime) -> Schedule:
         completed_reason=None,
         zone_data=zone_data(schedule),
     )
+
+
+def _awaiting(schedule: Schedule, after: datetime) -> Schedule:
+    """Of one that comes after others: a time that is to come stays, and one that was handled used up its causes."""
+    if schedule.has_reached_end_date(after):
+        return ended(schedule)
+    at = schedule.next_run_at
+    waiting = replace(schedule, status=ScheduleStatus.ACTIVE, completed_reason=None, excluded_from=None)
+    if at is not None and at > after:
+        return replace(waiting, due_at=jittered(schedule, at))
+    causes = schedule.causes if at is None else ()
+    return replace(waiting, next_run_at=None, due_at=None, causes=causes)
+
+
+def ended(schedule: Schedule) -> Schedule:
+    """Completed, because its end_at has passed."""
+    assert schedule.end_at is not None
+    return _completed(schedule, f"its next time would be after its end_at, {schedule.end_at.isoformat()}")
 
 
 def _first_excluded(schedule: Schedule, after: datetime, nominal: datetime) -> datetime | None:
@@ -274,10 +298,14 @@ def replanned(schedule: Schedule, now: datetime) -> Schedule:
     What began with a creation in the future begins now. An interval keeps to its grid, so that a time that had its run
     is known by its id."""
     timing = schedule.timing
-    if isinstance(timing, Several):
-        timing = Several(tuple(_begun_again(part, schedule, now) for part in timing.timings))
-    else:
-        timing = _begun_again(timing, schedule, now)
+    match timing:
+        case After(_, _, delay):
+            if schedule.next_run_at is not None:
+                schedule = replace(schedule, next_run_at=min(schedule.next_run_at, now + delay + _TICK))
+        case Several(timings):
+            timing = Several(tuple(_begun_again(part, schedule, now) for part in timings))
+        case _:
+            timing = _begun_again(timing, schedule, now)
     return planned(replace(schedule, timing=timing, updated_at=now), now)
 
 
@@ -334,7 +362,7 @@ def grace_at(schedule: Schedule, nominal: datetime) -> timedelta:
 def zone_data(schedule: Schedule) -> str:
     """The release of the zone data that the next time was computed with, if it depends on a zone."""
     zones = {getattr(part, "timezone", "UTC") for part in recurrence.parts_of(schedule.timing)}
-    return "" if zones == {"UTC"} else recurrence.tzdata_version()
+    return "" if zones <= {"UTC"} else recurrence.tzdata_version()
 
 
 class _Due:

@@ -42,6 +42,8 @@ from ..model import (
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import (
+    After,
+    AfterOn,
     Covered,
     Cron,
     DayMatch,
@@ -80,6 +82,7 @@ __all__ = [
 PAST_GRACE = timedelta(seconds=5)
 SHORTEST = timedelta(seconds=1)
 CHECKED_GAPS = 50
+MOST_UPSTREAM = 20
 CHECKED_AHEAD = timedelta(days=3660)
 _T = TypeVar("_T", TaskTarget, WorkflowTarget)
 
@@ -132,6 +135,9 @@ def check_when(schedule: Schedule, changed: Collection[str], now: datetime, limi
     if "max_runs" in changed and schedule.has_reached_max_executions():
         problem = f"it has run {schedule.run_count} times already"
         raise Invalid("max_runs", problem, "give a higher number, or 0 for no limit")
+    if isinstance(timing, After) and (schedule.only or schedule.exclude):
+        field = "only" if schedule.only else "exclude"
+        raise Invalid(field, "a schedule that runs after others has no times of its own", "name no calendars")
     if "timing" not in changed:
         return
     for part in recurrence.parts_of(timing):
@@ -153,6 +159,8 @@ def timing_field(timing: Timing) -> str:
             return "rrule"
         case Several():
             return "timings"
+        case After():
+            return "after"
 
 
 def _check_gaps(timing: Timing, now: datetime, least: timedelta) -> None:
@@ -190,15 +198,23 @@ def _typed(timing: object) -> Timing:
             return RRule(checked_rule, at, zone, *_checked_choices(gap, fold))
         case Several(timings) if isinstance(timings, (tuple, list)):
             return Several(tuple(_typed_part(part) for part in timings))
-    accepted = "accepted are Once, Interval, Cron, RRule and Several"
+        case After(schedules, on, delay):
+            return After(
+                _checked_keys(schedules),
+                check_choice("after_on", on, AfterOn),
+                check_duration("after_delay", delay),
+            )
+    accepted = "accepted are Once, Interval, Cron, RRule, Several and After"
     raise Invalid("timing", f"{shown(timing)} is not a timing", accepted)
 
 
 def _typed_part(part: object) -> Simple:
     if isinstance(part, Several):
         raise Invalid("timings", "one of them is itself several timings", "give them all in one list")
+    if isinstance(part, After):
+        raise Invalid("timings", "one of them runs after others", "give after alone")
     typed = _typed(part)
-    assert not isinstance(typed, Several)
+    assert not isinstance(typed, Several | After)
     return typed
 
 
@@ -215,6 +231,17 @@ def _checked_choices(gap: object, fold: object) -> tuple[DstGap | None, DstFold 
         None if gap is None else check_choice("dst_gap", gap, DstGap),
         None if fold is None else check_choice("dst_fold", fold, DstFold),
     )
+
+
+def _checked_keys(keys: object) -> tuple[str, ...]:
+    """Of the schedules that it comes after."""
+    accepted = f"give the schedule_id of one schedule, or of up to {MOST_UPSTREAM}"
+    if not isinstance(keys, Sequence) or isinstance(keys, str):
+        raise Invalid("after", f"{shown(keys)} is no list of schedules", accepted)
+    checked = tuple(dict.fromkeys(check_key(key, "after") for key in keys))
+    if not 1 <= len(checked) <= MOST_UPSTREAM:
+        raise Invalid("after", f"it names {len(checked)} schedules", accepted)
+    return checked
 
 
 def _checked_request(target: _T, limits: Limits) -> _T:
@@ -297,7 +324,7 @@ def edit(
     if edited.status is ScheduleStatus.ACTIVE:
         when -= {"max_runs"}
     if when and edited.status in (ScheduleStatus.ACTIVE, ScheduleStatus.COMPLETED):
-        edited = _first_planned(edited, now)
+        edited = _first_planned(_without_causes(edited) if "timing" in when else edited, now)
     elif "jitter" in values and edited.next_run_at is not None:
         edited = replace(edited, due_at=jittered(edited, edited.next_run_at))
     edited = look_soon(edited, now)
@@ -363,7 +390,7 @@ def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     _check_living(schedule)
     filling = schedule.backfill
     gone = replace(
-        _without_line(schedule),
+        _without_line(_without_causes(schedule)),
         backfill=filling and cancel_backfill(filling, now, "the schedule was deleted"),
         deleted_at=now,
         next_run_at=None,
@@ -388,7 +415,8 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
     facts: dict[str, Any] = msgspec.to_builtins(schedule)
-    for name in ("record", "due_at", "zone_data", "applied", "watch", "calendars", "excluded_from"):
+    inner = ("due_at", "zone_data", "applied", "watch", "calendars", "excluded_from", "followers", "causes")
+    for name in ("record", *inner):
         facts.pop(name, None)
     return facts
 
@@ -446,7 +474,7 @@ def _stopped(
 ) -> Schedule:
     is_paused = status is ScheduleStatus.PAUSED
     stopped = replace(
-        schedule,
+        _without_causes(schedule),
         status=status,
         next_run_at=None,
         due_at=None,
@@ -460,6 +488,13 @@ def _stopped(
         updated_by=actor,
     )
     return look_soon(stopped, now)
+
+
+def _without_causes(schedule: Schedule) -> Schedule:
+    """What it has heard of the ends of others is forgotten."""
+    if not isinstance(schedule.timing, After):
+        return replace(schedule, causes=()) if schedule.causes else schedule
+    return replace(schedule, causes=(), next_run_at=None, due_at=None)
 
 
 def _without_line(schedule: Schedule) -> Schedule:
@@ -498,6 +533,8 @@ def _anchored(timing: Timing, start: datetime | None, now: datetime, old: Timing
             if isinstance(old, Several) and _unanchored(timing) == _unanchored(old):
                 return old
             return Several(tuple(_part_anchored(part, start, now) for part in timing.timings))
+        case After():
+            return timing
         case _:
             return _part_anchored(timing, start, now, old)
 
@@ -539,6 +576,6 @@ def _begin(now: datetime, every: timedelta) -> datetime:
 
 
 def default_policy(timing: Timing) -> MissedRunPolicy:
-    """A time that comes only once is better late than never."""
-    only_once = all(isinstance(part, Once) for part in recurrence.parts_of(timing))
-    return MissedRunPolicy.EXECUTE_ONCE if only_once else MissedRunPolicy.SKIP
+    """A time that comes only once, or because something has ended, is better late than never."""
+    comes_once = all(isinstance(part, Once) for part in recurrence.parts_of(timing))
+    return MissedRunPolicy.EXECUTE_ONCE if comes_once else MissedRunPolicy.SKIP

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import takewhile
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -84,7 +85,9 @@ def start(
     its template is disabled. It is available now,
     whenever it was scheduled: it does not overtake what has waited. `before` is how many of the same schedule start
     with it and are to run after it. `waited` is the row that it has had since it was buffered."""
-    known = {} if waited is None else {"version": waited.version, "created_at": waited.created_at}
+    known: dict[str, Any] = {"causes": () if trigger is RunTrigger.MANUAL else _causes(schedule)}
+    if waited is not None:
+        known = {"version": waited.version, "created_at": waited.created_at, "causes": waited.causes}
     if stored is not None and not stored.enabled:
         skip = Skip(scheduled_at=scheduled_at, reason=RunReason.DISABLED)
         return replace(skipped(schedule, skip, now), id=id, trigger=trigger, actor=actor, **known), None
@@ -97,7 +100,9 @@ def start(
             scheduled_at=scheduled_at,
         )
         task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
-        task = replace(task, available_at=now - before * _TICK, awaited=schedule.awaits_ends)
+        # By hand always: who triggers it does not write the schedule, and would miss a follower that is new.
+        awaited = bool(schedule.awaits_ends or schedule.followers or trigger is RunTrigger.MANUAL)
+        task = replace(task, available_at=now - before * _TICK, awaited=awaited)
     except Invalid as refused:
         problem = str(refused)
     run = Run(
@@ -129,6 +134,7 @@ def buffered(schedule: Schedule, fire: Fire, now: datetime) -> Run:
         status=RunStatus.BUFFERED,
         reason=RunReason.OVERLAP,
         target_type=target_type(schedule.target),
+        causes=_causes(schedule),
         created_at=now,
     )
 
@@ -151,6 +157,7 @@ def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:
         reason=skip.reason,
         calendar=skip.calendar,
         target_type=target_type(schedule.target),
+        causes=_causes(schedule),
         completed_at=now,
         created_at=now,
     )
@@ -206,6 +213,10 @@ def target_type(target: Target) -> str:
             return "workflow"
         case TemplateTarget():
             return "template"
+
+
+def _causes(schedule: Schedule) -> tuple[str, ...]:
+    return tuple(cause.run_id for cause in schedule.causes)
 
 
 def _following(run: Run, task: Task) -> Run:

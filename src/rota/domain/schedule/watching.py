@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from ..model import AlarmRules, Schedule, Watch
-from ..recurrence import Once
+from ..recurrence import After, Once
 
 __all__ = ["FLOOR", "look_soon", "own_rules", "started", "tags_of", "watched", "with_failure"]
 
@@ -75,6 +75,6 @@ def _first_look(schedule: Schedule, rules: AlarmRules, now: datetime) -> datetim
         times.append(due + rules.alarm_late)
     if rules.alarm_no_success:
         times.append(now + rules.alarm_no_success)
-    elif rules.alarm_no_success is None and not isinstance(schedule.timing, Once):
+    elif rules.alarm_no_success is None and not isinstance(schedule.timing, Once | After):
         times.append(max(first, now) + FLOOR)
     return min(times, default=None)

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from .. import recurrence
 from ..errors import Invalid
 from ..model import (
@@ -33,7 +35,7 @@ from ..model import (
 )
 from .decision import LONGEST_GRACE, MOST_BUFFERED, grace_at, jittered
 
-__all__ = ["Pause", "Why", "check_near", "explain", "length", "meant"]
+__all__ = ["Linked", "Pause", "Why", "check_near", "explain", "length", "meant"]
 
 Pause = tuple[datetime, datetime | None, str, str | None]
 
@@ -67,6 +69,14 @@ class Why(str):
         return why
 
 
+class Linked(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of the schedule `key`, whose end made the run `of` happen; without `of`, one that followed from it."""
+
+    of: str
+    key: str
+    run: Run
+
+
 def explain(
     schedule: Schedule,
     at: datetime,
@@ -76,11 +86,14 @@ def explain(
     *,
     suspended: bool = False,
     waiting: str | None = None,
+    linked: Sequence[Linked] = (),
 ) -> Why:
     """What became of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`. `waiting`: what
-    the task that was started waits for, or what one that is to come would."""
+    the task that was started waits for, or what one that is to come would. `linked`: causes, nearest first, and
+    effects."""
     if row is not None and row.until is None:
-        return _Story(schedule, row.scheduled_at, now, waiting=waiting).told_by(row)
+        story = _Story(schedule, row.scheduled_at, now, waiting=waiting, linked=linked)
+        return story.told_by(row)
     story = _Story(schedule, meant(schedule, at), now, suspended, waiting)
     is_time = story.occurs or (row is not None and row.reason is RunReason.EXCLUDED and story.is_excluded)
     if row is not None and (is_time or story.at in (row.scheduled_at, row.until)):
@@ -126,7 +139,9 @@ class _Story:
         now: datetime,
         suspended: bool = False,
         waiting: str | None = None,
+        linked: Sequence[Linked] = (),
     ) -> None:
+        self.linked = linked
         self.waiting = f": {waiting}" if waiting else ""
         self.schedule = schedule
         self.at = at
@@ -158,7 +173,19 @@ class _Story:
             text = f"It could not start, because its target cannot work: {row.error}."
         else:
             text = self._started(row) + self._ended(row)
-        return self._why(str(row.status), text, row)
+        return self._why(str(row.status), text + self._links(row), row)
+
+    def _links(self, row: Run) -> str:
+        """What it came after, what that came after, and so on; and what came after it."""
+        words, names = [], {row.id: "It"}
+        for each in self.linked:
+            run = f"{each.key}, {self._when(each.run.scheduled_at)} ({each.run.status})"
+            if each.of:
+                words.append(f" {names[each.of]} came after {run}.")
+                names[each.run.id] = f"{each.key}, {self._when(each.run.scheduled_at)},"
+            else:
+                words.append(f" It was followed by {run}.")
+        return "".join(words)
 
     def _started(self, row: Run) -> str:
         """How punctual it was. Jitter is part of the plan, and does not count as late."""
@@ -330,6 +357,8 @@ class _Story:
             if near is not None
         ]
         meaning = recurrence.describe(schedule.timing)
+        if isinstance(schedule.timing, recurrence.After):
+            return f"The schedule has no times of its own ({meaning}), and did not run then."
         others = " and ".join(near) or "it has no other time"
         return f"This is not a time of the schedule ({meaning}); {others}."
 

@@ -28,10 +28,11 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.recurrence import Covered, Timing
-from ...domain.schedule import backfill, calendars, definition, run
+from ...domain.schedule import after, backfill, calendars, definition, run
 from ...domain.template import check_runs, known_target
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
+from .chains import Chains, linked_causes
 from .gates import put_new
 from .line import WaitingLines, template_of, templates_of
 from .shared import (
@@ -184,20 +185,29 @@ async def _written(
     retired: Sequence[_Change],
     actor: str,
 ) -> list[Schedule]:
+    chains = await Chains.of(tx, [(each.old, each.new) for each in (*moving, *retired)])
+    moving = [replace(each, new=chains.written[each.new.id]) for each in moving]
     if limits is not None and moving:
         wanted = sum(each.new.is_open and not (each.old is not None and each.old.is_open) for each in moving)
         await check_room_for_schedules(tx, moving[0].new.tenant, limits, wanted)
     rows = await given_up(tx, [(each.old, each.new) for each in moving if each.old is not None])
+    causes = await linked_causes(tx, [each.old for each in moving if each.old is not None])
     changed = [(each.old, each.new) for each in (*moving, *retired) if each.old is not None]
     lines = await WaitingLines.of(tx, [new if new.buffered else old for old, new in changed])
     dropped = [lines.dropped(old, RunReason.CHANGED, tx.now) for old, new in changed if not new.buffered]
     moves = {each.new.id: lines.moved_on(each.new, tx.now) for each in moving}
     await put_new(tx, {task.id: task for move in moves.values() for task in move.starts})
+    marked = chains.marked
     for move in (*moves.values(), *dropped):
-        for record in (*move.rows, *move.marked):
-            tx.put(record)
+        marked |= {task.id: task for task in move.marked}
+        for row in move.rows:
+            tx.put(row)
+    for task in marked.values():
+        tx.put(task)
     for each in retired:
         audit(tx, each.action, actor, each.old, tx.put(each.new), each.detail)
+    for linked in chains.written.keys() - moves.keys() - {each.new.id for each in retired}:
+        tx.put(chains.written[linked])
     written = []
     for each in changes:
         if each.new is each.old:
@@ -205,7 +215,7 @@ async def _written(
             continue
         written.append(tx.put(backfill.awake(moves[each.new.id].schedule, tx.now)))
         audit(tx, each.action, actor, each.old, written[-1], each.detail)
-    for row in rows:
+    for row in (*rows, *after.with_effects(causes.values(), rows)):
         tx.put(row)
     return written
 

@@ -26,16 +26,18 @@ from ...domain.model import (
     Run,
     RunStatus,
     Schedule,
+    ScheduleStatus,
     Task,
     TaskStatus,
     Template,
     Tenant,
 )
 from ...domain.recurrence import Covered
-from ...domain.schedule import backfill, calendars, definition, run, watching
+from ...domain.schedule import after, backfill, calendars, definition, run, watching
 from ...domain.workflow import Step
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, RunList, ScheduleByKey, StepList, TaskList, TemplateByAlias
+from .chains import Told
 from .gates import Gates
 from .line import LIVE_AT_MOST, Move, WaitingLines
 
@@ -200,14 +202,15 @@ def once(
 
 class RelatedRuns:
     """What follows from the end of tasks, whatever the reason of it: their runs say how they ended, schedules pause if
-    they are to, times that wait begin, a workflow gets the answer of its child, the children of a workflow do not
-    outlive it, and the gates of limits let in the next. All of it is read before anything is written, and written with
-    the tasks."""
+    they are to, times that wait begin, schedules that come after them are told, a workflow gets the answer of its
+    child, the children of a workflow do not outlive it, and the gates of limits let in the next. All of it is read
+    before anything is written, and written with the tasks."""
 
     def __init__(
         self,
         runs: dict[str, Run],
         schedules: Sequence[_Following],
+        told: Told,
         family: _Family,
         gates: Gates,
         marked: Sequence[Task],
@@ -216,6 +219,7 @@ class RelatedRuns:
         self._actor = actor
         self._runs = runs
         self._schedules = schedules
+        self._told = told
         self._family = family
         self._gates = gates
         self._marked = {task.id: task for task in marked}
@@ -231,19 +235,21 @@ class RelatedRuns:
         new: Sequence[Task] = (),
         marked: Sequence[Task] = (),
         written: Collection[str] = (),
+        ended: Sequence[Run] = (),
     ) -> RelatedRuns:
         """`tasks` are as they will be written. `left` are workflows that leave their children behind; `new` are tasks
         that begin in the same commit, and `marked` others that change in it. `written` are the ids of schedules that
-        the caller writes: what waits in them stays as it is."""
+        the caller writes: what waits in them stays as it is, and they are told by `tell`. `ended` are new rows
+        that have ended without a task."""
         family = await _Family.of(tx, tasks, left)
         of_runs = [task for task in tasks if task.run_id is not None]
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id]) if of_runs else {}
-        following = await _following(tx, of_runs, runs, actor, written)
+        following, told = await _following(tx, of_runs, runs, actor, written, ended)
         starts = [task for each in following for task in each.move.starts]
         marks = [task for each in following for task in each.move.marked]
         gates = await Gates.of(tx, [*tasks, *family.children, *new, *starts])
         gates.expect([*new, *starts])
-        return cls(runs, following, family, gates, (*marked, *marks), actor)
+        return cls(runs, following, told, family, gates, (*marked, *marks), actor)
 
     def put(
         self, tx: Tx, tasks: Sequence[Task], was: Mapping[str, Task] = MappingProxyType({})
@@ -266,6 +272,10 @@ class RelatedRuns:
         """The new task after it has asked at its gates. Asked for after `put`."""
         return self._gates.admitted.get(new.id, new)
 
+    def tell(self, tx: Tx, schedule: Schedule) -> Schedule:
+        """A schedule that the caller writes, told of the ends of those that it comes after."""
+        return self._told.tell(schedule, tx.now)
+
     def _put_one(self, tx: Tx, task: Task, was: Task | None) -> Task:
         old = self._runs.get(task.run_id) if task.run_id is not None else None
         if old is not None:
@@ -282,6 +292,8 @@ class RelatedRuns:
         stored = tx.put(backfill.awake(following.move.schedule, tx.now))
         if following.note:
             audit(tx, "paused", self._actor, following.old, stored, following.note)
+        elif stored.status is ScheduleStatus.COMPLETED and following.old.enabled:
+            audit(tx, "completed", self._actor, None, stored, stored.completed_reason or "")
 
 
 class _Following(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,19 +305,48 @@ class _Following(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _following(
-    tx: Tx, tasks: Sequence[Task], runs: Mapping[str, Run], actor: str, written: Collection[str]
-) -> list[_Following]:
-    """The schedules that change: those that ask to be paused on failure, or to have their alarms looked at, and those
-    in which times wait. The latter are always written: see `line.py`."""
+    tx: Tx,
+    tasks: Sequence[Task],
+    runs: Mapping[str, Run],
+    actor: str,
+    written: Collection[str],
+    failed: Sequence[Run],
+) -> tuple[list[_Following], Told]:
+    """The schedules that change: those whose own runs have ended, and those that come after them. `failed` are rows
+    that have ended without a task."""
     concerned = {task.schedule_id for task in tasks if task.schedule_id and _concerns_schedule(task)}
-    found = await tx.get_many(Schedule, concerned - set(written)) if concerned else {}
+    concerned |= {row.schedule_id for row in failed}
+    found = await tx.get_many(Schedule, concerned) if concerned else {}
     if not found:
-        return []
+        return [], Told({}, {})
     followed = [run.follow(runs[task.run_id or ""], task) for task in tasks if task.run_id in runs]
-    earlier = await _failed_before(tx, found.values())
-    lines = await WaitingLines.of(tx, list(found.values()), tasks)
+    own = [found[id] for id in found.keys() - set(written)]
+    following = await _ended(tx, own, tasks, runs, followed, actor)
+    rows = [row for row in followed if row != runs[row.id]]
+    rows += [*failed, *(row for each in following for row in each.move.rows)]
+    told = await Told.of(tx, [row for row in rows if after.has_ended(row)], found, written)
+    still = [_Following(old=old, note="", move=Move(schedule=old)) for old in told.others.values()]
+    following = [
+        replace(each, move=replace(each.move, schedule=told.tell(each.move.schedule, tx.now)))
+        for each in (*following, *still)
+    ]
+    return [each for each in following if each.old.awaits_ends or each.move.schedule is not each.old], told
+
+
+async def _ended(
+    tx: Tx,
+    schedules: Sequence[Schedule],
+    tasks: Sequence[Task],
+    runs: Mapping[str, Run],
+    followed: Sequence[Run],
+    actor: str,
+) -> list[_Following]:
+    """Schedules whose own runs have ended: they ask to be paused on failure, or to have their alarms looked at, or
+    times wait in them. The latter are always written: see `line.py`."""
+    earlier = await _failed_before(tx, schedules)
+    lines = await WaitingLines.of(tx, schedules, tasks)
     following = []
-    for old in found.values():
+    for old in schedules:
         rows = {row.id: row for row in (*earlier, *followed) if row.schedule_id == old.id}
         failed = [row for row in followed if row.schedule_id == old.id and row.status is RunStatus.FAILED]
         failed = [row for row in failed if row != runs[row.id]]
@@ -313,8 +354,7 @@ async def _following(
         new = definition.pause(old, tx.now, actor, note) if note else old
         if failed and old.enabled and not note:
             new = watching.with_failure(old, tx.now)
-        if new is not old or old.awaits_ends:
-            following.append(_Following(old=old, note=note, move=lines.moved_on(new, tx.now)))
+        following.append(_Following(old=old, note=note, move=lines.moved_on(new, tx.now)))
     return following
 
 

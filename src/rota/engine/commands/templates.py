@@ -15,6 +15,7 @@ from ...domain.schedule import definition
 from ...domain.serving import living, runs_no_shell
 from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
+from .chains import Chains
 from .gates import put_new
 from .nodes import every_node
 from .schedules import given_up
@@ -119,11 +120,15 @@ def delete_template(tenant: str, id: str, actor: str, limit: int = 100) -> Work[
         found = template.id
         schedules = await tx.find(ScheduleList(tenant=tenant, template_id=found), limit)
         changes = [(old, definition.delete(old, tx.now, actor)) for old in schedules]
+        chains = await Chains.of(tx, changes)
         rows = await given_up(tx, changes)
         for row in rows:
             tx.put(row)
+        for upstream in chains.written.keys() - {new.id for _, new in changes}:
+            tx.put(chains.written[upstream])
         for old, new in changes:
-            _put_deleted(tx, old, new, actor, f"its template {template.alias} was deleted")
+            gone = chains.written[new.id]
+            _put_deleted(tx, old, gone, actor, f"its template {template.alias} was deleted")
         if len(schedules) == limit:
             return False
         tx.delete(template)

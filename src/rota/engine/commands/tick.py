@@ -27,7 +27,7 @@ from ...domain.model import (
     TenantStatus,
     is_from_the_future,
 )
-from ...domain.schedule import Decision, backfill, definition, run, watching
+from ...domain.schedule import Decision, after, backfill, definition, run, watching
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
@@ -40,6 +40,7 @@ from ...stores.queries import (
     UpcomingTasks,
 )
 from .backfill import Filled, Fillings, Situation
+from .chains import linked_causes
 from .line import LIVE_AT_MOST, template_of, templates_of
 from .shared import DEFAULT_LIMITS, RelatedRuns, audit, room_for_tasks
 
@@ -159,17 +160,32 @@ class _Firing:
             had[row.schedule_id].add(row.scheduled_at)
         decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
         decisions = [schedule.without(each, had.get(due.id, set()), due) for due, each in decided]
-        starts = [self._starts(decision, known, tx.now) for decision in decisions]
+        causes = await linked_causes(tx, self.due)
+        starts = [
+            self._starts(_caused(each, due), known, tx.now)
+            for due, each in zip(self.due, decisions, strict=False)
+        ]
         filled = [self._filled(decision, tx.now) for decision in decisions]
         new = [started for rows in starts for _, started in rows if started is not None]
         new += [started for each in filled for started in each.starts]
+        new_rows = [row for rows in starts for row, _ in rows] + [row for each in filled for row in each.rows]
         related = await RelatedRuns.of(
-            tx, cancelled, SCHEDULER, new=new, marked=awaited, written={found.id for found in self.due}
+            tx,
+            cancelled,
+            SCHEDULER,
+            new=new,
+            marked=awaited,
+            written={found.id for found in self.due},
+            ended=[row for row in new_rows if after.has_ended(row)],
         )
         related.put(tx, cancelled)
         tick = Tick(runs=[], tasks=[], schedules=[], stopped=[], at=tx.now, is_more_due=is_more_due)
         for before, decision, rows, fill in zip(self.due, decisions, starts, filled, strict=False):
             self._put(tx, before, decision, rows, fill, had.get(before.id, set()), related, tick)
+        again = {each.run_id for each in cancelled}  # these rows are written already
+        ended = [row for row in causes.values() if row.id not in again]
+        for row in after.with_effects(ended, [row for row in tick.runs if row.id not in known]):
+            tx.put(row)
         return tick
 
     def _filled(self, decision: Decision, now: datetime) -> Filled:
@@ -232,13 +248,14 @@ class _Firing:
             else:
                 tick.tasks.append(tx.put(related.admitted(started)))
                 last_task = started.id
+        caused = _caused(decision, before).schedule
         for fire in decision.buffers:
-            tick.runs.append(tx.put(run.buffered(found, fire, tx.now)))
+            tick.runs.append(tx.put(run.buffered(caused, fire, tx.now)))
         for skip in decision.skips:
             if skip.scheduled_at not in had:
-                tick.runs.append(tx.put(run.skipped(found, skip, tx.now)))
+                tick.runs.append(tx.put(run.skipped(caused, skip, tx.now)))
         counted = replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task)
-        counted = replace(counted, backfill=filled.backfill)
+        counted = related.tell(tx, replace(counted, backfill=filled.backfill))
         if filled.look_at is not None:
             counted = backfill.awake(counted, filled.look_at)
         tick.runs.extend(tx.put(row) for row in filled.rows)
@@ -289,6 +306,11 @@ class _TasksLeft:
         if room is not None:
             self._left[found.tenant] = room - len(decision.fires) - len(decision.buffers)
         return decision
+
+
+def _caused(decision: Decision, before: Schedule) -> Decision:
+    """For the rows: with the causes that the decision has used up."""
+    return replace(decision, schedule=replace(decision.schedule, causes=before.causes))
 
 
 def _cancelled(decision: Decision, now: datetime) -> list[Task]:

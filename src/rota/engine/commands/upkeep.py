@@ -156,15 +156,17 @@ async def _ended_tasks(tx: Tx, before: datetime, limit: int) -> list[Record]:
 
 async def _completed_schedules(tx: Tx, before: datetime, limit: int) -> tuple[list[Run], list[Schedule]]:
     """Rows of ledgers, up to `limit`, and the schedules of which no row is left then. One whose last task still runs is
-    kept."""
+    kept, and so is one that others come after: it may be activated again."""
     found = await tx.find(OldSchedules(before=before), limit)
     ids = tuple(schedule.id for schedule in found)
     live = await tx.find(LiveTasks(schedule_ids=ids), LIVE_AT_MOST) if found else []
     busy = {task.schedule_id for task in live}
+    ids = tuple(id for schedule in found for id in schedule.followers)
+    followers = await tx.get_many(Schedule, ids) if ids else {}
     rows: list[Run] = []
     gone: list[Schedule] = []
     for schedule in found:
-        if schedule.id in busy:
+        if schedule.id in busy or not followers.keys().isdisjoint(schedule.followers):
             continue
         rows += await tx.find(RunList(schedule_id=schedule.id), limit - len(rows))
         if len(rows) == limit:

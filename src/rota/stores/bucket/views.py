@@ -38,7 +38,7 @@ import msgspec
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record, Run, RunTrigger, Schedule, Target, Task
-from ...domain.recurrence import Cron, Interval, Once, RRule, Several, Timing
+from ...domain.recurrence import After, Cron, Interval, Once, RRule, Several, Timing
 from ...domain.schedule.definition import SCHEDULE_FIELDS
 from ..codec import TABLES
 from ..memory.finders import walk
@@ -164,6 +164,8 @@ def _timing(timing: Timing) -> dict[str, Any]:
         case Several(timings=timings):
             zoned = ({"timezone": getattr(part, "timezone", "UTC")} | _timing(part) for part in timings)
             return {"timings": list(zoned)}
+        case After(schedules=schedules, on=on, delay=delay):
+            return {"after": schedules, "after_on": on, "after_delay": delay.total_seconds()}
 
 
 def _choices(timing: Cron | RRule) -> dict[str, Any]:
@@ -198,6 +200,7 @@ def _run(schedule: Schedule, run: Run) -> dict[str, Any]:
         "started_at": run.started_at,
         "completed_at": run.completed_at,
         "error": run.error,
+        "causes": run.causes,
     }
 
 

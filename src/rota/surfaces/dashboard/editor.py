@@ -15,7 +15,7 @@ from fastapi import Response
 from ...domain import recurrence
 from ...domain.errors import Invalid, Refused
 from ...domain.model import MissedRunPolicy, OverlapPolicy, Schedule, TaskTarget, TemplateTarget
-from ...domain.recurrence import Cron, Interval, Once, RRule, Several, Timing
+from ...domain.recurrence import After, Cron, Interval, Once, RRule, Several, Timing
 from ...engine.queries import Occurrence
 from .. import words
 from ..durations import parsed
@@ -26,12 +26,19 @@ __all__ = ["create", "edit", "new", "save"]
 
 COMING = 10
 COMPARED = 50
-TYPES = {"cron": "Cron line", "every": "Every so often", "once": "Once", "rrule": "Calendar rule"}
+TYPES = {
+    "cron": "Cron line",
+    "every": "Every so often",
+    "once": "Once",
+    "rrule": "Calendar rule",
+    "after": "After others",
+}
 HINTS = {
     "cron": "five fields (minute, hour, day, month, weekday), or six with seconds first",
     "every": "such as 30s, 5m, 1h30m or 7d",
     "once": "such as 2026-12-31T18:00, on the clock of the zone",
     "rrule": "such as FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0",
+    "after": "the name of a schedule, or several with commas between: it runs when each has succeeded",
 }
 STARTS = (
     ("every 5 minutes", "every", "5m"),
@@ -160,6 +167,8 @@ def _timing(values: Mapping[str, str]) -> dict[str, Any]:
             return {"run_at": _moment(text), "timezone": zone}
         case "rrule":
             return {"rrule": text, "timezone": zone}
+        case "after":
+            return {"after": [name.strip() for name in text.split(",")]}
     raise Invalid("type", "it is not known", f"accepted are {', '.join(TYPES)}")
 
 
@@ -200,6 +209,8 @@ def _written(timing: Timing) -> tuple[str, str]:
             return "rrule", rule
         case Several():
             return "cron", ""
+        case After(schedules):
+            return "after", ", ".join(schedules)
 
 
 def _span(every: timedelta) -> str:

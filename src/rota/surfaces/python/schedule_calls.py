@@ -52,7 +52,8 @@ class ScheduleCalls(Calls):
         self, schedule_id: str | None = None, *, id: str | None = None, **options: Unpack[ScheduleOptions]
     ) -> Schedule:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
-        `interval`, `run_at`, `rrule`, `rule`, `timings`). A key that a completed schedule has is taken from it."""
+        `interval`, `run_at`, `rrule`, `rule`, `timings`, `after`). A key that a completed schedule has is taken from
+        it."""
         if schedule_id is not None and id is not None:
             raise Invalid("id", "it was given together with schedule_id", "give one of them")
         key = check_key(schedule_id if schedule_id is not None else id)

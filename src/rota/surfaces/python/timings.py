@@ -1,4 +1,4 @@
-"""When: one timing out of six ways to say it, or several.
+"""When: one timing out of seven ways to say it, or several.
 
 A timing can be written as one text, as the command line and `timings` take it: a cron line, a rule (`FREQ=…`), a
 duration (`5m`) or a time, after its zone if it has one (`TZ=Europe/Paris 0 9 * * 1-5`).
@@ -18,14 +18,15 @@ from ...domain.errors import Invalid
 from ...domain.limits import check_duration, check_text, shown
 from ...domain.model import Schedule
 from ...domain.options import TimingOptions, check_names, options_of
-from ...domain.recurrence import Cron, Interval, Once, RecurrenceRule, RRule, Several, Simple, Timing
+from ...domain.recurrence import After, Cron, Interval, Once, RecurrenceRule, RRule, Several, Simple, Timing
 from ...engine.clock import aware
 
 __all__ = ["TIMINGS", "changed_timing", "checked_zone", "given_time", "new_timing", "timing_of_text"]
 
-TIMINGS = ("cron", "interval", "run_at", "rrule", "rule", "timings")
+TIMINGS = ("cron", "interval", "run_at", "rrule", "rule", "timings", "after")
+_OF_AFTER = ("after_on", "after_delay")
 _CHOICES = ("day_match", "dst_gap", "dst_fold")
-_ONE_OF = "give exactly one of cron, interval, run_at, rrule, rule and timings"
+_ONE_OF = "give exactly one of cron, interval, run_at, rrule, rule, timings and after"
 _OF_PART = ("cron", "interval", "run_at", "rrule", "rule", "timezone", *_CHOICES)
 _RULE = re.compile(r"(?i)(RRULE:|FREQ=|DTSTART|RDATE|EXDATE)")
 _SPAN = re.compile(r"([0-9]+(ms|[smhdw])\s*)+")
@@ -39,19 +40,26 @@ def new_timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[s
     if len(given) != 1:
         problem = f"it was given together with {given[0]}" if given else "no timing was given"
         raise Invalid(given[1] if given else "cron", problem, _ONE_OF)
+    [name] = given
     begin = _begin(chosen.get("start_at"), now)
-    if given == ["timings"]:
+    if name == "after":
+        return _with_choices(_after(chosen), chosen), {}
+    for other in _OF_AFTER:
+        if chosen.get(other) is not None:
+            raise Invalid(other, f"it was given with {name}", "it goes with after")
+    if name == "timings":
         return _several(chosen, begin), {}
-    if given == ["rule"]:
+    if name == "rule":
         timing, bounds = _from_rule(chosen["rule"], begin, chosen.get("timezone") or "UTC", chosen)
     else:
-        timing, bounds = _simple(given[0], chosen[given[0]], chosen.get("timezone"), begin), {}
+        timing, bounds = _simple(name, chosen[name], chosen.get("timezone"), begin), {}
     return _with_choices(timing, chosen), bounds
 
 
 def changed_timing(old: Schedule, chosen: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """The changes of timing and bounds that `Queue.update_schedule` asks for. What was chosen before stays."""
     named = {name: chosen[name] for name in _CHOICES if name in chosen}
+    chosen = _with_after_as_before(old.timing, chosen)
     if any(chosen.get(name) is not None for name in TIMINGS):
         kept: dict[str, Any] = {} if chosen.get("timings") is not None else _chosen_before(old.timing, chosen)
         begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.start_at
@@ -66,6 +74,19 @@ def changed_timing(old: Schedule, chosen: Mapping[str, Any], now: datetime) -> d
         raise Invalid(field, "this schedule's timing has no zone", "give a cron or an rrule with it")
     timing = old.timing if zone is None else replace(old.timing, timezone=zone)
     return {"timing": _with_choices(timing, named)}
+
+
+def _with_after_as_before(timing: Timing, chosen: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where something is said about the schedules that it comes after: with what is not said, as it was."""
+    said = [name for name in ("after", *_OF_AFTER) if chosen.get(name) is not None]
+    if not said or any(chosen.get(name) is not None for name in TIMINGS if name != "after"):
+        return chosen
+    if isinstance(timing, After):
+        before = {"after": timing.schedules, "after_on": timing.on, "after_delay": timing.delay}
+        return {**chosen, **before, **{name: chosen[name] for name in said}}
+    if "after" not in said:
+        raise Invalid(said[0], "this schedule does not run after others", "give after with it")
+    return chosen
 
 
 def timing_of_text(text: str, zone: str | None, begin: datetime) -> Simple:
@@ -125,6 +146,13 @@ def _simple(name: str, value: Any, zone: str | None, begin: datetime) -> Simple:
             return RRule(check_text(name, value, most=100_000), begin, zone or "UTC")
 
 
+def _after(chosen: Mapping[str, Any]) -> After:
+    options = options_of(TimingOptions)
+    names = {"after": "schedules", "after_on": "on", "after_delay": "delay"}
+    given = {field: (name, chosen[name]) for name, field in names.items() if chosen.get(name) is not None}
+    return After(**{field: options[name].check(name, value) for field, (name, value) in given.items()})
+
+
 def _cron(line: str, zone: str | None) -> Cron:
     """UTC that was said is not the UTC that nobody said: beside another zone in the line it is refused."""
     try:
@@ -178,7 +206,7 @@ def _part_of_options(
     if "run_at" in chosen:
         chosen["run_at"] = given_time("run_at", chosen["run_at"], zone)
     timing, bounds = new_timing({**chosen, "start_at": begin}, begin)
-    if bounds or isinstance(timing, Several):
+    if bounds or isinstance(timing, Several | After):
         raise Invalid("timings", "a rule with its own start or end is not one of several", "give them alone")
     return _fitted(timing, {name: value for name, value in common.items() if name not in chosen})
 
@@ -207,7 +235,7 @@ def _fitted(timing: Simple, common: Mapping[str, Any]) -> Simple:
     """With those of the common choices that it has a use for."""
     fitting = {name: value for name, value in common.items() if name in timing.__struct_fields__}
     chosen = _with_choices(timing, fitting)
-    assert not isinstance(chosen, Several)
+    assert not isinstance(chosen, Several | After)
     return chosen
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ....domain import recurrence
 from ....domain.model import Schedule
-from ....domain.recurrence import Interval, RRule, Several, Simple, Timing
+from ....domain.recurrence import After, Interval, RRule, Several, Simple, Timing
 from ... import words
 from ...durations import coarse, relative, short
 from ...versions import differences
@@ -172,7 +172,8 @@ def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurre
     screen = session.screen
     screen.say()
     if not upcoming:
-        screen.say("There is no further time.")
+        has_times = not isinstance(schedule.timing, After)
+        screen.say("There is no further time." if has_times else "It has no times of its own.")
         return
     if not schedule.enabled:
         screen.say("If it were resumed now, it would fire at:")

@@ -72,6 +72,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
         "rota schedule create payday -t pay --rrule 'FREQ=MONTHLY;BYDAY=-1FR'",
         "rota schedule create open -t notify --timing 'TZ=Europe/London 0 9 * * *' --timing 'TZ=Asia/Tokyo 0 9 * * *'",
         "rota schedule create launch -t launch --run-at 2027-06-01T12:00:00Z",
+        "rota schedule create load -t load --after extract --after-delay 5m",
         "rota schedule create nightly --template backup --cron '0 3 * * *'",
     ]
 )
@@ -83,7 +84,8 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--draft", "status", flag_value="draft", help="Create it as a draft.")
 @with_session
 def create(session: Session, schedule_id: str, **options: Any) -> None:
-    """Create a schedule: what to run, and when (one of --cron, --interval, --run-at, --rrule, or several --timing).
+    """Create a schedule: what to run, and when (one of --cron, --interval, --run-at, --rrule, --after, or several
+    --timing).
 
     It first fires at its first time after now. Times without a zone are on the clock of --timezone, or else the
     local time of this process."""

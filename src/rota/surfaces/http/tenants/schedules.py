@@ -146,7 +146,7 @@ async def replace(
     version = wanted_version(if_match, body.version)
     _check_known(request, body)
     old = await queue.get_schedule(id)
-    missed = "execute_once" if isinstance(body.schedule_type, schemas.Once) else "skip"
+    missed = "execute_once" if isinstance(body.schedule_type, schemas.Once | schemas.AfterOthers) else "skip"
     options = {**DEFAULTS, "missed_run_policy": missed, **_options(body, old), "key": body.name}
     return _one(await queue.update_schedule(id, version=version, **options))
 
@@ -336,6 +336,9 @@ def _timing(given: Body, *, keep_zone: bool = False) -> dict[str, Any]:
             options = {"rrule": given.rule}
         case schemas.SeveralTimings():
             options = {"timings": [_part(part) for part in given.timings]}
+        case schemas.AfterOthers():
+            delay = timedelta(seconds=given.delay_seconds)
+            options = {"after": given.schedules, "after_on": given.on, "after_delay": delay}
         case _:
             raise AssertionError(given)
     options |= _choices(given, keep=keep_zone)

@@ -127,7 +127,20 @@ class SeveralTimings(Body):
     description: ReadOnly = None
 
 
-ScheduleType = Annotated[Once | Recurring | Every | Rule | SeveralTimings, Field(discriminator="type")]
+class AfterOthers(Body):
+    """When a run of each of these schedules, by name, has ended."""
+
+    type: Literal["after"]
+    schedules: Annotated[list[Text], Field(min_length=1, max_length=20, examples=[["extract"]])]
+    on: Literal["success", "failure", "end"] = "success"
+    delay_seconds: Seconds = 0
+    end_at: Time | None = None
+    description: ReadOnly = None
+
+
+ScheduleType = Annotated[
+    Once | Recurring | Every | Rule | SeveralTimings | AfterOthers, Field(discriminator="type")
+]
 
 
 class _TaskOptions(Body):

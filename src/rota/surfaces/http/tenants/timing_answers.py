@@ -10,6 +10,8 @@ from msgspec import UNSET, UnsetType
 from ....domain import recurrence
 from ....domain.model import Schedule
 from ....domain.recurrence import (
+    After,
+    AfterOn,
     Cron,
     DayMatch,
     DstFold,
@@ -73,8 +75,18 @@ class SeveralAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="se
     end_at: Time | UnsetType = UNSET
 
 
+class AfterAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="after"):
+    """When a run of each of these schedules, by name, has ended."""
+
+    schedules: list[str]
+    on: AfterOn
+    delay_seconds: float
+    description: str
+    end_at: Time | UnsetType = UNSET
+
+
 SimpleAnswer = OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer
-ScheduleTypeAnswer = OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer | SeveralAnswer
+ScheduleTypeAnswer = OnceAnswer | RecurringAnswer | IntervalAnswer | RuleAnswer | SeveralAnswer | AfterAnswer
 
 
 class OccurrenceAnswer(Answer, frozen=True, kw_only=True):
@@ -115,6 +127,14 @@ def schedule_type(record: Schedule) -> ScheduleTypeAnswer:
     if isinstance(timing, Several):
         parts = [_simple_type(part, UNSET) for part in timing.timings]
         return SeveralAnswer(timings=parts, description=in_words(timing), end_at=end_at)
+    if isinstance(timing, After):
+        return AfterAnswer(
+            schedules=list(timing.schedules),
+            on=timing.on,
+            delay_seconds=timing.delay.total_seconds(),
+            description=in_words(timing),
+            end_at=end_at,
+        )
     return _simple_type(timing, end_at)
 
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from ....domain.artifact import RESULT
 from ....domain.model import Artifact, Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
-from ....domain.recurrence import Cron, Interval, Once, RRule, Several, Timing
+from ....domain.recurrence import After, Cron, Interval, Once, RRule, Several, Timing
 from ....domain.runtimes import COMMAND_KINDS
 from ...shapes import Time, shaped
 from ..tenants.answers import FailureAnswer
@@ -76,11 +76,12 @@ class TaskScheduleAnswer(SnakeAnswer, frozen=True, kw_only=True):
 
     id: str
     task_id: str | None
-    schedule_type: Literal["once", "interval", "cron", "rrule"]
+    schedule_type: Literal["once", "interval", "cron", "rrule", "after"]
     run_at: Time | UnsetType = UNSET
     interval_seconds: int | float | UnsetType = UNSET
     cron_expression: str | UnsetType = UNSET
     rrule: str | UnsetType = UNSET
+    after: tuple[str, ...] | UnsetType = UNSET
     timezone: str | UnsetType = UNSET
     enabled: bool
     next_run_at: Time | None
@@ -216,6 +217,8 @@ def _timing(of: Timing) -> dict[str, Any]:
             return {"schedule_type": "rrule", "rrule": rule, "timezone": _unless_utc(zone)}
         case Several():
             return {"schedule_type": "several", "timezone": _unless_utc(of.timezone)}
+        case After(schedules):
+            return {"schedule_type": "after", "after": schedules}
 
 
 def _unless_utc(zone: str) -> str | UnsetType:

@@ -24,7 +24,7 @@ from ....domain.model import (
     TemplateTarget,
 )
 from ....domain.options import TemplateOptions
-from ....domain.recurrence import Cron, Interval, Once, Timing
+from ....domain.recurrence import After, Cron, Interval, Once, Timing
 from ....engine import commands
 from ....engine.commands.shared import find_template
 from ....stores.base import Tx
@@ -310,6 +310,8 @@ def _kind_of(timing: Timing) -> str:
             return "interval"
         case Cron():
             return "cron"
+        case After():
+            return "after"
         case _:
             return "rrule"
 
