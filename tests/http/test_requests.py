@@ -416,7 +416,9 @@ class AwayStore(SqliteStore):
 
     async def _answer(self, ask: Any, *given: Any) -> Any:
         if self.away is not None:
-            raise self.away.with_traceback(None)  # raised a thousand times, it must not keep a thousand traces
+            raise self.away.with_traceback(
+                None
+            )  # raised a thousand times, it must not keep a thousand traces
         return await ask(*given)
 
 
