@@ -4,7 +4,7 @@ first, then about tenants, their keys, their templates and the audit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -105,6 +105,16 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
 def one_task(tenant: str, id: str) -> Work[Task]:
     async def work(tx: Tx) -> Task:
         return (await find_task(tx, tenant, id)).as_of(tx.now)
+
+    return work
+
+
+def some_tasks(tenant: str, ids: Collection[str]) -> Work[dict[str, Task]]:
+    """Those that there are, by id."""
+
+    async def work(tx: Tx) -> dict[str, Task]:
+        found = await tx.get_many(Task, ids)
+        return {id: task.as_of(tx.now) for id, task in found.items() if task.tenant == tenant}
 
     return work
 
