@@ -4,7 +4,7 @@ first, then about tenants, their keys, their templates and the audit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -117,6 +117,16 @@ def tasks_by_beginning(tenant: str, beginning: str, limit: int) -> Work[list[Tas
 
     async def work(tx: Tx) -> list[Task]:
         return await tx.find(TasksByBeginning(tenant=tenant, beginning=beginning), limit)
+
+    return work
+
+
+def some_tasks(tenant: str, ids: Collection[str]) -> Work[dict[str, Task]]:
+    """Those that there are, by id."""
+
+    async def work(tx: Tx) -> dict[str, Task]:
+        found = await tx.get_many(Task, ids)
+        return {id: task.as_of(tx.now) for id, task in found.items() if task.tenant == tenant}
 
     return work
 

@@ -16,6 +16,7 @@ from ...engine.commits import commit
 from ...stores.base import Store, Work
 from . import arguments
 from .known_nodes import KnownNodes
+from .shared_looks import SharedLooks
 
 __all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
 
@@ -66,6 +67,7 @@ class Calls:
         self.actor = check_actor(actor) or _whoami()
         self._new_id = new_id
         self._known_nodes = KnownNodes()
+        self._looks = SharedLooks()
 
     async def now(self) -> datetime:
         """The store's clock, which all nodes share."""

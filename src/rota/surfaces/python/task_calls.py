@@ -202,6 +202,7 @@ class TaskCalls(Calls):
 
     async def wait(self, task_id: str, timeout: Duration | None = None) -> Task:  # noqa: ASYNC109  a word of the API
         """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
+        id = task_id_of("task_id", task_id)
         async with asyncio.timeout(
             None if timeout is None else check_duration("timeout", timeout).total_seconds()
         ):
@@ -209,7 +210,7 @@ class TaskCalls(Calls):
                 changed = asyncio.ensure_future(self.store.wait(None))
                 try:
                     await sleep(timedelta(0))
-                    task = await self.get(task_id)
+                    task = await self._looks.look(self.store, self.tenant, id)
                     if not task.is_live:
                         return task
                     await asyncio.wait({changed}, timeout=self._until_looked_again(task, await self.now()))
