@@ -129,8 +129,8 @@ class SchedulesAnswer(Answer, frozen=True, kw_only=True):
 
 class RunAnswer(Answer, frozen=True, kw_only=True):
     """One expected time of a schedule, and what became of it. Misses that follow each other are one: `until` is the
-    last of them, `count` how many they are. `calendar` is the one that excluded it; `causes` are the runs whose end made
-    it run, `effects` those that its end made run."""
+    last of them, `count` how many they are. `calendar` is the one that excluded it; `causes` are the runs whose end
+    made it run, `effects` those that its end made run."""
 
     id: str
     schedule_id: str
