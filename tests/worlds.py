@@ -17,6 +17,7 @@ from postgres_world import PostgresInVirtualTime
 from rota import testing
 from rota.domain.model import Run, Schedule, Task
 from rota.engine.observe.telemetry import Observation
+from rota.engine.roles import janitor, scheduler, worker
 from rota.stores.base import Store
 from rota.stores.bucket.service.bucket import FolderRequests, MemoryRequests
 from rota.stores.bucket.store import BucketStore
@@ -135,6 +136,14 @@ def raising(problem: BaseException, *, is_async: bool) -> Callable[[], Any]:
 
 
 Scenario = Callable[[World], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def seldom_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Days of virtual time would be spent on looks that find nothing: what happens in a scenario is due at a time, or
+    is hinted at, and must be seen without them."""
+    for role in (janitor, scheduler, worker):
+        monkeypatch.setattr(role, "LOOK_AGAIN", DAY)
 
 
 def play(

@@ -10,19 +10,11 @@ from typing import Any
 
 import pytest
 
-from rota.engine.roles import janitor, scheduler, worker
-from worlds import EVERY_STORE, HOUR, START, STORES, Scenario, play
+from worlds import EVERY_STORE, START, STORES, Scenario, play, seldom_looks
+
+__all__ = ["seldom_looks"]
 
 Play = Callable[..., None]
-
-
-@pytest.fixture(autouse=True)
-def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenarios of many hours would spend their time on looks that find nothing. What happens in them is due at a time
-    or is hinted at, and is seen without them."""
-    if request.node.get_closest_marker("hours"):
-        for role in (janitor, scheduler, worker):
-            monkeypatch.setattr(role, "LOOK_AGAIN", HOUR)
 
 
 @pytest.fixture(params=STORES)

@@ -57,7 +57,6 @@ async def test_a_count_without_a_start_counts_from_the_first_time_after_creation
         assert await times(world, key) == expected, key
 
 
-@pytest.mark.hours
 async def test_a_count_fires_that_often(world: World) -> None:
     await world.schedule("s", rrule="FREQ=HOURLY;COUNT=3", overlap_policy="allow")
     async with world.running():

@@ -75,7 +75,6 @@ async def test_scheduled_execution_occurs(world: World) -> None:
     assert ran == ["work", "work"]
 
 
-@pytest.mark.hours
 async def test_once_schedule_disables_after_execution(world: World) -> None:
     ran = record(world, "work")
     await world.schedule(run_at=START + HOUR)
@@ -96,7 +95,6 @@ async def test_interval_schedule_calculates_next_run_correctly(world: World) -> 
 # test_scheduler_worker
 
 
-@pytest.mark.hours
 async def test_worker_executes_due_schedules(world: World) -> None:
     ran = record(world, "a", "b")
     await world.schedule("a", task_type="a", cron="0 * * * *")
@@ -129,7 +127,6 @@ async def test_worker_continues_after_task_failure(world: World) -> None:
     assert (await world.queue.get_schedule("broken")).status is ScheduleStatus.ACTIVE
 
 
-@pytest.mark.hours
 async def test_worker_updates_last_run_at_and_next_run_at(world: World) -> None:
     record(world, "work")
     await world.schedule(cron="0 * * * *")
@@ -141,7 +138,6 @@ async def test_worker_updates_last_run_at_and_next_run_at(world: World) -> None:
     assert schedule.last_task_id == row.target_id
 
 
-@pytest.mark.hours
 async def test_multiple_schedules_for_same_task_execute_correctly(world: World) -> None:
     ran = record(world, "work")
     await world.schedule("hourly", cron="0 * * * *")

@@ -45,7 +45,6 @@ async def test_create_recurring_schedule(world: World) -> None:
 
 
 @pytest.mark.start(datetime(2026, 1, 1, 13, 30, tzinfo=UTC))
-@pytest.mark.hours
 async def test_schedule_fires_at_correct_time(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 9 * * *", timezone="America/New_York")
@@ -54,7 +53,6 @@ async def test_schedule_fires_at_correct_time(world: World) -> None:
     assert starts == [datetime(2026, 1, day, 14, tzinfo=UTC) for day in (1, 2)]
 
 
-@pytest.mark.hours
 async def test_schedule_creates_workflow(world: World) -> None:
     @world.app.workflow("report")
     async def report(ctx: rota.Workflow, kind: str) -> str:
@@ -70,7 +68,6 @@ async def test_schedule_creates_workflow(world: World) -> None:
     assert (task.output, task.metadata) == ("annual", {"team": "x"})
 
 
-@pytest.mark.hours
 async def test_schedule_creates_task(world: World) -> None:
     handle(world)
     await world.schedule(
@@ -93,7 +90,6 @@ async def test_schedule_creates_task(world: World) -> None:
     assert (task.schedule_id, task.run_id) == (run.schedule_id, run.id)
 
 
-@pytest.mark.hours
 async def test_pause_resume_schedule(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="*/10 * * * *")
@@ -122,7 +118,6 @@ async def test_trigger_immediately(world: World) -> None:
     assert len(starts) == 1
 
 
-@pytest.mark.hours
 async def test_schedule_run_history(world: World) -> None:
     handle(world, seconds=60)
     await world.schedule(cron="0 * * * *")
@@ -145,7 +140,6 @@ async def test_recurring_schedule_calculates_next_run(world: World) -> None:
     assert schedule.run_count == 1
 
 
-@pytest.mark.hours
 async def test_one_time_schedule_clears_after_execution(world: World) -> None:
     handle(world)
     await world.schedule(run_at=START + HOUR)
@@ -183,7 +177,6 @@ async def test_overlap_policy_allow(world: World) -> None:
     assert {row.status for row in await world.ledger("s")} == {RunStatus.COMPLETED}
 
 
-@pytest.mark.hours
 async def test_overlap_policy_cancel_previous(world: World) -> None:
     handle(world, seconds=900)
     await world.schedule(cron="*/10 * * * *", overlap_policy=rota.OverlapPolicy.CANCEL_PREVIOUS, max_runs=3)
@@ -195,7 +188,6 @@ async def test_overlap_policy_cancel_previous(world: World) -> None:
     assert statuses == ["cancelled", "cancelled", "completed"]
 
 
-@pytest.mark.hours
 async def test_missed_run_policy_skip(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 * * * *")
@@ -208,7 +200,6 @@ async def test_missed_run_policy_skip(world: World) -> None:
     assert rows[3].status is RunStatus.COMPLETED
 
 
-@pytest.mark.hours
 async def test_missed_run_policy_execute_once(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 * * * *", missed_run_policy="execute_once")
@@ -221,7 +212,6 @@ async def test_missed_run_policy_execute_once(world: World) -> None:
     assert (rows[2].trigger, rows[2].scheduled_at) == (RunTrigger.CATCH_UP, START + 3 * HOUR)
 
 
-@pytest.mark.hours
 async def test_missed_run_policy_catch_up(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 * * * *", missed_run_policy="catch_up")
@@ -247,7 +237,6 @@ async def test_a_missed_once_schedule_fires_late_unless_told_otherwise(world: Wo
         assert (await world.queue.get_schedule(key)).status is ScheduleStatus.COMPLETED
 
 
-@pytest.mark.hours
 async def test_concurrent_schedulers_no_duplicate_execution(world: World) -> None:
     starts = handle(world)
     for number in range(20):
@@ -337,7 +326,6 @@ async def test_a_clock_that_goes_back_repeats_nothing(world: World) -> None:
     assert len(starts) == len(rows)
 
 
-@pytest.mark.hours
 async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None:
     handle(world)
     await world.queue.create_template("report", "work")
@@ -355,7 +343,6 @@ async def test_a_bad_target_is_a_failed_run_and_on_it_goes(world: World) -> None
     assert [row.status for row in await world.ledger("good")] == ["completed"] * 2
 
 
-@pytest.mark.hours
 async def test_a_disabled_template_skips_its_runs(world: World) -> None:
     handle(world)
     await world.queue.create_template("report", "work")
@@ -375,7 +362,6 @@ async def test_a_disabled_template_skips_its_runs(world: World) -> None:
     assert "its template was disabled then" in str(why)
 
 
-@pytest.mark.hours
 async def test_a_failed_task_fails_its_run_and_may_pause_its_schedule(world: World) -> None:
     @world.app.task("work", max_retries=0)
     async def work() -> None:
@@ -391,7 +377,6 @@ async def test_a_failed_task_fails_its_run_and_may_pause_its_schedule(world: Wor
     assert "boom" in (schedule.pause_note or "")
 
 
-@pytest.mark.hours
 async def test_an_expired_target_is_no_failure(world: World) -> None:
     await world.schedule(cron="0 * * * *", ttl=60, pause_on_failure=True)
     async with world.running():  # nobody has a handler for it
@@ -401,7 +386,6 @@ async def test_an_expired_target_is_no_failure(world: World) -> None:
     assert (await world.queue.get_schedule("s")).status is ScheduleStatus.ACTIVE
 
 
-@pytest.mark.hours
 async def test_an_expiry_is_in_the_ledger_at_once_without_a_janitor(world: World) -> None:
     await world.schedule(cron="0 * * * *", ttl=60, overlap_policy="allow")
     async with world.running(janitor=False):
@@ -428,7 +412,6 @@ async def test_an_expiry_is_in_the_ledger_at_once_without_a_janitor(world: World
     assert "its task expired after 1 minute, before a worker took it" in why
 
 
-@pytest.mark.hours
 async def test_a_start_that_failed_uses_up_no_run(world: World) -> None:
     template = await world.queue.create_template("report", "work")
     starts = handle(world)
@@ -445,7 +428,6 @@ async def test_a_start_that_failed_uses_up_no_run(world: World) -> None:
     assert (schedule.status, schedule.run_count) == (ScheduleStatus.COMPLETED, 2)
 
 
-@pytest.mark.hours
 async def test_jitter_delays_but_keeps_the_nominal_time(world: World) -> None:
     starts = handle(world)
     schedule = await world.schedule(cron="*/10 * * * *", jitter=300)
@@ -460,7 +442,6 @@ async def test_jitter_delays_but_keeps_the_nominal_time(world: World) -> None:
 
 
 @pytest.mark.start(datetime(2026, 3, 8, 6, tzinfo=UTC))
-@pytest.mark.hours
 async def test_daylight_saving_skips_and_doubles_nothing(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 2 * * *", timezone="America/New_York")
@@ -469,7 +450,6 @@ async def test_daylight_saving_skips_and_doubles_nothing(world: World) -> None:
     assert starts == [datetime(2026, 3, 8, 7, tzinfo=UTC), datetime(2026, 3, 9, 6, tzinfo=UTC)]
 
 
-@pytest.mark.hours
 async def test_max_runs_and_end_at_complete_a_schedule_with_the_reason(world: World) -> None:
     starts = handle(world)
     await world.schedule("few", cron="*/10 * * * *", max_runs=2)
@@ -542,7 +522,6 @@ async def test_a_stale_version_is_refused(world: World) -> None:
         await world.queue.update_schedule("s", description="b", version=schedule.version)
 
 
-@pytest.mark.hours
 async def test_an_edit_never_runs_anything_by_itself(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="0 * * * *")
@@ -554,7 +533,6 @@ async def test_an_edit_never_runs_anything_by_itself(world: World) -> None:
     assert starts == [START + 75 * MINUTE]
 
 
-@pytest.mark.hours
 async def test_why_answers_in_words(world: World) -> None:
     handle(world, seconds=15 * 60)
     await world.schedule(cron="*/10 * * * *")
@@ -581,7 +559,6 @@ async def test_preview_gives_local_times_and_dst_flags(world: World) -> None:
     assert times[1].dst is not None
 
 
-@pytest.mark.hours
 async def test_declared_schedules_are_created_and_brought_up_to_date(world: World) -> None:
     starts = handle(world)
     world.app.schedule("hourly", task_type="work", cron="0 * * * *")
@@ -722,7 +699,6 @@ async def test_why_of_a_far_year_is_refused_and_of_twenty_years_quick(world: Wor
     assert time.process_time() - began < 1, "it takes some milliseconds; until the year 9998, seconds"
 
 
-@pytest.mark.hours
 async def test_a_pause_may_end_by_itself(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="*/10 * * * *")
@@ -775,7 +751,6 @@ async def test_a_longer_pause_replaces_a_shorter_one(world: World) -> None:
     assert (resumed.status, resumed.pause_until) == ("active", None)
 
 
-@pytest.mark.hours
 async def test_a_schedule_pauses_after_so_many_failures_in_a_row(world: World) -> None:
     """The second of each three succeeds, until hour 7."""
 

@@ -18,7 +18,6 @@ def known(world: World) -> None:
     async def work() -> None: ...
 
 
-@pytest.mark.hours
 async def test_a_node_is_seen_while_it_runs_and_gone_when_it_has_stopped(world: World) -> None:
     known(world)
     assert await world.queue.nodes() == []
@@ -37,7 +36,6 @@ async def test_a_node_is_seen_while_it_runs_and_gone_when_it_has_stopped(world: 
     assert await world.queue.nodes(dead=True) == []
 
 
-@pytest.mark.hours
 async def test_a_node_that_dies_is_seen_and_its_record_goes_later(world: World) -> None:
     known(world)
     worker = world.worker()

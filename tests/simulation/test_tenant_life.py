@@ -83,7 +83,6 @@ async def test_nothing_new_begins_for_a_suspended_tenant(world: World) -> None:
     assert (await world.queue.submit("work")).tenant == "default"
 
 
-@pytest.mark.hours
 async def test_due_times_of_a_suspended_tenant_are_skipped_and_tasks_still_run(world: World) -> None:
     done = []
 
@@ -369,7 +368,6 @@ async def test_templates_are_paged_and_another_tenants_are_not_there(world: Worl
         assert await refusal(call) == "not_found"
 
 
-@pytest.mark.hours
 async def test_running_a_template_lays_its_input_over_the_parameters(world: World) -> None:
     got = []
 
@@ -482,7 +480,6 @@ async def test_what_is_refused_leaves_no_receipt(world: World) -> None:
     assert (await world.store.transact(submitted("t1"))) == (201, {"id": "t1"})
 
 
-@pytest.mark.hours
 async def test_receipts_are_kept_for_a_day(world: World) -> None:
     await world.store.transact(submitted("t1"))
     await world.at(22 * HOUR)  # whoever keeps house from here on finds a receipt that is nearly old

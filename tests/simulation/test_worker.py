@@ -253,7 +253,6 @@ async def test_the_concurrency_limit_holds(world: World) -> None:
     assert crowd.most == 3
 
 
-@pytest.mark.hours
 async def test_a_delayed_task_starts_when_it_is_available(world: World) -> None:
     @world.app.task("note")
     async def note() -> str:
@@ -265,7 +264,6 @@ async def test_a_delayed_task_starts_when_it_is_available(world: World) -> None:
     assert done.output == (START + timedelta(hours=5)).isoformat()
 
 
-@pytest.mark.hours
 async def test_an_expired_task_is_never_started(world: World) -> None:
     @world.app.task("note")
     async def note() -> None: ...
@@ -284,7 +282,6 @@ async def test_zero_ttl_is_submitted_expired(world: World) -> None:
     assert task.status is TaskStatus.Expired
 
 
-@pytest.mark.hours
 async def test_running_work_outlives_its_expiry(world: World) -> None:
     @world.app.task("long")
     async def long() -> str:

@@ -8,16 +8,9 @@ from typing import Any
 
 import pytest
 
-from rota.engine.roles import janitor, scheduler, worker
-from worlds import DAY, STORES, play
+from worlds import STORES, play, seldom_looks
 
-
-@pytest.fixture(autouse=True)
-def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Days of virtual time would be spent on looks that find nothing; what happens is due at a time, or hinted at."""
-    if request.node.get_closest_marker("hours"):
-        for role in (janitor, scheduler, worker):
-            monkeypatch.setattr(role, "LOOK_AGAIN", DAY)
+__all__ = ["seldom_looks"]
 
 
 @pytest.fixture

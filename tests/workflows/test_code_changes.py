@@ -16,8 +16,6 @@ from worlds import HOUR, MINUTE, SECOND, World
 Code = Callable[[rota.Workflow], Any]
 ran: list[str] = []
 
-pytestmark = pytest.mark.hours
-
 
 def do(ctx: rota.Workflow, name: str) -> Any:
     async def act() -> str:

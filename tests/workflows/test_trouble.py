@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-import pytest
-
 import rota
 from rota.domain.model import Task
 from rota.engine.workflows.trouble import check_workflows
@@ -40,7 +38,6 @@ async def test_runs_that_no_live_worker_goes_on_with(world: World) -> None:
         ]
 
 
-@pytest.mark.hours
 async def test_signals_that_nobody_receives(world: World) -> None:
     world.app.workflow("order")(waits)
     run = await world.queue.start_workflow("order")
@@ -54,7 +51,6 @@ async def test_signals_that_nobody_receives(world: World) -> None:
     ]
 
 
-@pytest.mark.hours
 async def test_steps_that_do_not_end(world: World) -> None:
     @world.app.workflow("order")
     async def order(ctx: rota.Workflow) -> None:

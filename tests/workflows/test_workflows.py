@@ -13,8 +13,6 @@ import rota
 from rota import TaskStatus, testing
 from worlds import DAY, HOUR, MINUTE, SECOND, START, World
 
-pytestmark = pytest.mark.hours
-
 
 async def finished(world: World, kind: str = "flow", input: Any = None, **options: Any) -> rota.Task:
     async with world.running():

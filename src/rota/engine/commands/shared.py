@@ -46,6 +46,7 @@ __all__ = [
     "audit",
     "check_room_for_schedules",
     "check_room_for_tasks",
+    "find_any_schedule",
     "find_schedule",
     "find_task",
     "find_template",
@@ -109,6 +110,14 @@ async def find_schedule(tx: Tx, tenant: str, key: str, *, deleted: bool = False)
     if schedule is None or schedule.tenant != tenant or (schedule.deleted_at is not None) != deleted:
         raise NotFound("schedule", key)
     return schedule
+
+
+async def find_any_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
+    """Living, or else deleted: the ledger of a deleted schedule can still be read."""
+    try:
+        return await find_schedule(tx, tenant, key)
+    except NotFound:
+        return await find_schedule(tx, tenant, key, deleted=True)
 
 
 async def find_template(tx: Tx, tenant: str, id: str) -> Template:
