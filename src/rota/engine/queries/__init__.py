@@ -1,4 +1,5 @@
-"""Every question that the product asks of a store, each as a work for `store.read`."""
+"""Every question that the product asks of a store, each as a work for `store.read`. Begin with `schedules`: a page, a
+ledger, the next times, and why a time became what it did."""
 
 from .schedules import (
     Occurrence,
