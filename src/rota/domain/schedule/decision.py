@@ -69,6 +69,7 @@ __all__ = [
     "ended",
     "given_up",
     "grace_at",
+    "jitter_share",
     "jittered",
     "minds_overlap",
     "planned",
@@ -347,8 +348,13 @@ def jittered(schedule: Schedule, nominal: datetime) -> datetime:
         return nominal
     following = recurrence.next_after(schedule.timing, nominal, start_at=schedule.start_at)
     room = schedule.jitter if following is None else min(schedule.jitter, following - nominal)
-    digest = blake2b(f"{schedule.id}:{nominal.isoformat()}".encode(), digest_size=8).digest()
-    return nominal + timedelta(microseconds=int.from_bytes(digest) * (room // _TICK) >> 64)
+    share = jitter_share(schedule.id, nominal.isoformat())
+    return nominal + timedelta(microseconds=share * (room // _TICK) >> 64)
+
+
+def jitter_share(id: str, nominal: str) -> int:
+    """By how much of its jitter a schedule puts off a time, in parts of 2 ** 64."""
+    return int.from_bytes(blake2b(f"{id}:{nominal}".encode(), digest_size=8).digest())
 
 
 def grace_at(schedule: Schedule, nominal: datetime) -> timedelta:

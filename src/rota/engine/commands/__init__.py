@@ -41,6 +41,7 @@ from .schedules import (
     purge_schedule,
     restore_schedule,
     resume_schedule,
+    spread_schedules,
     trigger_schedule,
 )
 from .shared import once
@@ -179,6 +180,7 @@ __all__ = [
     "set_alarm_rules",
     "set_limits",
     "settle_tasks",
+    "spread_schedules",
     "start_workflow",
     "steps_of",
     "submit_tasks",
