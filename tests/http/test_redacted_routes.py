@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,8 +44,12 @@ def made(served: Served) -> dict[str, str]:
 
     found: dict[str, str] = served.call(make)
     for name in ("task", "workflow"):
-        eventually(lambda id=found[name]: served.call(lambda queue: queue.get(id)).status == "completed")
+        eventually(partial(has_completed, served, found[name]))
     return found
+
+
+def has_completed(served: Served, id: str) -> bool:
+    return bool(served.call(lambda queue: queue.get(id)).status == "completed")
 
 
 def template_target(id: str) -> Any:
@@ -95,7 +100,7 @@ def test_no_event_tells_what_is_hidden(served: Served) -> None:
         lines = stream.iter_lines()
         next(line for line in lines if line.startswith("id:"))
         served.call(lambda queue: queue.submit("echo", GIVEN))
-        heard = []
+        heard: list[str] = []
         while not any('"status":"completed"' in line for line in heard):
             heard.append(next(lines))
     assert SECRET not in "".join(heard)
