@@ -69,6 +69,7 @@ SCHEDULE_CALLS = [
     *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
 ]
 PLAN_CALLS = ["plan", "apply", "export"]
+FORECAST_CALLS = ["forecast", "spread"]
 TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
     "execute_template",
@@ -208,6 +209,7 @@ def tables() -> dict[str, str]:
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "calendar calls": _calls(rota.Queue, CALENDAR_CALLS),
         "plan calls": _calls(rota.Queue, PLAN_CALLS),
+        "forecast calls": _calls(rota.Queue, FORECAST_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),

@@ -73,6 +73,7 @@ from .domain.recurrence import (
     Several,
 )
 from .domain.runtimes import HttpRequest, ShellCommand
+from .domain.schedule.forecast import Forecast, Spread
 from .domain.schedule.why import Why
 from .domain.serving import Waiting
 from .domain.workflow import Signal, Step, StepKind, StepStatus
@@ -116,6 +117,7 @@ __all__ = [
     "DueRuns",
     "Event",
     "Failure",
+    "Forecast",
     "Frequency",
     "Handle",
     "HandlerError",
@@ -159,6 +161,7 @@ __all__ = [
     "Several",
     "ShellCommand",
     "Signal",
+    "Spread",
     "Step",
     "StepFailed",
     "StepKind",

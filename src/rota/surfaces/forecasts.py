@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from textwrap import wrap
 
-from ..domain.schedule.forecast import BusyMinute, Forecast, Participant, Span, Spread
+from ..domain.schedule.forecast import BusyMinute, Forecast, ForecastSpan, Participant, Spread
 from .durations import short
 from .shapes import Answer, Time
 
@@ -40,7 +40,7 @@ class SpreadAnswer(Answer, frozen=True, kw_only=True):
     many get the jitter, `moves` are the first hundred of them."""
 
     at: Time
-    over_seconds: float
+    over_seconds: int
     schedules: int
     moving: int
     before: int
@@ -102,7 +102,7 @@ def answer(made: Forecast) -> ForecastAnswer:
     )
 
 
-def _span(each: Span) -> SpanAnswer:
+def _span(each: ForecastSpan) -> SpanAnswer:
     return SpanAnswer(at=each.at.astimezone(UTC), runs=each.runs, work_seconds=each.work)
 
 
@@ -125,7 +125,7 @@ def spread_answer(spread: Spread, *, moves: bool = True) -> SpreadAnswer:
     at = spread.at.astimezone(UTC)
     return SpreadAnswer(
         at=at,
-        over_seconds=spread.over.total_seconds(),
+        over_seconds=spread.over // timedelta(seconds=1),
         schedules=spread.schedules,
         moving=spread.moving,
         before=spread.before,

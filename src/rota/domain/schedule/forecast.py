@@ -30,10 +30,10 @@ __all__ = [
     "LONGEST",
     "BusyMinute",
     "Forecast",
+    "ForecastSpan",
     "Forecaster",
     "Moved",
     "Participant",
-    "Span",
     "Spread",
     "can_move",
     "check_over",
@@ -57,7 +57,7 @@ _MINUTE = 60_000_000
 _ONCE = 60 * 24 * 60 * _MINUTE
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
+class ForecastSpan(msgspec.Struct, frozen=True, kw_only=True):
     """What begins from `at` on: how many runs, and how many seconds of work they are."""
 
     at: datetime
@@ -128,7 +128,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     work: float
     unknown: int
     following: int
-    spans: tuple[Span, ...]
+    spans: tuple[ForecastSpan, ...]
     busiest: tuple[BusyMinute, ...]
     participants: tuple[Participant, ...]
 
@@ -276,13 +276,14 @@ class Forecaster:
     def _count_plain(self, group: _Group) -> int:
         number = len(group.members)
         seconds = sum(each.seconds or 0.0 for each in group.members)
-        steps = 0
+        steps, before = 0, -1
         for minute, times in self._minutes_of(group):
             steps += 1
             self.runs[minute] += times * number
             self.work[minute] += times * seconds
-            self.schedules[minute] += number
+            self.schedules[minute] += number if minute != before else 0
             group.runs += times
+            before = minute
         return steps
 
     def _minutes_of(self, group: _Group) -> Iterator[tuple[int, int]]:
@@ -362,13 +363,15 @@ class Forecaster:
             participants=_participants(firing),
         )
 
-    def _spans(self) -> Iterator[Span]:
+    def _spans(self) -> Iterator[ForecastSpan]:
         edge = _floored(self.start.astimezone(self._clock), self.by)
         begin = 0
         while begin < self._minutes:
             following = _next_edge(edge, self.by)
             end = min(-(-(following - self._first) // MINUTE), self._minutes)
-            yield Span(at=edge, runs=sum(self.runs[begin:end]), work=round(sum(self.work[begin:end]), 3))
+            yield ForecastSpan(
+                at=edge, runs=sum(self.runs[begin:end]), work=round(sum(self.work[begin:end]), 3)
+            )
             begin, edge = end, following
 
     def _busy(self, minute: int) -> BusyMinute:

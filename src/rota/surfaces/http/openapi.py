@@ -192,6 +192,7 @@ _OPERATION_IDS = {
     ("post", "/api/tenants/{tenant}/plan"): "planDeclaration",
     ("post", "/api/tenants/{tenant}/apply"): "applyDeclaration",
     ("get", "/api/tenants/{tenant}/export"): "exportDeclaration",
+    ("post", "/api/tenants/{tenant}/spread"): "spreadSchedules",
 }
 """Of those that do not follow from the path."""
 

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from ...domain.errors import Invalid, Refused
 from ...domain.schedule.forecast import MINUTE, Forecast, Spread, check_over, minute_of
-from ...engine import commands
-from ...engine.forecasts import forecast
+from ...engine import commands, queries
 from .calls import Calls
 
 __all__ = ["AHEAD", "ForecastCalls"]
@@ -33,7 +32,7 @@ class ForecastCalls(Calls):
         now = await self.now()
         begin = now if start is None else _aware("start", start)
         until = begin + AHEAD if end is None else _aware("end", end)
-        return (await forecast(self.store, self.tenant, begin, until, by)).result()
+        return (await queries.forecast(self.store, self.tenant, begin, until, by)).result()
 
     async def spread(
         self, at: datetime | None = None, over: timedelta | None = None, *, dry_run: bool = False
@@ -53,7 +52,7 @@ class ForecastCalls(Calls):
         if minute + MINUTE <= now:
             raise Invalid("at", f"{at.isoformat()} has passed", "give a minute that is to come")
         ahead = (over or timedelta(hours=1)) + 2 * MINUTE
-        counted = await forecast(self.store, self.tenant, minute, minute + ahead)
+        counted = await queries.forecast(self.store, self.tenant, minute, minute + ahead)
         found = counted.spread(minute, over)
         if found is None or not found.moving:
             raise Refused("nothing_to_spread", at=f"{minute.isoformat(timespec='minutes')}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from ..domain.model import Run, RunStatus, Schedule, ScheduleStatus
-from ..domain.schedule.forecast import Forecaster
-from ..stores.base import Store, Tx, Work
-from ..stores.queries import Cursor, EndedRuns, RunList, ScheduleList
-from .clock import sleep
+from ...domain.model import Run, RunStatus, Schedule, ScheduleStatus
+from ...domain.schedule.forecast import Forecaster
+from ...stores.base import Store, Tx, Work
+from ...stores.queries import Cursor, EndedRuns, RunList, ScheduleList
+from ..clock import sleep
 
 __all__ = ["forecast"]
 
