@@ -18,9 +18,9 @@ from typing import Any, get_type_hints
 import msgspec
 
 import rota
+from rota.domain.calendar_options import CalendarOptions
 from rota.domain.errors import _SENTENCES
 from rota.domain.options import (
-    CalendarOptions,
     Duration,
     ScheduleFilters,
     ScheduleOptions,
