@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import rota
-from rota.domain.calendar_options import CalendarOptions
 from rota.domain.model import (
     Alarm,
     AlarmRules,
@@ -46,6 +45,7 @@ from rota.domain.options import (
 )
 from rota.domain.plan import Plan
 from rota.domain.recurrence import ClockChange, Timing
+from rota.domain.schedule.calendar_options import CalendarOptions
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Step

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rota.domain.calendar_options import sources_in
 from rota.domain.errors import Invalid
+from rota.domain.schedule.calendar_options import sources_in
 from rota.surfaces.calendar_sources import days_of
 
 TODAY = date(2026, 11, 17)

@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Any
 
 from ..domain import recurrence
-from ..domain.calendar_options import SOURCES, YEARS, sources_in
 from ..domain.errors import Invalid
 from ..domain.limits import shown
 from ..domain.recurrence import RRule
+from ..domain.schedule.calendar_options import SOURCES, YEARS, sources_in
 
 __all__ = ["days_of", "with_days"]
 

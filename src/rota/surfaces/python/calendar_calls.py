@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ...domain.calendar_options import CalendarOptions
 from ...domain.limits import check_key
 from ...domain.model import Calendar
+from ...domain.schedule.calendar_options import CalendarOptions
 from ...engine import commands
 from ...stores.queries import Cursor
 from .. import calendar_sources

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....domain.calendar_options import MOST_ICS, CalendarOptions
+from ....domain.schedule.calendar_options import MOST_ICS, CalendarOptions
 from ..command import command
 from ..options import TIME, shape_options, together
 from ..render import Cell, seconds
@@ -21,7 +21,9 @@ _options = together(
     click.option("--day", "days", multiple=True, metavar="DAY", help="Such as 2027-12-24; may be repeated."),
     shape_options(CalendarOptions, times=TIME, leave_out=("days", "ics")),
     click.option(
-        "--ics", type=click.File(encoding="utf-8"), help="A file of all-day events; - is what comes in."
+        "--ics",
+        type=click.File(encoding="utf-8", lazy=True),
+        help="A file of all-day events; - is what comes in.",
     ),
 )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Annotated, Any, TypedDict
 
-from .errors import Invalid
-from .limits import check_number, check_text
-from .options import Option, check_names, options_of
-from .schedule.calendars import FIELDS
+from ..errors import Invalid
+from ..limits import check_number, check_text
+from ..options import Option, check_names, options_of
+from .calendars import FIELDS
 
 __all__ = ["MOST_ICS", "SOURCES", "YEARS", "CalendarOptions", "sources_in"]
 
