@@ -20,11 +20,7 @@ __all__ = ["create", "delete", "list_calendars", "show", "update"]
 _options = together(
     click.option("--day", "days", multiple=True, metavar="DAY", help="Such as 2027-12-24; may be repeated."),
     shape_options(CalendarOptions, times=TIME, leave_out=("days", "ics")),
-    click.option(
-        "--ics",
-        type=click.File(encoding="utf-8", lazy=True),
-        help="A file of all-day events; - is what comes in.",
-    ),
+    click.option("--ics", metavar="FILE", help="A file with all-day events; - reads what is piped in."),
 )
 
 
@@ -119,11 +115,18 @@ def delete(session: Session, name: str) -> None:
 def _given(given: dict[str, Any]) -> dict[str, Any]:
     fields = {name: value for name, value in given.items() if value is not None and value != ()}
     if "ics" in fields:
-        try:
-            fields["ics"] = fields["ics"].read(MOST_ICS + 1)
-        except UnicodeDecodeError:
-            raise click.BadParameter("it is not UTF-8 text", param_hint="--ics") from None
+        fields["ics"] = _read(fields["ics"])
     return fields
+
+
+def _read(name: str) -> str:
+    try:
+        with click.open_file(name, encoding="utf-8") as file:
+            return file.read(MOST_ICS + 1)
+    except OSError as problem:
+        raise click.BadParameter(f"{name} cannot be read: {problem.strerror}", param_hint="--ics") from None
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{name} is not UTF-8 text", param_hint="--ics") from None
 
 
 def _answer(session: Session, calendar: Calendar, verb: str) -> None:
