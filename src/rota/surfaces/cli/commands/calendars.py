@@ -122,7 +122,7 @@ def _given(given: dict[str, Any]) -> dict[str, Any]:
 def _read(name: str) -> str:
     try:
         with click.open_file(name, encoding="utf-8") as file:
-            return file.read(MOST_ICS + 1)
+            return str(file.read(MOST_ICS + 1))
     except OSError as problem:
         raise click.BadParameter(f"{name} cannot be read: {problem.strerror}", param_hint="--ics") from None
     except UnicodeDecodeError:
