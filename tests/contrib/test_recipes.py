@@ -25,7 +25,7 @@ def events() -> Iterator[list[Any]]:
         kept.append(event)
 
     address = "https://key@sentry.example.com/1"
-    nothing_else: dict[str, Any] = {
+    nothing_else: Any = {
         "default_integrations": False,
         "auto_enabling_integrations": False,
     }  # they outlast the test

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import Invalid
+from . import redaction
 
 __all__ = ["FORMATS", "SECTIONS", "check_document", "format_of", "read", "read_text", "write"]
 
@@ -86,6 +87,7 @@ def check_document(document: object) -> Document:
 
 def write(document: Mapping[str, Mapping[str, Mapping[str, Any]]], format: str) -> str:
     """The document as a text that `read` gives back."""
+    document = redaction.document(document)
     match format:
         case "yaml":
             yaml = _yaml()

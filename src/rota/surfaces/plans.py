@@ -13,6 +13,7 @@ from ..domain import recurrence
 from ..domain.model import Schedule, Template
 from ..domain.plan import Action, Difference, Item, Plan
 from ..domain.schedule.expected import AHEAD, TimeChanges
+from . import redaction
 from .shapes import Answer, Time
 
 __all__ = ["PlanAnswer", "answer", "lines", "summary"]
@@ -238,6 +239,7 @@ class _Clock:
 def _shown(value: Any) -> str:
     if value is None:
         return "default"
+    value = redaction.shown(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= 200 else f"{text[:199]}…"

@@ -15,6 +15,9 @@ of `[profile.NAME]`, chosen with --profile or ROTA_PROFILE, come before them:
 
     [alarms]
     notify = ["mailto://user:password@example.com"]
+
+    [redact]
+    fields = ["password", "token"]
 """
 
 from __future__ import annotations
@@ -182,12 +185,14 @@ FIELDS: tuple[SettingField, ...] = (
         "a watch outside that is told every minute that the fleet is well",
         is_secret=True,
     ),
+    SettingField("redact_fields", (), _names, "fields of inputs and outputs that are shown to nobody"),
     SettingField("http", True, _yes_or_no, "whether `up` serves the HTTP API"),
     SettingField("host", "127.0.0.1", _text, "the address of this machine that the HTTP API is served on"),
     SettingField("port", 8000, _port, "the port that it is served on (0: any)"),
     SettingField("rate_limit", 500, _number, "how many requests a second a key may make"),
     SettingField("max_body", 2 * 1024 * 1024, _size, "how large the body of a request may be"),
 )
+_TABLES = ("alarms", "redact")
 _BY_NAME = {field.name: field for field in FIELDS}
 
 
@@ -274,11 +279,13 @@ def _flag(name: str) -> str:
 
 def _flat(section: Mapping[str, Any]) -> Mapping[str, Any]:
     """`[alarms] notify = …` is the setting `alarms_notify`."""
-    of_alarms = section.get("alarms")
-    if not isinstance(of_alarms, dict):
-        return section
-    others = {name: value for name, value in section.items() if name != "alarms"}
-    return others | {f"alarms_{name}": value for name, value in of_alarms.items()}
+    flat: dict[str, Any] = {}
+    for name, value in section.items():
+        if name in _TABLES and isinstance(value, dict):
+            flat |= {f"{name}_{each}": inner for each, inner in value.items()}
+        else:
+            flat[name] = value
+    return flat
 
 
 def _section(section: Any, place: str) -> Mapping[str, tuple[Any, str]]:

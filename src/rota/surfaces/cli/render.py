@@ -19,7 +19,7 @@ from .columns import GAP, fitted, shortened
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "seconds", "size_in_words", "styled"]
+__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "seconds", "size_in_words", "styled", "written"]
 
 
 class Cell(NamedTuple):
@@ -90,13 +90,18 @@ class Screen:
         """One document: indented for people, one line for programs."""
         import json
 
+        from .. import redaction
+
+        shown = redaction.document(document)
         indent = 2 if self.is_terminal else None
-        click.echo(json.dumps(document, indent=indent, ensure_ascii=False, default=_plain))
+        click.echo(json.dumps(shown, indent=indent, ensure_ascii=False, default=_plain))
 
     def json_line(self, document: Any) -> None:
         import json
 
-        click.echo(json.dumps(document, ensure_ascii=False, default=_plain))
+        from .. import redaction
+
+        click.echo(json.dumps(redaction.document(document), ensure_ascii=False, default=_plain))
         sys.stdout.flush()
 
     def status(self, status: str) -> Cell:
@@ -253,6 +258,15 @@ def _console(*, stderr: bool = False) -> Console:
 
     plain = bool(os.environ.get("NO_COLOR"))
     return Console(stderr=stderr, highlight=False, color_system=None if plain else "auto")
+
+
+def written(value: Any) -> str:
+    """A value that was given, in one line of JSON."""
+    import json
+
+    from .. import redaction
+
+    return json.dumps(redaction.shown(value), ensure_ascii=False, default=str)
 
 
 def _plain(value: Any) -> Any:

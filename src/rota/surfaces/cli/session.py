@@ -51,6 +51,9 @@ class Session:
         import asyncio
         import warnings
 
+        from .. import redaction
+
+        redaction.hide(self.settings()["redact_fields"])
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_: self.screen.warn(str(message))

@@ -5,7 +5,6 @@ script."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from ...engine.queries import Occurrence
 from .. import words
 from ..durations import parsed
 from .schedule import json_of
+from .texts import pretty
 from .visit import Visit
 
 __all__ = ["create", "edit", "new", "save"]
@@ -189,7 +189,7 @@ def _stored(schedule: Schedule) -> dict[str, str]:
         "when": when,
         "timezone": schedule.timezone,
         "task_type": target.template_id if isinstance(target, TemplateTarget) else target.kind,
-        "input": json.dumps(target.input, ensure_ascii=False, indent=2),
+        "input": pretty(target.input),
         "description": schedule.description,
         "missed": str(schedule.missed_run_policy),
         "overlap": str(schedule.overlap_policy),

@@ -15,11 +15,12 @@ from ...domain.model import Event, Run, RunStatus, RunTrigger, Schedule, Templat
 from ...domain.schedule import definition
 from ...domain.schedule.why import Why
 from ...domain.serving import handlers_of, nobody_handles
+from ..redaction import restored
 from ..versions import changed_fields
 from .alarms import RULES
 from .schedules import ACTIONS, asked_for, deed, done_words, is_late
 from .strip import bars
-from .texts import counted, took
+from .texts import counted, pretty, took
 from .visit import FormField, Visit
 
 __all__ = ["act", "ask", "ask_to_put_back", "json_of", "put_back", "runs", "show", "versions"]
@@ -239,7 +240,7 @@ def _question(
 ) -> Response:
     fields = asked_for(action)
     if action == "trigger":
-        stored = json.dumps(schedule.target.input, ensure_ascii=False, indent=2)
+        stored = pretty(schedule.target.input)
         fields = [FormField("input", "Input, as JSON", visit.given("input") or stored, "json")]
     return visit.ask(
         f"{ACTIONS[action][0]} {schedule.key}",
@@ -274,7 +275,9 @@ async def act(visit: Visit) -> Response:
         back = visit.url("schedules", said=action, number=1) if action == "delete" else None
         return visit.go(back or visit.schedule_url(key, said=action))
     try:
-        task = await visit.queue.trigger_schedule(key, json_of(visit.given("input")))
+        stored = (await visit.queue.get_schedule(key)).target.input
+        given = restored("input", json_of(visit.given("input")), stored)
+        task = await visit.queue.trigger_schedule(key, given)
     except Refused as refused:
         if isinstance(refused, NotFound):
             raise

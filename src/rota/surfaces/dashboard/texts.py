@@ -14,11 +14,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...domain.model import Schedule, Task, TemplateTarget
-from .. import words
+from .. import redaction, words
 from ..durations import relative, short
 from ..versions import differences
 
-__all__ = ["SIGNS", "TEMPLATES", "clock", "counted", "reason", "relative", "took"]
+__all__ = ["SIGNS", "TEMPLATES", "clock", "counted", "pretty", "reason", "relative", "took"]
 
 SIGNS = {
     "pending": "○",
@@ -119,11 +119,12 @@ def meter(part: int, whole: int) -> Markup:
 
 
 def pretty(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    return json.dumps(redaction.shown(value), ensure_ascii=False, indent=2, default=str)
 
 
 def brief(value: Any) -> str:
     """A value in a line: cut short, a text without quotes."""
+    value = redaction.shown(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return "none" if value is None else text if len(text) <= 120 else f"{text[:119]}…"
 

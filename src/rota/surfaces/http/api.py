@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from ...stores.base import Store
 from . import openapi, operations, problems
 from .access import Identify
 from .events import live
-from .server.middleware import MOST_BODY, Guard, Head, RequestRecorder
+from .server.middleware import MOST_BODY, Guard, Head, Redaction, RequestRecorder
 from .service import Replayed, Service, replayed
 from .tenants import alarms as tenant_alarms
 from .tenants import artifacts as tenant_artifacts
@@ -54,6 +54,7 @@ def create_app(
     most_body: int = MOST_BODY,
     clock: Clock | None = None,
     dashboard: bool = True,
+    redact: Iterable[str] = (),
 ) -> FastAPI:
     """An ASGI application on a store: an address (None: as the settings say), which is opened at start-up or by the
     first request and closed at shutdown; or a store that is open already, and stays so.
@@ -62,7 +63,8 @@ def create_app(
     `strict` every execution and every target of a schedule. `allow_shell`: its workers run shell commands, so that
     templates may have them. `identify`: who asks, if the application around this one knows it better than an API key
     does. `metrics`: those of this process, if it has some already; False: none. `rate`: requests per second and key.
-    `dashboard`: pages for people, at `/`, if Jinja2 is installed."""
+    `dashboard`: pages for people, at `/`, if Jinja2 is installed. `redact`: names of fields of inputs and outputs that
+    are shown to nobody."""
     service = Service(
         store,
         app=app,
@@ -97,6 +99,7 @@ def create_app(
     api.add_middleware(Guard, most_body=most_body)
     api.add_middleware(Head)
     api.add_middleware(RequestRecorder, service=service)
+    api.add_middleware(Redaction, fields=tuple(redact))
     return api
 
 

@@ -21,6 +21,7 @@ from ...engine.checks import check_serving
 from ...engine.clock import Clock, SystemClock
 from ...engine.commands import once
 from ...stores.base import Store, Tx, Work
+from .. import redaction
 from ..python.client import Queue
 from ..stores import open_store
 from .access import ALL_TENANTS, Access, Caller, Identify
@@ -208,7 +209,7 @@ def of(request: Request) -> Service:
 
 
 def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(_encode(body), status, headers, media_type="application/json")
+    return Response(_encode(redaction.document(body)), status, headers, media_type="application/json")
 
 
 def place_of(request: Request, id: str) -> dict[str, str]:

@@ -41,6 +41,7 @@ from ...domain.task import Submission, check_submission
 from ...engine.app import App
 from ...engine.clock import aware
 from ...stores.queries import Cursor
+from ..redaction import restored
 from .timings import changed_timing, checked_zone, given_time, new_timing
 
 __all__ = [
@@ -134,7 +135,7 @@ def submission(kind: str, input: Any, options: Mapping[str, Any]) -> Submission:
     for name in ("schedule_at", "expires_at"):
         if name in chosen:
             chosen[name] = given_time(name, chosen[name])
-    return check_submission(Submission(kind=kind, input=input, **chosen))
+    return check_submission(Submission(kind=kind, input=restored("input", input), **chosen))
 
 
 def submissions(pairs: Iterable[tuple[str, Any]], options: Mapping[str, Any]) -> list[Submission]:
@@ -145,19 +146,21 @@ def submissions(pairs: Iterable[tuple[str, Any]], options: Mapping[str, Any]) ->
         like = seen.get(kind) if isinstance(kind, str) else None
         if like is None:
             like = seen[kind] = submission(kind, input, options)
-        asked.append(replace(like, input=input))
+        asked.append(replace(like, input=restored("input", input)))
     return asked
 
 
-def new_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
-    """(timing, target, fields) from the options of `Queue.create_schedule`."""
+def new_schedule(
+    options: Mapping[str, Any], now: datetime, old: Schedule | None = None
+) -> tuple[Timing, Target, dict[str, Any]]:
+    """(timing, target, fields) from the options of `Queue.create_schedule`. `old` has what is hidden in them."""
     chosen = _with_times({name: value for name, value in options.items() if value is not None})
     if "key" in chosen:
         raise Invalid("key", "there is no such option here", "give the name as schedule_id")
     check_names(ScheduleOptions, chosen)
     timing, bounds = new_timing(chosen, now)
-    target = new_target(chosen)
-    fields = _fields(chosen)
+    target = _with_hidden(new_target(chosen), None if old is None else old.target)
+    fields = _fields(chosen, old)
     if not isinstance(target, TemplateTarget) and "metadata" in fields and not target.metadata:
         target = replace(target, metadata=fields["metadata"])
     return timing, target, {**bounds, **fields}
@@ -178,13 +181,13 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
     check_names(ScheduleChanges, chosen)
     changes = changed_timing(old, chosen, now)
     if any(name in chosen for name in OPTIONS):
-        changes["target"] = changed_target(old.target, chosen)
+        changes["target"] = _with_hidden(changed_target(old.target, chosen), old.target)
     target = changes.get("target", old.target)
     if "metadata" in chosen and not isinstance(target, TemplateTarget) and target.metadata == old.metadata:
-        changes["target"] = replace(target, metadata=chosen["metadata"])
+        changes["target"] = replace(target, metadata=restored("metadata", chosen["metadata"], old.metadata))
     if "key" in chosen:
         changes["key"] = chosen["key"]
-    return changes | _fields(chosen)
+    return changes | _fields(chosen, old)
 
 
 def declared_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
@@ -195,7 +198,7 @@ def declared_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing
 def declared_changes(old: Schedule, options: Mapping[str, Any]) -> dict[str, Any]:
     """The changes that make a schedule say what a file says: what is left out has its default, except the status."""
     begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.created_at
-    timing, target, fields = new_schedule(schedule_options(options), begin)
+    timing, target, fields = new_schedule(schedule_options(options), begin, old)
     was = old.target
     if not isinstance(target, TemplateTarget) and not isinstance(was, TemplateTarget):
         own = was.metadata != old.metadata  # a file cannot say it
@@ -229,8 +232,16 @@ def _with_times(options: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _fields(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in chosen.items() if name in definition.FIELDS}
+def _fields(chosen: Mapping[str, Any], old: Schedule | None) -> dict[str, Any]:
+    fields = {name: value for name, value in chosen.items() if name in definition.FIELDS}
+    if "metadata" in fields:
+        fields["metadata"] = restored("metadata", fields["metadata"], old and old.metadata)
+    return fields
+
+
+def _with_hidden(target: Target, old: Target | None) -> Target:
+    """The target with what its input hides."""
+    return replace(target, input=restored("input", target.input, old and old.input))
 
 
 def filters(shape: type, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from ...domain.limits import check_key
 from ...domain.model import Artifact
 from ...engine import queries
 from ...engine.artifacts import OpenArtifact
+from .. import redaction
 from .calls import Calls
 
 __all__ = ["ArtifactCalls"]
@@ -18,7 +19,8 @@ class ArtifactCalls(Calls):
 
     async def artifacts(self, task_id: str) -> list[Artifact]:
         """What a task has left so far, by name. What its handler returned comes first, as `result`."""
-        return await self.store.read(queries.artifacts_of(self.tenant, check_key(task_id, "task_id")))
+        found = await self.store.read(queries.artifacts_of(self.tenant, check_key(task_id, "task_id")))
+        return [redaction.artifact(each) for each in found]
 
     async def open_artifact(self, task_id: str, name: str) -> OpenArtifact:
         """One artifact, to be read whole (`read()`), into a file (`save(path)`), or in pieces (`chunks(start, stop)`,
@@ -27,4 +29,4 @@ class ArtifactCalls(Calls):
         found = await self.store.read(work)
         if found is None:
             raise NotFound("artifact", name)
-        return OpenArtifact(self.store, found)
+        return OpenArtifact(self.store, redaction.artifact(found))

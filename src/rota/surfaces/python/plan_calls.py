@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...domain.model import Schedule, ScheduleStatus, Target
 from ...domain.plan import Declaration, Plan, Stored, of_schedule, of_template
 from ...domain.plan import make as make_plan
@@ -14,6 +16,7 @@ from ...domain.recurrence import Timing
 from ...engine import commands
 from ...engine.app import App
 from .. import files
+from ..redaction import carried, restored
 from . import arguments
 from .arguments import check_registered
 from .calls import Calls
@@ -67,9 +70,9 @@ class PlanCalls(Calls):
         declared = self._declaration_of(source)
 
         def make(stored: Stored, at: datetime) -> Plan:
-            return make_plan(declared, stored, at, self.actor, prune=prune, force=force)
+            return make_plan(_with_hidden(declared, stored), stored, at, self.actor, prune=prune, force=force)
 
-        return make
+        return carried(make)
 
     def _declaration_of(self, source: Source) -> Declaration:
         if isinstance(source, App):
@@ -97,3 +100,13 @@ class PlanCalls(Calls):
             new=new,
             changes=changes,
         )
+
+
+def _with_hidden(declared: Declaration, stored: Stored) -> Declaration:
+    """With what is stored where the file says that something is hidden. (Schedules have theirs from `arguments`.)"""
+    known = {each.alias: each for each in stored.templates.values()}
+    templates = {
+        alias: restored(alias, options, of_template(known[alias]) if alias in known else None)
+        for alias, options in declared.templates.items()
+    }
+    return replace(declared, templates=templates)

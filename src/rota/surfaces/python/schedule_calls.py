@@ -36,6 +36,7 @@ from ...engine.overview import Overview, overview
 from ...engine.queries import Occurrence
 from ...engine.roles.scheduler import Scheduler
 from ...stores.queries import Cursor, ScheduleList
+from ..redaction import carried
 from . import arguments
 from .arguments import check_registered
 from .calls import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
@@ -96,7 +97,7 @@ class ScheduleCalls(Calls):
         work = commands.edit_schedule(
             self.tenant,
             check_key(schedule_id),
-            lambda old, now: self._checked(arguments.schedule_changes(old, changes, now)),
+            carried(lambda old, now: self._checked(arguments.schedule_changes(old, changes, now))),
             self.actor,
             version,
         )

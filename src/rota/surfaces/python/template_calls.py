@@ -9,6 +9,7 @@ from ...domain.model import Task, Template
 from ...domain.options import TemplateChanges, TemplateOptions
 from ...engine import commands
 from ...engine import queries as queries
+from ..redaction import restored
 from .calls import LIMIT, Calls, Page, check_limit
 
 __all__ = ["TemplateCalls"]
@@ -24,7 +25,7 @@ class TemplateCalls(Calls):
         None: one is made from what it runs).
 
         No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does."""
-        given = {"alias": alias, **({} if kind is None else {"kind": kind}), **fields}
+        given = {"alias": alias, **({} if kind is None else {"kind": kind}), **_without_hidden(fields)}
         return await self._commit(commands.create_template(self._new_id(), self.tenant, given, self.actor))
 
     async def get_template(self, template_id: str) -> Template:
@@ -47,7 +48,7 @@ class TemplateCalls(Calls):
         """Change what is named; with `replace`, all else goes back to its default. With `version`: only if it is still
         at that one."""
         work = commands.edit_template(
-            self.tenant, _id(template_id), changes, self.actor, version, whole=replace
+            self.tenant, _id(template_id), _without_hidden(changes), self.actor, version, whole=replace
         )
         return await self._commit(work)
 
@@ -60,11 +61,21 @@ class TemplateCalls(Calls):
     async def execute_template(self, template_id: str, input: Any = None) -> Task:
         """Run it now: its parameters, overlaid with `input` (a dict), are the task's input."""
         work = commands.execute_template(
-            self._new_id(), self.tenant, _id(template_id), input, self.actor, check=self._check_input
+            self._new_id(),
+            self.tenant,
+            _id(template_id),
+            restored("input", input),
+            self.actor,
+            check=self._check_input,
         )
         task = await self._commit(work)
         await self._warn_of_unhandled((task.kind, task.queue))
         return task
+
+
+def _without_hidden(fields: Any) -> dict[str, Any]:
+    """Refused, if something in them is hidden: a change of a template names what it changes."""
+    return {name: restored(name, value) for name, value in fields.items()}
 
 
 def _id(value: object) -> str:

@@ -3,7 +3,6 @@ exist yet: it needs no store."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from ...versions import differences
 from .. import completing
 from ..command import command
 from ..options import TIME, WALL_TIME
-from ..render import Cell, Screen, seconds, styled
+from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 from .schedules import schedule_argument
 
@@ -156,7 +155,7 @@ def _head(session: Session, schedule: Schedule, now: datetime) -> None:
     screen.say()
     rows = [("state", words.state(schedule, now)), ("runs", words.runs_what(schedule))]
     if schedule.target.input is not None:
-        rows.append(("input", json.dumps(schedule.target.input, ensure_ascii=False, default=str)))
+        rows.append(("input", written(schedule.target.input)))
     if schedule.last_run_at is not None:
         rows.append(("last_run_at", screen.when(schedule.last_run_at, now)))
     if schedule.next_run_at is not None:
@@ -364,7 +363,7 @@ def _difference(event: Event) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else written(value)
     return "-" if value is None else text if len(text) <= 80 else f"{text[:79]}…"
 
 

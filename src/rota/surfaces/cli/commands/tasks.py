@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from ...durations import coarse, relative, short
 from .. import completing
 from ..command import command
 from ..options import DURATION, JSON_TEXT, TIME, json_lines, shape_options, together
-from ..render import Cell, Screen, seconds, styled
+from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -238,7 +237,7 @@ def _contents(screen: Screen, task: Task) -> Iterator[tuple[str, str]]:
     for name in ("input", "output", "progress", "metadata"):
         value = getattr(task, name)
         if value is not None and value != {}:
-            yield name, json.dumps(value, ensure_ascii=False, default=str)
+            yield name, written(value)
     if task.error is not None:
         yield "error", click.style(str(task.error), fg="red")
     for line in task.logs[-10:]:
@@ -480,4 +479,4 @@ def _ended(session: Session, task: Task) -> None:
     detail = f": {task.error}" if task.error and task.status == "failed" else ""
     session.screen.say(f"{task.id} {task.kind} {styled(session.screen.status(task.status))}{detail}")
     if task.output is not None:
-        session.screen.say(json.dumps(task.output, ensure_ascii=False, default=str))
+        session.screen.say(written(task.output))

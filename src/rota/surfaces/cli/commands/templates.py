@@ -10,7 +10,7 @@ from ....domain.options import TemplateOptions
 from .. import completing
 from ..command import command
 from ..options import JSON, TIME, clearable, shape_options, together
-from ..render import Cell
+from ..render import Cell, written
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -168,9 +168,9 @@ def show(session: Session, template: str) -> None:
     session.screen.say(f"{click.style(found.alias, bold=True)} ({found.id})")
     session.screen.say(f"  runs      {found.runtime}: {_command(found)}")
     session.screen.say(f"  queue     {found.queue}, priority {found.priority}")
-    session.screen.say(f"  input     {_json(found.parameters)}")
+    session.screen.say(f"  input     {written(found.parameters)}")
     if found.parameters_schema is not None:
-        session.screen.say(f"  schema    {_json(found.parameters_schema)}")
+        session.screen.say(f"  schema    {written(found.parameters_schema)}")
     session.screen.say(f"  changed   {session.screen.clock(found.updated_at)}, version {found.version}")
     return session.screen.say(f"  status    {_state(found)}")
 
@@ -216,9 +216,3 @@ def _command(template: Template) -> str:
 
 def _state(template: Template) -> str:
     return "enabled" if template.enabled else "disabled"
-
-
-def _json(value: Any) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)

@@ -13,7 +13,7 @@ from ...durations import relative, short
 from .. import completing
 from ..command import command
 from ..options import JSON_TEXT
-from ..render import Cell, styled
+from ..render import Cell, styled, written
 from ..session import Session, with_session
 from .tasks import STATUSES, show_page
 
@@ -102,7 +102,7 @@ def _fields(session: Session, task: Task, now: datetime) -> Iterator[tuple[str, 
     for name in ("input", "output"):
         value = getattr(task, name)
         if value is not None:
-            yield name, json.dumps(value, ensure_ascii=False, default=str)
+            yield name, written(value)
     if task.error is not None:
         yield "error", click.style(str(task.error), fg="red")
 
@@ -118,7 +118,7 @@ def _row(task: Task, step: Step, now: datetime) -> Sequence[Cell | str]:
     elif step.child_id is not None and not step.is_over:
         result = f"task {step.child_id}"
     else:
-        result = "" if step.output is None else json.dumps(step.output, ensure_ascii=False)
+        result = "" if step.output is None else written(step.output)
     shown = result if len(result) <= _LONGEST else result[: _LONGEST - 1] + "…"
     number = "" if step.number is None else str(step.number)
     tries = str(step.attempts) if step.attempts else ""

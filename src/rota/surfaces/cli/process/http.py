@@ -144,6 +144,7 @@ class ApiServer:
             metrics=metrics,
             rate=settings["rate_limit"],
             most_body=settings["max_body"],
+            redact=settings["redact_fields"],
         )
         api.openapi()  # made now: the first request for it would hold up the whole loop
         recurrence.describe(recurrence.Cron("@daily"))  # so with the words for schedules

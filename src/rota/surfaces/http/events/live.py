@@ -23,6 +23,7 @@ from ....domain.workflow import Step
 from ....engine.changes import LIMIT, OVERLAP, Notice, cursor, time_of_cursor
 from ....engine.clock import Clock, sleep, wait_for_any
 from ....engine.queries import task_query
+from ... import redaction
 from ..fields import camel_keys
 from ..openapi import streaming
 from ..problems import Problem
@@ -67,7 +68,11 @@ def resync(at: datetime, reason: str, detail: str) -> bytes:
 
 
 def _event(id: str, name: str, data: Any) -> bytes:
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (id.encode(), name.encode(), _encode(data))
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
+        id.encode(),
+        name.encode(),
+        _encode(redaction.document(data)),
+    )
 
 
 def data_of(notice: Notice) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The guard refuses addresses, headers and bodies that are too large, and bodies that are not JSON, before any route
-sees them. `Head` answers HEAD wherever GET is answered. The recorder counts each answer in the metrics, and writes it
-to the log at level `info`.
+sees them. `Head` answers HEAD wherever GET is answered. `Redaction` says which fields no answer shows. The recorder
+counts each answer in the metrics, and writes it to the log at level `info`.
 
 All are plain ASGI, so that they cost little and hold for every route.
 """
@@ -8,12 +8,13 @@ All are plain ASGI, so that they cost little and hold for every route.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from starlette.exceptions import HTTPException
 
+from ... import redaction
 from ..fields import SLASH
 from ..problems import Problem, respond
 from ..service import Service
@@ -22,6 +23,7 @@ __all__ = [
     "MOST_BODY",
     "Guard",
     "Head",
+    "Redaction",
     "RequestRecorder",
 ]
 
@@ -136,6 +138,18 @@ class Head:
                 await send({"type": "http.response.body", "body": b""})
 
         return await self._app(asked, gone, without_body)
+
+
+class Redaction:
+    """What no answer of this application shows. It wraps an ASGI application."""
+
+    def __init__(self, app: Asgi, fields: Sequence[str]) -> None:
+        self._app = app
+        self._fields = fields
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        redaction.hide(self._fields)
+        await self._app(scope, receive, send)
 
 
 class RequestRecorder:

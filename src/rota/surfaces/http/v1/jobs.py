@@ -25,6 +25,7 @@ from ....domain.model import Task, TaskStatus, Template
 from ....engine.clock import sleep, wait_for_any
 from ....stores.base import Tx, Work
 from ....stores.queries import Cursor, TaskList, TemplateList
+from ... import redaction
 from ..openapi import documented, streaming
 from ..problems import Problem
 from ..reading import Router
@@ -61,7 +62,7 @@ async def followed(queue: Acting, task: Task) -> AsyncIterator[bytes]:
             looked = await _look(queue, task)
             if looked is None:
                 return
-            task, data = looked, _encode(answers.job(looked))
+            task, data = looked, _encode(redaction.document(answers.job(looked)))
             if data != shown:
                 shown = data
                 yield _event("status", task, data)

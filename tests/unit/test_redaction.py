@@ -1,0 +1,63 @@
+"""What is shown to nobody, by the names of fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rota.domain.errors import Invalid
+from rota.surfaces import redaction
+from rota.surfaces.redaction import HIDDEN, redacted, restored
+
+NAMES = frozenset({"password", "apikey"})
+
+
+@pytest.fixture
+def hiding() -> Iterator[None]:
+    redaction.hide(["password", "api_key"])
+    yield
+    redaction.hide(())
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"password": "s"}, {"password": HIDDEN}),
+        ({"Password": {"old": "s"}, "user": "ada"}, {"Password": HIDDEN, "user": "ada"}),
+        ({"apiKey": 1, "api-key": 2, "API_KEY": 3}, {"apiKey": HIDDEN, "api-key": HIDDEN, "API_KEY": HIDDEN}),
+        ({"of": [{"password": "s"}, "password"]}, {"of": [{"password": HIDDEN}, "password"]}),
+        ({"password": None, "my_password": "s"}, {"password": None, "my_password": "s"}),
+        ("password", "password"),
+    ],
+)
+def test_fields_are_hidden_by_name_at_any_depth(value: Any, shown: Any) -> None:
+    assert redacted(value, NAMES) == shown
+
+
+@pytest.mark.usefixtures("hiding")
+def test_only_what_was_given_is_redacted_in_an_answer() -> None:
+    body = {"items": [{"id": "1", "password": "a name of Rota's", "input": {"password": "s"}}]}
+    assert redaction.document(body) == {
+        "items": [{"id": "1", "password": "a name of Rota's", "input": {"password": HIDDEN}}]
+    }
+
+
+@pytest.mark.usefixtures("hiding")
+def test_what_comes_back_hidden_is_what_is_stored() -> None:
+    stored = {"to": [{"password": "one"}, {"password": "two"}], "password": "three", "n": 1}
+    given = {"to": [{"password": HIDDEN}, {"password": "new"}], "password": HIDDEN, "n": HIDDEN}
+    assert restored("input", given, stored) == {
+        "to": [{"password": "one"}, {"password": "new"}], "password": "three", "n": HIDDEN,
+    }  # fmt: skip
+    with pytest.raises(
+        Invalid, match=r"input\.to\.0\.password: \[hidden\] stands for nothing that is stored"
+    ):
+        restored("input", given, {"password": "three"})
+
+
+def test_nothing_is_hidden_unless_asked_for() -> None:
+    given = {"input": {"password": HIDDEN}}
+    assert redaction.document(given) is given
+    assert restored("input", given) is given
