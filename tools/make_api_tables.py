@@ -183,6 +183,7 @@ CHOICES = [
     rota.RunReason,
     rota.MissedRunPolicy,
     rota.OverlapPolicy,
+    rota.ExcludedPolicy,
     rota.BackfillStatus,
     rota.AlarmRule,
     rota.Role,

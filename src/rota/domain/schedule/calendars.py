@@ -8,7 +8,7 @@ governs up to date. Which times are left is computed in `recurrence/calendars.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -27,6 +27,7 @@ __all__ = [
     "as_facts",
     "calendar_id",
     "check_calendars",
+    "check_rolling",
     "create",
     "edit",
     "is_window",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 MOST_NAMED = 20
+MOST_ROLLING = 24
+"""Times a day, of a schedule whose times roll."""
 MOST_DAYS = 5_000
 MOST_RULES = 50
 _LIST = "give a list"
@@ -51,6 +54,16 @@ def check_calendars(field: str, value: object) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(_window(field, name) if is_window(name) else check_key(name, field) for name in names)
     )
+
+
+def check_rolling(schedule: Schedule, now: datetime) -> None:
+    """Times that move by days are those of schedules with few times a day."""
+    if not schedule.openings.rolls:
+        return
+    week = now, now + timedelta(days=7)
+    if recurrence.count(schedule.timing, *week) > 7 * MOST_ROLLING:
+        problem = f"it has more than {MOST_ROLLING} times a day, which cannot move to another day"
+        raise Invalid("excluded_policy", problem, "give skip")
 
 
 def is_window(name: object) -> bool:
