@@ -388,8 +388,8 @@ class Queue:
         version: int | None = None,
         **changes: Unpack[CalendarOptions],
     ) -> Calendar:
-        """Change what is named, and plan the schedules that name this calendar anew, from now. With `version`: only if
-        it is still at that one. Given again after an interruption, it goes on with the schedules that are left."""
+        """Change what is named, and plan the schedules that name this calendar anew, from now: all in one transaction.
+        With `version`: only if it is still at that one."""
     def delete_calendar(self, name: str) -> None:
         """Remove it for good; refused while a schedule names it."""
     def create_key(

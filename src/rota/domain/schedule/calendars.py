@@ -28,6 +28,7 @@ __all__ = [
     "calendar_id",
     "check_calendars",
     "check_rolling",
+    "covering",
     "create",
     "edit",
     "is_window",
@@ -101,6 +102,14 @@ def known_sets(
     return tuple(by_name[name] for name in names_in(fields, old))
 
 
+def covering(schedule: Schedule, known: Iterable[Covered]) -> tuple[Covered, ...]:
+    """What the calendars of a schedule cover, in the order in which it names them. One that is gone covers what it
+    did."""
+    by_name = {each.name: each for each in (*schedule.calendars, *known)}
+    named = dict.fromkeys((*schedule.exclude, *schedule.only))
+    return tuple(by_name[each] for each in named if each in by_name)
+
+
 def create(name: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, actor: str) -> Calendar:
     checked = check_key(name, "name")
     if is_window(checked):
@@ -131,6 +140,7 @@ def as_facts(calendar: Calendar) -> dict[str, Any]:
     """A calendar as the audit shows it."""
     facts: dict[str, Any] = msgspec.to_builtins(calendar)
     facts.pop("record", None)
+    facts.pop("applied", None)
     return facts
 
 
