@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from fastapi import FastAPI, Request
 from dashboard_world import furnish
 from http_world import new_tenant
 from rota.domain.model import Role
+from rota.engine.clock import SystemClock
 from rota.surfaces.http import create_app
 from rota.surfaces.http.access import Caller
 from served import Served, serving
@@ -330,6 +332,53 @@ def test_a_revoked_key_is_signed_out(keyed: Served) -> None:
     )
     assert admin.delete(f"/api/tenants/gone/keys/{id}").status_code == 200
     assert other.get("/ui/gone").status_code == 303
+
+
+class Ahead(SystemClock):
+    """A clock that can be put forward."""
+
+    by = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.by
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.by.total_seconds()
+
+
+def test_the_session_in_the_cookie_is_rotated_and_ends() -> None:
+    clock = Ahead()
+    with serving("memory:", rate=100_000, clock=clock) as served:
+        key = served.key("acme", "admin")
+        client = signed_in(served, key)
+        first = client.cookies["rota_session"]
+        assert key.rpartition("_")[2] not in first, "it is not the key"
+        assert "set-cookie" not in client.get("/ui/acme").headers
+        clock.by = timedelta(hours=2)
+        assert "HttpOnly" in client.get("/ui/acme").headers["set-cookie"]
+        second = client.cookies["rota_session"]
+        assert second != first
+        clock.by = timedelta(hours=13)
+        assert client.get("/ui/acme").status_code == 200, "it was away for eleven hours"
+        client.cookies.set("rota_session", first)
+        assert client.get("/ui/acme").status_code == 303, "the first one is over"
+
+
+def test_a_revoked_key_is_signed_out_on_every_server(tmp_path: Path) -> None:
+    clock, address = Ahead(), f"sqlite:///{tmp_path}/rota.db"
+    with serving(address) as here, serving(address, clock=clock) as there:
+        admin = signed_in(here, here.key("acme", "admin", "first"))
+        other = signed_in(there, here.key("acme", "viewer", "second"))
+        also = browser(here)
+        also.cookies.update(other.cookies)
+        assert [each.get("/ui/acme").status_code for each in (other, also)] == [200, 200]
+        id = next(
+            each.id for each in here.call(lambda queue: queue.list_keys(), "acme") if each.name == "second"
+        )
+        assert admin.post(f"/ui/acme/keys/{id}/revoke").status_code == 303
+        clock.by = timedelta(seconds=3)
+        assert [each.get("/ui/acme").status_code for each in (other, also)] == [303, 303]
+        assert admin.get("/ui/acme").status_code == 200
 
 
 def test_the_cookie_counts_for_nothing_that_another_site_sends(keyed: Served) -> None:

@@ -92,7 +92,10 @@ def install(api: FastAPI) -> None:
 
 def _add(api: FastAPI, path: str, page: Page, role: Role, method: str = "GET") -> None:
     async def endpoint(request: Request) -> Response:
-        return await page(await Visit.begin(request, role))
+        visit = await Visit.begin(request, role)
+        answer = await page(visit)
+        await sign_in.rotate(request, visit.queue.caller, answer)
+        return answer
 
     api.router.routes.append(Route(path, _told(path, endpoint), methods=[method], include_in_schema=False))
 
