@@ -36,7 +36,7 @@ __all__ = [
     "LONGEST_SESSION",
     "ROTATED",
     "SESSION",
-    "Session",
+    "SignIn",
     "as_facts",
     "check_name",
     "is_open",
@@ -62,7 +62,7 @@ SKEW = timedelta(minutes=5)
 _SESSION = re.compile(r"rota-session_([0-9a-f]{32})_([0-9]{1,11})_([0-9]{1,11})_([0-9a-f]{64})")
 
 
-class Session(NamedTuple):
+class SignIn(NamedTuple):
     """Someone who signed in: with which key, when, and when what they hold was made."""
 
     key_id: str
@@ -116,19 +116,19 @@ def revoke(key: ApiKey, now: datetime, actor: str) -> ApiKey:
     return key if key.revoked_at is not None else replace(key, revoked_at=now, revoked_by=actor)
 
 
-def session(key: ApiKey, now: datetime, before: Session | None = None) -> str:
+def session(key: ApiKey, now: datetime, before: SignIn | None = None) -> str:
     """What a browser holds from now on: of someone who signs in, or in place of the one before."""
     made = int(now.timestamp())
     began = made if before is None else before.began
     return f"rota-session_{UUID(key.id).hex}_{began}_{made}_{_proof(key, began, made)}"
 
 
-def parse_session(text: object) -> Session | None:
+def parse_session(text: object) -> SignIn | None:
     found = _SESSION.fullmatch(text) if isinstance(text, str) else None
-    return None if found is None else Session(str(UUID(found[1])), int(found[2]), int(found[3]), found[4])
+    return None if found is None else SignIn(str(UUID(found[1])), int(found[2]), int(found[3]), found[4])
 
 
-def is_open(session: Session, key: ApiKey | None, now: datetime) -> bool:
+def is_open(session: SignIn, key: ApiKey | None, now: datetime) -> bool:
     """Whether this key made it, is still good, and it has not ended."""
     if key is None or key.revoked_at is not None:
         return False
