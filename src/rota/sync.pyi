@@ -238,6 +238,11 @@ class Queue:
         **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
         """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
+    def plan_create(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> Plan:
+        """What `create_schedule` would make of this; nothing is written."""
+    def plan_update(self, schedule_id: str, **changes: Unpack[ScheduleChanges]) -> Plan:
+        """What `update_schedule` would change: which times appear, vanish or move, and that nothing runs because of it.
+        Nothing is written."""
     def pause_schedule(
         self,
         schedule_id: str,

@@ -38,7 +38,7 @@ from .timing import (
     Timing,
 )
 from .words import describe
-from .zones import close_zones, tzdata_version, zone_names
+from .zones import close_zones, tzdata_version, zone_countries, zone_names
 
 __all__ = [
     "MOST_TIMINGS",
@@ -82,5 +82,6 @@ __all__ = [
     "tzdata_version",
     "warnings",
     "with_zone",
+    "zone_countries",
     "zone_names",
 ]
