@@ -17,7 +17,7 @@ from starlette.routing import Route
 from ...domain.errors import Refused, RotaError
 from ...domain.model import Role
 from ..http.problems import Problem, status_of
-from . import admin, alarms, editor, fleet, overview, schedule, schedules, sign_in, task, tasks
+from . import admin, alarms, backfill, editor, fleet, overview, schedule, schedules, sign_in, task, tasks
 from .texts import TEMPLATES
 from .visit import HEADERS, Visit, render
 
@@ -55,6 +55,10 @@ PAGES: list[tuple[str, str, Page, Role]] = [
     ("GET", "/keys/{id}/revoke", admin.ask_to_revoke, Role.ADMIN),
     ("POST", "/keys/{id}/revoke", admin.revoke_key, Role.ADMIN),
     ("GET", "/audit", admin.audit, Role.ADMIN),
+    ("GET", "/schedules/{key}/backfill", backfill.ask, Role.OPERATOR),
+    ("POST", "/schedules/{key}/backfill", backfill.act, Role.OPERATOR),
+    ("GET", "/schedules/{key}/backfill/cancel", backfill.ask_to_cancel, Role.OPERATOR),
+    ("POST", "/schedules/{key}/backfill/cancel", backfill.cancel, Role.OPERATOR),
     ("GET", "/schedules/{key}/{action}", schedule.ask, Role.OPERATOR),
     ("POST", "/schedules/{key}/{action}", schedule.act, Role.OPERATOR),
     ("GET", "/tasks", tasks.show, Role.VIEWER),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -53,13 +54,15 @@ def render(
 
 
 class FormField(NamedTuple):
-    """What a question before a deed may ask for. The type `json` is a text of several lines."""
+    """What a question before a deed may ask for. The type `json` is a text of several lines, `select` one of `options`
+    (value and words); `choices` are only suggested."""
 
     name: str
     label: str
     value: str = ""
     type: str = "text"
     choices: Sequence[str] = ()
+    options: Mapping[str, str] = MappingProxyType({})
 
 
 class Visit:
@@ -167,13 +170,15 @@ class Visit:
         problem: str | None = None,
         is_danger: bool = False,
         nav: str = "",
+        method: str = "post",
     ) -> Response:
-        """The question before a deed: what it does, in words; what else has to be known; and the two ways out."""
+        """The question before a deed: what it does, in words; what else has to be known; and the two ways out. With the
+        method `get` it leads to another question."""
         code = 200 if problem is None else 422
         return self.show(
             "ask.html", code, title=title, consequence=consequence, to=to, back=back, verb=verb or title,
             hidden=hidden, fields=fields, listed=listed,
-            changes=changes, problem=problem, is_danger=is_danger, nav=nav,
+            changes=changes, problem=problem, is_danger=is_danger, nav=nav, method=method,
         )  # fmt: skip
 
     def go(self, url: str) -> Response:
