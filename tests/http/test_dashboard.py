@@ -40,6 +40,10 @@ PLACES = (
     "/nodes/worker-a",
     "/queues",
     "/alarms",
+    "/calendars",
+    "/calendars/closing-days",
+    "/audit?what=schedule",
+    "/tenants",
     "/alarms?over=1&schedule=nightly-backup",
 )
 
@@ -111,7 +115,7 @@ def test_every_link_leads_somewhere(local: Served) -> None:
 def pattern(place: str) -> str:
     """Pages of one sort count as one."""
     path, _, query = place.partition("?")
-    path = re.sub(r"/(schedules|tasks|nodes|queues|keys)/[^/]+", r"/\1/…", path)
+    path = re.sub(r"/(schedules|tasks|nodes|queues|keys|calendars|tenants)/[^/]+", r"/\1/…", path)
     return f"{path}?{','.join(sorted(re.findall(r'(?:^|&)([^=&]+)', query)))}"
 
 

@@ -131,3 +131,59 @@ def test_a_schedule_names_what_it_follows_and_what_follows_it(shop: Shop) -> Non
     assert re.search(r"When it ends, <a[^>]*/schedules/report\">report</a> runs.", before)
     assert re.search(r"It comes after <a[^>]*/schedules/load\">load</a>", after)
     assert ">Backfill</a>" not in after, "it has no times of its own"
+
+
+def test_a_calendar_is_made_shown_edited_and_deleted(shop: Shop) -> None:
+    assert "There are no calendars yet." in shop.page("calendars")
+    wrong = shop.post("calendars/new", name="off", days="2027-13-01")
+    assert (wrong.status_code, "2027-13-01" in wrong.text) == (422, True)
+    made = shop.post("calendars/new", name="off", days="2099-12-24", rules="FREQ=WEEKLY;BYDAY=SA,SU")
+    page = shop.client.get(made.headers["location"]).text
+    assert "The calendar is saved." in page
+    assert page.count("<li><b>S") == 12, "its next weekends"
+    shop.call(lambda queue: queue.create_schedule("a", cron="0 9 * * *", task_type="t", exclude=["off"]))
+    assert re.search(r">a</a>.*left out", shop.page("calendars/off"), re.DOTALL)
+    form = shop.page("calendars/off/edit")
+    assert "1 schedule names it" in form
+    version = re.findall(r'name="version" value="(\d+)"', form)[0]
+    saved = shop.post(
+        "calendars/off/edit", rules="FREQ=WEEKLY;BYDAY=SU", windows="22:00-06:00", version=version
+    )
+    assert "planned anew" in shop.client.get(saved.headers["location"]).text
+    assert "1 rule, 22:00-06:00" in shop.page("calendars")
+    assert shop.post("calendars/off/edit", rules="FREQ=DAILY", version=version).status_code == 422
+    assert shop.post("calendars/off/delete").status_code == 409
+    shop.call(lambda queue: queue.delete_schedule("a", hard=True))
+    assert "/calendars?said=delete" in shop.post("calendars/off/delete").headers["location"]
+
+
+def test_the_audit_is_filtered(shop: Shop) -> None:
+    shop.call(lambda queue: queue.create_schedule("a", cron="0 9 * * *", task_type="t"))
+    shop.post("schedules/a/pause", note="for lunch")
+    shop.call(lambda queue: queue.create_calendar("off", days=["2099-01-01"]))
+    everything = shop.page("audit")
+    assert [everything.count(f"<b>{each}</b>") for each in ("created", "paused")] == [2, 1]
+    assert shop.page("audit", what="calendar").count("<b>created</b>") == 1
+    assert "<b>paused</b>" in shop.page("audit", who="LOCAL", name="a", action="paused")
+    assert "Nothing matches since then." in shop.page("audit", who="nobody")
+
+
+def test_tenants_are_for_whoever_may_act_in_all_of_them(shop: Shop) -> None:
+    name = new_tenant()
+    assert shop.post("tenants", name=name).status_code == 303
+    assert name in shop.page("tenants")
+    assert shop.post("tenants", name="no good name/").status_code == 422
+    form = shop.page(f"tenants/{name}/limits")
+    assert 'name="minimum_interval"' in form
+    limits = {"schedules": "5", "pending_tasks": "", "minimum_interval": "1m", "input_bytes": "1000"}
+    assert shop.post(f"tenants/{name}/limits", **limits).status_code == 303
+    found = shop.call(lambda queue: queue.get_tenant(name)).limits
+    assert (found.schedules, found.pending_tasks, found.minimum_interval) == (5, None, timedelta(minutes=1))
+    assert shop.post(f"tenants/{name}/limits", **{**limits, "schedules": "many"}).status_code == 422
+    assert shop.post(f"tenants/{name}/suspend", note="unpaid").status_code == 303
+    assert "suspended" in shop.page("tenants")
+    assert shop.post(f"tenants/{name}/resume").status_code == 303
+    with serving("memory:") as keyed:
+        client = keyed.client(keyed.key("acme", "admin"))
+        assert client.get("/ui/acme/tenants").status_code == 404
+        assert "Tenants" not in client.get("/ui/acme/keys").text

@@ -23,6 +23,7 @@ from .. import words
 from ..durations import parsed
 from .schedule import json_of
 from .texts import pretty
+from .times import span_text
 from .visit import Visit
 
 __all__ = ["create", "edit", "new", "save"]
@@ -81,7 +82,6 @@ _OF_TIMING = ("type", "when", "timezone")
 _OF_AFTER = ("after_on", "after_delay")
 PREVIEWED = (*_OF_TIMING, *_OF_AFTER, "exclude", "only")
 """What the meaning is asked for again when it changes."""
-_UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _YEAR = 366
 
 
@@ -226,7 +226,7 @@ def _stored(schedule: Schedule) -> dict[str, str]:
         "when": when,
         "timezone": schedule.timezone,
         "after_on": str(timing.on) if isinstance(timing, After) else "",
-        "after_delay": _span(timing.delay) if isinstance(timing, After) else "",
+        "after_delay": span_text(timing.delay) if isinstance(timing, After) else "",
         "exclude": ", ".join(schedule.exclude),
         "only": ", ".join(schedule.only),
         "task_type": target.template_id if isinstance(target, TemplateTarget) else target.kind,
@@ -243,7 +243,7 @@ def _written(timing: Timing) -> tuple[str, str]:
         case Cron(expression):
             return "cron", expression
         case Interval(every):
-            return "every", _span(every)
+            return "every", span_text(every)
         case Once(run_at):
             return "once", run_at.isoformat()
         case RRule(rule):
@@ -252,16 +252,6 @@ def _written(timing: Timing) -> tuple[str, str]:
             return "cron", ""
         case After(schedules):
             return "after", ", ".join(schedules)
-
-
-def _span(every: timedelta) -> str:
-    """A duration as it is typed, exactly: `1h30m`."""
-    rest, text = int(every.total_seconds()), ""
-    for unit, size in _UNITS:
-        number, rest = divmod(rest, size)
-        text += f"{number}{unit}" if number else ""
-    milliseconds = every.microseconds // 1000
-    return text + (f"{milliseconds}ms" if milliseconds else "")
 
 
 async def _form(

@@ -1,14 +1,16 @@
-"""Times that people type into a form, on the clock of a zone."""
+"""Times and durations that people type into a form; times on the clock of a zone."""
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from ...domain import recurrence
 from ...domain.errors import Invalid
 from ...domain.model import Schedule
 
-__all__ = ["clock_of", "moment", "typed"]
+__all__ = ["clock_of", "moment", "span_text", "typed"]
+
+_UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def clock_of(schedule: Schedule, now: datetime) -> tzinfo | None:
@@ -28,3 +30,13 @@ def moment(field: str, text: str, zone: tzinfo | None) -> datetime:
 def typed(at: datetime) -> str:
     """A time as a browser fills it in."""
     return at.strftime("%Y-%m-%dT%H:%M")
+
+
+def span_text(span: timedelta) -> str:
+    """A duration as it is typed, exactly: `1h30m`."""
+    rest, text = int(span.total_seconds()), ""
+    for unit, size in _UNITS:
+        number, rest = divmod(rest, size)
+        text += f"{number}{unit}" if number else ""
+    milliseconds = span.microseconds // 1000
+    return text + (f"{milliseconds}ms" if milliseconds else "")

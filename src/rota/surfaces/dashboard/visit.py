@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Request, Response
 
+from ...domain.errors import NotFound
 from ...domain.model import Role, Schedule
-from ..http.access import COOKIE, LOCAL, came_from_here
+from ..http.access import ALL_TENANTS, COOKIE, LOCAL, came_from_here
 from ..http.fields import SLASH
 from ..http.problems import Problem
 from ..http.service import Acting, of
@@ -107,6 +108,15 @@ class Visit:
     @property
     def is_admin(self) -> bool:
         return self.queue.caller.role is Role.ADMIN
+
+    @property
+    def is_of_all_tenants(self) -> bool:
+        return self.queue.caller.tenant == ALL_TENANTS
+
+    def need_all_tenants(self) -> None:
+        """For pages that reach beyond one tenant: for others they are not there."""
+        if not self.is_of_all_tenants:
+            raise NotFound("page", "tenants")
 
     def need_admin(self) -> None:
         """For pages that need a higher role for some of what they do."""
