@@ -31,7 +31,6 @@ from rota.domain.model import (
 )
 from rota.domain.options import (
     AlarmOptions,
-    CalendarOptions,
     Duration,
     LimitOptions,
     ScheduleChanges,
@@ -46,6 +45,7 @@ from rota.domain.options import (
 )
 from rota.domain.plan import Plan
 from rota.domain.recurrence import ClockChange, Timing
+from rota.domain.schedule.calendar_options import CalendarOptions
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Step
@@ -238,6 +238,11 @@ class Queue:
         **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
         """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
+    def plan_create(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> Plan:
+        """What `create_schedule` would make of this; nothing is written."""
+    def plan_update(self, schedule_id: str, **changes: Unpack[ScheduleChanges]) -> Plan:
+        """What `update_schedule` would change: which times appear, vanish or move, and that nothing runs because of it.
+        Nothing is written."""
     def pause_schedule(
         self,
         schedule_id: str,
@@ -346,8 +351,9 @@ class Queue:
         """Make the store say what a file says, in one transaction. With the `plan` that was made of it (or its time and
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
         overwritten with `force`."""
-    def export(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """All schedules and templates, as a file would declare them. Completed schedules are left out."""
+    def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
+        """All schedules and templates, as a file would declare them; or only those schedules, with the templates that
+        they run. Completed schedules are left out."""
     def create_template(
         self,
         alias: str | None,
@@ -376,7 +382,8 @@ class Queue:
     def execute_template(self, template_id: str, input: Any = None) -> Task:
         """Run it now: its parameters, overlaid with `input` (a dict), are the task's input."""
     def create_calendar(self, name: str, **fields: Unpack[CalendarOptions]) -> Calendar:
-        """Store days, rules of days (RRULEs) and windows of the day under a name."""
+        """Store days, rules of days (RRULEs) and windows of the day under a name. Days may also be the holidays of a
+        `country`, and the all-day events of an `.ics` file, given as its text."""
     def get_calendar(self, name: str) -> Calendar: ...
     def list_calendars(self) -> builtins.list[Calendar]:
         """All of them, by name."""
