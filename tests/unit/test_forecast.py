@@ -78,6 +78,15 @@ CASES: dict[str, tuple[Timing, dict[str, Any]]] = {
         Cron("0 * * * *"),
         {"exclude": ["21:00-06:00"], "calendars": (Covered(name="21:00-06:00", windows=("21:00-06:00",)),)},
     ),
+    "on mondays instead": (
+        Cron("0 7,9 * * *"),
+        {
+            "exclude": ["sun"],
+            "excluded_policy": "next",
+            "jitter": HOUR,
+            "calendars": (Covered(name="sun", days=(date(2026, 10, 25),)),),
+        },
+    ),
     "not on sundays": (
         Interval(HOUR, NOW),
         {"exclude": ["sun"], "calendars": (Covered(name="sun", days=(date(2026, 10, 25),)),)},

@@ -71,6 +71,7 @@ __all__ = [
     "ended",
     "given_up",
     "grace_at",
+    "jitter_room",
     "jitter_share",
     "jittered",
     "minds_overlap",
@@ -348,13 +349,18 @@ def jittered(schedule: Schedule, nominal: datetime) -> datetime:
     always before the next nominal time."""
     if not schedule.jitter:
         return nominal
+    room = jitter_room(schedule, nominal, schedule.jitter)
+    share = jitter_share(schedule.id, nominal.isoformat())
+    return nominal + timedelta(microseconds=share * (room // _TICK) >> 64)
+
+
+def jitter_room(schedule: Schedule, nominal: datetime, jitter: timedelta) -> timedelta:
+    """By how much a jitter may put off a time: never beyond the next one."""
     if schedule.calendars and schedule.openings.rolls:
         following = schedule.next_occurrence(nominal)
     else:
         following = recurrence.next_after(schedule.timing, nominal, start_at=schedule.start_at)
-    room = schedule.jitter if following is None else min(schedule.jitter, following - nominal)
-    share = jitter_share(schedule.id, nominal.isoformat())
-    return nominal + timedelta(microseconds=share * (room // _TICK) >> 64)
+    return jitter if following is None else min(jitter, following - nominal)
 
 
 def jitter_share(id: str, nominal: str) -> int:

@@ -24,7 +24,7 @@ from .. import recurrence
 from ..errors import Invalid
 from ..model import Schedule, ScheduleStatus
 from ..recurrence import After, Interval, Once
-from .decision import jitter_share
+from .decision import jitter_room, jitter_share
 
 __all__ = [
     "LONGEST",
@@ -193,8 +193,7 @@ class _Group(msgspec.Struct):
         """By how much a time may be put off: never beyond the next one."""
         if self.every is not None:
             return min(jitter, self.every * _TICK)
-        following = recurrence.next_after(self.like.timing, nominal)
-        return jitter if following is None else min(jitter, following - nominal)
+        return jitter_room(self.like, nominal, jitter)
 
 
 class Forecaster:
@@ -237,7 +236,9 @@ class Forecaster:
         if most is not None and most <= 0:
             return
         every = _every(schedule)
-        alike: Any = (schedule.timing, schedule.exclude, schedule.only, low)
+        alike: Any = (schedule.timing, low)
+        if schedule.calendars:
+            alike = (schedule.openings[3:], schedule.timing, schedule.exclude, schedule.only, low)
         if every is not None:
             step = every * _TICK
             low = first + -(-(low - first) // step) * step
@@ -471,8 +472,7 @@ def can_move(schedule: Schedule, at: datetime, over: timedelta) -> bool:
     found = first if first >= at else schedule.next_occurrence(at - _TICK)
     if found is None or not at <= found < at + MINUTE:
         return False
-    following = recurrence.next_after(schedule.timing, found)
-    return following is None or following - found >= over
+    return jitter_room(schedule, found, over) == over
 
 
 def check_over(over: object) -> timedelta:
