@@ -68,7 +68,7 @@ SCHEDULE_CALLS = [
     ),
     *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
 ]
-PLAN_CALLS = ["plan", "apply", "export"]
+PLAN_CALLS = ["plan", "plan_create", "plan_update", "apply", "export"]
 TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
     "execute_template",
@@ -183,6 +183,7 @@ CHOICES = [
     rota.RunReason,
     rota.MissedRunPolicy,
     rota.OverlapPolicy,
+    rota.ExcludedPolicy,
     rota.BackfillStatus,
     rota.AlarmRule,
     rota.Role,

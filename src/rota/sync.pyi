@@ -240,6 +240,11 @@ class Queue:
         **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
         """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
+    def plan_create(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> Plan:
+        """What `create_schedule` would make of this; nothing is written."""
+    def plan_update(self, schedule_id: str, **changes: Unpack[ScheduleChanges]) -> Plan:
+        """What `update_schedule` would change: which times appear, vanish or move, and that nothing runs because of it.
+        Nothing is written."""
     def pause_schedule(
         self,
         schedule_id: str,
@@ -348,8 +353,9 @@ class Queue:
         """Make the store say what a file says, in one transaction. With the `plan` that was made of it (or its time and
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
         overwritten with `force`."""
-    def export(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """All schedules and templates, as a file would declare them. Completed schedules are left out."""
+    def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
+        """All schedules and templates, as a file would declare them; or only those schedules, with the templates that
+        they run. Completed schedules are left out."""
     def create_template(
         self,
         alias: str | None,
@@ -390,8 +396,8 @@ class Queue:
         version: int | None = None,
         **changes: Unpack[CalendarOptions],
     ) -> Calendar:
-        """Change what is named, and plan the schedules that name this calendar anew, from now. With `version`: only if
-        it is still at that one. Given again after an interruption, it goes on with the schedules that are left."""
+        """Change what is named, and plan the schedules that name this calendar anew, from now: all in one transaction.
+        With `version`: only if it is still at that one."""
     def delete_calendar(self, name: str) -> None:
         """Remove it for good; refused while a schedule names it."""
     def create_key(

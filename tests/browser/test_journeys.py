@@ -34,6 +34,11 @@ PAGES = (
     "/ui/default/alarms?over=1",
     "/ui/default/schedules/daily-report/put-back?version=1",
     "/ui/default/audit",
+    "/ui/default/calendars",
+    "/ui/default/calendars/closing-days",
+    "/ui/default/calendars/closing-days/edit",
+    "/ui/default/tenants",
+    "/ui/default/schedules/sync-orders/backfill",
     "/ui/default/keys",
     "/sign-in",
 )

@@ -23,7 +23,6 @@ from .calendars import (
     create_calendar,
     delete_calendar,
     edit_calendar,
-    govern_schedules,
     one_calendar,
 )
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
@@ -38,6 +37,8 @@ from .schedules import (
     edit_schedule,
     naming_schedule,
     pause_schedule,
+    plan_edit,
+    plan_new_schedule,
     purge_schedule,
     restore_schedule,
     resume_schedule,
@@ -142,7 +143,6 @@ __all__ = [
     "forget_nodes",
     "forget_old",
     "gate_waiting",
-    "govern_schedules",
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",
@@ -156,6 +156,8 @@ __all__ = [
     "one_calendar",
     "pause_queue",
     "pause_schedule",
+    "plan_edit",
+    "plan_new_schedule",
     "purge_schedule",
     "read_stored",
     "record_notices",
