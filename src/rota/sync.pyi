@@ -49,7 +49,7 @@ from rota.domain.schedule.calendar_options import CalendarOptions
 from rota.domain.schedule.forecast import Forecast, Spread
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
-from rota.domain.workflow import Step
+from rota.domain.workflow import Signal, Step
 from rota.engine.app import App
 from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
@@ -127,6 +127,8 @@ class Queue:
         it, once. The same `idempotency_key` is the same signal."""
     def steps(self, task_id: str) -> builtins.list[Step]:
         """What a workflow did and waits for, oldest first."""
+    def unread_signals(self, task_id: str) -> builtins.list[Signal]:
+        """What was sent to a workflow and not received yet, oldest first."""
     def run_tree(self, task_id: str) -> Branch:
         """A workflow with what it started: its steps, and the tasks and workflows below them."""
     def submit(
