@@ -148,6 +148,42 @@ for (const form of document.querySelectorAll("form[data-search]")) {
   })
 }
 
+// Saved views: addresses with a name, kept in this browser. Whoever is sent the address needs no name for it.
+
+for (const place of document.querySelectorAll("[data-views]")) {
+  const read = () => JSON.parse(localStorage.getItem(place.dataset.views) ?? "{}")
+  const write = views => { localStorage.setItem(place.dataset.views, JSON.stringify(views)); draw() }
+  const form = place.querySelector("[data-save]")
+  const here = () => {
+    const asked = new URLSearchParams(location.search)
+    for (const name of ["cursor", "said", "number"]) asked.delete(name)
+    return asked.toString()
+  }
+  const draw = () => {
+    for (const old of place.querySelectorAll(".view")) old.remove()
+    for (const [name, query] of Object.entries(read())) {
+      const view = document.createElement("span"), link = document.createElement("a"), drop = document.createElement("button")
+      view.className = "view chips"
+      link.href = `?${query}`
+      link.textContent = name
+      if (query === here()) link.setAttribute("aria-current", "true")
+      drop.type = "button"
+      drop.className = "plain"
+      drop.textContent = "×"
+      drop.setAttribute("aria-label", `Forget the view ${name}`)
+      drop.addEventListener("click", () => { const { [name]: _, ...rest } = read(); write(rest) })
+      view.append(link, drop)
+      place.insertBefore(view, form)
+    }
+  }
+  form.addEventListener("submit", event => {
+    event.preventDefault()
+    write({ ...read(), [form.elements.name.value.trim()]: here() })
+    form.reset()
+  })
+  draw()
+}
+
 // A form whose answer is shown while it is filled in.
 
 for (const form of document.querySelectorAll("form[data-preview]")) {
