@@ -265,7 +265,7 @@ async def _form(
     try:
         meaning = await _meaning(visit, schedule, values)
     except Refused as refused:
-        wrong = str(refused)
+        wrong = str(refused).removeprefix(f"schedule {values.get('key')!r}: ")
     zone = values.get("timezone") or "UTC"
     now = await visit.queue.now()
     return visit.show(
