@@ -56,6 +56,16 @@ def complaint(line: str | list[str], *, code: int = 2, stdin: str | None = None)
     return lines[0].removeprefix("error: ")
 
 
+def all_commands(group: Any = cli, path: str = "") -> set[str]:
+    """The words of every command."""
+    found: set[str] = set()
+    for name in group.list_commands(None):
+        each = group.get_command(None, name)
+        where = f"{path} {name}".strip()
+        found |= all_commands(each, where) if hasattr(each, "list_commands") else {where}
+    return found
+
+
 class Process:
     """A real `rota`, whose lines can be waited for. `up` serves no HTTP, unless the line or ROTA_HTTP says so: to
     import what serves it takes longer than most tests."""

@@ -6,7 +6,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +28,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("rota")
+
+MEMORY = Path("/dev/shm")
+MEMORY_AT_LEAST = 2 * 1024**3
+
+
+def pytest_configure() -> None:
+    """Folders of tests are in memory where there is room for them: thousands of tests wait for no disk."""
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_AT_LEAST:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,6 +61,12 @@ def seeds(*, few: int, every: int) -> range:
     return range(every if THOROUGH else few)
 
 
+def some_calls(last: int, fault: str, faults: Iterable[str]) -> range:
+    """At which calls a fault strikes: a third of them with `make test`, each fault at others; every one with
+    `make test-all`."""
+    return range(1, last + 1) if THOROUGH else range(1 + list(faults).index(fault) % 3, last + 1, 3)
+
+
 STATE_EVERY = 1 if THOROUGH else 10
 """After how many steps a differential suite compares all that stores hold. To read everything after each step would be
 most of its time. A difference is found a few steps late, and not at all if what a next step writes hides it."""
@@ -78,8 +84,11 @@ class World:
         self.jumps_looked_for = HOUR  # days of virtual time have many seconds
 
     def worker(self, **options: Any) -> rota.Worker:
+        """The janitor looks for leases that ran out only if a `lease` is given, or it knows of one."""
         worker = rota.Worker(self.queue, self.app, observers=[self.signals.append], **options)
         worker.jump_watch.every = self.jumps_looked_for
+        if worker.janitor is not None and "lease" not in options:
+            worker.janitor.look_again = DAY
         return worker
 
     @asynccontextmanager

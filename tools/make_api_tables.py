@@ -20,7 +20,6 @@ import msgspec
 import rota
 from rota.domain.errors import _SENTENCES
 from rota.domain.options import (
-    CalendarOptions,
     Duration,
     ScheduleFilters,
     ScheduleOptions,
@@ -30,6 +29,7 @@ from rota.domain.options import (
     options_of,
     value_type,
 )
+from rota.domain.schedule.calendar_options import CalendarOptions
 
 PAGE = Path(__file__).parent.parent / "docs" / "api.md"
 MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -31,7 +31,6 @@ from rota.domain.model import (
 )
 from rota.domain.options import (
     AlarmOptions,
-    CalendarOptions,
     Duration,
     LimitOptions,
     ScheduleChanges,
@@ -46,6 +45,7 @@ from rota.domain.options import (
 )
 from rota.domain.plan import Plan
 from rota.domain.recurrence import ClockChange, Timing
+from rota.domain.schedule.calendar_options import CalendarOptions
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Step
@@ -384,7 +384,8 @@ class Queue:
     def execute_template(self, template_id: str, input: Any = None) -> Task:
         """Run it now: its parameters, overlaid with `input` (a dict), are the task's input."""
     def create_calendar(self, name: str, **fields: Unpack[CalendarOptions]) -> Calendar:
-        """Store days, rules of days (RRULEs) and windows of the day under a name."""
+        """Store days, rules of days (RRULEs) and windows of the day under a name. Days may also be the holidays of a
+        `country`, and the all-day events of an `.ics` file, given as its text."""
     def get_calendar(self, name: str) -> Calendar: ...
     def list_calendars(self) -> builtins.list[Calendar]:
         """All of them, by name."""

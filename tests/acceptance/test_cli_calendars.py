@@ -30,3 +30,15 @@ def test_a_calendar_governs_a_schedule() -> None:
     rota("schedule update sync --clear exclude")
     rota("calendar delete weekends")
     assert "there is no calendar" in complaint("calendar show weekends", code=1)
+
+
+def test_holidays_of_a_country_and_events_of_a_file(tmp_path: Path) -> None:
+    made = rota("calendar create uk-holidays --country GB --subdivision ENG --years 1")
+    assert made.stdout.startswith("created uk-holidays: ")
+    assert document("calendar show uk-holidays")["description"] == "Public holidays of GB-ENG"
+    event = "BEGIN:VEVENT\nUID:1\nDTSTART;VALUE=DATE:20301224\nEND:VEVENT\n"
+    (tmp_path / "team.ics").write_text(f"BEGIN:VCALENDAR\n{event}END:VCALENDAR\n", "utf-8")
+    made = rota("calendar create team --ics team.ics --day 2030-12-31")
+    assert made.stdout == "created team: 2 days until 2030-12-31\n"
+    assert "country: 'ZZ' is not known" in complaint("calendar update team --country ZZ")
+    assert "--ics: none.ics cannot be read" in complaint("calendar update team --ics none.ics")

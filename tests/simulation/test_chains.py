@@ -209,7 +209,7 @@ def test_each_end_has_one_effect_whatever_fails(seed: int, store: str, tmp_path:
         stop = asyncio.Event()
         nodes = [Node(world, plan, f"node-{n}") for n in range(2)]
         running = [asyncio.create_task(node.run(stop)) for node in nodes]
-        await world.at(HOUR)
+        await world.at(30 * MINUTE)
         stop.set()
         await asyncio.gather(*running)
         assert broken_records(await world.store.snapshot()) == []

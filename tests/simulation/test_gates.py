@@ -192,10 +192,10 @@ async def test_a_changed_rate_gives_other_moments(world: World) -> None:
     marks = Marks(world, seconds=0)
     world.app.task("work")(marks.handle)
     await world.queue.limit_queue("default", rate="1/h")
-    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 300)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 80)
     await world.queue.limit_queue("default", rate="100/m")
     async with world.running():
-        await all_done(world, tasks[:100])
+        await all_done(world, tasks[:50])
         await world.queue.limit_queue("default", rate="10/m")
         marks.begun["1"] = []
         await all_done(world, tasks)

@@ -57,14 +57,14 @@ async def test_a_lock_that_outlasts_the_lease_repeats_nothing(
         await asyncio.sleep(seconds)
 
     short = [("work", {"n": n, "seconds": 4}) for n in range(8)]
-    await world.queue.submit_many([*short, *(("work", {"n": n, "seconds": 200}) for n in range(8, 12))])
+    await world.queue.submit_many([*short, *(("work", {"n": n, "seconds": 100}) for n in range(8, 12))])
     async with world.running(lease=lease), world.running(lease=lease, concurrency=6):
         for begin in (3, 3 + length + 1):  # and once again, a second after the first
             await world.at(begin * SECOND)
             locked.lock()
             await world.at((begin + length) * SECOND)
             await locked.release()
-        await world.at(400 * SECOND)
+        await world.at(300 * SECOND)
     assert {task.status for task in await world.tasks()} == {"completed"}
     assert set(starts.values()) == {1}
     assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]

@@ -416,12 +416,12 @@ async def test_a_start_that_failed_uses_up_no_run(world: World) -> None:
     template = await world.queue.create_template("report", "work")
     starts = handle(world)
     target = rota.TemplateTarget(template_id=template.id)
-    await world.queue.create_schedule("s", target=target, cron="0 * * * *", max_runs=2)
+    await world.queue.create_schedule("s", target=target, cron="* * * * *", max_runs=2)
     await world.queue.update_template(template.id, parameters_schema={"required": ["day"]})
     async with world.running():
-        await world.at(3.5 * HOUR)
+        await world.at(3.5 * MINUTE)
         await world.queue.update_template(template.id, parameters_schema=None)
-        await world.at(9 * HOUR)
+        await world.at(9 * MINUTE)
     assert [row.status for row in await world.ledger("s")] == ["failed"] * 3 + ["completed"] * 2
     assert len(starts) == 2
     schedule = await world.queue.get_schedule("s")

@@ -155,18 +155,18 @@ async def test_many_failed_tasks_are_replayed_page_by_page(world: World) -> None
     old = await world.queue.submit("work", {"n": 0})
     async with world.running(concurrency=1000):
         await world.at(100 * SECOND)
-        await world.queue.submit_many([("work", {"n": n}) for n in range(1, 1202)])
+        await world.queue.submit_many([("work", {"n": n}) for n in range(1, 602)])
         await world.queue.submit("work", {"n": -1}, queue="mail")
         await world.at(110 * SECOND)
         recent: Any = {"since": 60, "queue": "default"}
-        assert await world.queue.count(status="failed") == 1203
-        assert await world.queue.replay_many(**recent, dry_run=True) == 1201
-        assert await world.queue.count(status="failed") == 1203
+        assert await world.queue.count(status="failed") == 603
+        assert await world.queue.replay_many(**recent, dry_run=True) == 601
+        assert await world.queue.count(status="failed") == 603
         is_well = True
-        assert await world.queue.replay_many(**recent) == 1201
+        assert await world.queue.replay_many(**recent) == 601
         assert await world.queue.replay_many(**recent) == 0
         await world.at(120 * SECOND)
-    assert Counter(task.status for task in await world.tasks()) == {"completed": 1201, "failed": 2}
+    assert Counter(task.status for task in await world.tasks()) == {"completed": 601, "failed": 2}
     assert (await world.queue.get(old.id)).status == "failed"
     with pytest.raises(rota.Invalid, match="a task that is pending cannot be replayed"):
         await world.queue.replay_many(status="pending")

@@ -160,7 +160,7 @@ def test_one_fault_after_every_commit(fault: Fault, tmp_path: Path, monkeypatch:
 
     call = 0
     while call < last:
-        call += 1 if THOROUGH else 2 if fault is Fault.DIES_AFTER else 5
+        call += 1 if THOROUGH else 4 if fault is Fault.DIES_AFTER else 5
         play(one, STORES["memory"], tmp_path)
     assert last > 30
 

@@ -12,7 +12,7 @@ that nothing is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from types import UnionType
@@ -54,12 +54,10 @@ from .model import (
 )
 from .recurrence import AfterOn, DayMatch, DstFold, DstGap, RecurrenceRule, Timing
 from .runtimes import Command, check_url
-from .schedule.calendars import FIELDS as CALENDAR_FIELDS
 from .schedule.calendars import check_calendars
 
 __all__ = [
     "AlarmOptions",
-    "CalendarOptions",
     "Duration",
     "HandlerOptions",
     "LimitOptions",
@@ -500,34 +498,6 @@ class TemplateChanges(TemplateOptions, total=False):
 
     alias: str
     kind: str
-
-
-class CalendarOptions(TypedDict, total=False):
-    """What can be said of a calendar, beside its name."""
-
-    days: Annotated[
-        Iterable[date | str] | None, Option(help="Days, such as 2027-12-24.", check=CALENDAR_FIELDS["days"])
-    ]
-    rules: Annotated[
-        Iterable[str] | None,
-        Option(
-            help="RRULEs: the days on which they fall, such as FREQ=WEEKLY;BYDAY=SA,SU.",
-            check=CALENDAR_FIELDS["rules"],
-        ),
-    ]
-    windows: Annotated[
-        Iterable[str] | None,
-        Option(help="Windows of every day, such as 22:00-06:00.", check=CALENDAR_FIELDS["windows"]),
-    ]
-    timezone: Annotated[
-        str | None,
-        Option(
-            help="Whose days and hours are meant. [default: those of each schedule]",
-            check=CALENDAR_FIELDS["timezone"],
-            clearable=True,
-        ),
-    ]
-    description: Annotated[str | None, _text("For people.")]
 
 
 class TaskFilters(TypedDict, total=False):

@@ -65,7 +65,7 @@ class Janitor:
         self._observe = observe
         self._look_for_jumps = look_for_jumps
         self._after_outage = AFTER_OUTAGE
-        self._look_again = LOOK_AGAIN
+        self.look_again = LOOK_AGAIN
         self.saw_outage = False
         self._locked = Backoff(Random(), LOCKED_AT_MOST)
         self._sweep_at = clock.monotonic()
@@ -79,7 +79,7 @@ class Janitor:
     def expect_leases(self, lease: timedelta) -> None:
         """How long leases are here: who gives short ones wants lost tasks back soon."""
         self._after_outage = max(self._after_outage, lease)
-        self._look_again = min(self._look_again, lease)
+        self.look_again = min(self.look_again, lease)
 
     async def run_once(self) -> timedelta:
         """One sweep. At once again if it found anything; else when the next record falls due."""
@@ -124,8 +124,8 @@ class Janitor:
             return self._locked.next()  # in its grace, or held by someone else
         self._locked.reset()
         if swept.next_in is None or swept.next_in <= PROBE_EVERY:
-            return swept.next_in or self._look_again
-        return min(max(swept.next_in / 2, PROBE_EVERY), self._look_again)
+            return swept.next_in or self.look_again
+        return min(max(swept.next_in / 2, PROBE_EVERY), self.look_again)
 
     def _judgement(self) -> tuple[datetime | None, datetime]:
         """Which leases are lost, by when they had run out; and until when that can be said. It cannot if the sweep has

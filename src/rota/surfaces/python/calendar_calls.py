@@ -6,9 +6,10 @@ from typing import Unpack
 
 from ...domain.limits import check_key
 from ...domain.model import Calendar
-from ...domain.options import CalendarOptions
+from ...domain.schedule.calendar_options import CalendarOptions
 from ...engine import commands
 from ...stores.queries import Cursor
+from .. import calendar_sources
 from .calls import Calls
 
 __all__ = ["CalendarCalls"]
@@ -18,8 +19,10 @@ class CalendarCalls(Calls):
     """Name days and hours once, and let schedules exclude them (`exclude=`) or run in them alone (`only=`)."""
 
     async def create_calendar(self, name: str, **fields: Unpack[CalendarOptions]) -> Calendar:
-        """Store days, rules of days (RRULEs) and windows of the day under a name."""
-        return await self._commit(commands.create_calendar(self.tenant, name, fields, self.actor))
+        """Store days, rules of days (RRULEs) and windows of the day under a name. Days may also be the holidays of a
+        `country`, and the all-day events of an `.ics` file, given as its text."""
+        stored = await calendar_sources.with_days(fields, await self.store.now())
+        return await self._commit(commands.create_calendar(self.tenant, name, stored, self.actor))
 
     async def get_calendar(self, name: str) -> Calendar:
         return await self.store.read(commands.one_calendar(self.tenant, _name(name)))
@@ -33,7 +36,8 @@ class CalendarCalls(Calls):
     ) -> Calendar:
         """Change what is named, and plan the schedules that name this calendar anew, from now. With `version`: only if
         it is still at that one. Given again after an interruption, it goes on with the schedules that are left."""
-        work = commands.edit_calendar(self.tenant, _name(name), changes, self.actor, version)
+        stored = await calendar_sources.with_days(changes, await self.store.now())
+        work = commands.edit_calendar(self.tenant, _name(name), stored, self.actor, version)
         changed = await self._commit(work)
         after: Cursor | None = None
         while True:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....domain.options import CalendarOptions
+from ....domain.schedule.calendar_options import MOST_ICS, CalendarOptions
 from ..command import command
 from ..options import TIME, shape_options, together
 from ..render import Cell, seconds
@@ -19,12 +19,15 @@ __all__ = ["create", "delete", "list_calendars", "show", "update"]
 
 _options = together(
     click.option("--day", "days", multiple=True, metavar="DAY", help="Such as 2027-12-24; may be repeated."),
-    shape_options(CalendarOptions, times=TIME, leave_out=("days",)),
+    shape_options(CalendarOptions, times=TIME, leave_out=("days", "ics")),
+    click.option("--ics", metavar="FILE", help="A file with all-day events; - reads what is piped in."),
 )
 
 
 @command(
     examples=[
+        "rota calendar create uk-holidays --country GB --subdivision ENG",
+        "rota calendar create team --ics team.ics",
         "rota calendar create closing-days --day 2027-12-24 --day 2027-12-31",
         "rota calendar create weekends --rule 'FREQ=WEEKLY;BYDAY=SA,SU'",
         "rota calendar create month-end --rule 'FREQ=MONTHLY;BYMONTHDAY=-1'",
@@ -110,7 +113,20 @@ def delete(session: Session, name: str) -> None:
 
 
 def _given(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None and value != ()}
+    fields = {name: value for name, value in given.items() if value is not None and value != ()}
+    if "ics" in fields:
+        fields["ics"] = _read(fields["ics"])
+    return fields
+
+
+def _read(name: str) -> str:
+    try:
+        with click.open_file(name, encoding="utf-8") as file:
+            return str(file.read(MOST_ICS + 1))
+    except OSError as problem:
+        raise click.BadParameter(f"{name} cannot be read: {problem.strerror}", param_hint="--ics") from None
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{name} is not UTF-8 text", param_hint="--ics") from None
 
 
 def _answer(session: Session, calendar: Calendar, verb: str) -> None:
@@ -122,9 +138,9 @@ def _answer(session: Session, calendar: Calendar, verb: str) -> None:
 
 
 def _summary(calendar: Calendar) -> str:
-    """`12 days, 1 rule, 22:00-06:00`"""
+    """`12 days until 2027-12-31, 1 rule, 22:00-06:00`"""
     days, rules = len(calendar.days), len(calendar.rules)
-    parts = [f"{days} day{'s' * (days != 1)}"] * bool(days) + [f"{rules} rule{'s' * (rules != 1)}"] * bool(
-        rules
-    )
+    parts = [f"{days} day{'s' * (days != 1)} until {calendar.days[-1]}" for _ in range(bool(days))] + [
+        f"{rules} rule{'s' * (rules != 1)}"
+    ] * bool(rules)
     return ", ".join([*parts, *calendar.windows])

@@ -445,6 +445,16 @@ class _Calendar(Body):
     windows: list[Text] = Field(
         default_factory=list, description="Windows of every day, such as 22:00-06:00.", max_length=50
     )
+    country: Text | None = Field(
+        default=None, description="Also the public holidays of a country, by its code."
+    )
+    subdivision: Text | None = Field(default=None, description="With a country: those of a part of it.")
+    ics: Annotated[str, Field(max_length=1_000_000)] | None = Field(
+        default=None, description="Also the all-day events of an .ics file, which is the text here."
+    )
+    years: Annotated[int, Field(ge=0, le=20)] | None = Field(
+        default=None, description="How many years ahead holidays and repeated events are taken; null: 5."
+    )
     timezone: Text | None = Field(default=None, description="Whose days and hours; null: each schedule's.")
     description: Text = Field(default="", description="For people.")
 
