@@ -41,7 +41,7 @@ TASK_CALLS = [
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
 ALARM_CALLS = ["alarms", "alarm_rules", "set_alarm_rules", "remove_alarm_rules"]
 OPEN_ARTIFACT = ["read", "save", "chunks"]
-WORKFLOW_CALLS = ["start_workflow", "start_workflows", "signal", "steps", "run_tree"]
+WORKFLOW_CALLS = ["start_workflow", "start_workflows", "signal", "steps", "unread_signals", "run_tree"]
 WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
 WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
@@ -191,6 +191,7 @@ CHOICES = [
     rota.RunReason,
     rota.MissedRunPolicy,
     rota.OverlapPolicy,
+    rota.ExcludedPolicy,
     rota.BackfillStatus,
     rota.AlarmRule,
     rota.Role,

@@ -46,6 +46,7 @@ __all__ = [
     "DstGap",
     "DueRuns",
     "Event",
+    "ExcludedPolicy",
     "Failure",
     "Frequency",
     "Handle",

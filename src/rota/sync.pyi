@@ -48,7 +48,7 @@ from rota.domain.recurrence import ClockChange, Timing
 from rota.domain.schedule.calendar_options import CalendarOptions
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
-from rota.domain.workflow import Step
+from rota.domain.workflow import Signal, Step
 from rota.engine.app import App
 from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
@@ -126,6 +126,8 @@ class Queue:
         it, once. The same `idempotency_key` is the same signal."""
     def steps(self, task_id: str) -> builtins.list[Step]:
         """What a workflow did and waits for, oldest first."""
+    def unread_signals(self, task_id: str) -> builtins.list[Signal]:
+        """What was sent to a workflow and not received yet, oldest first."""
     def run_tree(self, task_id: str) -> Branch:
         """A workflow with what it started: its steps, and the tasks and workflows below them."""
     def submit(
@@ -396,8 +398,8 @@ class Queue:
         version: int | None = None,
         **changes: Unpack[CalendarOptions],
     ) -> Calendar:
-        """Change what is named, and plan the schedules that name this calendar anew, from now. With `version`: only if
-        it is still at that one. Given again after an interruption, it goes on with the schedules that are left."""
+        """Change what is named, and plan the schedules that name this calendar anew, from now: all in one transaction.
+        With `version`: only if it is still at that one."""
     def delete_calendar(self, name: str) -> None:
         """Remove it for good; refused while a schedule names it."""
     def create_key(

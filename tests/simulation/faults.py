@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -187,3 +187,17 @@ def check_signals(signals: list[Observation]) -> None:
         task = getattr(signal, "task", None)
         if isinstance(task, Task) and not task.is_live:
             assert ended.setdefault(task.id, str(task.status)) == str(task.status), "a task ended twice"
+
+
+async def attempted(store: FaultyStore, call: Coroutine[Any, Any, Any]) -> None:
+    """What a person starts, until it has an answer, or the store is away, or the node dies."""
+    calling = asyncio.create_task(call)
+    dying = asyncio.create_task(store.dead.wait())
+    await asyncio.wait({calling, dying}, return_when=asyncio.FIRST_COMPLETED)
+    dying.cancel()
+    if store.dead.is_set():
+        calling.cancel()
+    for answer in await asyncio.gather(calling, return_exceptions=True):
+        assert not isinstance(answer, BaseException) or isinstance(
+            answer, rota.Unavailable | asyncio.CancelledError
+        )

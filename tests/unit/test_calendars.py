@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rota.domain.errors import Invalid
-from rota.domain.model import Limits, RunReason, Schedule, ScheduleStatus, TaskTarget
-from rota.domain.recurrence import Covered, Cron, Interval, Openings, Timing
+from rota.domain.model import Limits, RunReason, RunTrigger, Schedule, ScheduleStatus, TaskTarget
+from rota.domain.recurrence import Covered, Cron, Interval, Once, Openings, Timing
 from rota.domain.schedule import calendars as rules
 from rota.domain.schedule import decide, definition, given_up, run
 from rota.domain.schedule.why import explain
@@ -72,6 +72,41 @@ def test_which_days_are_left(
     assert openings.number(WEDNESDAY, until) == len(found)
 
 
+@pytest.mark.parametrize(
+    ("timing", "exclude", "rolls", "times"),
+    [
+        (DAILY, (XMAS, WEEKENDS), 1, ["24 09", "28 09", "29 09", "30 09"]),
+        (DAILY, (XMAS, WEEKENDS), -1, ["24 09", "28 09", "29 09", "30 09"]),
+        (Cron("0 9 26 * *"), (XMAS, WEEKENDS), 1, ["28 09"]),
+        (Cron("0 9 26 * *"), (XMAS, WEEKENDS), -1, ["24 09"]),
+        (Cron("0 9,17 26,27 * *"), (XMAS, WEEKENDS), 1, ["28 09", "28 17"]),
+        (Cron("0 9,23 26 * *"), (XMAS, NIGHTS), 1, ["27 09"]),
+        (Once(datetime(2026, 12, 25, 9, tzinfo=UTC)), (XMAS,), 1, ["27 09"]),
+        (Interval(DAY, WEDNESDAY), (XMAS,), -1, ["24 12", "27 12", "28 12", "29 12", "30 12"]),
+    ],
+)
+def test_where_excluded_times_go(
+    timing: Timing, exclude: tuple[Covered, ...], rolls: int, times: list[str]
+) -> None:
+    openings = Openings(timing, (), exclude, "UTC", rolls=rolls)
+    until = datetime(2026, 12, 30, 23, tzinfo=UTC)
+    found = list(openings.between(WEDNESDAY, until))
+    assert [f"{at:%d %H}" for at in found] == times
+    assert openings.number(WEDNESDAY, until) == len(found)
+    back, at = [], openings.latest(WEDNESDAY, until)
+    while at is not None:
+        back.append(at)
+        at = openings.latest(WEDNESDAY, at - timedelta(microseconds=1))
+    assert back[::-1] == found
+
+
+def test_a_time_that_moves_keeps_its_clock_through_a_change_of_clocks() -> None:
+    free = Covered(name="free", days=(date(2026, 10, 24),))
+    openings = Openings(Cron("30 1 24 * *", "Europe/London"), (), (free,), "Europe/London", rolls=1)
+    at = openings.next_after(datetime(2026, 10, 1, tzinfo=UTC))
+    assert at == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+
+
 def test_windows_of_a_dense_timing_in_both_directions() -> None:
     openings = Openings(Cron("*/10 * * * *", "Europe/London"), (), (NIGHTS,), "Europe/London")
     begin, end = datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 10, 26, 12, tzinfo=UTC)
@@ -103,6 +138,28 @@ def test_a_tick_records_what_calendars_took_away() -> None:
     assert {skip.reason for skip in second.skips} == {RunReason.EXCLUDED}
     assert second.schedule.run_count == 2
     assert second.schedule.excluded_from is None
+
+
+def test_a_tick_records_where_a_time_went() -> None:
+    made = schedule(Cron("0 9 26 * *"), XMAS, WEEKENDS, excluded_policy="next")
+    saturday, monday = datetime(2026, 12, 26, 9, tzinfo=UTC), datetime(2026, 12, 28, 9, tzinfo=UTC)
+    assert (made.next_run_at, made.excluded_from) == (monday, saturday)
+    decision = decide(made, monday, ())
+    assert [fire.scheduled_at for fire in decision.fires] == [monday]
+    assert [(skip.scheduled_at, skip.calendar) for skip in decision.skips] == [(saturday, "xmas")]
+    row = run.skipped(made, decision.skips[0], monday)
+    assert "it moves to 2026-12-28 09:00 UTC (excluded_policy is next)" in explain(
+        made, saturday, row, monday, []
+    )
+    assert "it moves to 2026-12-28 09:00 UTC" in explain(made, saturday, None, WEDNESDAY, [])
+    fired, _ = run.start("r1", made, monday, RunTrigger.SCHEDULED, None, monday, Limits(), "ann")
+    told = explain(made, monday, fired, monday + HOUR, [])
+    assert "on time, instead of 2026-12-26 09:00 UTC, which a calendar excludes" in told
+
+
+def test_a_dense_schedule_cannot_move_its_times() -> None:
+    with pytest.raises(Invalid, match="excluded_policy: it has more than 24 times a day"):
+        schedule(Cron("*/10 * * * *"), XMAS, excluded_policy="next")
 
 
 def test_an_outage_over_excluded_days() -> None:

@@ -44,6 +44,7 @@ from .limits import (
 )
 from .model import (
     Duration,
+    ExcludedPolicy,
     Limit,
     MissedRunPolicy,
     OverlapPolicy,
@@ -424,6 +425,13 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
             check=check_calendars,
             clearable=True,
             cleared=(),
+        ),
+    ]
+    excluded_policy: Annotated[
+        ExcludedPolicy | str | None,
+        _choice(
+            "Where a time moves that calendars take away: next or previous day. [default: skip]",
+            ExcludedPolicy,
         ),
     ]
     heartbeat_url: Annotated[

@@ -40,6 +40,15 @@ class OverlapPolicy(StrEnum):
     TERMINATE_PREVIOUS = "terminate_previous"
 
 
+class ExcludedPolicy(StrEnum):
+    """What becomes of a time that a calendar takes away. `next` and `previous`: it moves to the nearest day that the
+    calendars leave it, at the same time of day."""
+
+    SKIP = "skip"
+    NEXT = "next"
+    PREVIOUS = "previous"
+
+
 class RunStatus(StrEnum):
     """`buffered`: it waits until the runs before it have ended, and has no task yet."""
 
@@ -93,6 +102,7 @@ class TemplateTarget(Value, frozen=True, kw_only=True, tag_field="type", tag="te
     input: Any = None
 
 
+_ROLLS = {ExcludedPolicy.SKIP: 0, ExcludedPolicy.NEXT: 1, ExcludedPolicy.PREVIOUS: -1}
 Target = TaskTarget | WorkflowTarget | TemplateTarget
 
 
@@ -165,6 +175,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     jitter: timedelta = timedelta(0)
     exclude: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    excluded_policy: ExcludedPolicy = ExcludedPolicy.SKIP
     calendars: tuple[Covered, ...] = ()
     excluded_from: datetime | None = None
     pause_note: str | None = None
@@ -235,6 +246,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
             self.timezone,
             self.start_at,
             self.end_at,
+            _ROLLS[self.excluded_policy],
         )
 
     def is_due(self, now: datetime) -> bool:

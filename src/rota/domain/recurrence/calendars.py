@@ -4,6 +4,9 @@ A set covers the days that it lists, the days on which one of its rules falls, a
 open if every set of `only` covers it and none of `exclude` does. Within a local day that changes only where a window
 begins or ends: between two such edges lies a *piece*, which is open or closed as a whole. Whoever looks for a time goes
 from piece to piece, forwards or backwards, and never through the times of a closed one.
+
+A closed time may *roll* to the next or the previous day on which its time of day is open, within `FARTHEST`. Where two
+come to the same instant, that is one time. Then each time of the timing is looked at.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from .occurrences import count, latest, next_after, on_clock
+from .occurrences import between, count, latest, next_after, on_clock
 from .rrule.parse import parse_rrule
 from .timing import RRule, Timing
 from .zones import zone_tzinfo
@@ -32,6 +35,8 @@ __all__ = [
     "parse_window",
 ]
 
+FARTHEST: Final = timedelta(days=31)
+"""So far a closed time rolls."""
 MOST_PIECES: Final = 1_000
 """So many closed pieces in a row, and the search ends: no time is left."""
 _TICK: Final = timedelta(microseconds=1)
@@ -140,9 +145,13 @@ class Openings(NamedTuple):
     timezone: str
     start_at: datetime | None = None
     end_at: datetime | None = None
+    rolls: int = 0
+    """1: a closed time goes to the next open day; -1: to the previous one; 0: it is left out."""
 
     def next_after(self, after: datetime) -> datetime | None:
         """The first open time after `after`; None also where calendars close everything for years."""
+        if self.rolls:
+            return self._next_landing(after)
         for _ in range(MOST_PIECES):
             at = next_after(self.timing, after, start_at=self.start_at, end_at=self.end_at)
             if at is None:
@@ -161,6 +170,8 @@ class Openings(NamedTuple):
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
         """The last open time in `(after, until]`."""
+        if self.rolls:
+            return self._latest_landing(after, until)
         while until > after:
             at = latest(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
             if at is None:
@@ -192,7 +203,70 @@ class Openings(NamedTuple):
 
     def number(self, after: datetime, until: datetime) -> int:
         """How many open times are in `(after, until]`."""
+        if self.rolls:
+            return len(self._landings(after, until))
         return sum(each.number for each in self.stretches(after, until) if each.closed_by is None)
+
+    def rolled(self, at: datetime) -> datetime | None:
+        """Where a closed time goes, within its bounds; None: nowhere."""
+        zone = zone_tzinfo(self.timezone)
+        local = at.astimezone(zone).replace(tzinfo=None)
+        for days in range(1, FARTHEST.days + 1):
+            there = on_clock(local + self.rolls * days * _DAY, self.timezone)
+            if self.closed_by(there) is None:
+                is_early = self.start_at is not None and there < self.start_at
+                return None if is_early or (self.end_at is not None and there > self.end_at) else there
+        return None
+
+    def rolled_from(self, at: datetime) -> datetime | None:
+        """The last of the closed times that go to `at`."""
+        low, high = (at - FARTHEST, at) if self.rolls > 0 else (at, at + FARTHEST)
+        found = [
+            each for each in self._nominal(low - _TICK, high) if self._landing(each) == at and each != at
+        ]
+        return found[-1] if self.rolls and found else None
+
+    def _landing(self, at: datetime) -> datetime | None:
+        return at if self.closed_by(at) is None else self.rolled(at)
+
+    def _nominal(self, after: datetime, until: datetime) -> Iterator[datetime]:
+        return between(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
+
+    def _landings(self, after: datetime, until: datetime) -> list[datetime]:
+        """The times in `(after, until]`, in order."""
+        low, high = (after - FARTHEST, until) if self.rolls > 0 else (after, until + FARTHEST)
+        found = {self._landing(at) for at in self._nominal(low, high)}
+        return sorted(at for at in found if at is not None and after < at <= until)
+
+    def _next_landing(self, after: datetime) -> datetime | None:
+        """A time before `at` cannot come from one that is more than `FARTHEST` away: there the search ends."""
+        ahead = FARTHEST if self.rolls < 0 else timedelta(0)
+        best: datetime | None = None
+        at = after if self.rolls < 0 else after - FARTHEST
+        closed = 0
+        while closed < MOST_PIECES and (best is None or at - ahead < best):
+            following = next_after(self.timing, at, start_at=self.start_at, end_at=self.end_at)
+            if following is None:
+                break
+            at, landing = following, self._landing(following)
+            if landing is None:
+                closed += 1
+            elif landing > after:
+                best, closed = landing if best is None else min(best, landing), 0
+        return best
+
+    def _latest_landing(self, after: datetime, until: datetime) -> datetime | None:
+        for _ in range(MOST_PIECES):
+            low = max(after, until - FARTHEST)
+            if low >= until:
+                return None
+            if found := self._landings(low, until):
+                return found[-1]
+            at = latest(self.timing, after - FARTHEST, low, start_at=self.start_at, end_at=self.end_at)
+            if at is None:
+                return None
+            until = min(low, at + FARTHEST)
+        return None
 
     def closed_by(self, at: datetime) -> str | None:
         """The set that closes `at`: one that excludes it, or else one that it would have to be in."""

@@ -8,7 +8,7 @@ governs up to date. Which times are left is computed in `recurrence/calendars.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -27,6 +27,8 @@ __all__ = [
     "as_facts",
     "calendar_id",
     "check_calendars",
+    "check_rolling",
+    "covering",
     "create",
     "edit",
     "is_window",
@@ -36,6 +38,8 @@ __all__ = [
 ]
 
 MOST_NAMED = 20
+MOST_ROLLING = 24
+"""Times a day, of a schedule whose times roll."""
 MOST_DAYS = 5_000
 MOST_RULES = 50
 _LIST = "give a list"
@@ -51,6 +55,16 @@ def check_calendars(field: str, value: object) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(_window(field, name) if is_window(name) else check_key(name, field) for name in names)
     )
+
+
+def check_rolling(schedule: Schedule, now: datetime) -> None:
+    """Times that move by days are those of schedules with few times a day."""
+    if not schedule.openings.rolls:
+        return
+    week = now, now + timedelta(days=7)
+    if recurrence.count(schedule.timing, *week) > 7 * MOST_ROLLING:
+        problem = f"it has more than {MOST_ROLLING} times a day, which cannot move to another day"
+        raise Invalid("excluded_policy", problem, "give skip")
 
 
 def is_window(name: object) -> bool:
@@ -88,6 +102,14 @@ def known_sets(
     return tuple(by_name[name] for name in names_in(fields, old))
 
 
+def covering(schedule: Schedule, known: Iterable[Covered]) -> tuple[Covered, ...]:
+    """What the calendars of a schedule cover, in the order in which it names them. One that is gone covers what it
+    did."""
+    by_name = {each.name: each for each in (*schedule.calendars, *known)}
+    named = dict.fromkeys((*schedule.exclude, *schedule.only))
+    return tuple(by_name[each] for each in named if each in by_name)
+
+
 def create(name: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, actor: str) -> Calendar:
     checked = check_key(name, "name")
     if is_window(checked):
@@ -118,6 +140,7 @@ def as_facts(calendar: Calendar) -> dict[str, Any]:
     """A calendar as the audit shows it."""
     facts: dict[str, Any] = msgspec.to_builtins(calendar)
     facts.pop("record", None)
+    facts.pop("applied", None)
     return facts
 
 

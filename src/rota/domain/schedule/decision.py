@@ -30,6 +30,8 @@ distance to the next time: of several due times only the latest can be within it
 | the tenant has no room for another pending task | skipped (limit); does not count as a run |
 | the tenant is suspended | skipped (suspended), whatever the policies say |
 | a calendar excludes it | skipped (excluded) when the next time comes that none does; does not count as a run |
+| a calendar excludes it, `excluded_policy` `next` or `previous` | also moves to the nearest day that none excludes |
+| it moves to where there is a time already | one time, one row |
 | `max_runs` reached, or no time left | the schedule is completed, with the reason |
 | paused until a time that has come | active again, from its first time after now; what waits goes on |
 | paused, draft, deleted, completed | nothing |
@@ -289,7 +291,7 @@ def _first_excluded(schedule: Schedule, after: datetime, nominal: datetime) -> d
     if not schedule.calendars:
         return None
     first = recurrence.next_after(schedule.timing, after, start_at=schedule.start_at, end_at=schedule.end_at)
-    return None if first == nominal else first
+    return None if first is None or first >= nominal else first
 
 
 def replanned(schedule: Schedule, now: datetime) -> Schedule:
@@ -345,7 +347,10 @@ def jittered(schedule: Schedule, nominal: datetime) -> datetime:
     always before the next nominal time."""
     if not schedule.jitter:
         return nominal
-    following = recurrence.next_after(schedule.timing, nominal, start_at=schedule.start_at)
+    if schedule.calendars and schedule.openings.rolls:
+        following = schedule.next_occurrence(nominal)
+    else:
+        following = recurrence.next_after(schedule.timing, nominal, start_at=schedule.start_at)
     room = schedule.jitter if following is None else min(schedule.jitter, following - nominal)
     digest = blake2b(f"{schedule.id}:{nominal.isoformat()}".encode(), digest_size=8).digest()
     return nominal + timedelta(microseconds=int.from_bytes(digest) * (room // _TICK) >> 64)
@@ -447,6 +452,8 @@ class _Due:
             return self.first
         schedule = self.schedule
         bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
+        if schedule.calendars and schedule.openings.rolls:
+            return schedule.openings.latest(self.first, until) or self.first
         following = recurrence.next_after(schedule.timing, self.first, **bounds)
         if following is None or following > until:  # most often: asked from the end it would take longer
             return self.first

@@ -58,6 +58,7 @@ from ..recurrence import (
     begun_after,
 )
 from .backfill import cancel as cancel_backfill
+from .calendars import check_rolling
 from .decision import NO_DAY_LEFT, jittered, planned, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
@@ -138,6 +139,8 @@ def check_when(schedule: Schedule, changed: Collection[str], now: datetime, limi
     if isinstance(timing, After) and (schedule.only or schedule.exclude):
         field = "only" if schedule.only else "exclude"
         raise Invalid(field, "a schedule that runs after others has no times of its own", "name no calendars")
+    if "timing" in changed or "excluded_policy" in changed:
+        check_rolling(schedule, now)
     if "timing" not in changed:
         return
     for part in recurrence.parts_of(timing):
@@ -266,7 +269,9 @@ DEFAULTS = {
 }
 """What a field has that is left out where a schedule is said whole. Its status stays, and what it does about missed
 times follows from its timing."""
-_WHEN = frozenset({"timing", "start_at", "end_at", "max_runs", "exclude", "only", "calendars"})
+_WHEN = frozenset(
+    {"timing", "start_at", "end_at", "max_runs", "exclude", "only", "excluded_policy", "calendars"}
+)
 
 
 def create(

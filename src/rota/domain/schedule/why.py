@@ -201,9 +201,17 @@ class _Story:
             return f"It started {length(late)} late, at {self._when(started)}, to make up for a missed time"
         if started > row.created_at:
             return f"It waited {length(started - row.created_at)} for an earlier run to end, and then started"
+        instead = self._instead_of(row.scheduled_at)
         put_off = f" (with its jitter, due at {self._when(due)})" if due > row.scheduled_at else ""
         punctual = "on time" if late < _SECOND else f"{length(late)} after its time"
-        return f"It started {punctual}{put_off}"
+        return f"It started {punctual}{put_off}{instead}"
+
+    def _instead_of(self, at: datetime) -> str:
+        schedule = self.schedule
+        if not schedule.calendars or self._occurs_without_calendars():
+            return ""
+        origin = schedule.openings.rolled_from(at)
+        return "" if origin is None else f", instead of {self._when(origin)}, which a calendar excludes"
 
     def _buffered(self, row: Run) -> str:
         """Where it stands in the line."""
@@ -251,7 +259,7 @@ class _Story:
         if row.reason is RunReason.LIMIT:
             return f"It was skipped, because tenant {row.tenant} had as many pending tasks as it may have."
         if row.reason is RunReason.EXCLUDED:
-            return f"{self._together(row)}, because of calendar {row.calendar}."
+            return f"{self._together(row)}, because of calendar {row.calendar}{self._rolled()}."
         if row.reason is RunReason.DISABLED:
             return "It was skipped, because its template was disabled then."
         if row.reason is RunReason.SUSPENDED:
@@ -271,6 +279,12 @@ class _Story:
         first, last = self._when(row.scheduled_at), self._when(row.until)
         stretch = f"one of {row.count:,} times from {first} to {last} that were missed together"
         return f"It was {stretch}: no scheduler was there to fire them, until {noticed}; {policy}"
+
+    def _rolled(self) -> str:
+        openings = self.schedule.openings
+        there = openings.rolled(self.at) if self.schedule.calendars and openings.rolls else None
+        policy = self.schedule.excluded_policy
+        return "" if there is None else f"; it moves to {self._when(there)} (excluded_policy is {policy})"
 
     def _overlapped(self) -> str:
         policy, full = self._overlap(), ""
@@ -328,8 +342,10 @@ class _Story:
         how = (
             "excludes it" if name in schedule.exclude else "does not have it, and the schedule runs only then"
         )
-        following = schedule.next_occurrence(self.at)
-        next_one = "" if following is None else f"; its next time is {self._when(following)}"
+        moved = schedule.openings.rolled(self.at) if schedule.openings.rolls else None
+        following = moved or schedule.next_occurrence(self.at)
+        verb = "it moves to" if moved else "its next time is"
+        next_one = "" if following is None else f"; {verb} {self._when(following)}"
         return (
             f"It {'is' if self.at > self.now else 'was'} left out, because calendar {name} {how}{next_one}."
         )

@@ -23,7 +23,6 @@ from .calendars import (
     create_calendar,
     delete_calendar,
     edit_calendar,
-    govern_schedules,
     one_calendar,
 )
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
@@ -144,7 +143,6 @@ __all__ = [
     "forget_nodes",
     "forget_old",
     "gate_waiting",
-    "govern_schedules",
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",

@@ -1,19 +1,18 @@
-"""Works on calendars. A schedule keeps what its calendars cover: after a change of one, `govern_schedules` brings up to
-date those that name it, a page at a time."""
+"""Works on calendars. A schedule keeps what its calendars cover: whoever changes one brings those that name it up to
+date, in the same transaction. Whoever names one locks it until then, so that none keeps what it covered before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from ...domain.errors import NotFound, Refused
 from ...domain.model import Calendar, Schedule, ScheduleStatus
-from ...domain.recurrence import Covered
 from ...domain.schedule import calendars as rules
 from ...domain.schedule import definition
 from ...stores.base import Tx, Work
 from ...stores.queries import CalendarList, Cursor, ScheduleList
-from .schedules import given_up
+from .schedules import write_planned
 from .shared import audit, limits_of, sets_named
 
 __all__ = [
@@ -21,11 +20,10 @@ __all__ = [
     "create_calendar",
     "delete_calendar",
     "edit_calendar",
-    "govern_schedules",
     "one_calendar",
 ]
 
-PAGE = 500
+PAGE = 10_000
 CALENDARS_AT_MOST = 10_000
 
 
@@ -48,7 +46,8 @@ def create_calendar(tenant: str, name: str, fields: Mapping[str, Any], actor: st
 def edit_calendar(
     tenant: str, name: str, changes: Mapping[str, Any], actor: str, version: int | None = None
 ) -> Work[Calendar]:
-    """Change the fields that are named. With `version`, only if nobody else changed it since."""
+    """Change the fields that are named, and plan the schedules that name it anew. With `version`, only if nobody else
+    changed it since."""
 
     async def work(tx: Tx) -> Calendar:
         await limits_of(tx, tenant)
@@ -58,6 +57,7 @@ def edit_calendar(
         new = rules.edit(old, changes, tx.now, actor)
         if new is old:
             return old
+        await _govern(tx, new, actor)
         stored = tx.put(new)
         audit(tx, "updated", actor, old, stored)
         return stored
@@ -65,29 +65,33 @@ def edit_calendar(
     return work
 
 
-def govern_schedules(
-    tenant: str, name: str, actor: str, after: Cursor | None = None
-) -> Work[tuple[Cursor | None, int]]:
-    """Plan the schedules of a page that name this calendar by what it covers now: (where the next page begins, None:
-    that was the last; how many changed). What was due and is not fired is recorded, as after any change."""
+async def _govern(tx: Tx, calendar: Calendar, actor: str) -> None:
+    """Plan the schedules that name this calendar by what it covers now. What was due and is not fired is recorded, as
+    after any change."""
+    mine = [each async for each in _naming(tx, calendar, deleted=True)]
+    known = await sets_named(
+        tx, calendar.tenant, [name for each in mine for name in (*each.exclude, *each.only)]
+    )
+    others = [each for each in known if each.name != calendar.name]
+    changes = [
+        (old, definition.governed(old, rules.covering(old, (*others, calendar.covers)), tx.now))
+        for old in mine
+    ]
+    said = f"calendar {calendar.name} was changed"
+    moving = [(old, new, "replanned", said) for old, new in changes if new is not old]
+    await write_planned(tx, None, moving, actor)
 
-    async def work(tx: Tx) -> tuple[Cursor | None, int]:
-        page = await tx.find(ScheduleList(tenant=tenant, deleted=True, after=after), PAGE)
-        mine = [each for each in page if name in (*each.exclude, *each.only)]
-        known = await sets_named(
-            tx, tenant, [other for each in mine for other in (*each.exclude, *each.only)]
-        )
-        changes = [(old, definition.governed(old, _covering(old, known), tx.now)) for old in mine]
-        moving = [(old, new) for old, new in changes if new is not old]
-        rows = await given_up(tx, moving)
-        for old, new in moving:
-            audit(tx, "replanned", actor, old, tx.put(new), f"calendar {name} was changed")
-        for row in rows:
-            tx.put(row)
-        last = page[-1] if len(page) == PAGE else None
-        return None if last is None else Cursor(at=last.created_at, id=last.id), len(moving)
 
-    return work
+async def _naming(tx: Tx, calendar: Calendar, *, deleted: bool = False) -> AsyncIterator[Schedule]:
+    after: Cursor | None = None
+    while True:
+        page = await tx.find(ScheduleList(tenant=calendar.tenant, deleted=deleted, after=after), PAGE)
+        for each in page:
+            if calendar.name in (*each.exclude, *each.only):
+                yield each
+        if len(page) < PAGE:
+            return
+        after = Cursor(at=page[-1].created_at, id=page[-1].id)
 
 
 def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
@@ -100,15 +104,9 @@ def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
             return  # an answer was lost
         old = await _find(tx, tenant, name)
         was_there = True
-        after: Cursor | None = None
-        while True:
-            page = await tx.find(ScheduleList(tenant=tenant, after=after), PAGE)
-            for each in page:
-                if name in (*each.exclude, *each.only) and each.status is not ScheduleStatus.COMPLETED:
-                    raise Refused("calendar_in_use", calendar=name, schedule=each.key)
-            if len(page) < PAGE:
-                break
-            after = Cursor(at=page[-1].created_at, id=page[-1].id)
+        async for each in _naming(tx, old):
+            if each.status is not ScheduleStatus.COMPLETED:
+                raise Refused("calendar_in_use", calendar=name, schedule=each.key)
         tx.delete(old)
         audit(tx, "deleted", actor, old, None)
 
@@ -117,7 +115,7 @@ def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
 
 def one_calendar(tenant: str, name: str) -> Work[Calendar]:
     async def work(tx: Tx) -> Calendar:
-        return await _find(tx, tenant, name)
+        return await _find(tx, tenant, name, lock=False)
 
     return work
 
@@ -131,15 +129,9 @@ def all_calendars(tenant: str) -> Work[list[Calendar]]:
     return work
 
 
-async def _find(tx: Tx, tenant: str, name: str) -> Calendar:
-    found = await tx.get(Calendar, rules.calendar_id(tenant, name))
+async def _find(tx: Tx, tenant: str, name: str, *, lock: bool = True) -> Calendar:
+    id = rules.calendar_id(tenant, name)
+    found = (await tx.get_many(Calendar, [id], lock=lock)).get(id)
     if found is None:
         raise NotFound("calendar", name)
     return found
-
-
-def _covering(schedule: Schedule, known: Iterable[Covered]) -> tuple[Covered, ...]:
-    """In the order in which the schedule names them. One that is gone covers what it did."""
-    by_name = {each.name: each for each in (*schedule.calendars, *known)}
-    named = dict.fromkeys((*schedule.exclude, *schedule.only))
-    return tuple(by_name[each] for each in named if each in by_name)

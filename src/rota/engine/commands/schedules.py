@@ -178,7 +178,7 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
 
 
 async def write_planned(
-    tx: Tx, limits: Limits, planned: Sequence[tuple[Schedule | None, Schedule, str, str]], actor: str
+    tx: Tx, limits: Limits | None, planned: Sequence[tuple[Schedule | None, Schedule, str, str]], actor: str
 ) -> list[Schedule]:
     """Write (old, new, action, detail) of a plan, whose keys are known to be free."""
     changes = [_Change(*each) for each in planned]

@@ -132,11 +132,12 @@ async def find_template(tx: Tx, tenant: str, id: str) -> Template:
 
 
 async def sets_named(tx: Tx, tenant: str, names: Iterable[str]) -> tuple[Covered, ...]:
-    """What the calendars of these names cover, and the windows among them. A name that is no calendar is left out."""
+    """What the calendars of these names cover, and the windows among them. A name that is no calendar is left out. Who
+    changes one of them meanwhile waits, and finds what is written here."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return ()
-    known = await tx.get_many(Calendar, [calendars.calendar_id(tenant, each) for each in wanted])
+    known = await tx.get_many(Calendar, [calendars.calendar_id(tenant, each) for each in wanted], lock=True)
     return calendars.sets_of(wanted, known.values())
 
 

@@ -72,7 +72,7 @@ def flushed(code: int) -> int:
         except OSError as problem:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())  # what is left would fail again at exit
-            code = BROKEN_PIPE if isinstance(problem, BrokenPipeError) else _unwritten(problem)
+            code = BROKEN_PIPE if isinstance(problem, BrokenPipeError) else code or _unwritten(problem)
     return code
 
 

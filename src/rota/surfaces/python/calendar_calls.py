@@ -8,7 +8,6 @@ from ...domain.limits import check_key
 from ...domain.model import Calendar
 from ...domain.schedule.calendar_options import CalendarOptions
 from ...engine import commands
-from ...stores.queries import Cursor
 from .. import calendar_sources
 from .calls import Calls
 
@@ -34,17 +33,11 @@ class CalendarCalls(Calls):
     async def update_calendar(
         self, name: str, *, version: int | None = None, **changes: Unpack[CalendarOptions]
     ) -> Calendar:
-        """Change what is named, and plan the schedules that name this calendar anew, from now. With `version`: only if
-        it is still at that one. Given again after an interruption, it goes on with the schedules that are left."""
+        """Change what is named, and plan the schedules that name this calendar anew, from now: all in one transaction.
+        With `version`: only if it is still at that one."""
         stored = await calendar_sources.with_days(changes, await self.store.now())
         work = commands.edit_calendar(self.tenant, _name(name), stored, self.actor, version)
-        changed = await self._commit(work)
-        after: Cursor | None = None
-        while True:
-            page = commands.govern_schedules(self.tenant, changed.name, self.actor, after)
-            after, _ = await self._commit(page)
-            if after is None:
-                return changed
+        return await self._commit(work)
 
     async def delete_calendar(self, name: str) -> None:
         """Remove it for good; refused while a schedule names it."""
