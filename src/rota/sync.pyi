@@ -347,7 +347,7 @@ class Queue:
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
         overwritten with `force`."""
     def export(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """All schedules and templates, as a file would declare them. Completed schedules are left out."""
+        """All schedules, templates and calendars, as a file would declare them. Completed schedules are left out."""
     def create_template(
         self,
         alias: str | None,

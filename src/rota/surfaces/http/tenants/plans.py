@@ -24,8 +24,9 @@ router = Router(prefix="/api/tenants/{tenant}", tags=["plans"])
 
 
 class DeclarationAnswer(Answer, frozen=True, kw_only=True):
-    """All schedules and templates, as a file would declare them."""
+    """All schedules, templates and calendars, as a file would declare them."""
 
+    calendars: dict[str, dict[str, Any]]
     templates: dict[str, dict[str, Any]]
     schedules: dict[str, dict[str, Any]]
 
@@ -54,7 +55,7 @@ async def apply(request: Request, queue: Admin, body: schemas.ApplyBody, once: O
 
 @router.get("/export", **documented(200, DeclarationAnswer))
 async def export(queue: Viewer) -> Response:
-    """All schedules and templates, as a body of `/plan` declares them."""
+    """All schedules, templates and calendars, as a body of `/plan` declares them."""
     return answer(DeclarationAnswer(**await queue.export()))
 
 
@@ -71,4 +72,4 @@ def _document(request: Request, body: schemas.PlanBody) -> dict[str, Any]:
                     of(request).check_known("workflow", kind, is_workflow=True)
                 case TaskTarget(kind=kind):
                     of(request).check_known("task_type", kind, is_workflow=False)
-    return {"schedules": body.schedules, "templates": body.templates}
+    return {"schedules": body.schedules, "templates": body.templates, "calendars": body.calendars}
