@@ -9,7 +9,7 @@ import pytest
 
 import rota
 from rota.engine.checks import broken_records
-from simulation.faults import Fault, FaultyStore, attempted
+from simulation.faults import Fault, FaultyStore, Plan, attempted
 from worlds import STORES, World, play
 
 FAULTS = [each for each in Fault if each is not Fault.SLOW]
@@ -40,7 +40,7 @@ def test_a_fault_at_every_call_of_an_apply(fault: Fault, store: str, tmp_path: P
                 f"by-hand-{call}", task_type="work", cron="0 8 * * *", exclude=["free"]
             )
             before = await world.queue.export()
-            faulty = FaultyStore(world.store, lambda number, call=call: fault if number == call else None)
+            faulty = FaultyStore(world.store, _at(call, fault))
             queue = rota.Queue(faulty, clock=world.clock)
             plan = await queue.plan(AFTER)
             await attempted(faulty, queue.apply(AFTER, plan))
@@ -57,6 +57,10 @@ def test_a_fault_at_every_call_of_an_apply(fault: Fault, store: str, tmp_path: P
         assert broken_records(await world.store.snapshot()) == []
 
     play(scenario, STORES[store], tmp_path)
+
+
+def _at(call: int, fault: Fault) -> Plan:
+    return lambda number: fault if number == call else None
 
 
 def _laid_over(before: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
