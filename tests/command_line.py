@@ -16,6 +16,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+from forked import Forked
 from postgres_server import new_database
 from rota.surfaces.cli.root import cli
 
@@ -56,20 +57,28 @@ def complaint(line: str | list[str], *, code: int = 2, stdin: str | None = None)
     return lines[0].removeprefix("error: ")
 
 
+def all_commands(group: Any = cli, path: str = "") -> set[str]:
+    """The words of every command."""
+    found: set[str] = set()
+    for name in group.list_commands(None):
+        each = group.get_command(None, name)
+        where = f"{path} {name}".strip()
+        found |= all_commands(each, where) if hasattr(each, "list_commands") else {where}
+    return found
+
+
 class Process:
     """A real `rota`, whose lines can be waited for. `up` serves no HTTP, unless the line or ROTA_HTTP says so: to
     import what serves it takes longer than most tests."""
 
-    def __init__(self, line: str, folder: Path, **environment: str) -> None:
-        self._process = subprocess.Popen(
-            [*ROTA, *shlex.split(line)],
-            cwd=folder,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "ROTA_HTTP": "no", **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def __init__(self, line: str, folder: Path, *, before: str = "", **environment: str) -> None:
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", "ROTA_HTTP": "no", **environment}
+        files: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self._process: Forked | subprocess.Popen[bytes]
+        if "PYTHONPATH" in env:
+            self._process = subprocess.Popen([*ROTA, *shlex.split(line)], cwd=folder, env=env, **files)
+        else:
+            self._process = Forked(shlex.split(line), before=before, cwd=folder, env=env, **files)
         self.lines: list[str] = []
         self._queue: Queue[str | None] = Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -120,7 +129,7 @@ class Process:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._queue.put(line.rstrip("\n"))
+            self._queue.put(line.decode().rstrip("\n"))
         self._queue.put(None)
 
 

@@ -49,6 +49,7 @@ async def furnish(queue: Queue) -> None:
             "tags": ["finance"],
             "input": {"region": "EMEA", "format": "pdf"},
             "description": "Sales of the day before, for the finance team.",
+            "exclude": ["closing-days"],
         },
         "sync-orders": {"interval": timedelta(minutes=5), "task_type": "sync_orders", "tags": ["shop"]},
         "nightly-backup": {
@@ -78,6 +79,13 @@ async def furnish(queue: Queue) -> None:
             "task_type": "newsletter",
         },
     }
+    await queue.create_calendar(
+        "closing-days",
+        days=["2026-12-24", "2026-12-31", "2027-12-24"],
+        rules=["FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1", "FREQ=WEEKLY;BYDAY=SU"],
+        timezone="Europe/London",
+        description="The shop is closed, and nobody reads reports.",
+    )
     for key, options in shop.items():
         schedule = await queue.create_schedule(key, **options)
         bad = {"sync-orders": 0.12, "price-feed": 0.03}.get(key, 0.02)
@@ -88,6 +96,7 @@ async def furnish(queue: Queue) -> None:
         "daily-report", cron="0 9 * * 1-5", input={"region": "EMEA", "format": "xlsx"}
     )
     await queue.pause_schedule("cleanup-sessions", "until the migration is done")
+    await queue.create_schedule("archive-orders", after=["sync-orders"], after_delay=60, task_type="archive")
     await _tasks(queue)
     await _fleet(queue)
     await _workflows(queue)

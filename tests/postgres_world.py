@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from postgres_server import new_database
 from rota.domain.errors import Unavailable
 from rota.domain.model import Record
-from rota.stores.base import PLAIN_COMMIT, CommitOptions, Contents, Store, Tx, Work
+from rota.stores.base import PLAIN_COMMIT, CommitOptions, Contents, RecordTypes, Store, Tx, Work
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.waiting import Waiters
@@ -58,26 +58,25 @@ class PostgresInVirtualTime(Store):
         return self._clock.now()
 
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
-        wrote = False
+        written: set[type[Record]] = set()
 
         async def watched(tx: Tx) -> T:
-            nonlocal wrote
             value = await work(tx)
-            wrote = bool(getattr(tx, "puts", None) or getattr(tx, "deletes", None))
+            written.update(getattr(tx, "written", ()))
             return value
 
         try:
             return await self._call(lambda: self._store.transact(watched, options))
         finally:
-            if wrote:
-                self._waiters.changed()
+            if written:
+                self._waiters.changed(written)
 
     async def read(self, work: Work[T], /) -> T:
         return await self._call(lambda: self._store.read(work))
 
-    async def wait(self, until: datetime | None) -> None:
+    async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         self._use()
-        await self._waiters.wait(until)
+        await self._waiters.wait(until, of)
 
     async def plan(self) -> str:
         return await self._call(self._store.plan)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import rota
+from forked import Forked
 from rota.engine.clock import SystemClock
 
 PROGRAM = Path(__file__).parent / "acceptance" / "programs" / "node.py"
@@ -25,20 +24,20 @@ class Processes:
         self.log = folder / "log"
         self.log.touch()
         self._folder = folder
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[Forked] = []
 
-    def start(self, role: str, **options: object) -> subprocess.Popen[bytes]:
+    def start(self, role: str, **options: object) -> Forked:
         words = [f"{name}={value}" for name, value in options.items()]
-        command = [sys.executable, str(PROGRAM), self.store, str(self.log), role, *words]
+        arguments = [self.store, str(self.log), role, *words]
         with (self._folder / f"stderr-{len(self._started)}").open("wb") as stderr:
-            process = subprocess.Popen(command, stderr=stderr)
+            process = Forked(arguments, program=PROGRAM, stderr=stderr.fileno())
         self._started.append(process)
         return process
 
     def lines(self, word: str) -> list[list[str]]:
         return [line.split() for line in self.log.read_text().splitlines() if line.startswith(word + " ")]
 
-    def stderr(self, process: subprocess.Popen[bytes]) -> str:
+    def stderr(self, process: Forked) -> str:
         return (self._folder / f"stderr-{self._started.index(process)}").read_text()
 
     async def until(self, met: Callable[[], object], what: str) -> None:
@@ -53,7 +52,7 @@ class Processes:
     async def until_ready(self, count: int = 1) -> None:
         await self.until(lambda: len(self.lines("ready")) == count, "all are up")
 
-    def tasks_begun(self, *, beside: Sequence[subprocess.Popen[bytes]]) -> int:
+    def tasks_begun(self, *, beside: Sequence[Forked]) -> int:
         """How many tasks were begun; no task twice, beside those that one of these had begun, who died."""
         dead = {str(victim.pid) for victim in beside}
         begun = Counter(line[1] for line in self.lines("start"))

@@ -41,7 +41,7 @@ TASK_CALLS = [
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
 ALARM_CALLS = ["alarms", "alarm_rules", "set_alarm_rules", "remove_alarm_rules"]
 OPEN_ARTIFACT = ["read", "save", "chunks"]
-WORKFLOW_CALLS = ["start_workflow", "start_workflows", "signal", "steps", "run_tree"]
+WORKFLOW_CALLS = ["start_workflow", "start_workflows", "signal", "steps", "unread_signals", "run_tree"]
 WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
 WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
@@ -68,7 +68,7 @@ SCHEDULE_CALLS = [
     ),
     *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
 ]
-PLAN_CALLS = ["plan", "apply", "export"]
+PLAN_CALLS = ["plan", "plan_create", "plan_update", "apply", "export"]
 TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
     "execute_template",

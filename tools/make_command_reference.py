@@ -27,6 +27,9 @@ line for each thing in a stream. Durations: `30s 5m 1h 7d 2w`, also `1h30m`. Tim
 without a zone is the local time of the process. In a terminal there are colours, tables and relative
 times; in a pipe, or with `NO_COLOR`, plain text.
 
+`--server https://rota.example.com --key KEY` asks a server instead of a store: see
+[the HTTP API](http.md#the-command-line-through-a-server).
+
 Settings come from flags, then `ROTA_…` variables, then `rota.toml` (with `[profile.NAME]`), then defaults:
 `rota config` shows which.
 """

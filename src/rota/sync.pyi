@@ -48,7 +48,7 @@ from rota.domain.recurrence import ClockChange, Timing
 from rota.domain.schedule.calendar_options import CalendarOptions
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
-from rota.domain.workflow import Step
+from rota.domain.workflow import Signal, Step
 from rota.engine.app import App
 from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
@@ -126,6 +126,8 @@ class Queue:
         it, once. The same `idempotency_key` is the same signal."""
     def steps(self, task_id: str) -> builtins.list[Step]:
         """What a workflow did and waits for, oldest first."""
+    def unread_signals(self, task_id: str) -> builtins.list[Signal]:
+        """What was sent to a workflow and not received yet, oldest first."""
     def run_tree(self, task_id: str) -> Branch:
         """A workflow with what it started: its steps, and the tasks and workflows below them."""
     def submit(
@@ -238,6 +240,11 @@ class Queue:
         **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
         """Change what is named, options as in `create_schedule`. With `version`: only if it is still at that one."""
+    def plan_create(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> Plan:
+        """What `create_schedule` would make of this; nothing is written."""
+    def plan_update(self, schedule_id: str, **changes: Unpack[ScheduleChanges]) -> Plan:
+        """What `update_schedule` would change: which times appear, vanish or move, and that nothing runs because of it.
+        Nothing is written."""
     def pause_schedule(
         self,
         schedule_id: str,
@@ -346,8 +353,9 @@ class Queue:
         """Make the store say what a file says, in one transaction. With the `plan` that was made of it (or its time and
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
         overwritten with `force`."""
-    def export(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """All schedules, templates and calendars, as a file would declare them. Completed schedules are left out."""
+    def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
+        """All schedules, templates and calendars, as a file would declare them; or only those schedules, with the
+        templates that they run and the calendars that they name. Completed schedules are left out."""
     def create_template(
         self,
         alias: str | None,

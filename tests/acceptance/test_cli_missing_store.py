@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
 
 import s3_server
-from command_line import bare_folder, complaint, document, rota
+from command_line import all_commands, bare_folder, complaint, document, rota
 from postgres_server import databases
 from rota.stores.bucket.service.address import BucketAddress
-from rota.surfaces.cli.root import cli
 
 ID = "01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"
 NEEDS_A_STORE = {
@@ -91,15 +89,6 @@ MAKES_ONE = {
 }
 RUNS = {"up", "worker", "serve", "scheduler run", "monitor", "tick"}
 LOOKS_ITSELF = {"doctor"}
-
-
-def all_commands(group: Any = cli, path: str = "") -> set[str]:
-    found: set[str] = set()
-    for name in group.list_commands(None):
-        each = group.get_command(None, name)
-        where = f"{path} {name}".strip()
-        found |= all_commands(each, where) if hasattr(each, "list_commands") else {where}
-    return found
 
 
 @pytest.fixture(params=["sqlite", "sqlite in no folder", "empty sqlite", "postgres", "s3", "folder"])

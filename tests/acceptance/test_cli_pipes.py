@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import PATIENCE, ROTA, bare_folder, rota
+from command_line import PATIENCE, bare_folder, rota
+from forked import Forked
 
 BROKEN_PIPE = 141
 COMMANDS = [
@@ -32,15 +33,15 @@ COMMANDS = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     (tmp_path / "shop.py").write_text("import rota\napp = rota.App()\napp.task('work')(lambda: None)\n")
     rota("submit -t work")
     rota("schedule create often -t work --interval 1s --overlap-policy allow")
     return tmp_path
 
 
-def started(line: str, stdout: int, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    command = [*ROTA, *shlex.split(line)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+def started(line: str, stdout: int, stderr: int = subprocess.PIPE) -> Forked:
+    return Forked(shlex.split(line), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
 
 
 def test_a_command_whose_output_nobody_reads_ends_quietly() -> None:

@@ -132,7 +132,7 @@ def test_a_wrong_line_is_named_and_nothing_is_submitted() -> None:
 def test_all_options_of_submit_arrive() -> None:
     line = (
         "submit -t double -i {} --at 2100-01-01T00:00:00+01:00 --expires-at 2100-01-02 --queue q --priority 200"
-        ' --key k --tag red --tag blue --max-retries 7 --timeout 1m --metadata \'{"who": "me"}\''
+        ' --idempotency-key k --tag red --tag blue --max-retries 7 --timeout 1m --metadata \'{"who": "me"}\''
     )
     (task,) = documents(line)
     assert task["available_at"] == "2099-12-31T23:00:00Z"
@@ -141,7 +141,7 @@ def test_all_options_of_submit_arrive() -> None:
     assert (task["tags"], task["max_retries"], task["timeout_seconds"]) == (["red", "blue"], 7, 60.0)
     assert task["metadata"] == {"who": "me"}
     assert documents(line)[0]["id"] == task["id"]
-    assert "was already used" in complaint("submit -t double -i 3 --key k", code=1)
+    assert "was already used" in complaint("submit -t double -i 3 --idempotency-key k", code=1)
 
 
 def test_list_filters_and_pages() -> None:

@@ -6,13 +6,13 @@ import fcntl
 import os
 import pty
 import struct
-import subprocess
 import termios
 from pathlib import Path
 
 import pytest
 
-from command_line import ROTA, complaint, document, rota
+from command_line import complaint, document, rota
+from forked import Forked
 
 KIND = "generate_the_quarterly_report_finance"
 
@@ -29,9 +29,7 @@ def at_terminal(*arguments: str, columns: int = 80) -> list[str]:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     unset = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     environment = {**unset, "TERM": "xterm", "NO_COLOR": "1"}
-    process = subprocess.Popen(
-        [*ROTA, *arguments], stdin=terminal, stdout=terminal, stderr=terminal, env=environment
-    )
+    process = Forked(arguments, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
     os.close(terminal)
     text = b""
     while True:

@@ -16,6 +16,7 @@ import apsw
 import pytest
 
 from command_line import ROTA, bare_folder, complaint, document, rota
+from forked import Forked
 from rota.surfaces.cli.command import Command, Group
 
 ROOT = Path(__file__).parents[2]
@@ -258,7 +259,7 @@ def in_a_terminal(*arguments: str, **environment: str) -> tuple[str, int]:
     """What someone at a terminal sees, and the exit code."""
     main, side = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **environment}
-    process = subprocess.Popen([*ROTA, *arguments], stdin=side, stdout=side, stderr=side, env=env)
+    process = Forked(arguments, stdin=side, stdout=side, stderr=side, env=env)
     os.close(side)
     seen = b""
     while True:

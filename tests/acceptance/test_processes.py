@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import asyncpg
 import pytest
 
 import rota
+from forked import Forked
 from processes import PATIENCE, Processes, completed
 from rota.engine.roles import worker as worker_role
 from stores import ADDRESSES
@@ -208,7 +208,7 @@ async def test_a_cancel_at_another_node_reaches_the_handler_long_before_a_look_o
         await running
 
 
-async def _stop_outside_a_commit(processes: Processes, node: subprocess.Popen[bytes]) -> None:
+async def _stop_outside_a_commit(processes: Processes, node: Forked) -> None:
     """A process that is stopped while it holds a lock holds up everyone, so it is let go again."""
     while True:
         os.kill(node.pid, signal.SIGSTOP)

@@ -62,7 +62,7 @@ class Connection(apsw.Connection):
 
 apsw.Connection = Connection
 """
-"""Python runs it before `rota`. One thread writes, so whoever else wants to write waits behind the one that says so."""
+"""It is run before `rota`. One thread writes, so whoever else wants to write waits behind the one that says so."""
 
 
 @pytest.fixture
@@ -70,9 +70,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
     monkeypatch.setenv("ROTA_STORE", BUSY)
     (tmp_path / "shop.py").write_text(APP)
-    (tmp_path / "first").mkdir()
-    (tmp_path / "first" / "sitecustomize.py").write_text(SAYS_SO)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "first"))
     rota("migrate")
     return tmp_path
 
@@ -101,7 +98,7 @@ def locked(folder: Path) -> Iterator[None]:
 def test_what_waits_for_the_lock_ends_in_time(folder: Path, line: str) -> None:
     rota("schedule create often -t quick --interval 1s")
     rota("submit -t until_stopped")  # a worker has its lease to renew
-    with Process(line, folder, ROTA_SHUTDOWN_TIMEOUT="300ms") as process:
+    with Process(line, folder, before=SAYS_SO, ROTA_SHUTDOWN_TIMEOUT="300ms") as process:
         process.until("Ctrl-C stops it")
         with locked(folder):
             process.until("waits for the lock")
@@ -111,7 +108,7 @@ def test_what_waits_for_the_lock_ends_in_time(folder: Path, line: str) -> None:
 
 def test_a_second_signal_does_not_wait_for_the_lock_either(folder: Path) -> None:
     rota("schedule create often -t quick --interval 1s")
-    with Process("up shop:app --shutdown-timeout 5m", folder) as up:
+    with Process("up shop:app --shutdown-timeout 5m", folder, before=SAYS_SO) as up:
         up.until("Ctrl-C stops it")
         with locked(folder):
             up.until("waits for the lock")
@@ -122,7 +119,7 @@ def test_a_second_signal_does_not_wait_for_the_lock_either(folder: Path) -> None
 @pytest.mark.parametrize("kind", ["until_told", "until_stopped", "hang"])
 def test_tasks_that_cannot_be_written_down_do_not_keep_it(folder: Path, kind: str) -> None:
     rota(f"submit -t {kind}")
-    with Process("up shop:app --shutdown-timeout 300ms --lease 2s", folder) as up:
+    with Process("up shop:app --shutdown-timeout 300ms --lease 2s", folder, before=SAYS_SO) as up:
         up.until("started")
         with locked(folder):
             (folder / "go").touch()
@@ -131,6 +128,6 @@ def test_tasks_that_cannot_be_written_down_do_not_keep_it(folder: Path, kind: st
 
 
 def test_a_process_that_cannot_begin_ends_at_once(folder: Path) -> None:
-    with locked(folder), Process("up shop:app", folder) as up:
+    with locked(folder), Process("up shop:app", folder, before=SAYS_SO) as up:
         up.until("waits for the lock")
         assert up.end(signal.SIGTERM) == 0

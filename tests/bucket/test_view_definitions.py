@@ -47,6 +47,7 @@ EVERYTHING: dict[str, Any] = {
     "heartbeat_url": "https://example.com/ping",
     "exclude": ("22:00-06:00",),
     "only": ("08:00-12:00", "13:00-18:00"),
+    "excluded_policy": "next",
 }
 TASK = rota.TaskTarget(
     kind="report",

@@ -53,3 +53,17 @@ async def test_a_plan_that_no_longer_holds_is_refused(store: Store) -> None:
     assert (await queue.get_schedule("b")).status == "paused"
     again = await queue.get_schedule("a")
     assert (again.description, getattr(again.target, "priority", None)) == ("mine", 3)
+
+
+async def test_an_edit_is_planned_without_being_made(store: Store) -> None:
+    queue = rota.Queue(store)
+    made = await queue.plan_create("a", task_type="t", cron="0 9 * * *")
+    assert made.schedules[0].new is not None
+    assert len(made.times(made.schedules[0]).appear) == 14
+    old = await queue.create_schedule("a", task_type="t", cron="0 9 * * *")
+    plan = await queue.plan_update("a", cron="0 9 * * 1-5", priority=3)
+    [item] = plan.schedules
+    assert [each.name for each in item.differences] == ["cron", "priority"]
+    assert (len(plan.times(item).vanish), plan.times(item).move, plan.runs_now(item)) == (4, (), False)
+    assert await queue.get_schedule("a") == old
+    assert [each.key for each in await queue.list_schedules()] == ["a"]

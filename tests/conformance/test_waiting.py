@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from records import task
+from records import schedule, task
+from rota.domain.model import Schedule, Task, Tenant
 from rota.stores.base import Store
 from stores import put
 
@@ -54,4 +55,22 @@ async def test_closing_ends_every_wait(store: Store) -> None:
     waiting = asyncio.create_task(store.wait(None))
     await asyncio.sleep(0)
     await store.close()
+    await waiting
+
+
+async def test_a_commit_ends_every_wait_for_the_type_that_it_writes(store: Store) -> None:
+    for written, awaited in ((task(), Task), (schedule("s"), Schedule)):
+        waiting = [
+            asyncio.create_task(store.wait(None, of=of)) for of in ({awaited}, {awaited, Tenant}, None)
+        ]
+        await asyncio.sleep(0)
+        await put(store, written)
+        await asyncio.gather(*waiting)
+
+
+async def test_a_wait_for_other_types_is_ended_by_what_follows(store: Store) -> None:
+    waiting = asyncio.create_task(store.wait(None, of={Schedule}))
+    await asyncio.sleep(0)
+    await put(store, task())
+    await put(store, schedule("s"))
     await waiting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from fastapi import FastAPI, Request
 from dashboard_world import furnish
 from http_world import new_tenant
 from rota.domain.model import Role
+from rota.engine.clock import SystemClock
 from rota.surfaces.http import create_app
 from rota.surfaces.http.access import Caller
 from served import Served, serving
@@ -38,6 +40,10 @@ PLACES = (
     "/nodes/worker-a",
     "/queues",
     "/alarms",
+    "/calendars",
+    "/calendars/closing-days",
+    "/audit?what=schedule",
+    "/tenants",
     "/alarms?over=1&schedule=nightly-backup",
 )
 
@@ -109,7 +115,7 @@ def test_every_link_leads_somewhere(local: Served) -> None:
 def pattern(place: str) -> str:
     """Pages of one sort count as one."""
     path, _, query = place.partition("?")
-    path = re.sub(r"/(schedules|tasks|nodes|queues|keys)/[^/]+", r"/\1/…", path)
+    path = re.sub(r"/(schedules|tasks|nodes|queues|keys|calendars|tenants)/[^/]+", r"/\1/…", path)
     return f"{path}?{','.join(sorted(re.findall(r'(?:^|&)([^=&]+)', query)))}"
 
 
@@ -332,6 +338,53 @@ def test_a_revoked_key_is_signed_out(keyed: Served) -> None:
     assert other.get("/ui/gone").status_code == 303
 
 
+class Ahead(SystemClock):
+    """A clock that can be put forward."""
+
+    by = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.by
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.by.total_seconds()
+
+
+def test_the_session_in_the_cookie_is_rotated_and_ends() -> None:
+    clock = Ahead()
+    with serving("memory:", rate=100_000, clock=clock) as served:
+        key = served.key("acme", "admin")
+        client = signed_in(served, key)
+        first = client.cookies["rota_session"]
+        assert key.rpartition("_")[2] not in first, "it is not the key"
+        assert "set-cookie" not in client.get("/ui/acme").headers
+        clock.by = timedelta(hours=2)
+        assert "HttpOnly" in client.get("/ui/acme").headers["set-cookie"]
+        second = client.cookies["rota_session"]
+        assert second != first
+        clock.by = timedelta(hours=13)
+        assert client.get("/ui/acme").status_code == 200, "it was away for eleven hours"
+        client.cookies.set("rota_session", first)
+        assert client.get("/ui/acme").status_code == 303, "the first one is over"
+
+
+def test_a_revoked_key_is_signed_out_on_every_server(tmp_path: Path) -> None:
+    clock, address = Ahead(), f"sqlite:///{tmp_path}/rota.db"
+    with serving(address) as here, serving(address, clock=clock) as there:
+        admin = signed_in(here, here.key("acme", "admin", "first"))
+        other = signed_in(there, here.key("acme", "viewer", "second"))
+        also = browser(here)
+        also.cookies.update(other.cookies)
+        assert [each.get("/ui/acme").status_code for each in (other, also)] == [200, 200]
+        id = next(
+            each.id for each in here.call(lambda queue: queue.list_keys(), "acme") if each.name == "second"
+        )
+        assert admin.post(f"/ui/acme/keys/{id}/revoke").status_code == 303
+        clock.by = timedelta(seconds=3)
+        assert [each.get("/ui/acme").status_code for each in (other, also)] == [303, 303]
+        assert admin.get("/ui/acme").status_code == 200
+
+
 def test_the_cookie_counts_for_nothing_that_another_site_sends(keyed: Served) -> None:
     client = signed_in(keyed, keyed.key("acme", "admin"))
     client.headers.pop("Sec-Fetch-Site")
@@ -359,7 +412,10 @@ def test_the_editor_says_what_a_timing_means_before_it_is_saved(local: Served) -
     client = local.client()
     page = shown(client, "/ui/default/new?type=cron&when=30+1+*+*+0&timezone=Europe/London")
     assert "Sunday" in page
-    assert "There it is" in page
+    assert re.search(
+        r"There it is \d\d:\d\d now. Clocks go (forward|back) on Sunday \d+ \w+, at 0[12]:00.", page
+    )
+    assert '<option value="Europe/Zurich">Switzerland</option>' in page
     assert page.count("<li><b>") == 10
     assert "Runs now: no." in page
     wrong = shown(client, "/ui/default/new?type=cron&when=99+1+*+*+*")
@@ -383,7 +439,7 @@ def test_a_schedule_is_made_and_edited_with_its_difference_shown_first(local: Se
     assert answer.status_code == 303, answer.text
     made_first = local.call(lambda queue: queue.get_schedule("made"), tenant)
     page = shown(client, f"/ui/{tenant}/schedules/made/edit?when=0+10+*+*+*")
-    assert re.search(r"(49|50) times vanish, (49|50) times appear", page)
+    assert re.search(r"[01] times? vanish(es)?, [01] times? appears?, 1[34] times move", page)
     page = shown(client, f"/ui/{tenant}/schedules/made/edit")
     assert "Its times stay as they are." in page
     version = re.search(r'name="version" value="(\d+)"', page)
@@ -393,7 +449,9 @@ def test_a_schedule_is_made_and_edited_with_its_difference_shown_first(local: Se
     assert "Nothing ran because of it" in shown(client, answer.headers["location"])
     stale = client.post(f"/ui/{tenant}/schedules/made/edit", data={**changed, "when": "0 11 * * *"})
     assert stale.status_code == 422
-    assert "Someone saved another version meanwhile" in stale.text
+    assert "http:local saved version 2 meanwhile, so nothing was changed" in stale.text
+    assert re.search(r"<td>cron</td><td[^>]*>0 10 \* \* \*</td><td[^>]*>0 11 \* \* \*</td>", stale.text)
+    assert "Save yours over theirs" in stale.text
     made = local.call(lambda queue: queue.get_schedule("made"), tenant)
     assert (made.timing.expression, made.overlap_policy, made.target.input) == (
         "0 10 * * *",
@@ -439,6 +497,28 @@ def test_what_is_wrong_with_a_form_is_said_and_what_was_typed_stays(
     assert answer.status_code == 422
     assert words in answer.text
     assert "typed" in answer.text
+
+
+def test_the_editor_knows_calendars_and_schedules_that_follow_others(local: Served) -> None:
+    client, tenant = browser(local), new_tenant()
+    place = f"/ui/{tenant}/schedules"
+    local.call(lambda queue: queue.create_calendar("weekends", rules=["FREQ=WEEKLY;BYDAY=SA,SU"]), tenant)
+    local.call(lambda queue: queue.create_schedule("first", cron="0 12 * * *", task_type="t"), tenant)
+    plain = shown(client, f"{place}/first/edit?exclude=weekends")
+    assert "4 times vanish, 0 times appear, 0 times move" in plain
+    assert "nothing" in shown(client, f"{place}/first/edit?only=nothing").partition('is-failed"><b>')[2][:60]
+    form = {"type": "cron", "when": "0 12 * * *", "timezone": "UTC", "task_type": "t", "exclude": "weekends"}
+    assert client.post(f"{place}/first/edit", data=form).status_code == 303
+    assert local.call(lambda queue: queue.get_schedule("first"), tenant).exclude == ("weekends",)
+    assert 'name="exclude" value="weekends"' in shown(client, f"{place}/first/edit")
+    assert "4 times appear" in shown(client, f"{place}/first/edit?exclude=")
+    after = {"key": "second", "type": "after", "when": "first", "after_on": "end", "after_delay": "10m"}
+    assert client.post(f"/ui/{tenant}/new", data={**after, "task_type": "t"}).status_code == 303
+    timing = local.call(lambda queue: queue.get_schedule("second"), tenant).timing
+    assert (timing.schedules, timing.on, timing.delay) == (("first",), "end", timedelta(minutes=10))
+    page = shown(client, f"{place}/second/edit")
+    assert 'name="after_delay" value="10m"' in page
+    assert '<option value="end" selected>' in page
 
 
 def test_an_interval_that_is_not_edited_keeps_its_beat(local: Served) -> None:

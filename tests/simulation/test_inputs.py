@@ -373,9 +373,9 @@ def test_a_closed_queue_says_so() -> None:
 def test_closing_ends_the_calls_of_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     waits, wait_of_store = threading.Event(), MemoryStore.wait
 
-    async def told(store: MemoryStore, until: datetime | None) -> None:
+    async def told(store: MemoryStore, until: datetime | None, **of: Any) -> None:
         waits.set()
-        await wait_of_store(store, until)
+        await wait_of_store(store, until, **of)
 
     monkeypatch.setattr(MemoryStore, "wait", told)
     queue = rota.sync.connect("memory:")

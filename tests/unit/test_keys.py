@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +23,47 @@ SECRET = "x" * 43
 def made(**fields: Any) -> ApiKey:
     given: dict[str, Any] = {"tenant": "acme", "name": "ci", "role": "operator", "actor": "ann"}
     return keys.make(ID, SECRET, now=NOW, **given | fields)
+
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("later", "is_open"),
+    [
+        (timedelta(0), True),
+        (11 * HOUR, True),
+        (12 * HOUR, False),
+        (-timedelta(minutes=4), True),
+        (-HOUR, False),
+    ],
+)
+def test_a_session_ends_by_itself(later: timedelta, is_open: bool) -> None:
+    session = keys.parse_session(keys.session(made(), NOW))
+    assert session is not None
+    assert keys.is_open(session, made(), NOW + later) is is_open
+
+
+def test_a_session_that_follows_another_ends_with_the_month() -> None:
+    first = keys.parse_session(keys.session(made(), NOW))
+    late = NOW + timedelta(days=29, hours=23)
+    last = keys.parse_session(keys.session(made(), late, first))
+    assert last is not None
+    assert keys.is_open(last, made(), late)
+    assert not keys.is_open(last, made(), late + HOUR)
+
+
+def test_a_session_is_of_one_key_and_cannot_be_made_longer() -> None:
+    text = keys.session(made(), NOW)
+    session = keys.parse_session(text)
+    assert session is not None
+    other = keys.make(ID, "y" * 43, tenant="acme", name="ci", role="operator", now=NOW, actor="ann")
+    assert not keys.is_open(session, other, NOW)
+    assert not keys.is_open(session, None, NOW)
+    assert not keys.is_open(session, keys.revoke(made(), NOW, "ann"), NOW)
+    assert not keys.is_open(session._replace(made=session.made + 60), made(), NOW)
+    assert keys.parse_session(keys.token(ID, SECRET)) is None
+    assert keys.parse(text) is None
 
 
 def test_a_token_is_a_prefix_the_id_in_hex_and_the_secret() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
+from rota.domain.model import Task
 from rota.stores.base import CommitOptions, Tx, Work
 from rota.stores.postgres.group_commit import GroupCommit
 
@@ -37,7 +38,7 @@ class _NothingDone:
         self.failure = None
 
     def new_tx(self, *, is_alone: bool) -> SimpleNamespace:
-        return SimpleNamespace(puts={}, deletes={}, has_written=False)
+        return SimpleNamespace(puts={}, deletes={}, written=set())
 
     async def add(self, tx: object) -> None:
         pass
@@ -51,19 +52,19 @@ async def nothing(tx: Tx) -> None: ...
 
 async def write(tx: Any) -> None:
     tx.puts["a"] = "a"
-    tx.has_written = True
+    tx.written.add(Task)
 
 
 async def refuse(tx: Any) -> None:
     tx.puts["b"] = "b"
-    tx.has_written = True
+    tx.written.add(Task)
     raise ValueError
 
 
 async def groups_of(lanes: list[str | None], begun: int) -> int:
     """How many transactions were open at once, when that many had begun."""
     transactions = Transactions()
-    group_commit = GroupCommit(transactions.run, 8, lambda: None)
+    group_commit = GroupCommit(transactions.run, 8, lambda written: None)
     answers = asyncio.gather(*(group_commit.run(nothing, CommitOptions(lane=lane)) for lane in lanes))
     for _ in range(begun):
         await transactions.began.acquire()
@@ -90,7 +91,7 @@ async def changes_told(*works: Work[None]) -> int:
     transactions = Transactions()
     transactions.end.set()
     told: list[None] = []
-    group_commit = GroupCommit(transactions.run, 8, lambda: told.append(None))
+    group_commit = GroupCommit(transactions.run, 8, lambda written: told.append(None))
     await asyncio.gather(*(group_commit.run(work, CommitOptions()) for work in works), return_exceptions=True)
     await group_commit.finish()
     assert transactions.most == 1

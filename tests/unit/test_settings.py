@@ -96,7 +96,7 @@ def test_another_file(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("stor = 'x'", "there is no setting 'stor'; accepted are store, tenant"),
+        ("stor = 'x'", "there is no setting 'stor'; accepted are store, server"),
         ("store = 5", "store ("),
         ("concurrency = 'many'", "'many' is not accepted; give a whole number"),
         ("concurrency = 0", "give a whole number from 1 to 100000"),
@@ -143,3 +143,11 @@ def test_who_is_told_of_alarms(tmp_path: Path) -> None:
     (tmp_path / "rota.toml").write_text("[alarms]\nnotfy = []\n")
     with pytest.raises(Invalid, match="there is no setting 'alarms_notfy'"):
         load({}, {}, tmp_path)
+
+
+def test_a_server_is_asked_if_it_is_named_nearer_than_a_store(folder: Path) -> None:
+    assert load({}, {}, folder)["server"] is None
+    assert load({}, {"ROTA_SERVER": "https://a.example"}, folder)["server"] == "https://a.example"
+    assert load({"store": "memory:"}, {"ROTA_SERVER": "https://a.example"}, folder)["server"] is None
+    with pytest.raises(Invalid, match=r"server \(--server\): a store is named there, too"):
+        load({"store": "memory:", "server": "https://a.example"}, {}, folder)

@@ -170,6 +170,7 @@ CALLS: dict[str, Call] = {
     "set_limits": lambda queue: queue.set_limits("acme", schedules=5),
     "signal": lambda queue: queue.signal(queue.start_workflow("work").id, "paid", 1),
     "steps": lambda queue: queue.steps(queue.start_workflow("work").id),
+    "unread_signals": lambda queue: queue.unread_signals(queue.start_workflow("work").id),
     "start_workflow": lambda queue: queue.start_workflow("work"),
     "start_workflows": lambda queue: queue.start_workflows([("work", None)]),
     "submit": lambda queue: queue.submit("work"),

@@ -71,6 +71,8 @@ _SENTENCES = {
     "limit_reached": "tenant {tenant} may have {limit:,} {what} and {has}; {advice}",
     "newer_schema": "the store at {store} was written by a newer version of rota (schema {found}, this one"
     " knows {known}); upgrade rota",
+    "needs_store": "this needs the store itself, not a server; leave out --server and ROTA_SERVER, and name the store"
+    " with --store",
     "no_such_step": "task {task} has no step {step!r}; `queue.steps` lists them",
     "not_a_workflow": "task {task} is a {kind}, which is no workflow: nothing would receive a signal",
     "not_claimable": "task {task} is {status} and cannot be claimed now",

@@ -4,15 +4,23 @@
 
 The token is shown once. Stored is the SHA-256 of the secret: it has 256 random bits, so that a slow hash would add
 nothing. A key of the tenant `*` is good for every tenant; no tenant can be called that.
+
+A session is what a browser holds instead of the key that someone signed in with:
+
+    rota-session_<id of the key>_<when they signed in>_<when this one was made>_<HMAC under the digest>
+
+It ends with its key, by itself after `SESSION`, and is replaced by a new one after `ROTATED`. Every server that has the
+store can check it, and nothing is stored for it.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Any
+from hmac import digest as hmac
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -23,11 +31,44 @@ from .limits import check_choice, check_key, storable
 from .model import ApiKey, Role
 from .tenants import EVERY_TENANT, check_tenant
 
-__all__ = ["EVERY_TENANT", "as_facts", "check_name", "make", "matches", "parse", "revoke", "token"]
+__all__ = [
+    "EVERY_TENANT",
+    "LONGEST_SESSION",
+    "ROTATED",
+    "SESSION",
+    "SignIn",
+    "as_facts",
+    "check_name",
+    "is_open",
+    "make",
+    "matches",
+    "parse",
+    "parse_session",
+    "revoke",
+    "session",
+    "token",
+]
 
 LONGEST_NAME = 100
 _TOKEN = re.compile(r"rota_([0-9a-f]{32})_([A-Za-z0-9_-]{1,255})")
 _NOBODY = "0" * 64
+
+SESSION = timedelta(hours=12)
+"""Whoever stays away for so long signs in again."""
+ROTATED = timedelta(hours=1)
+LONGEST_SESSION = timedelta(days=30)
+SKEW = timedelta(minutes=5)
+"""How far the clocks of two servers may be apart."""
+_SESSION = re.compile(r"rota-session_([0-9a-f]{32})_([0-9]{1,11})_([0-9]{1,11})_([0-9a-f]{64})")
+
+
+class SignIn(NamedTuple):
+    """Someone who signed in: with which key, when, and when what they hold was made."""
+
+    key_id: str
+    began: int
+    made: int
+    proof: str
 
 
 def make(
@@ -73,6 +114,32 @@ def matches(key: ApiKey | None, secret: str) -> bool:
 def revoke(key: ApiKey, now: datetime, actor: str) -> ApiKey:
     """No good from now on. Revoking what is revoked changes nothing."""
     return key if key.revoked_at is not None else replace(key, revoked_at=now, revoked_by=actor)
+
+
+def session(key: ApiKey, now: datetime, before: SignIn | None = None) -> str:
+    """What a browser holds from now on: of someone who signs in, or in place of the one before."""
+    made = int(now.timestamp())
+    began = made if before is None else before.began
+    return f"rota-session_{UUID(key.id).hex}_{began}_{made}_{_proof(key, began, made)}"
+
+
+def parse_session(text: object) -> SignIn | None:
+    found = _SESSION.fullmatch(text) if isinstance(text, str) else None
+    return None if found is None else SignIn(str(UUID(found[1])), int(found[2]), int(found[3]), found[4])
+
+
+def is_open(session: SignIn, key: ApiKey | None, now: datetime) -> bool:
+    """Whether this key made it, is still good, and it has not ended."""
+    if key is None or key.revoked_at is not None:
+        return False
+    at = now.timestamp()
+    is_in_time = session.made - SKEW.total_seconds() <= at < session.made + SESSION.total_seconds()
+    is_short = at < session.began + LONGEST_SESSION.total_seconds()
+    return compare_digest(session.proof, _proof(key, session.began, session.made)) and is_in_time and is_short
+
+
+def _proof(key: ApiKey, began: int, made: int) -> str:
+    return hmac(key.digest.encode(), f"session {key.id} {began} {made}".encode(), "sha256").hex()
 
 
 def as_facts(key: ApiKey) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any, Protocol
 
+from ..domain.model import Record
+from ..stores.base import Store
 from . import clock
 
 __all__ = ["Backoff", "Hints", "Loop", "MergedHints", "NoHints", "OnError", "Recovery", "keep_running"]
@@ -58,6 +60,17 @@ class NoHints:
 
     async def wait(self, until: datetime | None) -> None:
         await asyncio.Event().wait()
+
+
+class HintsOf:
+    """For roles that act on records of some types only."""
+
+    def __init__(self, store: Store, *of: type[Record]) -> None:
+        self._store = store
+        self._of = frozenset(of)
+
+    async def wait(self, until: datetime | None) -> None:
+        await self._store.wait(until, of=self._of)
 
 
 class MergedHints:

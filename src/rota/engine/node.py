@@ -17,7 +17,7 @@ from typing import TypedDict, Unpack, cast
 from .. import __version__
 from ..domain.errors import Invalid, Unavailable
 from ..domain.limits import check_duration, check_number, check_queue
-from ..domain.model import NodeState
+from ..domain.model import NodeState, PausedQueue, Schedule, Task, Tenant
 from ..domain.options import Duration
 from ..domain.runtimes import check_url
 from ..domain.tenants import EVERY_TENANT
@@ -27,7 +27,7 @@ from .commands import Retention
 from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop
 from .handlers.functions import TaskQueue
-from .loops import Backoff, Hints, Loop, MergedHints, NoHints, Recovery, keep_running
+from .loops import Backoff, Hints, HintsOf, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_signals
 from .observe.telemetry import HookFailed, LoopFailed, Observer, fan_out
 from .roles.alarms import SCAN_EVERY, AlarmWatch
@@ -229,7 +229,8 @@ class Node:
         no_hints = NoHints()
         yield "jump watch", self.jump_watch, no_hints, None
         if self.scheduler is not None:
-            yield "scheduler", self.scheduler, MergedHints(self.queue.store), self._tick_now
+            planned = HintsOf(self.queue.store, Schedule, Tenant)
+            yield "scheduler", self.scheduler, MergedHints(planned), self._tick_now
         if self.janitor is not None:
             yield "janitor" if self.forgetter is not None else "sweep", self.janitor, no_hints, None
         if self.forgetter is not None:
@@ -441,7 +442,8 @@ class Worker(Node):
 
     def _roles(self) -> Iterator[tuple[str, Loop, Hints, asyncio.Event | None]]:
         yield from super()._roles()
-        yield "worker", self.tasks, self.queue.store, self.tasks.wake
+        hints = HintsOf(self.queue.store, Task, PausedQueue, Tenant)
+        yield "worker", self.tasks, hints, self.tasks.wake
 
     def _described(self) -> NodeState:
         return self.tasks.described(super()._described())

@@ -38,7 +38,9 @@ run of the work began. If the run had to wait for what it reads, `tx.now` is the
 
 **Waiting.** `store.wait(until)` returns at `until`, or sooner if something may have changed since the call. It is a
 hint. It may return early for no reason, and it may see a change of another process late, by at most the store's poll
-interval. A caller that looks first and waits then misses a change in between, so it starts to wait, then looks.
+interval. A caller that looks first and waits then misses a change in between, so it starts to wait, then looks. With
+`of`, a caller says which types of records it waits for: a store that knows that a commit wrote none of them lets it
+wait on.
 
 **Queries.** `tx.find` takes a query type of `queries.py`: each names its filter and its order. Every order ends with
 `id`, so that all stores give the same answer. With `lock`, the rows found are locked until the commit, and rows that
@@ -62,6 +64,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
@@ -126,6 +129,8 @@ __all__ = [
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
+
+RecordTypes = AbstractSet[type[Record]]
 
 RECORD_TYPES: tuple[type[Record], ...] = (
     Task,
@@ -342,7 +347,7 @@ class Store(Protocol):
 
     async def read(self, work: Work[T], /) -> T: ...
 
-    async def wait(self, until: datetime | None) -> None: ...
+    async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None: ...
 
     @property
     def contents(self) -> Contents:
@@ -396,7 +401,7 @@ class BufferedTx(ABC):
         self.puts: dict[type[Record], dict[str, Record]] = {}
         self.deletes: dict[type[Record], dict[str, Record]] = {}
         self.replaced: dict[type[Record], dict[str, Record]] = {}
-        self.has_written = False
+        self.written: set[type[Record]] = set()
         self._writable = writable
 
     async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
@@ -425,7 +430,7 @@ class BufferedTx(ABC):
 
     def reading(self) -> None:
         """Called by every read."""
-        if self.has_written:
+        if self.written:
             raise AssertionError("a work reads before it writes: what it wrote cannot be read back")
 
     def writing(self) -> None:
@@ -441,4 +446,4 @@ class BufferedTx(ABC):
                 f"a work writes a record once: {of_type.__name__} {record.id} was written before"
             )
         into.setdefault(of_type, {})[record.id] = stored
-        self.has_written = True
+        self.written.add(of_type)

@@ -1,7 +1,8 @@
 """Waiting for a change: the part of `Store.wait` that stores share.
 
-Changes made through this store are counted (`changed`). Changes made by other processes are seen by `look`: its value
-is different after each of them. It is asked every `interval`, and only while someone waits. Timers are those of the
+Changes made through this store are counted by the types of the records (`changed`): only those who wait for one of them
+wake. Changes made by other processes are seen by `look`: its value is different after each of them, and everyone wakes.
+It is asked every `interval`, and only while someone waits. Timers are those of the
 event loop, so that virtual time works. The injected clock says whether `until` has come, and is asked again and again,
 so that a jump of the clock is noticed. A store that hears of something sooner calls `look_soon`.
 """
@@ -9,19 +10,22 @@ so that a jump of the clock is noticed. A store that hears of something sooner c
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from .base import VirtualTime
+from ..domain.model import Record
+from .base import RecordTypes, VirtualTime
 
 __all__ = ["Waiters", "poll_later"]
 
 _LONGEST = timedelta(seconds=60)
 """The clock is asked at least this often: a timer does not run while a laptop sleeps."""
 
-Point = tuple[int, object]
-"""A point in the life of the store. Nothing changed between two equal points."""
+Point = tuple[int, int]
+"""A point in the life of the store: how much was changed here, and how often by others. Nothing changed between two
+equal points."""
 
 
 def _nothing() -> object:
@@ -50,21 +54,36 @@ class Waiters:
         self._look = look
         self._interval = interval
         self._changes = 0
+        self._changes_of: Counter[type[Record]] = Counter()
+        self._foreign = 0
         self._seen: object = None
         self._quiet_looks = 0
         self._soon_until = 0.0
-        self._asleep: set[asyncio.Future[None]] = set()
+        self._asleep: dict[asyncio.Future[None], RecordTypes | None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def _now(self) -> Point:
-        return (self._changes, self._look())
+    def _now(self, of: RecordTypes | None) -> Point:
+        self._observe(self._look())
+        changes = self._changes if of is None else sum(self._changes_of[each] for each in of)
+        return (changes, self._foreign)
 
-    def changed(self) -> None:
-        """Something was committed here: everyone wakes. What others committed before is seen by whoever is woken."""
+    def _observe(self, seen: object) -> None:
+        if seen != self._seen:
+            self._seen = seen
+            self._foreign += 1
+            self._wake(None)
+
+    def changed(self, of: RecordTypes | None = None) -> None:
+        """Records of these types were committed here; None: of any, or elsewhere. Where `look` sees our own commits
+        everyone wakes."""
         self._changes += 1
+        if of is None:
+            self._foreign += 1
+        else:
+            self._changes_of.update(of)
         self._note(self._look())
-        self._wake()
+        self._wake(of)
 
     def look_soon(self) -> None:
         """Something is about to change: `look` will be different in a moment."""
@@ -77,38 +96,34 @@ class Waiters:
     def close(self) -> None:
         """Everyone wakes, and nobody falls asleep again."""
         self._closed = True
-        self._wake()
+        self._wake(None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    async def wait(self, until: datetime | None) -> None:
-        since = self._now()
+    async def wait(self, until: datetime | None, of: RecordTypes | None = None) -> None:
+        since = self._now(of)
         await asyncio.sleep(0)
-        while not self._closed and self._now() == since:
+        while not self._closed and self._now(of) == since:
             left = None if until is None else until - self._clock()
             if left is not None and left <= timedelta(0):
                 return
-            await self._nap(left, since)
+            await self._nap(left, of)
 
-    async def _nap(self, left: timedelta | None, since: Point) -> None:
+    async def _nap(self, left: timedelta | None, of: RecordTypes | None) -> None:
         """Until woken, or for the time that is left; None: for ever, without a timer."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         timer = left and loop.call_later(min(left, _LONGEST).total_seconds(), _finish, future)
-        self._asleep.add(future)
-        self._start_looking(loop, since)
+        self._asleep[future] = of
+        if self._timer is None:
+            self._look_later(loop)
         try:
             await future
         finally:
             if timer:
                 timer.cancel()
-            self._asleep.discard(future)
-
-    def _start_looking(self, loop: asyncio.AbstractEventLoop, since: Point) -> None:
-        if self._timer is None:
-            self._seen = since[1]
-            self._look_later(loop)
+            del self._asleep[future]
 
     def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._interval is not None:
@@ -125,19 +140,21 @@ class Waiters:
             self._quiet_looks += 1
         else:
             self._note(now)
-            self._wake()
         self._look_later(loop)
 
     def _note(self, now: object) -> None:
         """A change was seen."""
-        self._seen, self._quiet_looks = now, 0
+        self._observe(now)
+        self._quiet_looks = 0
         if self._soon_until:
             soon = asyncio.get_running_loop().time() + _SOON_AFTER_CHANGE.total_seconds()
             self._soon_until = min(self._soon_until, soon)
 
-    def _wake(self) -> None:
-        for future in self._asleep:
-            _finish(future)
+    def _wake(self, of: RecordTypes | None) -> None:
+        """Those who wait for one of these; None: everyone."""
+        for future, awaited in self._asleep.items():
+            if of is None or awaited is None or of & awaited:
+                _finish(future)
 
 
 def poll_later(

@@ -11,14 +11,14 @@ in the store's one writer thread, and leaves in each job its value or its error.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
 from ..domain.errors import Conflict
-from .base import CommitOptions, Work
+from .base import CommitOptions, RecordTypes, Work
 from .threads import Threads
 
-__all__ = ["ATTEMPTS", "Groups", "Job", "drive", "run_work"]
+__all__ = ["ATTEMPTS", "Groups", "Job", "drive", "run_work", "written_by"]
 
 ATTEMPTS = 5
 """How often a work is run before its conflict reaches the caller."""
@@ -57,7 +57,7 @@ def run_work(work: Work[T], begin: Callable[[], X], flush: Callable[[X], None]) 
 
 
 class Job(Generic[T]):
-    """A work that was given to `transact`. The commit sets `value` or `error`, and whether the work wrote anything."""
+    """A work that was given to `transact`. The commit sets `value` or `error`, and which records the work wrote."""
 
     def __init__(self, work: Work[T], options: CommitOptions, future: asyncio.Future[T]) -> None:
         self.work = work
@@ -65,7 +65,7 @@ class Job(Generic[T]):
         self.future = future
         self.value: T | None = None
         self.error: BaseException | None = None
-        self.wrote = False
+        self.written: RecordTypes = frozenset()
 
     def settle(self) -> None:
         """Answer the caller, if it still waits."""
@@ -77,11 +77,18 @@ class Job(Generic[T]):
             self.future.set_result(self.value)  # type: ignore[arg-type]  # a job without an error has its value
 
 
+def written_by(jobs: Iterable[Job[Any]]) -> RecordTypes:
+    return {of_type for job in jobs if job.error is None for of_type in job.written}
+
+
 class Groups:
     """Gathers jobs into groups and has them committed one group at a time."""
 
     def __init__(
-        self, thread: Threads, commit: Callable[[list[Job[Any]]], None], changed: Callable[[], None]
+        self,
+        thread: Threads,
+        commit: Callable[[list[Job[Any]]], None],
+        changed: Callable[[RecordTypes], None],
     ) -> None:
         self._thread = thread
         self._commit = commit
@@ -129,8 +136,8 @@ class Groups:
     ) -> None:
         self._committing = []
         failure = asyncio.CancelledError() if done.cancelled() else done.exception()
-        if any(job.wrote and job.error is None for job in jobs):
-            self._changed()
+        if written := written_by(jobs):
+            self._changed(written)
         for job in jobs:
             job.error = failure or job.error
             job.settle()

@@ -9,6 +9,10 @@ of `[profile.NAME]`, chosen with --profile or ROTA_PROFILE, come before them:
     store = "sqlite:////var/lib/shop/rota.db"
     concurrency = 200
 
+    [profile.office]
+    server = "https://rota.example.com"
+    key = "rota_…"
+
     [alarms]
     notify = ["mailto://user:password@example.com"]
 
@@ -136,6 +140,8 @@ def _duration_or_forever(field: str, value: Any) -> timedelta | None:
 
 FIELDS: tuple[SettingField, ...] = (
     SettingField("store", "sqlite:///rota.db", _text, "where everything is kept"),
+    SettingField("server", None, _text, "a server to ask instead of the store (not set: the store)"),
+    SettingField("key", None, _text, "the API key for it", is_secret=True),
     SettingField("tenant", DEFAULT, _text, "whose tasks and schedules"),
     SettingField("app", None, _text, "the module:app that `up`, `worker` and `tick` run"),
     SettingField("queues", None, _names, "the queues that workers take tasks from (not set: all)"),
@@ -217,7 +223,22 @@ def load(
     profile = _profile(flags, environ, content)
     layers = _layers(flags, environ, content, file, profile)
     found = {field.name: _first(field, layers) for field in FIELDS}
+    if not _asks_server(layers):
+        found["server"] = Setting(None, DEFAULT)
     return Settings(found, file, profile)
+
+
+def _asks_server(layers: list[Mapping[str, tuple[Any, str]]]) -> bool:
+    """Whether a server is named nearer than a store is."""
+    for layer in layers:
+        if "server" in layer and "store" in layer:
+            source = layer["server"][1]
+            raise Invalid(
+                f"server ({source})", f"a store is named there, too: {layer['store'][1]}", "name one of them"
+            )
+        if "server" in layer or "store" in layer:
+            return "server" in layer
+    return False
 
 
 def _first(field: SettingField, layers: list[Mapping[str, tuple[Any, str]]]) -> Setting:

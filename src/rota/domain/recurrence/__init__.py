@@ -18,7 +18,7 @@ them. `rrule.steps` does the rules that advance in elapsed time.
 from __future__ import annotations
 
 from .advice import ClockChange, clock_changes, dst_note, left_out, local, warnings
-from .calendars import Covered, Openings, Stretch, check_rule, parse_window
+from .calendars import Covered, Openings, Stretch, check_rule, covered_days, parse_window
 from .cron import split_zone
 from .occurrences import begun_after, between, check, count, latest, next_after, on_clock, parts_of, with_zone
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
@@ -38,7 +38,7 @@ from .timing import (
     Timing,
 )
 from .words import describe
-from .zones import close_zones, tzdata_version, zone_names
+from .zones import close_zones, tzdata_version, zone_countries, zone_names
 
 __all__ = [
     "MOST_TIMINGS",
@@ -69,6 +69,7 @@ __all__ = [
     "clock_changes",
     "close_zones",
     "count",
+    "covered_days",
     "describe",
     "dst_note",
     "latest",
@@ -82,5 +83,6 @@ __all__ = [
     "tzdata_version",
     "warnings",
     "with_zone",
+    "zone_countries",
     "zone_names",
 ]

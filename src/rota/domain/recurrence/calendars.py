@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -31,6 +31,7 @@ __all__ = [
     "Piece",
     "Stretch",
     "check_rule",
+    "covered_days",
     "parse_window",
 ]
 
@@ -121,6 +122,18 @@ def _covers(covering: Covered, local: datetime) -> bool:
     day, days = local.date(), covering.days
     place = bisect_left(days, day)
     return days[place : place + 1] == (day,) or any(_falls_on(rule, day) for rule in covering.rules)
+
+
+def covered_days(covering: Covered, first: date, most: int, ahead: int = 366) -> list[date]:
+    """The next days that it covers as a whole, from this one on."""
+    days = (first + timedelta(days=number) for number in range(ahead))
+    known = frozenset(covering.days)
+    return list(
+        islice(
+            (day for day in days if day in known or any(_falls_on(rule, day) for rule in covering.rules)),
+            most,
+        )
+    )
 
 
 class Openings(NamedTuple):

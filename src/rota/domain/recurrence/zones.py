@@ -30,7 +30,7 @@ from zoneinfo import TZPATH, ZoneInfo, available_timezones
 from .days import CYCLE_DAYS, month_of, month_start, shape_number, shape_of
 from .ticks import DAY, EARLIEST, LATEST
 
-__all__ = ["Zone", "close_zones", "tzdata_version", "zone", "zone_names", "zone_tzinfo"]
+__all__ = ["Zone", "close_zones", "tzdata_version", "zone", "zone_countries", "zone_names", "zone_tzinfo"]
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -68,6 +68,20 @@ def zone_names() -> tuple[str, ...]:
     if package is None:
         return tuple(sorted(available_timezones()))
     return tuple(sorted(package.joinpath("zones").read_text("ascii").split()))
+
+
+@cache
+def zone_countries() -> dict[str, str]:
+    """The countries of the zones that belong to one, by the name of the zone."""
+    package = _package()
+    if package is None:
+        return {}
+    tables = [package.joinpath("zoneinfo", name).read_text("utf-8") for name in ("iso3166.tab", "zone.tab")]
+    countries, zones = (
+        [line.split("\t") for line in table.splitlines() if not line.startswith("#")] for table in tables
+    )
+    names = {code: name for code, name, *_ in countries}
+    return {zone: names[code] for code, _, zone, *_ in zones if code in names}
 
 
 def close_zones(name: str) -> tuple[str, ...]:

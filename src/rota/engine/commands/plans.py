@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from ...domain.errors import Refused
-from ...domain.model import Calendar, Event, Schedule, Template
+from ...domain.model import Calendar, Event, Schedule, Template, TemplateTarget
 from ...domain.plan import Action, Item, Plan, Stored, naming, settled
 from ...stores.base import Tx, Work
 from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
 from .schedules import write_planned
-from .shared import audit, limits_of
+from .shared import audit, find_schedule, limits_of
 
 __all__ = ["MakePlan", "apply_plan", "read_stored"]
 
@@ -24,13 +24,27 @@ _PLANNED = ("schedule", "template", "calendar")
 _ACTIONS = {Action.CREATED: "created", Action.CHANGED: "updated", Action.UNCHANGED: "adopted"}
 
 
-def read_stored(tenant: str) -> Work[tuple[Stored, datetime]]:
-    """All that a plan may touch, and the time."""
+def read_stored(tenant: str, keys: Sequence[str] | None = None) -> Work[tuple[Stored, datetime]]:
+    """All that a plan may touch, or these schedules and the templates that they run; and the time."""
 
     async def work(tx: Tx) -> tuple[Stored, datetime]:
-        return await _stored(tx, tenant), tx.now
+        return await (_stored(tx, tenant) if keys is None else _named(tx, tenant, keys)), tx.now
 
     return work
+
+
+async def _named(tx: Tx, tenant: str, keys: Sequence[str]) -> Stored:
+    found = [await find_schedule(tx, tenant, key) for key in keys]
+    ids = {each.target.template_id for each in found if isinstance(each.target, TemplateTarget)}
+    templates = await tx.get_many(Template, ids) if ids else {}
+    names = {name for each in found for name in (*each.exclude, *each.only)}
+    calendars = await tx.find(CalendarList(tenant=tenant), AT_ONCE) if names else []
+    return Stored(
+        tenant=tenant,
+        schedules={each.key: each for each in found},
+        templates=templates,
+        calendars=tuple(each for each in calendars if each.name in names),
+    )
 
 
 def apply_plan(

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ...domain import plan, schedule
 from ...domain.errors import NotFound, Refused
+from ...domain.ids import derived_id
 from ...domain.limits import check_input, check_key
 from ...domain.model import (
     Limits,
@@ -54,6 +55,8 @@ __all__ = [
     "given_up",
     "naming_schedule",
     "pause_schedule",
+    "plan_edit",
+    "plan_new_schedule",
     "purge_schedule",
     "restore_schedule",
     "resume_schedule",
@@ -70,22 +73,40 @@ def create_schedule(
         again = await tx.get(Schedule, id)
         if again is not None:
             return again
-        known = await _known_target(tx, tenant, target)
-        new = definition.create(
-            id,
-            key,
-            timing,
-            known,
-            fields,
-            tenant=tenant,
-            now=tx.now,
-            actor=actor,
-            limits=limits,
-            calendars=await _known_calendars(tx, tenant, fields),
-        )
+        made = Declared(id=id, key=key, timing=timing, target=target, fields=fields)
+        new = await _created(tx, tenant, made, limits, actor)
         return (await _write(tx, limits, [_Change(None, new, "created")], actor))[0]
 
     return work
+
+
+def plan_new_schedule(
+    tenant: str, key: str, timing: Timing, target: Target, fields: Mapping[str, Any], actor: str
+) -> Work[plan.Plan]:
+    """What `create_schedule` would do. Only read: nothing is written."""
+
+    async def work(tx: Tx) -> plan.Plan:
+        made = Declared(id=derived_id("plan", key), key=key, timing=timing, target=target, fields=fields)
+        new = await _created(tx, tenant, made, await limits_of(tx, tenant), actor)
+        item = plan.Item(name=key, action=plan.Action.CREATED, old=None, new=new)
+        return plan.Plan(tenant=tenant, at=tx.now, schedules=(item,))
+
+    return work
+
+
+async def _created(tx: Tx, tenant: str, made: Declared, limits: Limits, actor: str) -> Schedule:
+    return definition.create(
+        made.id,
+        made.key,
+        made.timing,
+        await _known_target(tx, tenant, made.target),
+        made.fields,
+        tenant=tenant,
+        now=tx.now,
+        actor=actor,
+        limits=limits,
+        calendars=await _known_calendars(tx, tenant, made.fields),
+    )
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +118,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     timing: Timing
     target: Target
     fields: Mapping[str, Any]
-    changes: Callable[[Schedule, datetime], Mapping[str, Any]]
+    changes: Callable[[Schedule, datetime], Mapping[str, Any]] = lambda old, now: {}
     in_words: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
@@ -123,20 +144,7 @@ async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Lim
         changes = await _known_changes(tx, old, each.changes(old, tx.now))
         differing = {name: value for name, value in changes.items() if getattr(old, name) != value}
         return _Change(old, definition.edit(old, differing, tx.now, actor, limits), "updated")
-    known = await _known_target(tx, tenant, each.target)
-    new = definition.create(
-        each.id,
-        each.key,
-        each.timing,
-        known,
-        each.fields,
-        tenant=tenant,
-        now=tx.now,
-        actor=actor,
-        limits=limits,
-        calendars=await _known_calendars(tx, tenant, each.fields),
-    )
-    return _Change(None, new, "created")
+    return _Change(None, await _created(tx, tenant, each, limits, actor), "created")
 
 
 @contextmanager
@@ -281,6 +289,21 @@ def edit_schedule(
         wanted = await _known_changes(tx, old, changes(old, tx.now))
         new = definition.edit(old, wanted, tx.now, actor, limits)
         return (await _write(tx, limits, [_Change(old, new, "updated")], actor))[0]
+
+    return work
+
+
+def plan_edit(
+    tenant: str, key: str, changes: Callable[[Schedule, datetime], Mapping[str, Any]], actor: str
+) -> Work[plan.Plan]:
+    """What `edit_schedule` would do. Only read: nothing is written."""
+
+    async def work(tx: Tx) -> plan.Plan:
+        limits = await limits_of(tx, tenant)
+        old = await find_schedule(tx, tenant, key)
+        wanted = await _known_changes(tx, old, changes(old, tx.now))
+        stored = plan.Stored(tenant=tenant, schedules={old.key: old}, limits=limits)
+        return plan.make_edits({old.key: wanted}, stored, tx.now, actor)
 
     return work
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ...domain.errors import Refused, StoreError
 from ...domain.model import Record
-from ...stores.base import PLAIN_COMMIT, CommitOptions, Contents, Proof, Store, Work
+from ...stores.base import PLAIN_COMMIT, CommitOptions, Contents, Proof, RecordTypes, Store, Work
 from ..clock import Clock, SystemClock
 
 __all__ = ["LoopLag", "ObservedStore"]
@@ -61,8 +61,8 @@ class ObservedStore(Store):
     async def read(self, work: Work[T], /) -> T:
         return await self._timed("read", self._store.read(work))
 
-    async def wait(self, until: datetime | None) -> None:
-        await self._store.wait(until)
+    async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
+        await self._store.wait(until, of=of)
 
     async def snapshot(self) -> dict[str, list[Record]]:
         return await self._store.snapshot()

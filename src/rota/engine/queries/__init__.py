@@ -29,6 +29,7 @@ from .tasks import (
     task_page,
     task_query,
     tasks_by_beginning,
+    unread_signals,
 )
 from .tenants import (
     TenantUse,
@@ -81,6 +82,7 @@ __all__ = [
     "template_named",
     "template_page",
     "tenants_in_use",
+    "unread_signals",
     "upcoming",
     "why",
 ]

@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from ...domain.errors import StoreError, Unavailable
-from ...domain.model import Record
+from ...domain.model import Record, Task
+from ..base import RecordTypes
 from ..memory.state import Row
 from ..works import Job, run_work
 from .archive.lookups import NeedsArchive
@@ -90,7 +91,7 @@ class Committer:
             self._commit(jobs)
         except StoreError as error:
             for job in jobs:
-                job.error, job.wrote = error, False
+                job.error, job.written = error, frozenset()
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         self._refresh()
@@ -161,19 +162,19 @@ class Committer:
         )
 
     def run_job(self, job: Job[Any], trial: Trial) -> None:
-        wrote = False
+        written: RecordTypes = frozenset()
 
         def flush(tx: BucketTx) -> None:
-            nonlocal wrote
+            nonlocal written
             trial.flush(tx)
-            wrote = bool(tx.puts or tx.deletes or tx.moved)
+            written = tx.written or ({Task} if tx.moved else frozenset())
 
         job.error = None
         try:
             job.value = run_work(job.work, lambda: BucketTx(self._replica, self._now()), flush)
-            job.wrote = wrote
+            job.written = written
         except BaseException as error:  # it belongs to the caller of this work
-            job.error, job.wrote = error, False
+            job.error, job.written = error, frozenset()
 
     def _append(self, draft: _Draft) -> bool:
         header = draft.header

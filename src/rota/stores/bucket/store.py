@@ -27,7 +27,7 @@ import uuid_utils
 
 from ...domain.errors import Unavailable
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, RECORD_TYPES, Clock, CommitOptions, Proof, Store, Work
+from ..base import PLAIN_COMMIT, RECORD_TYPES, Clock, CommitOptions, Proof, RecordTypes, Store, Work
 from ..codec import TABLES
 from ..memory.state import State
 from ..threads import Threads
@@ -110,8 +110,8 @@ class BucketStore(Store):
     async def read(self, work: Work[T], /) -> T:
         return await self.opened.read(work)
 
-    async def wait(self, until: datetime | None) -> None:
-        await self.opened.wait(until)
+    async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
+        await self.opened.wait(until, of=of)
 
     @property
     def contents(self) -> BucketContents:
@@ -245,9 +245,9 @@ class OpenBucket:
             for name, found in bodies.items()
         }
 
-    async def wait(self, until: datetime | None) -> None:
+    async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         with self.poller:
-            await self.waiters.wait(until)
+            await self.waiters.wait(until, of)
 
     async def tidy(self) -> None:
         await self.upkeep.tidy()
@@ -278,6 +278,6 @@ class OpenBucket:
         seen, self._seen = self._seen, self.replica.number
         return seen != self._seen
 
-    def _changed(self) -> None:
+    def _changed(self, written: RecordTypes) -> None:
         self._seen = self.replica.number
-        self.waiters.changed()
+        self.waiters.changed(written)

@@ -23,6 +23,7 @@ from ..base import (
     Clock,
     CommitOptions,
     Contents,
+    RecordTypes,
     Store,
     Work,
     no_content,
@@ -135,9 +136,9 @@ class MemoryStore(Store):
         await asyncio.sleep(0)
         return drive(work, MemoryTx(self._state, self._clock.now(), writable=False))
 
-    async def wait(self, until: datetime | None) -> None:
+    async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         self._check_open()
-        await self._waiters.wait(until)
+        await self._waiters.wait(until, of)
 
     @property
     def contents(self) -> MemoryContents:
@@ -151,7 +152,7 @@ class MemoryStore(Store):
     def _commit(self, tx: MemoryTx) -> None:
         if tx.puts or tx.deletes:
             self._state.apply(self._state.prepare(tx.puts, tx.deletes))
-            self._waiters.changed()
+            self._waiters.changed(tx.written)
 
     def _check_open(self) -> None:
         if not self._is_open:

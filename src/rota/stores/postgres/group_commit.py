@@ -20,8 +20,8 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 
 from ...domain.errors import Conflict, StoreError
-from ..base import CommitOptions, Work
-from ..works import ATTEMPTS, Job
+from ..base import CommitOptions, RecordTypes, Work
+from ..works import ATTEMPTS, Job, written_by
 from .errors import Blocked
 from .tx import SharedTransaction
 
@@ -56,7 +56,9 @@ class ConnectionLost(Exception):
 class GroupCommit:
     """Gathers jobs into groups and runs them, at most `most` groups at a time. `changed` is called after commits."""
 
-    def __init__(self, run_in_transaction: RunInTransaction, most: int, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, run_in_transaction: RunInTransaction, most: int, changed: Callable[[RecordTypes], None]
+    ) -> None:
         self._run_in_transaction = run_in_transaction
         self._most = most
         self._changed = changed
@@ -148,8 +150,8 @@ class GroupCommit:
             self._idle.set()
 
     def _settle(self, jobs: Iterable[Job[Any]], failure: BaseException | None = None) -> None:
-        if any(job.wrote and job.error is None for job in jobs):
-            self._changed()
+        if written := written_by(jobs):
+            self._changed(written)
         for job in jobs:
             job.error = failure or job.error
             job.settle()
@@ -243,7 +245,7 @@ class _Group:
     async def _commit_together(self, shared: SharedTransaction, jobs: list[Job[Any]]) -> None:
         """Run the works of these jobs in one transaction, and commit it."""
         for job in jobs:
-            job.error, job.wrote = None, False
+            job.error, job.written = None, frozenset()
             tx = shared.new_tx(is_alone=len(jobs) == 1)
             try:
                 job.value = await job.work(tx)
@@ -253,7 +255,7 @@ class _Group:
                     continue
             if shared.database.failure is not None:
                 raise shared.database.failure
-            job.wrote = tx.has_written
+            job.written = tx.written
             if tx.puts or tx.deletes:
                 await shared.pending_writes.add(tx)
         await shared.pending_writes.flush(commit=True)
@@ -261,4 +263,4 @@ class _Group:
 
 def _fail(jobs: list[Job[Any]], error: BaseException) -> None:
     for job in jobs:
-        job.error, job.wrote = error, False
+        job.error, job.written = error, frozenset()

@@ -20,7 +20,7 @@ import asyncpg
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, Clock, CommitOptions, Store, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, RecordTypes, Store, Work
 from ..waiting import Waiters
 from .address import Address
 from .clock import DatabaseClock
@@ -116,10 +116,10 @@ class PostgresStore(Store):
         if self._opened is not None:
             await self._opened.rename_connections(self.address)
 
-    async def wait(self, until: datetime | None) -> None:
+    async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         opened = self.parts()
         opened.listener.start()
-        await opened.waiters.wait(until)
+        await opened.waiters.wait(until, of)
 
     @property
     def contents(self) -> TableContents:

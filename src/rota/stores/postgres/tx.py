@@ -248,7 +248,8 @@ class PostgresTx(BufferedTx):
             if rows[0][1]:
                 return changed or None
             found = [row[2:] for row in rows if row[2] is not None]
-            self.has_written = self.has_written or bool(found)
+            if found:
+                self.written.add(Task)
             read = read_each(found, read_tasks, self.unreadable)
             changed += read
             if len(changed) >= limit or (rows[0][0] < asked and len(read) == len(found)):

@@ -24,7 +24,7 @@ import apsw
 
 from ...domain.errors import Invalid, StoreError, Unavailable
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, Clock, CommitOptions, Store, VirtualTime, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, RecordTypes, Store, VirtualTime, Work
 from ..secrets import without_secrets
 from ..sql_files import load
 from ..waiting import Waiters
@@ -75,17 +75,22 @@ def _run(db: apsw.Connection, clock: Clock, jobs: list[Job[Any]]) -> None:
     for job in jobs:
         job.error = None
         try:
-            job.value, job.wrote = _run_one(db, clock, job)
+            job.value, job.written = _run_one(db, clock, job)
         except apsw.Error:
             raise
         except BaseException as error:  # whatever it is belongs to the caller of this work
-            job.error, job.wrote = error, False
+            job.error, job.written = error, frozenset()
 
 
-def _run_one(db: apsw.Connection, clock: Clock, job: Job[Any]) -> tuple[Any, bool]:
-    before = db.total_changes()
-    value = run_work(job.work, lambda: SqliteTx(db, clock.now()), lambda tx: flush(db, tx))
-    return value, db.total_changes() != before
+def _run_one(db: apsw.Connection, clock: Clock, job: Job[Any]) -> tuple[Any, RecordTypes]:
+    written: RecordTypes = frozenset()
+
+    def flush_all(tx: SqliteTx) -> None:
+        nonlocal written
+        flush(db, tx)
+        written = tx.written
+
+    return run_work(job.work, lambda: SqliteTx(db, clock.now()), flush_all), written
 
 
 def _fail(jobs: list[Job[Any]], file: SqliteFile, error: apsw.Error) -> None:
@@ -96,7 +101,7 @@ def _fail(jobs: list[Job[Any]], file: SqliteFile, error: apsw.Error) -> None:
 
 def _answer(jobs: list[Job[Any]], problem: StoreError) -> None:
     for job in jobs:
-        job.error, job.wrote = problem, False
+        job.error, job.written = problem, frozenset()
 
 
 def _roll_back(db: apsw.Connection) -> None:
@@ -185,8 +190,8 @@ class SqliteStore(Store):
     async def read(self, work: Work[T], /) -> T:
         return await self.parts().read(lambda db: drive(work, SqliteTx(db, self.clock.now(), writable=False)))
 
-    async def wait(self, until: datetime | None) -> None:
-        await self.parts().waiters.wait(until)
+    async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
+        await self.parts().waiters.wait(until, of)
 
     @property
     def contents(self) -> FolderContents:
@@ -233,7 +238,7 @@ class _OpenFile:
         self._data_version: DataVersion | None = None
         self._watch: FileWatch | None = None
         self.waiters = Waiters(clock.now)
-        self.groups = Groups(self.writer.thread, self._commit, lambda: self.waiters.changed())
+        self.groups = Groups(self.writer.thread, self._commit, lambda written: self.waiters.changed(written))
 
     async def start(self, settings: str, url: str, poll_interval: timedelta, *, migrate_now: bool) -> None:
         if not migrate_now:

@@ -52,6 +52,8 @@ def explained(problem: BaseException) -> int:
             return _say(str(problem), REFUSED)
         case StoreError() if "missing" in problem.details:
             return _say(f"{problem}: make one with `rota migrate`, or name another with --store", REFUSED)
+        case StoreError() if "server" in problem.details:
+            return _say(str(problem), REFUSED)
         case StoreError():
             return _say(f"{problem}; try `rota doctor`, or name another store with --store", REFUSED)
         case OSError() if problem.errno in (errno.ENOSPC, errno.EIO):
@@ -70,7 +72,7 @@ def flushed(code: int) -> int:
         except OSError as problem:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())  # what is left would fail again at exit
-            code = BROKEN_PIPE if isinstance(problem, BrokenPipeError) else _unwritten(problem)
+            code = BROKEN_PIPE if isinstance(problem, BrokenPipeError) else code or _unwritten(problem)
     return code
 
 
@@ -292,6 +294,15 @@ def global_options() -> list[click.Option]:
     return [
         click.Option(["--store"], metavar="ADDRESS", help=where, **shared),
         click.Option(
+            ["--server"],
+            metavar="URL",
+            help="A rota server to ask instead of a store. [default: ROTA_SERVER, rota.toml]",
+            **shared,
+        ),
+        click.Option(
+            ["--key"], metavar="KEY", help="The API key for the server. [default: ROTA_KEY]", **shared
+        ),
+        click.Option(
             ["--tenant"], metavar="NAME", help="Whose tasks and schedules. [default: default]", **shared
         ),
         click.Option(["--profile"], metavar="NAME", help="The [profile.NAME] of rota.toml to use.", **shared),
@@ -304,7 +315,7 @@ def global_options() -> list[click.Option]:
 def is_global(param: click.Parameter) -> bool:
     """One of those that every command has."""
     return (
-        param.name in ("store", "tenant", "profile", "as_json", "wide", "utc", "version")
+        param.name in ("store", "server", "key", "tenant", "profile", "as_json", "wide", "utc", "version")
         or "--help" in param.opts
     )
 

@@ -22,7 +22,11 @@ Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 def _from_store(ask: Callable[[Queue], Awaitable[Iterable[str]]]) -> Completion:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        flags = {name: value for name, value in ctx.params.items() if name in ("store", "tenant", "profile")}
+        flags = {
+            name: value
+            for name, value in ctx.params.items()
+            if name in ("store", "server", "key", "tenant", "profile")
+        }
         try:
             found = Session({**(ctx.find_object(dict) or {}), **flags}).run(ask)
         except Exception:

@@ -228,7 +228,6 @@ def _refuse_constant(name: str) -> Any:
 
 _FLAGS = {
     "tags": "--tag",
-    "idempotency_key": "--key",
     "schedule_at": "--at",
     "task_type": "--task-type",
     "timings": "--timing",

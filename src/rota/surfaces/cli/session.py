@@ -36,6 +36,15 @@ class Session:
 
         return load({**self.flags, **flags})
 
+    def store_settings(self, **flags: Any) -> Settings:
+        """The same, for a command that works on the store itself. Refused, if a server is named."""
+        from ...domain.errors import Refused
+
+        settings = self.settings(**flags)
+        if settings["server"] is not None:
+            raise Refused("needs_store")
+        return settings
+
     def run(self, work: Callable[[Queue], Awaitable[T]], *, creates: bool = False) -> T:
         """Open the store, do the work with its queue, close it. A store is made only by a work that `creates`
         something: any other needs what is there already."""
@@ -52,15 +61,12 @@ class Session:
 
     async def _with_queue(self, work: Callable[[Queue], Awaitable[T]], creates: bool) -> T:
         from ...domain.errors import NotFound
-        from ...engine.clock import SystemClock
-        from ..python.client import Queue
-        from ..stores import in_role, make_store
         from .suggestions import suggested
 
-        settings, clock = self.settings(), SystemClock()
-        store = make_store(in_role(settings["store"], "cli"), clock)
-        async with Queue(store, tenant=settings["tenant"], clock=clock) as queue:
-            await store.open(migrate=creates)
+        settings = self.settings()
+        async with _queue(settings) as queue:
+            if settings["server"] is None:
+                await queue.store.open(migrate=creates)
             try:
                 return await work(queue)
             except NotFound as problem:
@@ -77,9 +83,23 @@ class Session:
             if value and name not in _PAGES
         ]
         matching = f" with {', '.join(given)}" if given else ""
-        place = without_secrets(settings["store"])
+        place = without_secrets(settings["server"] or settings["store"])
         tenant = "" if settings.is_default("tenant") else f" of tenant {settings['tenant']}"
         self.screen.remark(f"no {what}{matching}{tenant} in {place}" + (f"; {advice}" if advice else ""))
+
+
+def _queue(settings: Settings) -> Queue:
+    """That of the server, if one is named, or else of the store, which is not open yet."""
+    if settings["server"] is not None:
+        from ..remote.queue import RemoteQueue
+
+        return RemoteQueue(settings["server"], settings["key"], tenant=settings["tenant"])
+    from ...engine.clock import SystemClock
+    from ..python.client import Queue
+    from ..stores import in_role, make_store
+
+    clock = SystemClock()
+    return Queue(make_store(in_role(settings["store"], "cli"), clock), tenant=settings["tenant"], clock=clock)
 
 
 def with_session(function: Callable[..., Any]) -> Callable[..., Any]:

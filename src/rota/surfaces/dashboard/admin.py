@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from fastapi import Response
 
 from ...domain.errors import Invalid, NotFound, Refused
+from ...domain.model import Event
 from ..http.service import of
 from ..python.arguments import cursor_text
 from .visit import Visit
@@ -14,6 +15,8 @@ from .visit import Visit
 __all__ = ["ask_to_revoke", "audit", "keys", "make_key", "revoke_key"]
 
 LIMIT = 200
+LOOKED_AT = 5000
+SUBJECTS = ("schedule", "template", "calendar", "queue", "key", "tenant")
 LOOKS_BACK = timedelta(days=7)
 ROLES = {
     "viewer": "sees everything",
@@ -77,13 +80,37 @@ async def revoke_key(visit: Visit) -> Response:
 
 
 async def audit(visit: Visit) -> Response:
-    """From a day on, the latest first."""
+    """From a day on, the latest first; of those who match, as far as `LOOKED_AT` reach."""
     now = await visit.queue.now()
     since = _day(visit.asked("since"), now)
-    cursor = visit.asked("cursor") or cursor_text(since, "")
-    page = await visit.queue.events(visit.asked("subject"), limit=LIMIT, cursor=cursor)
+    cursor: str | None = visit.asked("cursor") or cursor_text(since, "")
+    found: list[Event] = []
+    looked_at = 0
+    while cursor is not None and len(found) < LIMIT and looked_at < LOOKED_AT:
+        page = await visit.queue.events(limit=LIMIT, cursor=cursor)
+        found += [event for event in page if _matches(visit, event)]
+        cursor, looked_at = page.next_cursor, looked_at + len(page)
     return visit.show(
-        "audit.html", events=page[::-1], next_cursor=page.next_cursor, since=since.date(), now=now
+        "audit.html",
+        events=found[::-1],
+        next_cursor=cursor,
+        since=since.date(),
+        now=now,
+        subjects=SUBJECTS,
+        is_filtered=any(visit.asked(name) for name in ("who", "what", "action", "name")),
+    )
+
+
+def _matches(visit: Visit, event: Event) -> bool:
+    """Whether this is what the filters ask for: who by a part of their name, the rest in full."""
+    facts = event.after or event.before or {}
+    names = (event.subject_id, *(facts.get(name) for name in ("key", "name", "alias")))
+    who, name = visit.asked("who"), visit.asked("name")
+    return (
+        (who is None or who.casefold() in event.actor.casefold())
+        and visit.asked("what") in (None, event.subject_type)
+        and visit.asked("action") in (None, event.action)
+        and (name is None or name in names)
     )
 
 

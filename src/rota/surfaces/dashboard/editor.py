@@ -5,8 +5,9 @@ script."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 from fastapi import Response
@@ -14,18 +15,21 @@ from fastapi import Response
 from ...domain import recurrence
 from ...domain.errors import Invalid, Refused
 from ...domain.model import MissedRunPolicy, OverlapPolicy, Schedule, TaskTarget, TemplateTarget
-from ...domain.recurrence import After, Cron, Interval, Once, RRule, Several, Timing
-from ...engine.queries import Occurrence
+from ...domain.plan import Difference
+from ...domain.recurrence import After, AfterOn, Cron, Interval, Once, RRule, Several, Timing
+from ...domain.schedule.expected import TimeChanges
+from ...engine.queries import Occurrence, next_times
 from .. import words
 from ..durations import parsed
 from .schedule import json_of
 from .texts import pretty
+from .times import span_text
 from .visit import Visit
 
 __all__ = ["create", "edit", "new", "save"]
 
 COMING = 10
-COMPARED = 50
+LISTED = 4
 TYPES = {
     "cron": "Cron line",
     "every": "Every so often",
@@ -38,7 +42,7 @@ HINTS = {
     "every": "such as 30s, 5m, 1h30m or 7d",
     "once": "such as 2026-12-31T18:00, on the clock of the zone",
     "rrule": "such as FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0",
-    "after": "the name of a schedule, or several with commas between: it runs when each has succeeded",
+    "after": "the name of a schedule, or several with commas between: it runs when a run of each has ended",
 }
 STARTS = (
     ("every 5 minutes", "every", "5m"),
@@ -49,6 +53,7 @@ STARTS = (
     ("the 1st of the month", "cron", "0 6 1 * *"),
     ("the last Friday of the month", "rrule", HINTS["rrule"].removeprefix("such as ")),
 )
+ENDS = {"success": "has succeeded", "failure": "has failed", "end": "has ended, however"}
 COMMON_ZONES = (
     "UTC",
     "Europe/London",
@@ -62,6 +67,10 @@ _FIELDS = (
     "type",
     "when",
     "timezone",
+    "after_on",
+    "after_delay",
+    "exclude",
+    "only",
     "task_type",
     "input",
     "description",
@@ -69,19 +78,28 @@ _FIELDS = (
     "overlap",
     "version",
 )
-_UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_OF_TIMING = ("type", "when", "timezone")
+_OF_AFTER = ("after_on", "after_delay")
+PREVIEWED = (*_OF_TIMING, *_OF_AFTER, "exclude", "only")
+"""What the meaning is asked for again when it changes."""
 _YEAR = 366
 
 
 class Meaning(NamedTuple):
-    """What a timing means: in words, its next times, what is odd; and for an edit what appears and vanishes."""
+    """What the form means: in words, its next times, what is odd; and for an edit what it changes."""
 
     sentence: str
     times: list[Occurrence]
     warnings: tuple[str, ...]
-    appear: list[Occurrence]
-    vanish: list[Occurrence]
-    until: datetime | None
+    runs_now: bool
+    changes: TimeChanges | None
+    skips: tuple[datetime, ...]
+    schedule: Schedule
+    is_written: bool
+
+    def local(self, at: datetime) -> datetime:
+        """On the clock of the schedule."""
+        return recurrence.local(self.schedule.timing, at)
 
 
 async def new(visit: Visit) -> Response:
@@ -98,10 +116,7 @@ async def new(visit: Visit) -> Response:
 async def create(visit: Visit) -> Response:
     values = _asked(dict(visit.form))
     try:
-        made = await visit.queue.create_schedule(
-            values.get("key", ""), **_timing(values), **_policies(values), task_type=values.get("task_type", ""),
-            input=json_of(values.get("input")),
-        )  # fmt: skip
+        made = await visit.queue.create_schedule(values.get("key", ""), **_options(values))
     except Refused as refused:
         return await _form(visit, None, values, str(refused))
     return visit.go(visit.schedule_url(made))
@@ -109,7 +124,8 @@ async def create(visit: Visit) -> Response:
 
 async def edit(visit: Visit) -> Response:
     schedule = await visit.queue.get_schedule(visit.part("key"))
-    return await _form(visit, schedule, {**_stored(schedule), **_asked(visit.query)})
+    asked = {name: visit.query[name].strip() for name in _FIELDS if name in visit.query}
+    return await _form(visit, schedule, {**_stored(schedule), **asked})
 
 
 async def save(visit: Visit) -> Response:
@@ -121,26 +137,45 @@ async def save(visit: Visit) -> Response:
         version = int(known) if known.isdecimal() else None
         saved = await visit.queue.update_schedule(schedule.key, version=version, **changes)
     except Refused as refused:
-        problem = str(refused)
-        if refused.code == "stale_version":
-            problem = (
-                "Someone saved another version meanwhile, so nothing was changed. The versions of this schedule show"
-                " theirs; save again to put yours over it."
-            )
-            values["version"] = str(schedule.version)
-        return await _form(visit, schedule, values, problem)
+        if refused.code != "stale_version":
+            return await _form(visit, schedule, values, str(refused))
+        return await _both(visit, values)
     return visit.go(visit.schedule_url(saved, said="edit"))
+
+
+async def _both(visit: Visit, values: dict[str, str]) -> Response:
+    """Someone else saved meanwhile: what they saved beside what was to be saved."""
+    theirs = await visit.queue.get_schedule(visit.part("key"))
+    plan = await visit.queue.plan_update(theirs.key, **_changes(theirs, values))
+    values["version"] = str(theirs.version)
+    who = theirs.updated_by or "someone"
+    problem = f"{who} saved version {theirs.version} meanwhile, so nothing was changed. Save again to put yours on top."
+    return await _form(visit, theirs, values, problem, plan.schedules[0].differences)
 
 
 def _changes(schedule: Schedule, values: Mapping[str, str]) -> dict[str, Any]:
     """What the form changes. A timing that reads as before is left alone: an interval keeps its beat."""
     before = _stored(schedule)
-    timing = {"type", "when", "timezone"}
-    changed = any(values.get(name, "") != before[name] for name in timing)
-    target: dict[str, Any] = {"input": json_of(values.get("input"))}
+    told = _OF_TIMING if values.get("type") != "after" else (*_OF_TIMING, *_OF_AFTER)
+    changed = any(values.get(name, "") != before[name] for name in told)
+    given: dict[str, Any] = {
+        name: _names(values.get(name)) for name in ("exclude", "only") if values.get(name, "") != before[name]
+    }
+    given["input"] = json_of(values.get("input"))
     if isinstance(schedule.target, TaskTarget):
-        target["task_type"] = values.get("task_type", "")
-    return {**(_timing(values) if changed else {}), **_policies(values), **target}
+        given["task_type"] = values.get("task_type", "")
+    return {**(_timing(values) if changed else {}), **_policies(values), **given}
+
+
+def _options(values: Mapping[str, str]) -> dict[str, Any]:
+    """What the form creates."""
+    calendars = {name: _names(values[name]) for name in ("exclude", "only") if values.get(name)}
+    target = {"task_type": values.get("task_type", ""), "input": json_of(values.get("input"))}
+    return {**_timing(values), **_policies(values), **calendars, **target}
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _asked(given: Mapping[str, str]) -> dict[str, str]:
@@ -168,7 +203,9 @@ def _timing(values: Mapping[str, str]) -> dict[str, Any]:
         case "rrule":
             return {"rrule": text, "timezone": zone}
         case "after":
-            return {"after": [name.strip() for name in text.split(",")]}
+            delay = values.get("after_delay")
+            given = {"after_delay": parsed("after_delay", delay)} if delay else {}
+            return {"after": _names(text), "after_on": values.get("after_on") or AfterOn.SUCCESS, **given}
     raise Invalid("type", "it is not known", f"accepted are {', '.join(TYPES)}")
 
 
@@ -182,12 +219,16 @@ def _moment(text: str) -> datetime:
 def _stored(schedule: Schedule) -> dict[str, str]:
     """A schedule as the form shows it."""
     type, when = _written(schedule.timing)
-    target = schedule.target
+    target, timing = schedule.target, schedule.timing
     return {
         "key": schedule.key,
         "type": type,
         "when": when,
         "timezone": schedule.timezone,
+        "after_on": str(timing.on) if isinstance(timing, After) else "",
+        "after_delay": span_text(timing.delay) if isinstance(timing, After) else "",
+        "exclude": ", ".join(schedule.exclude),
+        "only": ", ".join(schedule.only),
         "task_type": target.template_id if isinstance(target, TemplateTarget) else target.kind,
         "input": pretty(target.input),
         "description": schedule.description,
@@ -202,7 +243,7 @@ def _written(timing: Timing) -> tuple[str, str]:
         case Cron(expression):
             return "cron", expression
         case Interval(every):
-            return "every", _span(every)
+            return "every", span_text(every)
         case Once(run_at):
             return "once", run_at.isoformat()
         case RRule(rule):
@@ -213,18 +254,12 @@ def _written(timing: Timing) -> tuple[str, str]:
             return "after", ", ".join(schedules)
 
 
-def _span(every: timedelta) -> str:
-    """A duration as it is typed, exactly: `1h30m`."""
-    rest, text = int(every.total_seconds()), ""
-    for unit, size in _UNITS:
-        number, rest = divmod(rest, size)
-        text += f"{number}{unit}" if number else ""
-    milliseconds = every.microseconds // 1000
-    return text + (f"{milliseconds}ms" if milliseconds else "")
-
-
 async def _form(
-    visit: Visit, schedule: Schedule | None, values: Mapping[str, str], problem: str | None = None
+    visit: Visit,
+    schedule: Schedule | None,
+    values: Mapping[str, str],
+    problem: str | None = None,
+    differences: Sequence[Difference] = (),
 ) -> Response:
     meaning, wrong = None, None
     try:
@@ -239,15 +274,20 @@ async def _form(
         schedule=schedule,
         values={name: values.get(name, "") for name in _FIELDS},
         problem=problem,
+        differences=differences,
         wrong=wrong,
         meaning=meaning,
+        listed=LISTED,
+        previewed=PREVIEWED,
+        ends=ENDS,
+        calendars=[each.name for each in await visit.queue.list_calendars()],
         about_zone=_about_zone(zone, now),
         now=now,
         zone=zone,
         types=TYPES,
         hint=HINTS.get(values.get("type", ""), ""),
         starts=STARTS,
-        zones=(*COMMON_ZONES, *(name for name in recurrence.zone_names() if name not in COMMON_ZONES)),
+        zones=_zones(),
         missed={
             MissedRunPolicy.SKIP: "skip it, and record that",
             MissedRunPolicy.EXECUTE_ONCE: "run once for all that were missed",
@@ -266,22 +306,32 @@ async def _form(
 
 
 async def _meaning(visit: Visit, schedule: Schedule | None, values: Mapping[str, str]) -> Meaning:
-    timing, times, warnings = await visit.queue.preview_timing(n=COMPARED, **_timing(values))
-    before = await visit.queue.preview(schedule.key, COMPARED) if schedule is not None else []
-    appear: list[Occurrence] = []
-    vanish: list[Occurrence] = []
-    until = None
-    if before and times and _timing_changes(schedule, values):
-        until = min(before[-1].at, times[-1].at)
-        old, now = {each.at for each in before}, {each.at for each in times}
-        appear = [each for each in times if each.at <= until and each.at not in old]
-        vanish = [each for each in before if each.at <= until and each.at not in now]
-    return Meaning(words.timing_words(timing), times[:COMING], warnings, appear, vanish, until)
+    if schedule is None:
+        known = {**values, "task_type": values.get("task_type") or "unsaved"}
+        plan = await visit.queue.plan_create(values.get("key") or "unsaved", **_options(known))
+    else:
+        plan = await visit.queue.plan_update(schedule.key, **_changes(schedule, values))
+    item = plan.schedules[0]
+    new = item.new
+    assert new is not None, "it is created or changed"
+    return Meaning(
+        sentence=words.sentence(new),
+        times=next_times(new, plan.at, COMING),
+        warnings=recurrence.warnings(new.timing, plan.at),
+        runs_now=plan.runs_now(item),
+        changes=None if schedule is None else plan.times(item),
+        skips=plan.skipped_today(item),
+        schedule=new,
+        is_written=not isinstance(new.timing, Several),
+    )
 
 
-def _timing_changes(schedule: Schedule | None, values: Mapping[str, str]) -> bool:
-    before = {} if schedule is None else _stored(schedule)
-    return any(values.get(name, "") != before.get(name) for name in ("type", "when", "timezone"))
+@cache
+def _zones() -> list[tuple[str, str]]:
+    """Every zone with its country, common ones first."""
+    countries = recurrence.zone_countries()
+    others = (name for name in recurrence.zone_names() if name not in COMMON_ZONES)
+    return [(name, countries.get(name, "")) for name in (*COMMON_ZONES, *others)]
 
 
 def _about_zone(zone: str, now: datetime) -> str | None:
@@ -291,10 +341,19 @@ def _about_zone(zone: str, now: datetime) -> str | None:
     except ValueError:
         return None
     text = f"There it is {here:%H:%M} now."
-    for day in range(1, _YEAR):
-        then = (now + timedelta(days=day)).astimezone(here.tzinfo)
-        before, after = here.utcoffset(), then.utcoffset()
-        if before is not None and after is not None and before != after:
-            way = "forward" if after > before else "back"
-            return f"{text} Clocks go {way} by {then.day} {then:%B}."
-    return text
+    minute = here.replace(second=0, microsecond=0).astimezone(UTC)
+    before = here.utcoffset() or timedelta(0)
+
+    def has_changed(at: datetime) -> bool:
+        return at.astimezone(here.tzinfo).utcoffset() != before
+
+    later = next((day for day in range(1, _YEAR) if has_changed(minute + timedelta(days=day))), None)
+    if later is None:
+        return text
+    since, at = minute + timedelta(days=later - 1), minute + timedelta(days=later)
+    while at - since > timedelta(minutes=1):
+        middle = since + timedelta(minutes=(at - since) // timedelta(minutes=2))
+        since, at = (since, middle) if has_changed(middle) else (middle, at)
+    way = "forward" if (at.astimezone(here.tzinfo).utcoffset() or before) > before else "back"
+    reading = at + before
+    return f"{text} Clocks go {way} on {reading:%A} {reading.day} {reading:%B}, at {reading:%H:%M}."

@@ -12,15 +12,17 @@ from fastapi import Response
 
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.model import Event, Run, RunStatus, RunTrigger, Schedule, TemplateTarget
+from ...domain.recurrence import After
 from ...domain.schedule import definition
 from ...domain.schedule.why import Why
 from ...domain.serving import handlers_of, nobody_handles
 from ..redaction import restored
 from ..versions import changed_fields
 from .alarms import RULES
-from .schedules import ACTIONS, asked_for, deed, done_words, is_late
+from .schedules import ACTIONS, asked_for, deed, done_words, is_late, pause_end
 from .strip import bars
 from .texts import counted, pretty, took
+from .times import clock_of, moment
 from .visit import FormField, Visit
 
 __all__ = ["act", "ask", "ask_to_put_back", "json_of", "put_back", "runs", "show", "versions"]
@@ -68,6 +70,8 @@ async def show(visit: Visit) -> Response:
         alarms=await queue.alarms(schedule=key, limit=LISTED),
         alarm_names=RULES,
         serves=await _who_serves(visit, schedule),
+        causes=schedule.timing.schedules if isinstance(schedule.timing, After) else (),
+        effects=await _effects(visit, schedule),
         said=done_words(visit),
         tab="now",
     )
@@ -77,20 +81,12 @@ async def _chosen(visit: Visit, schedule: Schedule, past: Sequence[Why]) -> tupl
     """The time that the address asks about, or else the latest that did not go as planned."""
     asked = visit.asked("at")
     if asked is not None:
-        at = _time("at", asked)
+        at = moment("at", asked, UTC)
         return at, await visit.queue.why(schedule.key, at)
     usual = (RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.BUFFERED)
     odd = [each for each in past if each.run is not None and each.run.status not in usual]
     latest = odd[-1:] or list(past[-1:])
     return (latest[0].run.scheduled_at, latest[0]) if latest and latest[0].run is not None else None
-
-
-def _time(field: str, text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise Invalid(field, f"{text!r:.60} is not a time", "give one such as 2026-12-31T23:59:00Z") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 class Chart(NamedTuple):
@@ -154,6 +150,17 @@ async def _who_serves(visit: Visit, schedule: Schedule) -> str | None:
     return nobody_handles(nodes, schedule.tenant, target.kind, target.queue) or (
         f"{counted(len(handlers), 'node serves', 'nodes serve')} it" if handlers else None
     )
+
+
+async def _effects(visit: Visit, schedule: Schedule) -> list[Schedule]:
+    """The schedules that run when this one's runs end."""
+    found = []
+    for id in schedule.followers[:LISTED]:
+        try:
+            found.append(await visit.queue.get_schedule(id))
+        except NotFound:  # it was deleted meanwhile
+            continue
+    return found
 
 
 async def runs(visit: Visit) -> Response:
@@ -238,7 +245,7 @@ async def ask(visit: Visit) -> Response:
 def _question(
     visit: Visit, schedule: Schedule, action: str, now: datetime, problem: str | None = None
 ) -> Response:
-    fields = asked_for(action)
+    fields = asked_for(visit, action, schedule.timezone)
     if action == "trigger":
         stored = pretty(schedule.target.input)
         fields = [FormField("input", "Input, as JSON", visit.given("input") or stored, "json")]
@@ -260,7 +267,9 @@ def _consequence(action: str, schedule: Schedule, now: datetime) -> str:
     due = "" if next is None else f" Its next time, in {took(next - now)}, will not run."
     match action:
         case "pause":
-            return f"It will not fire until it is resumed.{due} What runs now goes on."
+            return (
+                f"It will not fire until it is resumed, by someone or at a time.{due} What runs now goes on."
+            )
         case "resume":
             return "It fires again from its first time after now. What was due meanwhile is not made up for."
         case "trigger":
@@ -270,19 +279,22 @@ def _consequence(action: str, schedule: Schedule, now: datetime) -> str:
 
 async def act(visit: Visit) -> Response:
     action, key = _action(visit), visit.part("key")
+    schedule = await visit.queue.get_schedule(key)
+    now = await visit.queue.now()
     if action != "trigger":
-        await deed(visit, action, key, visit.given("note"))
+        try:
+            await deed(visit, action, key, pause_end(visit, clock_of(schedule, now)))
+        except Invalid as wrong:
+            return _question(visit, schedule, action, now, str(wrong))
         back = visit.url("schedules", said=action, number=1) if action == "delete" else None
         return visit.go(back or visit.schedule_url(key, said=action))
     try:
-        stored = (await visit.queue.get_schedule(key)).target.input
-        given = restored("input", json_of(visit.given("input")), stored)
+        given = restored("input", json_of(visit.given("input")), schedule.target.input)
         task = await visit.queue.trigger_schedule(key, given)
     except Refused as refused:
         if isinstance(refused, NotFound):
             raise
-        schedule = await visit.queue.get_schedule(key)
-        return _question(visit, schedule, action, await visit.queue.now(), str(refused))
+        return _question(visit, schedule, action, now, str(refused))
     return visit.go(visit.url("tasks", task.id))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from importlib.util import find_spec
 from typing import Any
 
 from fastapi import Response
@@ -11,12 +12,14 @@ from fastapi import Response
 from ...domain.errors import Invalid, Refused
 from ...domain.model import Schedule, ScheduleStatus
 from ...engine.overview import LATE
+from .. import files
 from ..python.client import Page
 from .strip import small_strip
 from .texts import counted
-from .visit import FormField, Visit
+from .times import moment
+from .visit import HEADERS, FormField, Visit
 
-__all__ = ["ACTIONS", "act", "asked_for", "deed", "done_words", "is_late", "show"]
+__all__ = ["ACTIONS", "act", "asked_for", "deed", "done_words", "is_late", "pause_end", "show"]
 
 LIMIT = 50
 RUNS = 30
@@ -26,6 +29,10 @@ ACTIONS = {
     "resume": ("Resume", "resumed"),
     "trigger": ("Trigger", "triggered"),
     "delete": ("Delete", "deleted"),
+}
+_BACKFILLED = {
+    "backfill": "The backfill has begun. How far it is stands here.",
+    "backfill-cancelled": "The backfill was cancelled. What was started goes on.",
 }
 _HOUR = timedelta(hours=1)
 
@@ -85,18 +92,26 @@ def _failing(statuses: list[str]) -> int:
 async def act(visit: Visit) -> Response:
     """First the question, with its consequence in numbers; then, once it is confirmed, the deed."""
     action, keys = visit.given("action") or "", visit.all_given("key")
-    if action not in ACTIONS:
-        raise Invalid("action", f"{action!r:.60} is not known", f"accepted are {', '.join(ACTIONS)}")
+    if action not in (*ACTIONS, "export"):
+        raise Invalid(
+            "action", f"{action!r:.60} is not known", f"accepted are {', '.join(ACTIONS)} and export"
+        )
     if action == "delete":
         visit.need_admin()
     if not keys:
         return visit.go(visit.url("schedules", said="none"))
+    if action == "export":
+        return await _export(visit, keys)
     if visit.given("confirmed") is None:
         return await _ask(visit, action, keys)
+    try:
+        until = pause_end(visit, UTC)
+    except Invalid as wrong:
+        return await _ask(visit, action, keys, str(wrong))
     done, refusals = 0, []
     for key in dict.fromkeys(keys):
         try:
-            await deed(visit, action, key, visit.given("note"))
+            await deed(visit, action, key, until)
             done += 1
         except Refused as refused:
             refusals.append((key, str(refused)))
@@ -105,10 +120,24 @@ async def act(visit: Visit) -> Response:
     return visit.go(visit.url("schedules", said=action, number=done))
 
 
-def deed(visit: Visit, action: str, key: str, note: str | None) -> Awaitable[Any]:
-    queue = visit.queue
+async def _export(visit: Visit, keys: Sequence[str]) -> Response:
+    """The selected, as a file that `rota apply` takes."""
+    format = "yaml" if find_spec("yaml") is not None else "json"
+    text = files.write(await visit.queue.export(list(dict.fromkeys(keys))), format)
+    headers = {**HEADERS, "Content-Disposition": f'attachment; filename="schedules.{format}"'}
+    return Response(text, headers=headers, media_type=f"application/{format}")
+
+
+def pause_end(visit: Visit, zone: tzinfo | None) -> datetime | None:
+    """When the pause that a form asks for ends by itself."""
+    text = visit.given("until")
+    return None if text is None else moment("until", text, zone)
+
+
+def deed(visit: Visit, action: str, key: str, until: datetime | None = None) -> Awaitable[Any]:
+    queue, note = visit.queue, visit.given("note")
     deeds: dict[str, Callable[[], Awaitable[Any]]] = {
-        "pause": lambda: queue.pause_schedule(key, note),
+        "pause": lambda: queue.pause_schedule(key, note, until=until),
         "resume": lambda: queue.resume_schedule(key),
         "trigger": lambda: queue.trigger_schedule(key),
         "delete": lambda: queue.delete_schedule(key),
@@ -116,7 +145,7 @@ def deed(visit: Visit, action: str, key: str, note: str | None) -> Awaitable[Any
     return deeds[action]()
 
 
-async def _ask(visit: Visit, action: str, keys: list[str]) -> Response:
+async def _ask(visit: Visit, action: str, keys: list[str], problem: str | None = None) -> Response:
     now = await visit.queue.now()
     found = [await visit.queue.get_schedule(key) for key in dict.fromkeys(keys)]
     verb = ACTIONS[action][0]
@@ -127,16 +156,23 @@ async def _ask(visit: Visit, action: str, keys: list[str]) -> Response:
         to=visit.url("schedules"),
         back=visit.url("schedules"),
         hidden=[("action", action), *(("key", schedule.key) for schedule in found)],
-        fields=asked_for(action),
+        fields=asked_for(visit, action, "UTC"),
+        problem=problem,
         listed=[schedule.key for schedule in found],
         is_danger=action == "delete",
         nav="schedules",
     )
 
 
-def asked_for(action: str) -> list[FormField]:
+def asked_for(visit: Visit, action: str, zone: str) -> list[FormField]:
     """What else has to be known before the deed."""
-    return [FormField("note", "Why (others will read it)")] if action == "pause" else []
+    if action != "pause":
+        return []
+    until = f"Until, on the clock of {zone} (empty: until someone resumes it)"
+    return [
+        FormField("note", "Why (others will read it)", visit.given("note") or ""),
+        FormField("until", until, visit.given("until") or "", "datetime-local"),
+    ]
 
 
 def _consequence(action: str, found: list[Schedule], now: datetime) -> str:
@@ -167,6 +203,8 @@ def done_words(visit: Visit) -> str | None:
         return "No schedule was selected, so nothing was done."
     if said == "edit":
         return "The new version is saved. Nothing ran because of it."
+    if said in _BACKFILLED:
+        return _BACKFILLED[said]
     if said not in ACTIONS:
         return None
     done = ACTIONS[said][1]

@@ -1,4 +1,5 @@
-"""Sign-in with an API key, which then comes in a cookie. A key that is revoked is signed out everywhere."""
+"""Sign-in with an API key. The browser gets a session for it, in a cookie, and a new one every hour; the key itself
+stays with its owner. A key that is revoked is signed out everywhere."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ from urllib.parse import parse_qs
 
 from fastapi import Request, Response
 
-from ..http.access import COOKIE, came_from_here
+from ..http.access import COOKIE, Caller, came_from_here
 from ..http.problems import Problem
 from ..http.service import of
 from .visit import HEADERS, address, path_of, render
 
-__all__ = ["needed", "show", "sign_in", "sign_out"]
+__all__ = ["needed", "rotate", "show", "sign_in", "sign_out"]
 
 
 async def needed(request: Request, problem: Problem) -> Response:
@@ -41,14 +42,27 @@ async def sign_in(request: Request) -> Response:
     form = parse_qs((await request.body()).decode("utf-8", "replace"))
     key, next = form.get("key", [""])[0].strip(), _local(form.get("next", [""])[0])
     try:
-        await (await of(request).access()).by_key(key, request)
+        access = await of(request).access()
+        caller = await access.by_key(key, request)
     except Problem as problem:
         return render(request, "sign_in.html", problem.status, next=next, problem=str(problem))
     answer = Response(status_code=303, headers={"Location": next or address(request, ""), **HEADERS})
-    answer.set_cookie(
-        COOKIE, key, path=address(request, ""), httponly=True, samesite="strict", secure=_is_https(request)
-    )
+    assert caller.key_id is not None, "it was asked for by its key"
+    _give(request, answer, await access.new_session(caller.key_id))
     return answer
+
+
+async def rotate(request: Request, caller: Caller, answer: Response) -> None:
+    """Give whoever has an old session a new one, with the page that they asked for."""
+    held = request.cookies.get(COOKIE)
+    if held is not None and caller.key_id is not None:
+        _give(request, answer, await (await of(request).access()).new_session(caller.key_id, held))
+
+
+def _give(request: Request, answer: Response, session: str | None) -> None:
+    if session is not None:
+        path, is_https = address(request, ""), request.url.scheme == "https"
+        answer.set_cookie(COOKIE, session, path=path, httponly=True, samesite="strict", secure=is_https)
 
 
 async def sign_out(request: Request) -> Response:
@@ -57,10 +71,6 @@ async def sign_out(request: Request) -> Response:
     answer = Response(status_code=303, headers={"Location": address(request, "sign-in"), **HEADERS})
     answer.delete_cookie(COOKIE, path=address(request, ""))
     return answer
-
-
-def _is_https(request: Request) -> bool:
-    return request.url.scheme == "https"
 
 
 def _local(place: str | None) -> str:

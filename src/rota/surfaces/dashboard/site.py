@@ -17,7 +17,21 @@ from starlette.routing import Route
 from ...domain.errors import Refused, RotaError
 from ...domain.model import Role
 from ..http.problems import Problem, status_of
-from . import admin, alarms, editor, fleet, overview, schedule, schedules, sign_in, task, tasks
+from . import (
+    admin,
+    alarms,
+    backfill,
+    calendars,
+    editor,
+    fleet,
+    overview,
+    schedule,
+    schedules,
+    sign_in,
+    task,
+    tasks,
+    tenants,
+)
 from .texts import TEMPLATES
 from .visit import HEADERS, Visit, render
 
@@ -50,11 +64,27 @@ PAGES: list[tuple[str, str, Page, Role]] = [
     ("POST", "/schedules/{key}/edit", editor.save, Role.ADMIN),
     ("GET", "/schedules/{key}/put-back", schedule.ask_to_put_back, Role.ADMIN),
     ("POST", "/schedules/{key}/put-back", schedule.put_back, Role.ADMIN),
+    ("GET", "/calendars", calendars.show, Role.VIEWER),
+    ("GET", "/calendars/new", calendars.new, Role.ADMIN),
+    ("POST", "/calendars/new", calendars.create, Role.ADMIN),
+    ("GET", "/calendars/{name}", calendars.show_one, Role.VIEWER),
+    ("GET", "/calendars/{name}/edit", calendars.edit, Role.ADMIN),
+    ("POST", "/calendars/{name}/edit", calendars.change, Role.ADMIN),
+    ("GET", "/calendars/{name}/delete", calendars.ask_to_delete, Role.ADMIN),
+    ("POST", "/calendars/{name}/delete", calendars.delete, Role.ADMIN),
+    ("GET", "/tenants", tenants.show, Role.ADMIN),
+    ("POST", "/tenants", tenants.create, Role.ADMIN),
+    ("GET", "/tenants/{name}/{action}", tenants.ask, Role.ADMIN),
+    ("POST", "/tenants/{name}/{action}", tenants.act, Role.ADMIN),
     ("GET", "/keys", admin.keys, Role.ADMIN),
     ("POST", "/keys", admin.make_key, Role.ADMIN),
     ("GET", "/keys/{id}/revoke", admin.ask_to_revoke, Role.ADMIN),
     ("POST", "/keys/{id}/revoke", admin.revoke_key, Role.ADMIN),
     ("GET", "/audit", admin.audit, Role.ADMIN),
+    ("GET", "/schedules/{key}/backfill", backfill.ask, Role.OPERATOR),
+    ("POST", "/schedules/{key}/backfill", backfill.act, Role.OPERATOR),
+    ("GET", "/schedules/{key}/backfill/cancel", backfill.ask_to_cancel, Role.OPERATOR),
+    ("POST", "/schedules/{key}/backfill/cancel", backfill.cancel, Role.OPERATOR),
     ("GET", "/schedules/{key}/{action}", schedule.ask, Role.OPERATOR),
     ("POST", "/schedules/{key}/{action}", schedule.act, Role.OPERATOR),
     ("GET", "/tasks", tasks.show, Role.VIEWER),
@@ -92,7 +122,10 @@ def install(api: FastAPI) -> None:
 
 def _add(api: FastAPI, path: str, page: Page, role: Role, method: str = "GET") -> None:
     async def endpoint(request: Request) -> Response:
-        return await page(await Visit.begin(request, role))
+        visit = await Visit.begin(request, role)
+        answer = await page(visit)
+        await sign_in.rotate(request, visit.queue.caller, answer)
+        return answer
 
     api.router.routes.append(Route(path, _told(path, endpoint), methods=[method], include_in_schema=False))
 

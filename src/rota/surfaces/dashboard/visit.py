@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Request, Response
 
+from ...domain.errors import NotFound
 from ...domain.model import Role, Schedule
-from ..http.access import COOKIE, LOCAL, came_from_here
+from ..http.access import ALL_TENANTS, COOKIE, LOCAL, came_from_here
 from ..http.fields import SLASH
 from ..http.problems import Problem
 from ..http.service import Acting, of
@@ -53,13 +55,15 @@ def render(
 
 
 class FormField(NamedTuple):
-    """What a question before a deed may ask for. The type `json` is a text of several lines."""
+    """What a question before a deed may ask for. The type `json` is a text of several lines, `select` one of `options`
+    (value and words); `choices` are only suggested."""
 
     name: str
     label: str
     value: str = ""
     type: str = "text"
     choices: Sequence[str] = ()
+    options: Mapping[str, str] = MappingProxyType({})
 
 
 class Visit:
@@ -104,6 +108,15 @@ class Visit:
     @property
     def is_admin(self) -> bool:
         return self.queue.caller.role is Role.ADMIN
+
+    @property
+    def is_of_all_tenants(self) -> bool:
+        return self.queue.caller.tenant == ALL_TENANTS
+
+    def need_all_tenants(self) -> None:
+        """For pages that reach beyond one tenant: for others they are not there."""
+        if not self.is_of_all_tenants:
+            raise NotFound("page", "tenants")
 
     def need_admin(self) -> None:
         """For pages that need a higher role for some of what they do."""
@@ -167,13 +180,15 @@ class Visit:
         problem: str | None = None,
         is_danger: bool = False,
         nav: str = "",
+        method: str = "post",
     ) -> Response:
-        """The question before a deed: what it does, in words; what else has to be known; and the two ways out."""
+        """The question before a deed: what it does, in words; what else has to be known; and the two ways out. With the
+        method `get` it leads to another question."""
         code = 200 if problem is None else 422
         return self.show(
             "ask.html", code, title=title, consequence=consequence, to=to, back=back, verb=verb or title,
             hidden=hidden, fields=fields, listed=listed,
-            changes=changes, problem=problem, is_danger=is_danger, nav=nav,
+            changes=changes, problem=problem, is_danger=is_danger, nav=nav, method=method,
         )  # fmt: skip
 
     def go(self, url: str) -> Response:

@@ -4,8 +4,8 @@ With keys in the store, every request carries one, as `Authorization: Bearer …
 machine is answered: the peer's address, the Host and the Origin must all be loopback, so that no page in a browser
 and no other machine can reach it. Another tenant's things are not there: 404, before any question of roles.
 
-A key may come in a cookie, too, which the dashboard sets at sign-in: then only for requests that change nothing, or
-that a page from here sent.
+The session of someone who signed in with a key comes in a cookie, which the dashboard sets: it counts only for requests
+that change nothing, or that a page from here sent.
 
 How often someone may ask: a token bucket for each, in this process.
 """
@@ -68,7 +68,7 @@ class Limiter:
 
 T = TypeVar("T")
 ALL_TENANTS = "*"
-COOKIE = "rota_key"
+COOKIE = "rota_session"
 LOCAL = "http:local"
 FRESH = timedelta(seconds=2)
 """A key that was read is believed for so long: a revoked one stops working everywhere after this."""
@@ -127,6 +127,8 @@ class Access:
         token = _token(request)
         if token is not None:
             return await self.by_key(token, request, patience)
+        if COOKIE in request.cookies and (_changes_nothing(request) or came_from_here(request)):
+            return await self._by_session(request, patience)
         if await self.has_keys(patience):
             raise _unauthorized("give an API key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
         _check_local(request)
@@ -173,10 +175,29 @@ class Access:
             if wait is not None:  # whoever has a good key is not held up by whoever has not
                 raise _too_many("too many wrong keys came from this address", wait)
             raise _unauthorized("this API key is not valid, or was revoked")
+        return self._caller(key, now)
+
+    async def _by_session(self, request: Request, patience: timedelta | None) -> Caller:
+        now = self._clock.monotonic()
+        session = keys.parse_session(request.cookies[COOKIE])
+        key = None if session is None else await self._key(session.key_id, now, patience)
+        if session is None or key is None or not keys.is_open(session, key, self._clock.now()):
+            raise _unauthorized("this session is over; sign in again")
+        return self._caller(key, now)
+
+    def _caller(self, key: ApiKey, now: float) -> Caller:
         wait = self._requests.take(key.id, now)
         if wait is not None:
             raise _too_many(f"key {key.name!r} asks too often", wait)
         return Caller(key.tenant, key.role, f"key:{key.name}", key.id)
+
+    async def new_session(self, key_id: str, before: str | None = None) -> str | None:
+        """The session of someone who signs in with this key; or the one that follows `before`: None, if that is young
+        enough to stay."""
+        key, now = await self._key(key_id, self._clock.monotonic(), None), self._clock.now()
+        session = keys.parse_session(before)
+        is_young = session is not None and now.timestamp() < session.made + keys.ROTATED.total_seconds()
+        return None if key is None or is_young else keys.session(key, now, session)
 
     async def _key(self, id: str, now: float, patience: timedelta | None) -> ApiKey | None:
         known = self._known.get(id)
@@ -222,7 +243,7 @@ def _token(request: Request) -> str | None:
     scheme, _, rest = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return rest.strip()
-    return request.cookies.get(COOKIE) if _changes_nothing(request) or came_from_here(request) else None
+    return None
 
 
 def _changes_nothing(request: Request) -> bool:

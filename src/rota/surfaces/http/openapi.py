@@ -204,10 +204,14 @@ def _one(word: str) -> str:
 
 
 def _typed(schema: Any) -> Any:
-    """The schema with the type of its choices, which are all texts: generators of clients need it."""
+    """The schema with the type of its choices, which are all texts, and with pairs as lists of two: generators of
+    clients need it so."""
     if isinstance(schema, list):
         return [_typed(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     typed = {name: _typed(value) for name, value in schema.items()}
+    if typed.get("items") is False:
+        typed["items"], *others = typed.pop("prefixItems")
+        assert all(each == typed["items"] for each in others), "only pairs of the same are answered"
     return {"type": "string", **typed} if isinstance(schema.get("enum"), list) else typed

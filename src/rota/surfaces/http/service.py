@@ -158,7 +158,9 @@ class Acting(Queue):
             new_id=queue._new_id,
             app=queue.app,
         )
+        self._known_nodes = queue._known_nodes
         self.caller = caller
+        self.warnings: list[str] = []
         self._receipt: tuple[str, str, Callable[[Any], tuple[int, Any]]] | None = None
 
     async def once(self, request: Request, key: str | None, answer: Callable[[Any], tuple[int, Any]]) -> None:
@@ -169,7 +171,8 @@ class Acting(Queue):
         self._receipt = (*receipt_of(self.tenant, key, request.method, request.url.path, body), answer)
 
     async def _warn_of_unhandled(self, *asked: tuple[str, str]) -> None:
-        """Nobody would hear it here: the answer to a GET says what a task waits for."""
+        """The answer says it."""
+        self.warnings += await self._known_nodes.unhandled(self.store, self.clock, self.tenant, asked)
 
     async def _commit(self, work: Work[T]) -> T:
         if self._receipt is None:

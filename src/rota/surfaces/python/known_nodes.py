@@ -37,14 +37,20 @@ class KnownNodes:
         self, store: Store, clock: Clock, tenant: str, asked: Iterable[tuple[str, str]], stacklevel: int
     ) -> None:
         """Warn of each kind that nobody handles in its queue. `stacklevel` counts from the caller of this."""
+        for sentence in await self.unhandled(store, clock, tenant, asked):
+            warnings.warn(sentence, UnhandledKind, stacklevel + 1)
+
+    async def unhandled(
+        self, store: Store, clock: Clock, tenant: str, asked: Iterable[tuple[str, str]]
+    ) -> list[str]:
+        """A sentence for each kind that nobody handles in its queue."""
         if self._read_at is None or clock.monotonic() - self._read_at >= FRESH.total_seconds():
             self._read_at = clock.monotonic()
             try:
                 self._fleet = await store.read(serving.fleet_of(None))
             except StoreError:  # what was asked for is stored already; only the warning is lost
                 self._fleet = None
-        if self._fleet is not None:
-            alive = self._fleet.alive
-            for kind, queue in asked:
-                if (sentence := nobody_handles(alive, tenant, kind, queue)) is not None:
-                    warnings.warn(sentence, UnhandledKind, stacklevel + 1)
+        if self._fleet is None:
+            return []
+        said = [nobody_handles(self._fleet.alive, tenant, kind, queue) for kind, queue in asked]
+        return [sentence for sentence in said if sentence is not None]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from ...domain.limits import check_key
 from ...domain.model import Schedule, ScheduleStatus, Target
 from ...domain.plan import Declaration, Plan, Stored, naming, of_calendar, of_schedule, of_template
 from ...domain.plan import make as make_plan
@@ -51,9 +52,11 @@ class PlanCalls(Calls):
         make = await self._make(source, prune, force)
         return await self._commit(commands.apply_plan(self.tenant, make, self.actor, at, token))
 
-    async def export(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """All schedules, templates and calendars, as a file would declare them. Completed schedules are left out."""
-        stored, _ = await self.store.read(commands.read_stored(self.tenant))
+    async def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
+        """All schedules, templates and calendars, as a file would declare them; or only those schedules, with the
+        templates that they run and the calendars that they name. Completed schedules are left out."""
+        names = None if schedules is None else [check_key(each) for each in schedules]
+        stored, _ = await self.store.read(commands.read_stored(self.tenant, names))
         aliases = {each.id: each.alias for each in stored.templates.values()}
         kept = [each for each in stored.schedules.values() if each.status is not ScheduleStatus.COMPLETED]
         return {

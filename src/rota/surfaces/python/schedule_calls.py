@@ -24,6 +24,7 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
+from ...domain.plan import Plan
 from ...domain.recurrence import ClockChange, Timing
 from ...domain.schedule import definition
 from ...domain.schedule.backfill import check_policy
@@ -103,6 +104,27 @@ class ScheduleCalls(Calls):
         )
         with arguments.in_words_of(changes):
             return await self._commit(work)
+
+    async def plan_create(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> Plan:
+        """What `create_schedule` would make of this; nothing is written."""
+        key = check_key(schedule_id)
+        timing, target, fields = arguments.new_schedule(options, await self.now())
+        self._check_target(target)
+        work = commands.plan_new_schedule(self.tenant, key, timing, target, fields, self.actor)
+        with arguments.in_words_of(options):
+            return await self.store.read(work)
+
+    async def plan_update(self, schedule_id: str, **changes: Unpack[ScheduleChanges]) -> Plan:
+        """What `update_schedule` would change: which times appear, vanish or move, and that nothing runs because of it.
+        Nothing is written."""
+        work = commands.plan_edit(
+            self.tenant,
+            check_key(schedule_id),
+            carried(lambda old, now: self._checked(arguments.schedule_changes(old, changes, now))),
+            self.actor,
+        )
+        with arguments.in_words_of(changes):
+            return await self.store.read(work)
 
     async def pause_schedule(
         self, schedule_id: str, note: str | None = None, *, until: datetime | None = None

@@ -34,6 +34,8 @@ _BEGINNING = re.compile("[0-9a-f-]+")
 CANDIDATES = 5
 LOOK_AGAIN = timedelta(seconds=30)
 
+_TASKS = frozenset({Task})
+
 
 class TaskCalls(Calls):
     """Submit tasks, find them, and change what becomes of them."""
@@ -207,7 +209,7 @@ class TaskCalls(Calls):
             None if timeout is None else check_duration("timeout", timeout).total_seconds()
         ):
             while True:
-                changed = asyncio.ensure_future(self.store.wait(None))
+                changed = asyncio.ensure_future(self.store.wait(None, of=_TASKS))
                 try:
                     await sleep(timedelta(0))
                     task = await self._looks.look(self.store, self.tenant, id)

@@ -94,7 +94,7 @@ async def _migrated(store: Store) -> Sequence[str]:
 
 
 def _store(session: Session) -> Store:
-    return make_store(session.settings()["store"], SystemClock())
+    return make_store(session.store_settings()["store"], SystemClock())
 
 
 @command(examples=["rota config", "ROTA_TENANT=acme rota config", "rota config --profile production --json"])
@@ -136,7 +136,7 @@ def config(session: Session) -> None:
 def _in_words(name: str, value: Any) -> str:
     """As people write it, and as it can be given: `forever`, `yes`, `2 MB`."""
     if value is None:
-        return {"queues": "all", "app": "none"}.get(name, "forever")
+        return {"queues": "all", "app": "none", "server": "none", "key": "none"}.get(name, "forever")
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name == "max_body":
@@ -149,7 +149,10 @@ def _masked(value: Any) -> Any:
     """Of an address that is a secret as a whole: its scheme."""
     if isinstance(value, tuple):
         return [_masked(each) for each in value]
-    return None if value is None else f"{value.partition(':')[0]}://***"
+    if value is None:
+        return None
+    scheme, colon, _ = value.partition(":")
+    return f"{scheme}://***" if colon else "***"
 
 
 def _shown(value: Any) -> Any:
@@ -170,7 +173,7 @@ def _shown(value: Any) -> Any:
 def doctor(session: Session, deep: bool, repair: bool) -> None:
     """Look for trouble: is the store reachable, writable and current, do the clocks agree, is anything
     overdue, lost or stuck? Each with what to do about it. Exit code 1 if something is wrong."""
-    settings = session.settings()
+    settings = session.store_settings()
     store = _store(session)
     with session.screen.busy("examining"):
         findings = asyncio.run(examine(store, settings["tenant"], deep=deep, repair=repair))

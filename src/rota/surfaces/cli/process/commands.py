@@ -109,7 +109,7 @@ def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any
         return run_reloading(session, [part for part in sys.argv[1:] if part != "--reload"])
     if demo and app is not None:
         raise click.UsageError("--demo brings its own app; leave the other one out")
-    settings = session.settings(app=app, **_settings_in(flags))
+    settings = session.store_settings(app=app, **_settings_in(flags))
     options = ProcessOptions(
         settings,
         all_tenants=flags["all_tenants"],
@@ -149,7 +149,7 @@ def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any
 def worker(session: Session, app: str | None, processes: int, number: int | None, **flags: Any) -> None:
     """Run the tasks of an app, and return those of workers that died: `rota scheduler run` and `rota monitor`
     are the other roles."""
-    settings = session.settings(app=app, **_settings_in(flags))
+    settings = session.store_settings(app=app, **_settings_in(flags))
     if settings["app"] is None:
         raise click.UsageError("no app was given; write rota worker module:app")
     known = load_app(settings["app"])
@@ -187,7 +187,7 @@ def run_scheduler(session: Session, **flags: Any) -> None:
     """Fire schedules until stopped. Any number may run at once: each due time starts one task."""
     from .running import ProcessOptions, run
 
-    run(session, ProcessOptions(session.settings(), scheduler=True, monitoring=_monitoring(flags)))
+    run(session, ProcessOptions(session.store_settings(), scheduler=True, monitoring=_monitoring(flags)))
 
 
 @command(examples=["rota monitor", "rota monitor --enable-scheduler"])
@@ -199,7 +199,7 @@ def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
     enough."""
     from .running import ProcessOptions, run
 
-    settings, monitoring = session.settings(), _monitoring(flags)
+    settings, monitoring = session.store_settings(), _monitoring(flags)
     run(session, ProcessOptions(settings, scheduler=enable_scheduler, janitor=True, monitoring=monitoring))
 
 
@@ -218,7 +218,7 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
     what is ready until nothing is."""
     from .running import ProcessOptions, run_once
 
-    settings = session.settings(app=app, **_settings_in(flags))
+    settings = session.store_settings(app=app, **_settings_in(flags))
     options = ProcessOptions(
         settings,
         all_tenants=flags["all_tenants"],
@@ -258,7 +258,7 @@ def serve(
     from .monitoring import MonitoringOptions
     from .running import ProcessOptions, run
 
-    settings = session.settings(app=app, **flags)
+    settings = session.store_settings(app=app, **flags)
     known = load_app(settings["app"])
     if strict and known is None:
         raise click.UsageError("--strict needs an app; write rota serve module:app --strict")

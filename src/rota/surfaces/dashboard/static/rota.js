@@ -205,7 +205,6 @@ function move(by) {
 }
 
 let went = false
-const pages = { o: 0, s: 1, t: 2, w: 3, q: 4, n: 5, a: 6 }
 
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return
@@ -218,8 +217,8 @@ document.addEventListener("keydown", event => {
     return
   }
   if (isTyping(event.target)) { if (event.key === "Escape") event.target.blur(); return }
-  const links = document.querySelectorAll(".top nav a")
-  if (went && event.key in pages) { links[pages[event.key]]?.click(); return }
+  const place = went && /^[a-z]$/.test(event.key) && document.querySelector(`.top nav [data-go=${event.key}]`)
+  if (place) { place.click(); return }
   went = event.key === "g"
   const deeds = {
     "/": () => document.querySelector("input[type=search]")?.focus(),

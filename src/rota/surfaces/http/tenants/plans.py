@@ -3,6 +3,7 @@ a declaration."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request, Response
@@ -18,7 +19,7 @@ from ..service import Admin, OnceKey, Viewer, answer, of
 from . import schemas
 from .templates import check_shell_allowed
 
-__all__ = ["router"]
+__all__ = ["check_declared", "router"]
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["plans"])
 
@@ -60,16 +61,22 @@ async def export(queue: Viewer) -> Response:
 
 
 def _document(request: Request, body: schemas.PlanBody) -> dict[str, Any]:
+    check_declared(request, body.templates, body.schedules)
+    return {"schedules": body.schedules, "templates": body.templates, "calendars": body.calendars}
+
+
+def check_declared(
+    request: Request, templates: Mapping[str, Mapping[str, Any]], schedules: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Refused, if it names what this server would refuse elsewhere, too."""
-    for alias, options in body.templates.items():
+    for alias, options in templates.items():
         is_shell = "shell" in options or options.get("runtime") == "shell"
         with naming("template", alias):
             check_shell_allowed(request, "shell" if is_shell else None, "runtime")
-    for key, options in body.schedules.items():
+    for key, options in schedules.items():
         with naming("schedule", key):
             match schedule_options(options).get("target"):
                 case WorkflowTarget(kind=kind):
                     of(request).check_known("workflow", kind, is_workflow=True)
                 case TaskTarget(kind=kind):
                     of(request).check_known("task_type", kind, is_workflow=False)
-    return {"schedules": body.schedules, "templates": body.templates, "calendars": body.calendars}

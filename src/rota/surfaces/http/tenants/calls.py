@@ -1,0 +1,95 @@
+"""`/api/tenants/{tenant}/calls/{name}`: the calls of a `Queue`, for `rota --server`. Arguments and answers are those of
+`remote/wire.py`; other programs have routes that are made for them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import Request, Response
+
+from ....domain.errors import NotFound, Refused
+from ....domain.model import WorkflowTarget
+from ... import files
+from ...remote import wire
+from ..problems import status_of
+from ..reading import Router, read_json
+from ..service import Acting, TenantName, answer, of
+from .plans import check_declared
+from .templates import check_shell_allowed
+
+__all__ = ["router"]
+
+router = Router(prefix="/api/tenants/{tenant}", tags=["calls"])
+Given = dict[str, Any]
+
+
+@router.post("/calls/{name}", include_in_schema=False)
+async def call(request: Request, tenant: TenantName, name: str) -> Response:
+    """Make one call, in the name of whoever asks."""
+    role = wire.CALLS.get(name)
+    if role is None:
+        raise NotFound("call", name)
+    queue = await of(request).acting(request, tenant, role)
+    body = read_json(await request.body())
+    try:
+        given = wire.read_arguments(name, body)
+        if name in _CHECKS:
+            await _CHECKS[name](request, queue, given)
+        found = await getattr(queue, name)(**given)
+    except Refused as refused:
+        told = {"code": refused.code, "detail": str(refused), "details": _texts(refused.details)}
+        return answer(told, status_of(refused))
+    return answer({"answer": wire.written_answer(found), "warnings": queue.warnings})
+
+
+def _texts(details: dict[str, object]) -> dict[str, str]:
+    return {name: str(value) for name, value in details.items()}
+
+
+async def _check_submission(request: Request, queue: Acting, given: Given) -> None:
+    of(request).check_known("kind", given["kind"], is_workflow=False)
+
+
+async def _check_submissions(request: Request, queue: Acting, given: Given) -> None:
+    pairs = given["tasks"] if isinstance(given["tasks"], list) else []
+    for kind in {pair[0] for pair in pairs if isinstance(pair, list) and pair and isinstance(pair[0], str)}:
+        of(request).check_known("kind", kind, is_workflow=False)
+
+
+async def _check_start(request: Request, queue: Acting, given: Given) -> None:
+    of(request).check_known("kind", given["kind"], is_workflow=True)
+
+
+async def _check_schedule(request: Request, queue: Acting, given: Given) -> None:
+    target = given.get("target")
+    kind = given.get("task_type") or getattr(target, "kind", None)
+    if isinstance(kind, str):
+        of(request).check_known("task_type", kind, is_workflow=isinstance(target, WorkflowTarget))
+
+
+async def _check_template(request: Request, queue: Acting, given: Given) -> None:
+    runtime = given.get("runtime")
+    if runtime is None and given.get("command") is not None and "template_id" in given:
+        runtime = (await queue.get_template(given["template_id"])).runtime
+    check_shell_allowed(request, runtime, "runtime")
+
+
+async def _check_source(request: Request, queue: Acting, given: Given) -> None:
+    """It is what a file says, never the name of a file of this machine."""
+    document = given["source"] = files.check_document(given["source"])
+    check_declared(request, document.get("templates", {}), document.get("schedules", {}))
+
+
+_CHECKS: dict[str, Callable[[Request, Acting, Given], Awaitable[None]]] = {
+    "submit": _check_submission,
+    "submit_many": _check_submissions,
+    "start_workflow": _check_start,
+    "create_schedule": _check_schedule,
+    "update_schedule": _check_schedule,
+    "create_template": _check_template,
+    "update_template": _check_template,
+    "plan": _check_source,
+    "apply": _check_source,
+}
+"""What this server refuses beside what the queue does, as its routes do."""

@@ -1,0 +1,230 @@
+"""`rota --server`: every command that makes sense gives the answer that it gives on the store itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rota as package
+from command_line import all_commands, bare_folder, complaint, document, rota
+from records import node
+from rota.surfaces.remote import wire
+from served import Served, serving
+from stores import put
+
+APP = """
+import rota
+
+app = rota.App()
+
+
+@app.task("double")
+async def double(number, ctx: rota.Context):
+    await ctx.artifact("large.bin", bytes(200_000))
+    return 2 * number
+
+
+@app.task("bad", max_retries=0)
+async def bad():
+    raise ValueError("no")
+
+
+@app.workflow("order")
+async def order(ctx, sku):
+    return await ctx.receive("paid")
+"""
+ON_A_STORE = {
+    *("up", "worker", "serve", "scheduler run", "monitor", "tick", "migrate", "doctor", "tail"),
+    *("keys create", "keys list", "keys revoke"),
+    *("tenant create", "tenant list", "tenant limits", "tenant suspend", "tenant resume"),
+}
+_AGE = re.compile(r'"oldest_seconds": [0-9.]+')
+NOWHERE = {"preview", "config", "completion", "import crontab"}
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    bare_folder(monkeypatch, tmp_path)
+    (tmp_path / "afar.py").write_text(APP)
+    (tmp_path / "declared.json").write_text(
+        json.dumps(
+            {"schedules": {"filed": {"task_type": "double", "input": {"number": 4}, "interval": "1h"}}}
+        )
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with serving("sqlite:///rota.db", allow_shell=True) as server:
+        monkeypatch.setenv("ROTA_KEY", server.key())
+        yield server
+
+
+class Walk:
+    """Commands on the server; `same` are asked of the store, too."""
+
+    def __init__(self, served: Served) -> None:
+        self._server = f"--server {served.url}"
+        self.walked: set[str] = set()
+
+    def do(self, name: str, rest: str = "") -> str:
+        self.walked.add(name)
+        return rota(f"{name} {rest} {self._server}").stdout.strip()
+
+    def same(self, name: str, rest: str = "") -> str:
+        self.walked.add(name)
+        line = f"{name} {rest} --json"
+        there, here = rota(f"{line} {self._server}").stdout, rota(line).stdout
+        assert _AGE.sub("", there) == _AGE.sub("", here), line
+        return there
+
+
+def test_every_command_answers_as_on_the_store(served: Served) -> None:
+    walk = Walk(served)
+    task = walk.do("submit", "-t double -i '{\"number\": 2}' --idempotency-key once --ttl 1h --tag red")
+    later = walk.do(
+        "submit",
+        "-t double -i '{\"number\": 3}' --at 2099-01-01T00:30Z --queue slow --retry-policy initial=5s",
+    )
+    bad = walk.do("submit", "-t bad")
+    order = walk.do("workflow start", 'order -i \'{"sku": "$time"}\'')
+    rota("tick afar:app")
+    walk.same("wait", task)
+    walk.same("status", task[:-2])
+    walk.same("status", later)
+    walk.same("history", task)
+    walk.same("artifacts", task)
+    walk.do("artifact get", f"{task} large.bin -o large.bin")
+    assert Path("large.bin").read_bytes() == bytes(200_000)
+    walk.do("replay", bad)
+    walk.do("cancel", f"{later} --reason 'too late'")
+    walk.do("archive", task)
+    walk.same("workflow show", order)
+    walk.do("workflow signal", f"{order} paid '{{\"$time\": 40}}'")
+    walk.do("workflow cancel", walk.do("workflow start", "order -i '{\"sku\": 1}'"))
+    rota("tick afar:app")
+    assert '{"$time": 40}' in rota(f"workflow show {order}").stdout
+    walk.do("workflow replay", json.loads(walk.same("workflow list", "--status cancelled"))["tasks"][0]["id"])
+    walk.same("list", "--queue slow")
+    _walk_schedules(walk)
+    _walk_the_rest(walk)
+    assert walk.walked == all_commands() - ON_A_STORE - NOWHERE
+
+
+def _walk_schedules(walk: Walk) -> None:
+    times = "--start-at 2027-01-01T09:00 --jitter 90s --exclude closed --alarm-late 5m"
+    walk.do("calendar create", "closed --day 2027-12-24")
+    walk.do("calendar update", "closed --day 2027-12-31")
+    walk.same("calendar show", "closed")
+    walk.same("calendar list")
+    walk.do("template create", "tidy --shell 'echo hello' --timeout 10s")
+    walk.do("template update", "tidy --timeout 1m --retry-policy initial=5s,multiplier=3")
+    walk.do("template execute", "tidy")
+    walk.same("template show", "tidy")
+    walk.same("template list")
+    walk.do("schedule create", f"zoned -t double -i '{{}}' --cron '0 9 * * *' --timezone Asia/Tokyo {times}")
+    assert json.loads(walk.same("schedule show", "zoned"))["start_at"] == "2027-01-01T00:00:00Z"
+    walk.do("schedule create", "tidy --template tidy --interval 1h")
+    walk.do("schedule update", "zoned --priority 3 --clear alarm-late")
+    walk.do("schedule pause", "zoned --note 'for now'")
+    walk.do("schedule enable", "zoned")
+    walk.do("schedule disable", "zoned")
+    walk.do("schedule resume", "zoned")
+    walk.do("schedule trigger", "zoned -i '{\"number\": 7}'")
+    walk.do("schedule backfill", "tidy --from 2026-01-01 --to 2026-01-01T03:00 --dry-run")
+    walk.do("schedule delete", "tidy")
+    walk.do("schedule restore", "tidy")
+    walk.same("schedule list")
+    walk.same("schedule runs", "zoned")
+    walk.same("schedule preview", "zoned")
+    walk.same("schedule why", "zoned 2027-01-05T09:00")
+    walk.same("schedule history", "zoned")
+    there, here = json.loads(walk.do("plan", "declared.json --json")), document("plan declared.json")
+    assert (there["token"], there["items"][0]["differences"]) == (
+        here["token"],
+        here["items"][0]["differences"],
+    )
+    walk.do("apply", "declared.json --yes")
+    assert "filed" in walk.same("export")
+    walk.do("template delete", "tidy")
+    walk.do("schedule delete", "zoned --hard --yes")
+    walk.do("calendar delete", "closed")
+
+
+def _walk_the_rest(walk: Walk) -> None:
+    walk.same("workers")
+    walk.do("queue limit", "mail --rate 50/s")
+    walk.do("queue pause", "mail --note moving")
+    walk.do("queue drain", "mail")
+    walk.do("queue resume", "mail")
+    walk.same("queue limit", "mail")
+    walk.same("queue list")
+    walk.do("alarm-rules", "billing --alarm-late 5m")
+    walk.same("alarm-rules")
+    walk.same("alarms", "--over")
+
+
+def test_what_is_refused_is_said_in_the_words_of_the_command_line(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rota("schedule create nightly -t double --interval 1h")
+    here = complaint("schedule create nightly -t double --cron '99 * * * *'")
+    near = complaint("schedule show nigtly", code=1)
+    monkeypatch.setenv("ROTA_SERVER", served.url)
+    assert complaint("schedule create nightly -t double --cron '99 * * * *'") == here
+    assert complaint("schedule show nigtly", code=1) == near
+    assert "'nightly'" in near
+    for name in sorted(ON_A_STORE):
+        rest = {"keys create": "--role viewer --name me", "keys revoke": "me"}.get(name, "")
+        rest = "acme" if name.startswith("tenant ") and name != "tenant list" else rest
+        assert "this needs the store itself" in complaint(f"{name} {rest}", code=1), name
+    assert "not the address" in complaint("list --server nonsense")
+    assert "does not answer" in complaint("list --server http://127.0.0.1:9", code=1)
+    assert "a store is named there, too" in complaint("list --server https://a.example --store memory:")
+    assert "not valid" in complaint("list --key rota_wrong", code=1)
+    monkeypatch.delenv("ROTA_KEY")
+    assert "give it with --key" in complaint("list")
+    assert rota("list --store sqlite:///rota.db").exit_code == 0
+
+
+def test_a_profile_names_the_server_and_a_key_has_its_role(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer = served.key(role="viewer", name="looks")
+    (tmp_path / "rota.toml").write_text(
+        f'store = "sqlite:///rota.db"\n[profile.far]\nserver = "{served.url}"\nkey = "{viewer}"\n'
+    )
+    monkeypatch.delenv("ROTA_KEY")
+    assert document("--profile far schedule list") == document("schedule list")
+    assert "role operator" in complaint("--profile far submit -t double", code=1)
+    assert viewer not in rota("--profile far config").stdout
+
+
+def test_the_server_warns_of_kinds_that_nobody_handles(served: Served) -> None:
+    async def add(queue: package.Queue) -> None:
+        now = await queue.now()
+        await put(queue.store, node("w", roles=("worker",), kinds=("note",), started_at=now, seen_at=now))
+
+    served.call(add)
+    assert "nobody handles `nope`" in rota(f"submit -t nope --server {served.url}").stderr
+
+
+def test_calls_are_those_of_a_queue_and_take_no_files(served: Served) -> None:
+    assert all(callable(getattr(package.Queue, name)) for name in wire.CALLS)
+    key = served.key(name="direct")
+    client = served.client(key)
+    place = "/api/tenants/default/calls"
+    assert client.post(f"{place}/close", json={}).status_code == 404
+    wrong: list[Any] = [
+        {"source": "/etc/hostname"},
+        {"source": {}, "nonsense": 1},
+        [],
+        {"source": {"$time": "x"}},
+    ]
+    for body in wrong:
+        answered = client.post(f"{place}/plan", json=body)
+        assert (answered.status_code, answered.json()["code"]) == (422, "invalid"), body
+    assert client.post(f"{place}/submit", json={"kind": "a", "connection": 1}).status_code == 422
+    assert client.post("/api/tenants/other/calls/now", json={}).status_code == 404
