@@ -66,7 +66,15 @@ SCHEDULE_CALLS = [
         "why",
         "run_due",
     ),
-    *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
+    *(
+        "preview_timing",
+        "declare_schedules",
+        "explained_runs",
+        "last_runs",
+        "open_schedules",
+        "overview",
+        "last_day",
+    ),
 ]
 PLAN_CALLS = ["plan", "plan_create", "plan_update", "apply", "export"]
 TEMPLATE_CALLS = [

@@ -52,7 +52,7 @@ from rota.domain.workflow import Signal, Step
 from rota.engine.app import App
 from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
-from rota.engine.overview import Overview
+from rota.engine.overview import Hour, Overview
 from rota.engine.queries import Occurrence, TenantUse
 from rota.engine.serving import QueueUse
 from rota.engine.workflows.run_tree import Branch
@@ -327,6 +327,8 @@ class Queue:
         """How many schedules are neither deleted nor completed. Every store keeps this number."""
     def overview(self) -> Overview:
         """How things are: what is late, failing or stuck, what runs, what is due within the hour."""
+    def last_day(self) -> builtins.list[Hour]:
+        """The last 24 hours, oldest first: how many tasks each brought, how late they began, how long they waited."""
     def run_due(self, *, observe: Observer = ...) -> DueRuns:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
         thousand at most: if `is_more_due` is set in what it returns, call it again."""
