@@ -357,8 +357,8 @@ class Queue:
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
         overwritten with `force`."""
     def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
-        """All schedules and templates, as a file would declare them; or only those schedules, with the templates that
-        they run. Completed schedules are left out."""
+        """All schedules, templates and calendars, as a file would declare them; or only those schedules, with the
+        templates that they run and the calendars that they name. Completed schedules are left out."""
     def forecast(
         self,
         start: datetime | None = None,

@@ -544,13 +544,14 @@ _DECLARED: Any = {
 
 
 class PlanBody(Body):
-    """What there is to be, as a file has it: by name, the options of `create_schedule` and `create_template` in
-    snake_case."""
+    """What there is to be, as a file has it: by name, the options of `create_schedule`, `create_template` and
+    `create_calendar` in snake_case."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
 
     schedules: dict[Name, dict[str, Json]] = Field(default_factory=dict)
     templates: dict[Name, dict[str, Json]] = Field(default_factory=dict)
+    calendars: dict[Name, dict[str, Json]] = Field(default_factory=dict)
     prune: Annotated[Flag, Field(description="Pause the schedules that were declared and no longer are.")] = (
         False
     )
