@@ -118,6 +118,12 @@ def main(only: list[str]) -> None:
         served.call(busy)
         places = pages(served)
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        for name, theme in OF_DOCS.items():
+            view = {"width": 1000, "height": 620}
+            page = browser.new_page(viewport=view, color_scheme=theme, timezone_id=ZONE)  # type: ignore[arg-type]
+            page.goto(served.url + places[name])
+            page.wait_for_selector("#live[data-state=live]")
+            page.screenshot(path=ROOT / "docs" / f"dashboard-{name}.png")
         for theme in ("light", "dark"):
             for width in WIDTHS:
                 context = browser.new_context(
@@ -132,11 +138,6 @@ def main(only: list[str]) -> None:
                     page.goto(served.url + place)
                     page.screenshot(path=FOLDER / f"{name}-{width}-{theme}.png", full_page=True)
                 context.close()
-        for name, theme in OF_DOCS.items():
-            view = {"width": 1000, "height": 620}
-            page = browser.new_page(viewport=view, color_scheme=theme, timezone_id=ZONE)  # type: ignore[arg-type]
-            page.goto(served.url + places[name])
-            page.screenshot(path=ROOT / "docs" / f"dashboard-{name}.png")
         browser.close()
 
 
