@@ -155,7 +155,7 @@ BACKUP = {"Back-Up": {"shell": "pg_dump shop", "timeout": "5m"}}
 
 @pytest.mark.parametrize("options", WRITTEN)
 def test_what_is_applied_reads_back_as_it_was_written(options: dict[str, Any]) -> None:
-    others = {key: DAILY for key in options.get("after", ())}
+    others = dict.fromkeys(options.get("after", ()), DAILY)
     plan = planned({"a": options, **others}, templates=BACKUP)
     assert {item.action for item in plan.items} == {Action.CREATED}
     stored = applied(plan)
