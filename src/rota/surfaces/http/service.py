@@ -20,6 +20,7 @@ from ...engine.app import App
 from ...engine.checks import check_serving
 from ...engine.clock import Clock, SystemClock
 from ...engine.commands import once
+from ...engine.overview import Hour
 from ...stores.base import Store, Tx, Work
 from .. import redaction
 from ..python.client import Queue
@@ -35,6 +36,8 @@ __all__ = ["Acting", "Admin", "Operator", "Service", "Viewer", "answer", "of"]
 T = TypeVar("T")
 DEFAULT_TENANT = "default"
 LOOK_AGAIN = timedelta(seconds=10)
+LOOK_BACK_AGAIN = timedelta(minutes=1)
+TENANTS_REMEMBERED = 1000
 _SAFE = "/:@!$&'()*+,;=~"
 TenantName = Annotated[
     str, Path(description="Whose schedules and tasks.", min_length=1, max_length=255, examples=["acme"])
@@ -70,6 +73,7 @@ class Service:
         self._access: Access | None = None
         self._alarms: list[str] = []
         self._looked_at: float | None = None
+        self._days: dict[str, tuple[float, list[Hour]]] = {}
 
     async def open(self) -> Queue:
         async with self._opening:
@@ -105,6 +109,16 @@ class Service:
             self._alarms = (await (await self.opened()).store.read(check_serving())).alarms
             self._looked_at = now
         return self._alarms
+
+    async def last_day(self, queue: Queue) -> list[Hour]:
+        """The last hours of a tenant, as of a minute ago at most: many look at them, and they change slowly."""
+        now = self.clock.monotonic()
+        known = self._days.get(queue.tenant)
+        if known is None or now >= known[0]:
+            if len(self._days) >= TENANTS_REMEMBERED:
+                self._days.clear()
+            known = self._days[queue.tenant] = (now + LOOK_BACK_AGAIN.total_seconds(), await queue.last_day())
+        return known[1]
 
     async def access(self) -> Access:
         if self._access is None:
