@@ -45,7 +45,7 @@ lowest: $(READY)  ## tests with the oldest dependencies that pyproject.toml allo
 	build/lowest/bin/python -m pytest -n 2 -p no:rota $(LOWEST)
 
 bench: $(READY)  ## every figure of docs/performance.md, one line of JSON each; wants a machine that is otherwise idle
-	@for figure in submit drain burst lateness idle next_times typed process_handlers; do $(BIN)/python bench/$$figure.py || exit 1; done
+	@for figure in submit drain burst lateness idle next_times forecast typed process_handlers; do $(BIN)/python bench/$$figure.py || exit 1; done
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -82,7 +82,7 @@ async def furnish(queue: Queue) -> None:
     await queue.create_calendar(
         "closing-days",
         days=["2026-12-24", "2026-12-31", "2027-12-24"],
-        rules=["FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1", "FREQ=WEEKLY;BYDAY=SU"],
+        rules=["FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1", "FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=25,26"],
         timezone="Europe/London",
         description="The shop is closed, and nobody reads reports.",
     )

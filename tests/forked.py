@@ -117,6 +117,17 @@ class Forked:
         return int(_STATUS.unpack(os.read(self._status, _STATUS.size))[0])
 
 
+def run(
+    program: Path, *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A program of Python to its end, which it must find within a minute. What it says must be little."""
+    pipe = subprocess.PIPE
+    process = Forked(arguments, program=program, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+    said, problem = process.communicate(60)
+    text = [(each or b"").decode() for each in (said, problem)]
+    return subprocess.CompletedProcess(str(program), process.wait(), *text)
+
+
 @cache
 def _original() -> socket.socket:
     """Where copies are ordered."""

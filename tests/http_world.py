@@ -120,14 +120,17 @@ class Tenant:
 
 
 def eventually(look: Callable[[], Any], within: float = 30) -> Any:
-    """What `look` gives as soon as it is true. It is asked often, and waited for no longer than a test may take."""
+    """What `look` gives once it is true. It is asked less and less often, since each look is a request, and waited for
+    no longer than a test may take."""
     give_up_at = time.monotonic() + within
+    pause = 0.01
     while True:
         found = look()
         if found:
             return found
         assert time.monotonic() < give_up_at, f"it did not come about; the last look gave {found!r}"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.2)
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> Any:

@@ -10,8 +10,6 @@ import os
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
@@ -23,6 +21,7 @@ import pytest
 
 import rota
 from fire_times import fire_times
+from forked import run
 from rota.surfaces.cli.root import cli
 
 ROOT = Path(__file__).parent.parent
@@ -354,9 +353,7 @@ def test_the_example_in_virtual_time_passes() -> None:
 
 def run_program(path: str) -> str:
     environment = {**os.environ, "TZ": "Asia/Tokyo"}  # the local zone of the reader does not matter
-    answer = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, timeout=60, env=environment, check=False
-    )
+    answer = run(Path(path), env=environment)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
 

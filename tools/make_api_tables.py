@@ -41,7 +41,7 @@ TASK_CALLS = [
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
 ALARM_CALLS = ["alarms", "alarm_rules", "set_alarm_rules", "remove_alarm_rules"]
 OPEN_ARTIFACT = ["read", "save", "chunks"]
-WORKFLOW_CALLS = ["start_workflow", "start_workflows", "signal", "steps", "run_tree"]
+WORKFLOW_CALLS = ["start_workflow", "start_workflows", "signal", "steps", "unread_signals", "run_tree"]
 WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
 WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
@@ -66,9 +66,18 @@ SCHEDULE_CALLS = [
         "why",
         "run_due",
     ),
-    *("preview_timing", "declare_schedules", "explained_runs", "last_runs", "open_schedules", "overview"),
+    *(
+        "preview_timing",
+        "declare_schedules",
+        "explained_runs",
+        "last_runs",
+        "open_schedules",
+        "overview",
+        "last_day",
+    ),
 ]
 PLAN_CALLS = ["plan", "plan_create", "plan_update", "apply", "export"]
+FORECAST_CALLS = ["forecast", "spread"]
 TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
     "execute_template",
@@ -209,6 +218,7 @@ def tables() -> dict[str, str]:
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "calendar calls": _calls(rota.Queue, CALENDAR_CALLS),
         "plan calls": _calls(rota.Queue, PLAN_CALLS),
+        "forecast calls": _calls(rota.Queue, FORECAST_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),

@@ -46,13 +46,14 @@ from rota.domain.options import (
 from rota.domain.plan import Plan
 from rota.domain.recurrence import ClockChange, Timing
 from rota.domain.schedule.calendar_options import CalendarOptions
+from rota.domain.schedule.forecast import Forecast, Spread
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
-from rota.domain.workflow import Step
+from rota.domain.workflow import Signal, Step
 from rota.engine.app import App
 from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
-from rota.engine.overview import Overview
+from rota.engine.overview import Hour, Overview
 from rota.engine.queries import Occurrence, TenantUse
 from rota.engine.serving import QueueUse
 from rota.engine.workflows.run_tree import Branch
@@ -126,6 +127,8 @@ class Queue:
         it, once. The same `idempotency_key` is the same signal."""
     def steps(self, task_id: str) -> builtins.list[Step]:
         """What a workflow did and waits for, oldest first."""
+    def unread_signals(self, task_id: str) -> builtins.list[Signal]:
+        """What was sent to a workflow and not received yet, oldest first."""
     def run_tree(self, task_id: str) -> Branch:
         """A workflow with what it started: its steps, and the tasks and workflows below them."""
     def submit(
@@ -325,6 +328,8 @@ class Queue:
         """How many schedules are neither deleted nor completed. Every store keeps this number."""
     def overview(self) -> Overview:
         """How things are: what is late, failing or stuck, what runs, what is due within the hour."""
+    def last_day(self) -> builtins.list[Hour]:
+        """The last 24 hours, oldest first: how many tasks each brought, how late they began, how long they waited."""
     def run_due(self, *, observe: Observer = ...) -> DueRuns:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
         thousand at most: if `is_more_due` is set in what it returns, call it again."""
@@ -352,8 +357,28 @@ class Queue:
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
         overwritten with `force`."""
     def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
-        """All schedules and templates, as a file would declare them; or only those schedules, with the templates that
-        they run. Completed schedules are left out."""
+        """All schedules, templates and calendars, as a file would declare them; or only those schedules, with the
+        templates that they run and the calendars that they name. Completed schedules are left out."""
+    def forecast(
+        self,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        by: str = "hour",
+    ) -> Forecast:
+        """How many runs are expected from `start` (now) to before `end` (24 hours later), and how much work they are,
+        by minute, hour or day on the clock of `start`; the busiest minutes, who is in them, and what spreading them
+        would do. It comes from the schedules themselves, and from how long their last runs took."""
+    def spread(
+        self,
+        at: datetime | None = None,
+        over: timedelta | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Spread:
+        """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while, by a
+        jitter that is always the same for the same time: over the least while that takes the peak to a quarter, unless
+        `over` says how long. Left alone are those that have a jitter, and those that fire again within the while. With
+        `dry_run` nothing happens."""
     def create_template(
         self,
         alias: str | None,

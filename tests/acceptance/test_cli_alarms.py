@@ -23,6 +23,7 @@ def test_an_alarm_is_raised_and_listed() -> None:
     assert (alarm["rule"], alarm["subject"], alarm["over_at"]) == ("ending", "soon", None)
     assert "no time is left" in rota("alarms --schedule soon").stdout
     assert "alarm since" in rota("schedule show soon").stdout
+    assert "1 open: soon (ending)" in rota("doctor", code=1).stdout
     assert document("schedule show soon")["alarms"][0]["id"] == alarm["id"]
     assert "alarm since" in rota("schedule why soon 2030-01-01T00:00Z").stdout
     rota("schedule pause soon")

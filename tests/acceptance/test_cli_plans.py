@@ -96,7 +96,7 @@ WRONG = [
     ("rota.yaml", "schedules:\n  a: {}\n  a: {}\n", "file: rota.yaml is not YAML: 'a' is there twice"),
     ("rota.yaml", "schedules: {a: [}", "file: rota.yaml is not YAML: "),
     ("rota.yaml", "schedules: [a]", "schedules: it is no mapping"),
-    ("rota.yaml", "jobs: {}", "jobs: there is no such section; accepted are schedules and templates"),
+    ("rota.yaml", "jobs: {}", "jobs: there is no such section; accepted are schedules, templates, calendars"),
     ("rota.yaml", "schedules: {a: }", "schedules: 'a' has no options"),
     ("all.toml", "[schedules", "file: all.toml is not TOML: "),
     ("rota.json", '{"schedules": {"a": {}, "a": {}}}', "file: rota.json is not JSON: 'a' is there twice"),
@@ -123,3 +123,25 @@ def test_a_crontab_becomes_a_file_and_changes_nothing(folder: Path) -> None:
     rota("apply cron.yaml --yes")
     assert document("schedule show echo")["description"] == "hello"
     assert complaint("import crontab missing").startswith("missing cannot be read: No such file")
+
+
+def test_calendars_in_a_file(folder: Path) -> None:
+    event = "BEGIN:VEVENT\nUID:1\nDTSTART;VALUE=DATE:20301224\nEND:VEVENT\n"
+    (folder / "team.ics").write_text(f"BEGIN:VCALENDAR\n{event}END:VCALENDAR\n", "utf-8")
+    file = folder / "free.yaml"
+    named = "schedules: {s: {task_type: work, cron: 0 9 * * *, timezone: UTC, exclude: [team]}}\n"
+    file.write_text(f"calendars:\n  team: {{ics: team.ics, description: ours}}\n{named}", "utf-8")
+    assert "+ calendar team: created\n" in rota("plan free.yaml").stdout
+    rota("apply free.yaml --yes")
+    exported = rota("export").stdout
+    assert exported.startswith("calendars:\n  team:\n    days:\n    - '2030-12-24'\n    description: ours\n")
+    file.write_text(f"calendars:\n  team: {{rules: [FREQ=DAILY;INTERVAL=2]}}\n{named}", "utf-8")
+    changed = rota("plan free.yaml").stdout
+    assert (
+        "~ s: changed\n    calendar team: as it is → as declared\n    within 14 days 7 times vanish"
+        in changed
+    )
+    rota("apply free.yaml --yes")
+    assert rota("plan free.yaml").stdout == "No change: 2 are as declared.\n"
+    file.write_text("calendars: {team: {ics: none.ics}}\n", "utf-8")
+    assert "none.ics cannot be read" in complaint("plan free.yaml")

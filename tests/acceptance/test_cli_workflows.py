@@ -52,7 +52,7 @@ def test_a_workflow_from_start_to_end() -> None:
         rota(f"workflow signal {run} paid 40 --idempotency-key one").stdout == f"sent paid to order {run}\n"
     )
     rota(f"workflow signal {run} paid 41 --idempotency-key one")
-    assert "unread signals: 1" in rota(f"workflow show {run}").stdout
+    assert "unread signal: paid, sent by " in rota(f"workflow show {run}").stdout
     rota("tick ordering:app")
     done = document(f"workflow show {run}")
     assert (done["status"], done["output"]) == ("completed", 40)

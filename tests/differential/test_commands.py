@@ -28,7 +28,7 @@ from rota.testing import LoopClock
 from worlds import EVERY_STORE as STORES
 from worlds import STATE_EVERY, THOROUGH, seeds
 
-STEPS = {"work": 1000, "access": 600}
+STEPS = {"work": 1000, "access": 600} if THOROUGH else {"work": 600, "access": 400}
 SEEDS = [
     *(("work", seed) for seed in seeds(few=1, every=4)),
     *(("access", seed) for seed in seeds(few=1, every=3)),

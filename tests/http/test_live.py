@@ -18,6 +18,7 @@ import uvicorn
 import rota
 from rota.engine.changes import cursor
 from rota.engine.clock import SystemClock
+from rota.engine.commands import look_for_alarms
 from rota.stores.base import Store
 from rota.surfaces.http import create_app
 from rota.surfaces.http.events import broadcast, live
@@ -376,6 +377,27 @@ def test_one_task_and_one_schedule(on_one: Play) -> None:
             assert heard[-1]["name"] == "b"
 
     on_one(scenario)
+
+
+def test_alarms_are_told(on_each: Play) -> None:
+    async def scenario(s: Site) -> None:
+        made = await s.queue.create_schedule(
+            "soon", task_type="none", interval=3600, max_runs=3, alarm_ending=timedelta(days=30)
+        )
+        async with s.events(types="alarm", schedule="soon") as stream:
+            await s.queue.store.transact(look_for_alarms(10, timedelta(days=1)))
+            opened = await stream.next()
+            assert (opened["event"], opened["rule"], opened["subjectId"]) == (
+                "alarm.opened",
+                "ending",
+                made.id,
+            )
+            await s.queue.pause_schedule("soon")
+            await s.queue.store.transact(look_for_alarms(10, timedelta(days=1)))
+            resolved = await stream.next()
+            assert (resolved["event"], resolved["id"]) == ("alarm.resolved", opened["id"])
+
+    on_each(scenario)
 
 
 @pytest.mark.parametrize(

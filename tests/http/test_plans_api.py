@@ -32,6 +32,7 @@ def test_a_plan_is_applied_as_it_was_made(quiet: Tenant) -> None:
     assert send(quiet, "apply", known).json()["changed"] == 0, "an answer that was lost"
     assert send(quiet, "plan", DECLARED).json()["unchanged"] == 2
     assert send(quiet, "export").json() == DECLARED | {
+        "calendars": {},
         "schedules": {"daily": {"task_type": "report", "cron": "0 9 * * *", "jitter": "5m"}},
         "templates": {"page": {"http": {"url": "https://example.com/", "method": "POST"}}},
     }
@@ -66,7 +67,7 @@ def test_what_is_refused_changes_nothing(quiet: Tenant) -> None:
         assert answered.json()["detail"].startswith(sentence), answered.json()
     old = send(quiet, "apply", {**DECLARED, "at": "2020-01-01T00:00:00Z", "token": "x"})
     assert (old.status_code, old.json()["code"]) == (409, "plan_outdated")
-    assert send(quiet, "export").json() == {"schedules": {}, "templates": {}}
+    assert send(quiet, "export").json() == {"schedules": {}, "templates": {}, "calendars": {}}
 
 
 def test_a_repeated_request_gets_the_same_answer(quiet: Tenant) -> None:
@@ -74,3 +75,18 @@ def test_a_repeated_request_gets_the_same_answer(quiet: Tenant) -> None:
     again = send(quiet, "apply", DECLARED, **{"Idempotency-Key": "one"})
     assert again.headers["idempotency-replayed"] == "true"
     assert (again.json(), again.json()["created"]) == (first.json(), 2)
+
+
+def test_a_calendar_and_the_schedules_that_name_it(quiet: Tenant) -> None:
+    declared = {
+        "calendars": {"free": {"days": ["2030-01-01"], "windows": ["22:00-06:00"]}},
+        "schedules": {"s": {"task_type": "report", "cron": "0 9 * * *", "exclude": ["free"]}},
+    }
+    assert send(quiet, "apply", declared).json()["created"] == 2
+    assert send(quiet, "export").json() == declared | {"templates": {}}
+    changed = {**declared, "calendars": {"free": {"rules": ["FREQ=WEEKLY;BYDAY=SA,SU"]}}}
+    [free, schedule] = send(quiet, "plan", changed).json()["items"]
+    assert (free["what"], free["action"], schedule["name"]) == ("calendar", "changed", "s")
+    assert schedule["times"]["vanishing"] == 4
+    refused = send(quiet, "plan", {"calendars": {"free": {"days": ["soon"]}}})
+    assert (refused.status_code, refused.json()["detail"][:15]) == (422, "calendar 'free'")

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -286,10 +287,12 @@ async def test_sentences_about_the_state_of_things_name_fields_as_this_api_does(
 # Every route
 
 
-def routes(api: Any) -> list[tuple[str, str, Any]]:
+@cache
+def routes() -> list[tuple[str, str, Any]]:
+    """They are the same in every app; to describe them takes as long as a hundred requests."""
     return [
         (method.upper(), path, operation)
-        for path, methods in api.openapi()["paths"].items()
+        for path, methods in create_app("memory:").openapi()["paths"].items()
         for method, operation in methods.items()
     ]
 
@@ -332,7 +335,7 @@ async def test_every_route_refuses_a_query_parameter_that_it_does_not_know(tmp_p
     api = create_app(f"sqlite:///{tmp_path}/rota.db")
     async with client_of(api) as client:
         ids = await filled(client)
-        for method, path, operation in routes(api):
+        for method, path, operation in routes():
             answer = await client.request(method, at(path, ids), params={"no_such": "1"})
             if path.startswith("/health"):  # whoever checks that may add parameters of their own
                 assert answer.status_code == 200
@@ -348,7 +351,7 @@ async def test_every_route_refuses_a_name_that_is_given_twice(tmp_path: Path) ->
     seen = 0
     async with client_of(api) as client:
         ids = await filled(client)
-        for method, path, operation in routes(api):
+        for method, path, operation in routes():
             if "requestBody" in operation:
                 answer = await send(client, method, at(path, ids), b'{"a": {"b": 1, "b": 1}}')
                 assert problem(answer, 422, "invalid")["field"] == "a.b", (method, path)
@@ -370,7 +373,7 @@ async def test_head_is_get_without_the_body(tmp_path: Path) -> None:
     api = create_app(f"sqlite:///{tmp_path}/rota.db")
     async with client_of(api) as client:
         ids = await filled(client)
-        paths = [path for method, path, _ in routes(api) if method == "GET"]
+        paths = [path for method, path, _ in routes() if method == "GET"]
         assert len(paths) > 20
         for path in [*paths, "/docs", "/docs/swagger-ui.css", "/openapi.json"]:
             params = {"at": "2030-01-01T09:00:00Z"} if path.endswith("/why") else {}
@@ -465,7 +468,7 @@ async def test_nobody_learns_where_the_store_is(tmp_path: Path, error: Exception
         store.away = error
         for given in (None, "nonsense", unknown, key):
             headers = {} if given is None else {"Authorization": f"Bearer {given}"}
-            for method, path, _ in routes(client._transport.app):  # type: ignore[attr-defined]  # of ASGI
+            for method, path, _ in routes()[:: 1 if given == key else 7]:
                 params = {"at": "2030-01-01T09:00:00Z"} if path.endswith("/why") else {}
                 answer = await client.request(method, at(path, ids), headers=headers, params=params)
                 shown = f"{answer.headers} {answer.text}"

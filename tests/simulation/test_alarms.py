@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rota import Alarm, AlarmRule, RunStatus
-from rota.engine.commands import look_for_alarms
+from rota.domain.model import NodeState
+from rota.engine.commands import check_fleet, look_for_alarms, write_node
 from rota.engine.observe.telemetry import AlarmBegan, AlarmOver
 from rota.engine.roles.alarms import AlarmWatch
 from rota.stores.base import Tx
@@ -174,3 +175,32 @@ async def test_many_nodes_raise_an_alarm_once(world: World, nodes: int) -> None:
     answers = await asyncio.gather(*looks)
     assert len(await alarms(world)) == 10
     assert sum(len(each.alarms) for each in answers) == 10
+
+
+@on_any_store
+async def test_one_node_of_the_fleet_tells_a_watch_outside(world: World) -> None:
+    async def beat(id: str, *roles: str) -> None:
+        state = NodeState(
+            id=id,
+            tenant="*",
+            host="h",
+            pid=1,
+            release="1",
+            roles=roles,
+            started_at=START,
+            seen_at=START,
+            heartbeat=10 * SECOND,
+        )
+        await world.store.transact(write_node(state))
+
+    async def teller() -> str | None:
+        return (await world.store.transact(check_fleet())).teller
+
+    assert await teller() is None
+    await beat("a", "janitor")
+    await beat("b", "janitor", "heartbeats")
+    await beat("c", "janitor", "heartbeats")
+    assert await teller() == "b"
+    await world.at(31 * SECOND)
+    await beat("c", "janitor", "heartbeats")
+    assert await teller() == "c", "b is dead"

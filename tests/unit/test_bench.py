@@ -4,11 +4,11 @@ What the figures are is for `make bench` and docs/performance.md; nothing is tim
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from forked import run
 
 BENCH = Path(__file__).parents[2] / "bench"
 FACTS = {"machine", "processor", "cores", "load", "python", "sqlite", "python_sqlite", "rota", "fsync_ms"}
@@ -35,8 +35,7 @@ FIGURES = {
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_is_one_line_of_json(figure: str, tmp_path: Path) -> None:
     sizes, promised = FIGURES[figure]
-    command = [sys.executable, str(BENCH / f"{figure}.py"), *sizes, "--folder", str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    ran = run(BENCH / f"{figure}.py", *sizes, "--folder", str(tmp_path))
     assert ran.returncode == 0, ran.stderr
     (line,) = ran.stdout.splitlines()
     said = json.loads(line)

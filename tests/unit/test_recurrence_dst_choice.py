@@ -51,23 +51,37 @@ def clock(zone: str, middle: datetime) -> list[tuple[datetime, datetime]]:
     return [(at, at.astimezone(zone_tzinfo(zone)).replace(tzinfo=None)) for at in every]
 
 
+@cache
+def showings(zone: str, middle: datetime) -> dict[datetime, list[datetime]]:
+    """When the clock shows each reading."""
+    found: dict[datetime, list[datetime]] = {}
+    for at, reading in clock(zone, middle):
+        found.setdefault(reading, []).append(at)
+    return found
+
+
+@cache
+def jumps(zone: str, middle: datetime) -> list[tuple[datetime, list[datetime]]]:
+    """When it jumps, and over which readings."""
+    return [
+        (at, [before + n * MINUTE for n in range(1, (after - before) // MINUTE)])
+        for (_, before), (at, after) in pairwise(clock(zone, middle))
+        if after - before > MINUTE
+    ]
+
+
 def walked(
     minutes: set[int], hours: set[int], zone: str, gap: DstGap, fold: DstFold, middle: datetime
 ) -> list[datetime]:
     """Minute by minute: which readings are shown, when, and which are jumped over."""
-    shown = clock(zone, middle)
 
     def named(reading: datetime) -> bool:
         return reading.minute in minutes and reading.hour in hours
 
-    instants: dict[datetime, list[datetime]] = {}
-    for at, reading in shown:
-        if named(reading):
-            instants.setdefault(reading, []).append(at)
+    instants = [each for reading, each in showings(zone, middle).items() if named(reading)]
     chosen = {DstFold.FIRST: slice(0, 1), DstFold.SECOND: slice(-1, None), DstFold.BOTH: slice(None)}[fold]
-    found = {at for showings in instants.values() for at in showings[chosen]}
-    for (_, before), (at, after) in pairwise(shown):
-        over = [before + n * MINUTE for n in range(1, (after - before) // MINUTE)]
+    found = {at for each in instants for at in each[chosen]}
+    for at, over in jumps(zone, middle):
         if any(named(reading) for reading in over) and gap is not DstGap.SKIP:
             found.add(at if gap is DstGap.AFTER else at - timedelta(seconds=1))
     return sorted(found)

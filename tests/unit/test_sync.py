@@ -74,6 +74,12 @@ def a_calendar(queue: rota.sync.Queue) -> str:
     return queue.create_calendar("made", windows=["22:00-06:00"]).name
 
 
+def crowded(queue: rota.sync.Queue) -> rota.Spread:
+    for number in range(8):
+        queue.create_schedule(f"daily-{number}", task_type="work", cron="30 4 * * *")
+    return queue.spread(dry_run=True)
+
+
 def an_open_artifact(queue: rota.sync.Queue) -> rota.sync.OpenArtifact:
     app = rota.App()
 
@@ -106,6 +112,8 @@ CALLS: dict[str, Call] = {
     "apply": lambda queue: queue.apply({}),
     "export": lambda queue: queue.export(),
     "plan": lambda queue: queue.plan({}),
+    "forecast": lambda queue: queue.forecast(),
+    "spread": crowded,
     "create_calendar": lambda queue: queue.create_calendar("free", days=["2027-12-24"]),
     "get_calendar": lambda queue: queue.get_calendar(a_calendar(queue)),
     "list_calendars": lambda queue: queue.list_calendars(),
@@ -170,6 +178,7 @@ CALLS: dict[str, Call] = {
     "set_limits": lambda queue: queue.set_limits("acme", schedules=5),
     "signal": lambda queue: queue.signal(queue.start_workflow("work").id, "paid", 1),
     "steps": lambda queue: queue.steps(queue.start_workflow("work").id),
+    "unread_signals": lambda queue: queue.unread_signals(queue.start_workflow("work").id),
     "start_workflow": lambda queue: queue.start_workflow("work"),
     "start_workflows": lambda queue: queue.start_workflows([("work", None)]),
     "submit": lambda queue: queue.submit("work"),

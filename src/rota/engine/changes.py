@@ -31,6 +31,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..domain.model import (
+    Alarm,
     ApiKey,
     Calendar,
     Change,
@@ -100,6 +101,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     def schedule_id(self) -> str | None:
         if self.type == "schedule":
             return self.id
+        if isinstance(self.record, Alarm):
+            return self.record.subject_id
         return self.record.schedule_id if isinstance(self.record, (Task, Run)) else None
 
     @property
@@ -396,6 +399,7 @@ _SUBJECTS: dict[str, type[Record]] = {
     "schedule": Schedule,
     "template": Template,
     "calendar": Calendar,
+    "alarm": Alarm,
     "key": ApiKey,
     "tenant": Tenant,
 }

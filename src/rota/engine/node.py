@@ -117,6 +117,7 @@ class Node:
                 kept=retention.runs,
                 scan_every=scan_every,
                 pings=self.pings,
+                node_id=self.node_id,
             )
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -148,6 +149,10 @@ class Node:
         mine = {name for name, *_ in self._roles()}
         return tuple(name for name in ROLES if name in mine)
 
+    @property
+    def _tells_of_fleet(self) -> bool:
+        return self.alarms is not None and self.pings.has_fleet_url
+
     def _described(self) -> NodeState:
         """What the heartbeat says of this node. A scheduler and a janitor work for every tenant."""
         return NodeState(
@@ -156,7 +161,7 @@ class Node:
             host=socket.gethostname(),
             pid=os.getpid(),
             release=__version__,
-            roles=self._role_names(),
+            roles=self._role_names() + ("heartbeats",) * self._tells_of_fleet,
             started_at=_UNKNOWN,
             seen_at=_UNKNOWN,
             heartbeat=self._heartbeat_every,

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ..domain.model import Record, Schedule, Task, TaskStatus
 from ..stores.base import Tx, Work
-from ..stores.queries import DueSchedules, LostLeases, OpenSchedules, ReadyTasks, TaskList
+from ..stores.queries import Cursor, DueSchedules, LostLeases, OpenSchedules, ReadyTasks, TaskList
 
-__all__ = ["Overview", "overview"]
+__all__ = ["Hour", "Overview", "last_hours", "overview"]
 
 R = TypeVar("R", bound=Record)
 AT_MOST = 100
@@ -67,6 +68,71 @@ def overview(tenant: str) -> Work[Overview]:
         )
 
     return work
+
+
+COUNTED = 500
+SAMPLED = 20
+"""Of each hour so many tasks are counted at most, and so many looked at, its latest."""
+
+_HOUR = timedelta(hours=1)
+_LEAST = timedelta(microseconds=1)
+_STRETCHES = (_HOUR, timedelta(minutes=5), timedelta(seconds=20), timedelta(seconds=1))
+
+
+class Hour(msgspec.Struct, frozen=True, kw_only=True):
+    """An hour of the last day. `created` is how many tasks it brought; if they are more than 500, it follows from how
+    many came in a part of it (`is_estimate`). `late` is how long after their times those of schedules began, the one in
+    the middle; `waited` how long its tasks waited for a worker, on average: both of its latest 20 tasks; None, if none
+    of them had begun."""
+
+    begins: datetime
+    created: int
+    is_estimate: bool = False
+    late: timedelta | None = None
+    waited: timedelta | None = None
+
+    @property
+    def depth(self) -> float | None:
+        """How many waited at a time, on average: as many as come while one waits."""
+        return None if self.waited is None else self.created * (self.waited / _HOUR)
+
+
+def last_hours(tenant: str, number: int = 24) -> Work[list[Hour]]:
+    """The last hours, oldest first, the one that has begun too."""
+
+    async def work(tx: Tx) -> list[Hour]:
+        last = tx.now.replace(minute=0, second=0, microsecond=0)
+        return [await _hour(tx, tenant, last - _HOUR * back) for back in reversed(range(number))]
+
+    return work
+
+
+async def _hour(tx: Tx, tenant: str, begins: datetime) -> Hour:
+    ends = min(begins + _HOUR, tx.now)
+    of_it = TaskList(tenant=tenant, at=tx.now, since=begins, after=Cursor(ends, ""))
+    created, is_estimate = 0, False
+    for stretch in _STRETCHES:
+        since = max(begins, ends - stretch)
+        number = await tx.count(replace(of_it, since=since), at_most=COUNTED)
+        created = round(number * ((ends - begins) / max(ends - since, _LEAST)))
+        is_estimate = since > begins
+        if number < COUNTED:
+            break
+    begun = [task for task in await tx.find(of_it, SAMPLED) if task.started_at] if created else []
+    late = sorted(_since(task.scheduled_at, task) for task in begun if task.scheduled_at)
+    waits = [_since(task.available_at, task) for task in begun]
+    return Hour(
+        begins=begins,
+        created=created,
+        is_estimate=is_estimate,
+        late=late[len(late) // 2] if late else None,
+        waited=sum(waits, timedelta(0)) / len(waits) if waits else None,
+    )
+
+
+def _since(at: datetime, task: Task) -> timedelta:
+    assert task.started_at is not None, "it has begun"
+    return max(task.started_at - at, timedelta(0))
 
 
 def _of(tenant: str, found: Iterable[R]) -> list[R]:

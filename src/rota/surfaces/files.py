@@ -1,4 +1,5 @@
-"""Files that declare schedules and templates, in YAML, TOML or JSON: `{schedules: {key: options}, templates: …}`.
+"""Files that declare schedules, templates and calendars, in YAML, TOML or JSON:
+`{schedules: {key: options}, templates: …}`. An `.ics` file that a calendar names is looked for beside them.
 
 YAML is read as its version 1.2 has it: `on` and `12:30` are texts, and a key may be there only once."""
 
@@ -16,7 +17,7 @@ from . import redaction
 
 __all__ = ["FORMATS", "SECTIONS", "check_document", "format_of", "read", "read_text", "write"]
 
-SECTIONS = ("schedules", "templates")
+SECTIONS = ("schedules", "templates", "calendars")
 FORMATS = ("yaml", "toml", "json")
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
 _MERGE = "tag:yaml.org,2002:merge"
@@ -41,13 +42,26 @@ def format_of(path: Path) -> str:
 def read(path: Path) -> Document:
     """What the file declares. An error names the file."""
     format = format_of(path)
+    text = _text("file", path)
+    return _with_events(read_text(text, format, str(path)), path.parent)
+
+
+def _text(field: str, path: Path) -> str:
     try:
-        text = path.read_text("utf-8")
+        return path.read_text("utf-8")
     except OSError as problem:
-        raise Invalid("file", f"{path} cannot be read: {problem.strerror}") from None
+        raise Invalid(field, f"{path} cannot be read: {problem.strerror}") from None
     except UnicodeDecodeError:
-        raise Invalid("file", f"{path} is not UTF-8 text") from None
-    return read_text(text, format, str(path))
+        raise Invalid(field, f"{path} is not UTF-8 text") from None
+
+
+def _with_events(document: Document, folder: Path) -> Document:
+    named = document.get("calendars", {})
+    for name, options in named.items():
+        given = options.get("ics")
+        if isinstance(given, str) and "\n" not in given:
+            named[name] = {**options, "ics": _text("ics", folder / given)}
+    return document
 
 
 def read_text(text: str, format: str, name: str = "it") -> Document:
@@ -67,7 +81,7 @@ def read_text(text: str, format: str, name: str = "it") -> Document:
 
 def check_document(document: object) -> Document:
     """Sections, in them names, under each its options; else refused."""
-    accepted = f"accepted are {' and '.join(SECTIONS)}"
+    accepted = f"accepted are {', '.join(SECTIONS)}"
     if document is None:
         return {}
     if not isinstance(document, Mapping):

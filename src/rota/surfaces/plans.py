@@ -10,7 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from ..domain import recurrence
-from ..domain.model import Schedule, Template
+from ..domain.model import Calendar, Schedule, Template
 from ..domain.plan import Action, Difference, Item, Plan
 from ..domain.schedule.expected import AHEAD, TimeChanges
 from . import redaction
@@ -47,9 +47,9 @@ class TimesAnswer(Answer, frozen=True, kw_only=True):
 
 
 class PlanItemAnswer(Answer, frozen=True, kw_only=True):
-    """What happens to one schedule or template. `kept` are edits by hand that stay, though the file says otherwise.
-    `times` is null from the hundred and first change on. `skips` are times that were due today and have no run any
-    more; `immediate` says whether something runs as soon as this is applied."""
+    """What happens to one schedule, template or calendar. `kept` are edits by hand that stay, though the file says
+    otherwise. `times` is null from the hundred and first change on. `skips` are times that were due today and have no
+    run any more; `immediate` says whether something runs as soon as this is applied."""
 
     what: str
     name: str
@@ -95,7 +95,7 @@ def _item(plan: Plan, item: Item[Any], *, detailed: bool) -> PlanItemAnswer:
     is_schedule = _is_schedule(item)
     times = plan.times(item) if is_schedule and detailed and item.differences else None
     return PlanItemAnswer(
-        what="schedule" if is_schedule else "template",
+        what=_what(item),
         name=item.name,
         action=item.action,
         differences=[_difference(each) for each in item.differences],
@@ -108,7 +108,17 @@ def _item(plan: Plan, item: Item[Any], *, detailed: bool) -> PlanItemAnswer:
 
 
 def _is_schedule(item: Item[Any]) -> bool:
-    return not isinstance(item.new or item.old, Template)
+    return _what(item) == "schedule"
+
+
+def _what(item: Item[Any]) -> str:
+    match item.new or item.old:
+        case Template():
+            return "template"
+        case Calendar():
+            return "calendar"
+        case _:
+            return "schedule"
 
 
 def _difference(each: Difference) -> DifferenceAnswer:
@@ -152,14 +162,14 @@ def _summary(plan: Plan) -> str:
 
 
 def _of_item(plan: Plan, item: Item[Any], prune: bool) -> Iterator[str]:
-    what = "" if _is_schedule(item) else "template "
+    what = "" if _is_schedule(item) else f"{_what(item)} "
     yield f"{_MARKS[item.action]} {what}{item.name}: {_told_action(item, prune)}"
     if item.action is Action.CREATED:
         said = ", ".join(f"{each.name}: {_shown(each.after)}" for each in item.differences)
         yield from _wrapped(said)
     elif item.action is Action.CHANGED:
         for each in item.differences:
-            yield from _wrapped(f"{each.name}: {_shown(each.before)} → {_shown(each.after)}")
+            yield from _wrapped(f"{each.name}: {_shown_change(each.before, each.after)}")
     if _is_schedule(item) and item.differences:
         yield from _of_times(plan, item)
     for each in item.kept:
@@ -243,6 +253,20 @@ def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def _shown_change(before: Any, after: Any) -> str:
+    """Of a long list, what is new in it and what is gone."""
+    both = isinstance(before, list) and isinstance(after, list)
+    if not both or len(before) + len(after) <= 4 * _SHOWN:
+        return f"{_shown(before)} → {_shown(after)}"
+    new, gone = [each for each in after if each not in before], [each for each in before if each not in after]
+    parts = [
+        f"{len(found):,} {word}: {_listed(map(str, found[:_SHOWN]), len(found))}"
+        for found, word in ((new, "new"), (gone, "gone"))
+        if found
+    ]
+    return "; ".join(parts) or "in another order"
 
 
 def _wrapped(text: str) -> list[str]:

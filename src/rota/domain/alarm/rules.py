@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -57,6 +58,7 @@ __all__ = [
     "ROWS",
     "Facts",
     "Verdict",
+    "as_facts",
     "broken_run",
     "checked_rules",
     "evaluate",
@@ -116,6 +118,9 @@ class Verdict(msgspec.Struct, frozen=True):
 
     alarms: list[Alarm]
     schedule: Schedule
+
+
+_TELLING = ("record", "tell_at", "told", "told_at", "tries")
 
 
 def checked_rules(options: Mapping[str, object]) -> AlarmRules:
@@ -191,6 +196,12 @@ def merged(
     ]
     over = silenced((alarm for alarm in known if alarm.rule not in found), now)
     return [*began, *over]
+
+
+def as_facts(alarm: Alarm) -> dict[str, Any]:
+    """An alarm as the audit shows it: without who is told of it."""
+    facts: dict[str, Any] = msgspec.to_builtins(alarm)
+    return {name: value for name, value in facts.items() if name not in _TELLING}
 
 
 def silenced(known: Iterable[Alarm], now: datetime) -> list[Alarm]:

@@ -1,7 +1,7 @@
-"""Plans: what a declaration of schedules and templates would change, and which times, before it is done. Pure. Begin
-with `making`; `declaration` writes records as a file has them, and reads that back."""
+"""Plans: what a declaration of schedules, templates and calendars would change, and which times, before it is done.
+Pure. Begin with `making`; `declaration` writes records as a file has them, and reads that back."""
 
-from .declaration import of_schedule, of_template, plain_value, schedule_options
+from .declaration import of_calendar, of_schedule, of_template, plain_value, schedule_options
 from .making import (
     Action,
     Declaration,
@@ -25,6 +25,7 @@ __all__ = [
     "make",
     "make_edits",
     "naming",
+    "of_calendar",
     "of_schedule",
     "of_template",
     "plain_value",

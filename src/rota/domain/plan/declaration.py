@@ -1,7 +1,7 @@
-"""Declarations: schedules and templates as a file has them, in plain data under the names of `options`. Pure.
+"""Declarations: schedules, templates and calendars as a file has them: plain data under the names of `options`. Pure.
 
-`of_schedule` and `of_template` write a record so; what has its default is left out. `schedule_options` and
-`template_options` read it back, as Python's calls take it. What `options` declares gets here by itself."""
+`of_schedule`, `of_template` and `of_calendar` write a record so; what has its default is left out. `schedule_options`
+and `template_options` read it back, as Python's calls take it. What `options` declares gets here by itself."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from msgspec.structs import fields as fields_of
 from ..errors import Invalid
 from ..limits import check_text, shown
 from ..model import (
+    Calendar,
     RetryPolicy,
     Runtime,
     Schedule,
@@ -39,12 +40,14 @@ from ..options import (
 )
 from ..recurrence import After, Cron, Interval, Once, RRule, Several, Timing
 from ..runtimes import Command
+from ..schedule.calendars import FIELDS as CALENDAR_FIELDS
 from ..schedule.definition import FIELDS, default_policy
 
 __all__ = [
     "OF_STATUS",
     "TARGETS",
     "duration_text",
+    "of_calendar",
     "of_schedule",
     "of_template",
     "plain_value",
@@ -87,6 +90,16 @@ def of_template(template: Template) -> dict[str, Any]:
         if value != usual[name] and name not in written:
             form[name] = plain_value(value)
     return form
+
+
+def of_calendar(calendar: Calendar) -> dict[str, Any]:
+    """The options that make this calendar, beside its name."""
+    usual = _defaults(Calendar)
+    return {
+        name: plain_value(getattr(calendar, name))
+        for name in sorted(CALENDAR_FIELDS)
+        if getattr(calendar, name) != usual[name]
+    }
 
 
 def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:

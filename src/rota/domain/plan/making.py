@@ -12,11 +12,12 @@ with `prune` it is paused, and else only reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +32,7 @@ from ..ids import derived_id
 from ..model import Calendar, Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
 from ..recurrence import Covered, Once, Timing
 from ..schedule import calendars, definition, jittered, planned
+from ..schedule.after import upstream_of
 from ..schedule.expected import TimeChanges, compared, skipped_today
 from . import declaration
 
@@ -50,7 +52,7 @@ __all__ = [
 PRUNED = "it is no longer in the file"
 """The note of a schedule that was paused for this. It counts as said by the file: if it comes back, it is resumed."""
 _TICK = timedelta(microseconds=1)
-R = TypeVar("R", Schedule, Template)
+R = TypeVar("R", Schedule, Template, Calendar)
 
 
 class Action(StrEnum):
@@ -61,11 +63,13 @@ class Action(StrEnum):
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to be: the options of schedules by key, and of templates by alias. `new` and `changes` turn options
-    into what the domain takes: (timing, target, fields) at a time, and the changes of a schedule that is there."""
+    """What there is to be: the options of schedules by key, of templates by alias, of calendars by name. `new` and
+    `changes` turn options into what the domain takes: (timing, target, fields) at a time, and the changes of a schedule
+    that is there."""
 
     schedules: Mapping[str, Mapping[str, Any]]
     templates: Mapping[str, Mapping[str, Any]] = {}
+    calendars: Mapping[str, Mapping[str, Any]] = {}
     new: Callable[[Mapping[str, Any], datetime], tuple[Timing, Target, dict[str, Any]]]
     changes: Callable[[Schedule, Mapping[str, Any]], Mapping[str, Any]]
 
@@ -89,8 +93,8 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
-    """What happens to one schedule or template. `old` and `new` are the same if nothing does; `kept` are the options
-    that stay as they are, though the file says otherwise."""
+    """What happens to one schedule, template or calendar. `old` and `new` are the same if nothing does; `kept` are
+    the options that stay as they are, though the file says otherwise."""
 
     name: str
     action: Action
@@ -107,16 +111,17 @@ class Item(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What would happen. Those of `schedules` and `templates` to which nothing happens are there, too."""
+    """What would happen. Those to which nothing happens are there, too, if they are declared."""
 
     tenant: str
     at: datetime
     schedules: tuple[Item[Schedule], ...]
     templates: tuple[Item[Template], ...] = ()
+    calendars: tuple[Item[Calendar], ...] = ()
 
     @property
     def items(self) -> tuple[Item[Any], ...]:
-        return (*self.templates, *self.schedules)
+        return (*self.calendars, *self.templates, *self.schedules)
 
     @property
     def changes(self) -> list[Item[Any]]:
@@ -162,6 +167,9 @@ def make(
 ) -> Plan:
     """What happens if the store is made to say what is declared."""
     room = _Room(stored, at, actor, force)
+    for name, options in declared.calendars.items():
+        with naming("calendar", name):
+            room.declare_calendar(name, options)
     for alias, options in declared.templates.items():
         with naming("template", alias):
             room.declare_template(alias, options)
@@ -176,7 +184,36 @@ def make(
             room.templates.append(
                 Item(name=old_template.alias, action=Action.REMOVED, old=old_template, new=old_template)
             )
-    return Plan(tenant=stored.tenant, at=at, schedules=tuple(room.schedules), templates=tuple(room.templates))
+    for calendar in stored.calendars:
+        if calendar.applied is not None and calendar.name not in declared.calendars:
+            room.calendars.append(Item(name=calendar.name, action=Action.REMOVED, old=calendar, new=calendar))
+    room.govern(declared.schedules)
+    _check_chains(room.schedules, stored)
+    return Plan(
+        tenant=stored.tenant,
+        at=at,
+        schedules=tuple(room.schedules),
+        templates=tuple(room.templates),
+        calendars=tuple(room.calendars),
+    )
+
+
+def _check_chains(items: Sequence[Item[Schedule]], stored: Stored) -> None:
+    """Those that come after others name schedules that will be there, and no chain closes."""
+    upstream = {key: upstream_of(old) for key, old in stored.schedules.items()}
+    upstream |= {item.name: upstream_of(item.new) for item in items}
+    for item in items:
+        for key in upstream[item.name]:
+            if key not in upstream:
+                with naming("schedule", item.name):
+                    raise Invalid("after", f"there is no schedule {key!r}", "declare it, or create it first")
+    try:
+        TopologicalSorter(upstream).prepare()
+    except CycleError as error:
+        way = error.args[1][::-1]
+        with naming("schedule", way[0]):
+            problem = f"it would run after itself: {' after '.join(way)}"
+            raise Invalid("after", problem, "name schedules that do not") from None
 
 
 def make_edits(edits: Mapping[str, Mapping[str, Any]], stored: Stored, at: datetime, actor: str) -> Plan:
@@ -232,7 +269,7 @@ def naming(what: str, name: str) -> Iterator[None]:
 
 
 class _Room:
-    """Where a plan is put together: templates first, since schedules name them."""
+    """Where a plan is put together: calendars and templates first, since schedules name them."""
 
     def __init__(self, stored: Stored, at: datetime, actor: str, force: bool) -> None:
         self.stored = stored
@@ -241,10 +278,69 @@ class _Room:
         self.force = force
         self.schedules: list[Item[Schedule]] = []
         self.templates: list[Item[Template]] = []
+        self.calendars: list[Item[Calendar]] = []
+        self._by_name = {each.name: each for each in stored.calendars}
+        self._changed: set[str] = set()
         self.declared_templates: set[str] = set()
         self._by_alias = {templates.alias_key(each.alias): each for each in stored.templates.values()}
         self._by_id = dict(stored.templates)
         self._aliases = {each.id: each.alias for each in stored.templates.values()}
+
+    def declare_calendar(self, name: str, options: Mapping[str, Any]) -> None:
+        old = self._by_name.get(name)
+        if old is None:
+            new = self._calendar(name, options)
+            form = declaration.of_calendar(new)
+            item = _created(name, replace(new, applied=_digests(form)), form)
+        else:
+            item = self._changed_calendar(old, options)
+        assert item.new is not None
+        if item.new.covers != (None if old is None else old.covers):
+            self._changed.add(name)
+        self.calendars.append(item)
+        self._by_name[name] = item.new
+
+    def _calendar(self, name: str, options: Mapping[str, Any]) -> Calendar:
+        return calendars.create(name, options, tenant=self.stored.tenant, now=self.at, actor=self.actor)
+
+    def _changed_calendar(self, old: Calendar, options: Mapping[str, Any]) -> Item[Calendar]:
+        def edited(given: Mapping[str, Any]) -> Calendar:
+            whole = self._calendar(old.name, given)
+            wanted = {name: getattr(whole, name) for name in calendars.FIELDS}
+            return calendars.edit(old, wanted, self.at, self.actor)
+
+        return _merged(old.name, old, options, edited, declaration.of_calendar, force=self.force)
+
+    def govern(self, declared: Collection[str]) -> None:
+        """Those that the file does not have, and that name a calendar which it changes."""
+        removed = {
+            each.name: number for number, each in enumerate(self.schedules) if each.name not in declared
+        }
+        for key, old in self.stored.schedules.items():
+            if key in declared or self._changed.isdisjoint((*old.exclude, *old.only)):
+                continue
+            item = self.schedules[removed[key]] if key in removed else None
+            before = old if item is None or item.new is None else item.new
+            with naming("schedule", key):
+                new = definition.governed(before, self._covering(old), self.at)
+            if item is None:
+                self.schedules.append(self._told(Item(name=key, action=Action.UNCHANGED, old=old, new=new)))
+            else:
+                self.schedules[removed[key]] = self._told(replace(item, new=new))
+
+    def _told(self, item: Item[Schedule]) -> Item[Schedule]:
+        """With the calendars by which it is planned anew."""
+        old, new = item.old, item.new
+        if old is None or new is None or old.calendars == new.calendars:
+            return item
+        had = {each.name: each for each in old.calendars}
+        names = [each.name for each in new.calendars if each.name in self._changed and each.name in had]
+        told = tuple(Difference(f"calendar {name}", "as it is", "as declared") for name in names)
+        action = Action.CHANGED if told and item.action is Action.UNCHANGED else item.action
+        return replace(item, action=action, differences=item.differences + told)
+
+    def _covering(self, schedule: Schedule) -> tuple[Covered, ...]:
+        return calendars.covering(schedule, [each.covers for each in self._by_name.values()])
 
     def declare_template(self, alias: str, options: Mapping[str, Any]) -> None:
         old = self._by_alias.get(templates.alias_key(alias))
@@ -289,7 +385,9 @@ class _Room:
             changes = dict(declared.changes(old, given))
             if "target" in changes:
                 changes["target"] = self._known(changes["target"], old.target)
-            if "exclude" in changes or "only" in changes:
+            if {"exclude", "only"} & changes.keys() or not self._changed.isdisjoint(
+                (*old.exclude, *old.only)
+            ):
                 changes["calendars"] = self._calendars(changes, old)
             return definition.edit(old, changes, self.at, self.actor, self.stored.limits)
 
@@ -297,7 +395,7 @@ class _Room:
             told = declaration.of_schedule(schedule, self._aliases)
             return {name: value for name, value in told.items() if name not in leave_out}
 
-        self.schedules.append(_merged(key, old, wanted, edited, form, force=self.force))
+        self.schedules.append(self._told(_merged(key, old, wanted, edited, form, force=self.force)))
 
     def _new_schedule(self, key: str, options: Mapping[str, Any], declared: Declaration) -> Item[Schedule]:
         timing, target, fields = declared.new(options, self.at)
@@ -319,7 +417,7 @@ class _Room:
         return _created(key, replace(new, applied=_digests(form)), form)
 
     def _calendars(self, fields: Mapping[str, Any], old: Schedule | None = None) -> tuple[Covered, ...]:
-        known = calendars.sets_of(calendars.names_in(fields, old), self.stored.calendars)
+        known = calendars.sets_of(calendars.names_in(fields, old), self._by_name.values())
         return calendars.known_sets(fields, known, old)
 
     def _known(self, target: Target, old: Target | None) -> Target:

@@ -31,7 +31,7 @@ from ...domain.model import (
     Tenant,
 )
 from ...domain.schedule import watching
-from ...domain.serving import silent_scheduler
+from ...domain.serving import living, silent_scheduler
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     AlarmList,
@@ -54,6 +54,7 @@ from .tenants import find_tenant
 
 __all__ = [
     "ClaimedNotices",
+    "FleetLook",
     "Looked",
     "Scanned",
     "Stuck",
@@ -70,6 +71,7 @@ __all__ = [
 _R = TypeVar("_R", Alarm, Task)
 _ACTIVE, _COMPLETED = ScheduleStatus.ACTIVE, RunStatus.COMPLETED
 OPEN_AT_MOST = 1000
+JANITOR = "janitor"
 WAITING = timedelta(minutes=10)
 """Tasks that could have begun so long ago are waiting for nobody, or for too few."""
 RECENT = 50
@@ -121,7 +123,7 @@ def look_for_alarms(limit: int, kept: timedelta) -> Work[Looked]:
             [first] = [each.watch_at for each in await tx.find(WatchedSchedules(at=None), 1)] or [None]
             return Looked(next_in=None if first is None else first - tx.now)
         verdicts = await _judged(tx, due, kept, frozenset())
-        alarms = [tx.put(each) for verdict in verdicts for each in verdict.alarms]
+        alarms = [_put(tx, each) for verdict in verdicts for each in verdict.alarms]
         for before, verdict in zip(due, verdicts, strict=True):
             tx.put(verdict.schedule, was=before)
         return Looked(number=len(due), alarms=alarms)
@@ -145,7 +147,7 @@ def scan_ledger(after: Cursor | None, limit: int, kept: timedelta, seen: Collect
         gone = await _of_gone(tx)
         for verdict in changed:
             tx.put(verdict.schedule)
-        alarms = [tx.put(each) for each in (*(new for each in changed for new in each.alarms), *gone)]
+        alarms = [_put(tx, each) for each in (*(new for each in changed for new in each.alarms), *gone)]
         last = page[-1] if len(page) == limit else None
         following = None if last is None else Cursor(at=last.created_at, id=last.id)
         return Scanned(alarms=alarms, after=following, overdue=overdue)
@@ -153,18 +155,35 @@ def scan_ledger(after: Cursor | None, limit: int, kept: timedelta, seen: Collect
     return work
 
 
-def check_fleet() -> Work[tuple[list[Alarm], bool]]:
-    """Whether a scheduler is alive if one is needed, and whether anybody takes, takes back and marks tasks: the alarms
-    that began or are over, and whether all is well."""
+def _put(tx: Tx, new: Alarm) -> Alarm:
+    """With a line of the audit: events tell of it, too."""
+    stored = tx.put(new)
+    audit(tx, "opened" if new.is_open else "resolved", JANITOR, None, stored, new.detail)
+    return stored
 
-    async def work(tx: Tx) -> tuple[list[Alarm], bool]:
-        found = await _fleet_findings(tx, await every_node(tx))
+
+class FleetLook(msgspec.Struct, frozen=True, kw_only=True):
+    """The alarms about the fleet that began or are over, whether all is well, and who tells a watch outside of it: of
+    the live nodes that have its address, the one with the first id."""
+
+    alarms: list[Alarm]
+    is_well: bool
+    teller: str | None
+
+
+def check_fleet() -> Work[FleetLook]:
+    """Whether a scheduler is alive if one is needed, and whether anybody takes, takes back and marks tasks."""
+
+    async def work(tx: Tx) -> FleetLook:
+        nodes = await every_node(tx)
+        found = await _fleet_findings(tx, nodes)
         recent = await tx.find(AlarmList(tenant=tenants.EVERY_TENANT, subject_id=alarm.FLEET), RECENT)
         known = [each for each in recent if each.is_open]
         subject = (alarm.FLEET, alarm.FLEET, "the fleet")
         mark = recent[0].id if recent else ""  # the next alarm follows the last, whoever raises it
         changed = alarm.merged(found, known, tenants.EVERY_TENANT, subject, mark, tx.now)
-        return [tx.put(each) for each in changed], not found
+        teller = next((each.id for each in living(nodes, tx.now) if "heartbeats" in each.roles), None)
+        return FleetLook(alarms=[_put(tx, each) for each in changed], is_well=not found, teller=teller)
 
     return work
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from ...domain.errors import Refused
-from ...domain.model import Event, Schedule, Template, TemplateTarget
+from ...domain.model import Calendar, Event, Schedule, Template, TemplateTarget
 from ...domain.plan import Action, Item, Plan, Stored, naming, settled
 from ...stores.base import Tx, Work
 from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
@@ -20,6 +20,7 @@ MakePlan = Callable[[Stored, datetime], Plan]
 AT_ONCE = 10_000
 LONGEST = timedelta(days=1)
 TOLD = 5
+_PLANNED = ("schedule", "template", "calendar")
 _ACTIONS = {Action.CREATED: "created", Action.CHANGED: "updated", Action.UNCHANGED: "adopted"}
 
 
@@ -36,7 +37,14 @@ async def _named(tx: Tx, tenant: str, keys: Sequence[str]) -> Stored:
     found = [await find_schedule(tx, tenant, key) for key in keys]
     ids = {each.target.template_id for each in found if isinstance(each.target, TemplateTarget)}
     templates = await tx.get_many(Template, ids) if ids else {}
-    return Stored(tenant=tenant, schedules={each.key: each for each in found}, templates=templates)
+    names = {name for each in found for name in (*each.exclude, *each.only)}
+    calendars = await tx.find(CalendarList(tenant=tenant), AT_ONCE) if names else []
+    return Stored(
+        tenant=tenant,
+        schedules={each.key: each for each in found},
+        templates=templates,
+        calendars=tuple(each for each in calendars if each.name in names),
+    )
 
 
 def apply_plan(
@@ -47,7 +55,7 @@ def apply_plan(
 
     async def work(tx: Tx) -> Plan:
         _check_age(at, tx.now)
-        stored = await _stored(tx, tenant)
+        stored = await _stored(tx, tenant, lock=True)
         plan = make(stored, tx.now if at is None else at)
         if at is not None and token is not None and token != plan.token and plan.changes:
             raise Refused("plan_outdated", changed=await _changed_since(tx, tenant, at))
@@ -58,6 +66,9 @@ def apply_plan(
             if new is not None and new is not item.old:
                 planned.append((item.old, new, _action(item), new.pause_note or ""))
         await write_planned(tx, stored.limits, planned, actor)
+        for calendar in plan.calendars:
+            if calendar.new is not None and calendar.new is not calendar.old:
+                audit(tx, _ACTIONS[calendar.action], actor, calendar.old, tx.put(calendar.new))
         for template in plan.templates:
             if template.new is not None and template.new is not template.old:
                 audit(tx, _ACTIONS[template.action], actor, template.old, tx.put(template.new))
@@ -75,8 +86,12 @@ def _check_age(at: datetime | None, now: datetime) -> None:
         raise Refused("plan_outdated", changed=f"it was made at {at:%Y-%m-%d %H:%M} UTC, not today")
 
 
-async def _stored(tx: Tx, tenant: str) -> Stored:
+async def _stored(tx: Tx, tenant: str, *, lock: bool = False) -> Stored:
+    """With `lock`, no calendar changes until the commit."""
     limits = await limits_of(tx, tenant)
+    calendars = await tx.find(CalendarList(tenant=tenant), AT_ONCE)
+    if lock and calendars:
+        calendars = list((await tx.get_many(Calendar, [each.id for each in calendars], lock=True)).values())
     schedules: dict[str, Schedule] = {}
     after: Cursor | None = None
     while True:
@@ -90,7 +105,7 @@ async def _stored(tx: Tx, tenant: str) -> Stored:
         tenant=tenant,
         schedules=schedules,
         templates={each.id: each for each in templates},
-        calendars=tuple(await tx.find(CalendarList(tenant=tenant), AT_ONCE)),
+        calendars=tuple(sorted(calendars, key=lambda each: each.name)),
         limits=limits,
     )
 
@@ -107,7 +122,7 @@ async def _templates(tx: Tx, tenant: str) -> list[Template]:
 async def _changed_since(tx: Tx, tenant: str, at: datetime) -> str:
     """Who did what since then, in words."""
     events = await tx.find(EventList(tenant=tenant, after=Cursor(at, "")), AT_ONCE)
-    lines = dict.fromkeys(_in_words(each) for each in events if each.subject_type in ("schedule", "template"))
+    lines = dict.fromkeys(_in_words(each) for each in events if each.subject_type in _PLANNED)
     if not lines:
         return "what it would change is not as it was"
     told = ", ".join(list(lines)[:TOLD])
@@ -116,5 +131,5 @@ async def _changed_since(tx: Tx, tenant: str, at: datetime) -> str:
 
 def _in_words(event: Event) -> str:
     facts = event.after or event.before or {}
-    name = facts.get("key") or facts.get("alias") or event.subject_id
+    name = facts.get("key") or facts.get("alias") or facts.get("name") or event.subject_id
     return f"{event.subject_type} {name!r} was {event.action} by {event.actor} at {event.at:%H:%M:%S} UTC"

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import keys, serving, template, tenants, workflow
+from ...domain import alarm, keys, serving, template, tenants, workflow
 from ...domain import task as life
 from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
 from ...domain.model import (
+    Alarm,
     ApiKey,
     Calendar,
     Event,
@@ -142,7 +143,7 @@ async def sets_named(tx: Tx, tenant: str, names: Iterable[str]) -> tuple[Covered
 
 
 T = TypeVar("T")
-_Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey, PausedQueue, Calendar)
+_Subject = TypeVar("_Subject", Schedule, Template, Tenant, ApiKey, PausedQueue, Calendar, Alarm)
 _FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Schedule: ("schedule", definition.as_facts),
     Template: ("template", template.as_facts),
@@ -150,6 +151,7 @@ _FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     ApiKey: ("key", keys.as_facts),
     PausedQueue: ("queue", serving.as_facts),
     Calendar: ("calendar", calendars.as_facts),
+    Alarm: ("alarm", alarm.as_facts),
 }
 
 

@@ -1,6 +1,7 @@
 """Every question that the product asks of a store, each as a work for `store.read`. Begin with `schedules`: a page, a
 ledger, the next times, and why a time became what it did."""
 
+from .forecasts import forecast
 from .schedules import (
     Occurrence,
     count_schedules,
@@ -29,6 +30,7 @@ from .tasks import (
     task_page,
     task_query,
     tasks_by_beginning,
+    unread_signals,
 )
 from .tenants import (
     TenantUse,
@@ -57,6 +59,7 @@ __all__ = [
     "deleted_schedule",
     "event_page",
     "explained_runs",
+    "forecast",
     "key_page",
     "last_runs",
     "named_contents",
@@ -81,6 +84,7 @@ __all__ = [
     "template_named",
     "template_page",
     "tenants_in_use",
+    "unread_signals",
     "upcoming",
     "why",
 ]

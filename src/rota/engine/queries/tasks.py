@@ -10,11 +10,12 @@ from ...domain.model import (
     Artifact,
     Task,
 )
-from ...domain.workflow import Step
+from ...domain.workflow import MOST_UNREAD, Signal, Step
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     ArtifactList,
     ArtifactsByContent,
+    SignalList,
     TaskList,
     TasksByBeginning,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "task_page",
     "task_query",
     "tasks_by_beginning",
+    "unread_signals",
 ]
 
 
@@ -99,6 +101,16 @@ def steps_of_task(tenant: str, id: str) -> Work[list[Step]]:
 
     async def work(tx: Tx) -> list[Step]:
         return await steps_of(await find_task(tx, tenant, id))(tx)
+
+    return work
+
+
+def unread_signals(tenant: str, id: str) -> Work[list[Signal]]:
+    """What was sent to a workflow and not received yet, oldest first."""
+
+    async def work(tx: Tx) -> list[Signal]:
+        task = await find_task(tx, tenant, id)
+        return await tx.find(SignalList(task_ids=(task.id,), unread=True), MOST_UNREAD)
 
     return work
 

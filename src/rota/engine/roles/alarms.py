@@ -30,7 +30,7 @@ _READING = CommitOptions(may_be_stale=True)
 class AlarmWatch:
     """`kept` is how long rows of the ledger are kept (None: for good). Times that are overdue are remembered from one
     scan to the next: an alarm needs two, since a laptop that slept wakes up late by itself. `pings` hear whether the
-    fleet is well."""
+    fleet is well, on one node of those that would tell."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class AlarmWatch:
         kept: timedelta | None = None,
         scan_every: timedelta = SCAN_EVERY,
         pings: Pings | None = None,
+        node_id: str | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -48,6 +49,7 @@ class AlarmWatch:
         self._kept = KEPT if kept is None else kept
         self._scan_every = scan_every
         self._pings = pings
+        self._node_id = node_id
         self._scan_at = clock.monotonic() + scan_every.total_seconds()
         self._after: Cursor | None = None
         self._overdue: frozenset[str] = frozenset()
@@ -72,10 +74,10 @@ class AlarmWatch:
     async def scan(self) -> None:
         """One step through the ledger, and a look at the fleet."""
         self._scan_at = self._clock.monotonic() + self._scan_every.total_seconds()
-        changed, is_well = await self._store.transact(check_fleet(), _READING)
-        self._report(changed)
-        if self._pings is not None:
-            self._pings.tell_of_fleet(is_well=is_well)
+        fleet = await self._store.transact(check_fleet(), _READING)
+        self._report(fleet.alarms)
+        if self._pings is not None and fleet.teller in (None, self._node_id):
+            self._pings.tell_of_fleet(is_well=fleet.is_well)
         work = scan_ledger(self._after, PAGE, self._kept, self._overdue)
         scanned = await self._store.transact(work, _READING)
         self._after, self._overdue = scanned.after, scanned.overdue

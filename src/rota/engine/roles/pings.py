@@ -91,6 +91,10 @@ class Pings:
             case TimesHandled(schedule, Run(status=RunStatus.FAILED) as run, None):
                 self._add(Ping(schedule.id, "fail", run.id))
 
+    @property
+    def has_fleet_url(self) -> bool:
+        return self._fleet_url is not None
+
     def tell_of_fleet(self, *, is_well: bool) -> None:
         if self._fleet_url is not None:
             self._add(Ping(None, "" if is_well else "fail"))

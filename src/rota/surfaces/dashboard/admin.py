@@ -104,7 +104,7 @@ async def audit(visit: Visit) -> Response:
 def _matches(visit: Visit, event: Event) -> bool:
     """Whether this is what the filters ask for: who by a part of their name, the rest in full."""
     facts = event.after or event.before or {}
-    names = (event.subject_id, *(facts.get(name) for name in ("key", "name", "alias")))
+    names = (event.subject_id, *(facts.get(name) for name in ("key", "name", "alias", "queue")))
     who, name = visit.asked("who"), visit.asked("name")
     return (
         (who is None or who.casefold() in event.actor.casefold())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from fastapi import Response
@@ -22,13 +23,14 @@ from ...engine.queries import Occurrence, next_times
 from .. import words
 from ..durations import parsed
 from .schedule import json_of
-from .texts import pretty
+from .texts import counted, pretty
 from .times import span_text
 from .visit import Visit
 
 __all__ = ["create", "edit", "new", "save"]
 
 COMING = 10
+TRIES = 5
 LISTED = 4
 TYPES = {
     "cron": "Cron line",
@@ -76,7 +78,6 @@ _FIELDS = (
     "description",
     "missed",
     "overlap",
-    "version",
 )
 _OF_TIMING = ("type", "when", "timezone")
 _OF_AFTER = ("after_on", "after_delay")
@@ -96,6 +97,19 @@ class Meaning(NamedTuple):
     skips: tuple[datetime, ...]
     schedule: Schedule
     is_written: bool
+
+    @property
+    def told(self) -> str:
+        """`10 times vanish, 2 times appear`."""
+        if self.changes is None:
+            return ""
+        verbs = {"vanish": "vanishes", "appear": "appears", "move": "moves"}
+        numbers = {verb: len(getattr(self.changes, verb)) for verb in verbs}
+        return ", ".join(
+            counted(number, f"time {verbs[verb]}", f"times {verb}")
+            for verb, number in numbers.items()
+            if number
+        )
 
     def local(self, at: datetime) -> datetime:
         """On the clock of the schedule."""
@@ -129,25 +143,31 @@ async def edit(visit: Visit) -> Response:
 
 
 async def save(visit: Visit) -> Response:
-    schedule = await visit.queue.get_schedule(visit.part("key"))
-    values = _asked(dict(visit.form))
-    known = values.get("version", "")
-    try:
-        changes = _changes(schedule, values)
-        version = int(known) if known.isdecimal() else None
-        saved = await visit.queue.update_schedule(schedule.key, version=version, **changes)
-    except Refused as refused:
-        if refused.code != "stale_version":
-            return await _form(visit, schedule, values, str(refused))
-        return await _both(visit, values)
-    return visit.go(visit.schedule_url(saved, said="edit"))
+    """Save, unless someone else has changed what the form shows. What the scheduler writes meanwhile does not count."""
+    values, seen = _asked(dict(visit.form)), visit.given("seen")
+    for left in reversed(range(TRIES)):
+        schedule = await visit.queue.get_schedule(visit.part("key"))
+        if seen is not None and seen != _seen(schedule):
+            return await _both(visit, values)
+        try:
+            changes = _changes(schedule, values)
+            await visit.queue.update_schedule(schedule.key, version=schedule.version, **changes)
+            break
+        except Refused as refused:
+            if refused.code != "stale_version" or not left:
+                return await _form(visit, schedule, values, str(refused))
+    return visit.go(visit.schedule_url(schedule, said="edit"))
 
 
-async def _both(visit: Visit, values: dict[str, str]) -> Response:
+def _seen(schedule: Schedule) -> str:
+    """Stands for what the form shows of a schedule."""
+    return sha256(repr(_stored(schedule)).encode()).hexdigest()[:32]
+
+
+async def _both(visit: Visit, values: Mapping[str, str]) -> Response:
     """Someone else saved meanwhile: what they saved beside what was to be saved."""
     theirs = await visit.queue.get_schedule(visit.part("key"))
     plan = await visit.queue.plan_update(theirs.key, **_changes(theirs, values))
-    values["version"] = str(theirs.version)
     who = theirs.updated_by or "someone"
     problem = f"{who} saved version {theirs.version} meanwhile, so nothing was changed. Save again to put yours on top."
     return await _form(visit, theirs, values, problem, plan.schedules[0].differences)
@@ -234,7 +254,6 @@ def _stored(schedule: Schedule) -> dict[str, str]:
         "description": schedule.description,
         "missed": str(schedule.missed_run_policy),
         "overlap": str(schedule.overlap_policy),
-        "version": str(schedule.version),
     }
 
 
@@ -265,13 +284,14 @@ async def _form(
     try:
         meaning = await _meaning(visit, schedule, values)
     except Refused as refused:
-        wrong = str(refused)
+        wrong = str(refused).removeprefix(f"schedule {values.get('key')!r}: ")
     zone = values.get("timezone") or "UTC"
     now = await visit.queue.now()
     return visit.show(
         "editor.html",
         200 if problem is None else 422,
         schedule=schedule,
+        seen=None if schedule is None else _seen(schedule),
         values={name: values.get(name, "") for name in _FIELDS},
         problem=problem,
         differences=differences,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from fastapi import Response
 
 from ...domain.model import Task
-from ...engine.overview import AT_MOST
+from ...engine.overview import AT_MOST, Hour
+from ..http.service import of
 from .alarms import RULES
+from .texts import counted, took
 from .visit import Visit
 
 __all__ = ["show"]
@@ -29,6 +31,54 @@ class _Group(NamedTuple):
         return self.tasks[0]
 
 
+class DayChart(NamedTuple):
+    """A bar for each of the last hours, in a box of 24 by 40. `points` are (x, y, height, words)."""
+
+    title: str
+    words: str
+    bars: list[tuple[int, float, float, str]]
+
+
+def _charts(hours: Sequence[Hour]) -> list[DayChart]:
+    """What the last day brought: nothing, if it brought nothing."""
+    created = sum(hour.created for hour in hours)
+    if not created:
+        return []
+    about = "about " if any(hour.is_estimate for hour in hours) else ""
+    late = [hour.late for hour in hours if hour.late is not None]
+    depths = [hour.depth for hour in hours if hour.depth is not None]
+    return [
+        _chart(
+            "Throughput", f"{about}{counted(created, 'task')} in the last day", hours,
+            [(h.created, f"{'about ' if h.is_estimate else ''}{counted(h.created, 'task')}") for h in hours],
+        ),
+        _chart(
+            "Lateness", f"worst hour {took(max(late))}" if late else "no schedule ran", hours,
+            [(None, "") if h.late is None else (h.late.total_seconds(), took(h.late)) for h in hours],
+        ),
+        _chart(
+            "Queue depth", f"most {_depth(max(depths))} waiting at a time" if depths else "nothing began", hours,
+            [(None, "") if h.depth is None else (h.depth, f"{_depth(h.depth)} waiting") for h in hours],
+        ),
+    ]  # fmt: skip
+
+
+def _depth(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.1f}" if number >= 0.05 else "0"
+
+
+def _chart(
+    title: str, words: str, hours: Sequence[Hour], values: Sequence[tuple[float | None, str]]
+) -> DayChart:
+    top = max((value for value, _ in values if value is not None), default=0) or 1
+    bars = []
+    for place, (hour, (value, text)) in enumerate(zip(hours, values, strict=True)):
+        if value is not None:
+            height = max(round(38 * value / top, 1), 0.8)
+            bars.append((place, 40 - height, height, f"{hour.begins:%H:%M} UTC: {text}"))
+    return DayChart(title, words, bars)
+
+
 async def show(visit: Visit) -> Response:
     found = await visit.queue.overview()
     alarms = await visit.queue.alarms(limit=ALARMS)
@@ -43,6 +93,7 @@ async def show(visit: Visit) -> Response:
         keys=keys,
         failed=_grouped(found.failed, lambda task: (task.schedule_id, task.kind), keys),
         waiting=_grouped(found.waiting, lambda task: (task.queue, task.kind), {}),
+        charts=_charts(await of(visit.request).last_day(visit.queue)),
         is_well=not (alarms or found.late or found.failed or found.waiting or found.lost),
     )
 

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from ...domain.limits import check_key
 from ...domain.model import Schedule, ScheduleStatus, Target
-from ...domain.plan import Declaration, Plan, Stored, of_schedule, of_template
+from ...domain.plan import Declaration, Plan, Stored, naming, of_calendar, of_schedule, of_template
 from ...domain.plan import make as make_plan
 from ...domain.recurrence import Timing
 from ...engine import commands
 from ...engine.app import App
-from .. import files
+from .. import calendar_sources, files
 from ..redaction import carried, restored
 from . import arguments
 from .arguments import check_registered
@@ -29,12 +29,12 @@ Source = Mapping[str, Any] | App | Path | str
 
 
 class PlanCalls(Calls):
-    """See what a file of schedules and templates would change, and apply it."""
+    """See what a file of schedules, templates and calendars would change, and apply it."""
 
     async def plan(self, source: Source, *, prune: bool = False, force: bool = False) -> Plan:
         """What would change if the store said what a file says (its path, its content, or an app): created, changed and
         removed, and which times appear, vanish or move. Nothing is written."""
-        make = self._make(source, prune, force)
+        make = await self._make(source, prune, force)
         return make(*await self.store.read(commands.read_stored(self.tenant)))
 
     async def apply(
@@ -49,17 +49,18 @@ class PlanCalls(Calls):
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
         overwritten with `force`."""
         at, token = (plan.at, plan.token) if isinstance(plan, Plan) else plan or (None, None)
-        make = self._make(source, prune, force)
+        make = await self._make(source, prune, force)
         return await self._commit(commands.apply_plan(self.tenant, make, self.actor, at, token))
 
     async def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
-        """All schedules and templates, as a file would declare them; or only those schedules, with the templates that
-        they run. Completed schedules are left out."""
+        """All schedules, templates and calendars, as a file would declare them; or only those schedules, with the
+        templates that they run and the calendars that they name. Completed schedules are left out."""
         names = None if schedules is None else [check_key(each) for each in schedules]
         stored, _ = await self.store.read(commands.read_stored(self.tenant, names))
         aliases = {each.id: each.alias for each in stored.templates.values()}
         kept = [each for each in stored.schedules.values() if each.status is not ScheduleStatus.COMPLETED]
         return {
+            "calendars": {each.name: of_calendar(each) for each in stored.calendars},
             "templates": {
                 each.alias: of_template(each)
                 for each in sorted(stored.templates.values(), key=lambda each: each.alias)
@@ -69,22 +70,30 @@ class PlanCalls(Calls):
             },
         }
 
-    def _make(self, source: Source, prune: bool, force: bool) -> commands.MakePlan:
-        declared = self._declaration_of(source)
+    async def _make(self, source: Source, prune: bool, force: bool) -> commands.MakePlan:
+        declared = await self._declaration_of(source)
 
         def make(stored: Stored, at: datetime) -> Plan:
             return make_plan(_with_hidden(declared, stored), stored, at, self.actor, prune=prune, force=force)
 
         return carried(make)
 
-    def _declaration_of(self, source: Source) -> Declaration:
+    async def _declaration_of(self, source: Source) -> Declaration:
         if isinstance(source, App):
-            return self._declaration({"schedules": dict(source.schedules)}, source)
+            return await self._declaration({"schedules": dict(source.schedules)}, source)
         if isinstance(source, Mapping):
-            return self._declaration(files.check_document(source), self.app)
-        return self._declaration(files.read(Path(source)), self.app)
+            return await self._declaration(files.check_document(source), self.app)
+        return await self._declaration(files.read(Path(source)), self.app)
 
-    def _declaration(self, document: Mapping[str, Mapping[str, Any]], app: App | None) -> Declaration:
+    async def _calendars(self, named: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """What is to be stored: holidays and events have become days."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for name, options in named.items():
+            with naming("calendar", name):
+                found[name] = await calendar_sources.with_days(options, await self.store.now())
+        return found
+
+    async def _declaration(self, document: Mapping[str, Mapping[str, Any]], app: App | None) -> Declaration:
         def new(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
             timing, target, fields = arguments.declared_schedule(options, now)
             if app is not None:
@@ -100,6 +109,7 @@ class PlanCalls(Calls):
         return Declaration(
             schedules=document.get("schedules", {}),
             templates=document.get("templates", {}),
+            calendars=await self._calendars(document.get("calendars", {})),
             new=new,
             changes=changes,
         )

@@ -33,7 +33,7 @@ from ...engine import commands, queries
 from ...engine.app import App
 from ...engine.observe.log import log_signals
 from ...engine.observe.telemetry import Observer
-from ...engine.overview import Overview, overview
+from ...engine.overview import Hour, Overview, last_hours, overview
 from ...engine.queries import Occurrence
 from ...engine.roles.scheduler import Scheduler
 from ...stores.queries import Cursor, ScheduleList
@@ -276,6 +276,10 @@ class ScheduleCalls(Calls):
     async def overview(self) -> Overview:
         """How things are: what is late, failing or stuck, what runs, what is due within the hour."""
         return await self.store.read(overview(self.tenant))
+
+    async def last_day(self) -> list[Hour]:
+        """The last 24 hours, oldest first: how many tasks each brought, how late they began, how long they waited."""
+        return await self.store.read(last_hours(self.tenant))
 
     async def run_due(self, *, observe: Observer = log_signals) -> DueRuns:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few

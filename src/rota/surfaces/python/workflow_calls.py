@@ -76,6 +76,10 @@ class WorkflowCalls(TaskCalls):
         """What a workflow did and waits for, oldest first."""
         return await self.store.read(queries.steps_of_task(self.tenant, task_id_of("task_id", task_id)))
 
+    async def unread_signals(self, task_id: str) -> list[Signal]:
+        """What was sent to a workflow and not received yet, oldest first."""
+        return await self.store.read(queries.unread_signals(self.tenant, task_id_of("task_id", task_id)))
+
     async def run_tree(self, task_id: str) -> Branch:
         """A workflow with what it started: its steps, and the tasks and workflows below them."""
         return await self.store.read(tree_of(self.tenant, task_id_of("task_id", task_id)))

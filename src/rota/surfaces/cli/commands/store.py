@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from ....domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailable
-from ....domain.model import Schedule, Task
+from ....domain.model import Alarm, Schedule, Task
 from ....domain.schedule.why import length
 from ....engine.checks import (
     Health,
@@ -23,6 +23,7 @@ from ....engine.checks import (
     write_receipt,
 )
 from ....engine.clock import SystemClock, new_id
+from ....engine.queries import alarm_page
 from ....engine.workflows.trouble import check_workflows
 from ....stores.base import CommitOptions, Store
 from ...durations import short
@@ -36,6 +37,7 @@ __all__ = ["Finding", "config", "doctor", "examine", "migrate"]
 SKEW = timedelta(seconds=1)
 
 _HELD = "look who is connected: someone else holds it up, it seems (a long transaction, a lock, a migration)"
+ALARMS_AT_MOST = 100
 _MISSING = "`rota migrate` makes one; or is the address wrong? `rota config` says where it comes from"
 _UPKEEP = (
     "nodes need the rights to write and delete under snapshot/, archive/ and schedules/ (and tasks/, tenants/), and to"
@@ -297,6 +299,7 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
         health = await store.read(check_health(tenant))
         findings += [_overdue(health), _leases(health), _expiries(health), _waiting(health), _states(health)]
         findings += _serving(await store.read(check_serving()))
+        findings.append(_alarms(await store.read(alarm_page(tenant, ALARMS_AT_MOST))))
         findings += _workflows(await store.read(check_workflows(tenant)))
         if health.ahead:
             findings.append(_from_the_future(health.ahead, await store.now()))
@@ -368,6 +371,15 @@ def _waiting(health: Health) -> Finding:
     found = f"{_count(health.waiting)} ready for more than 10 minutes: {names}"
     return Finding(
         "waiting", False, found, "start a worker that has handlers for them: `rota worker module:app`"
+    )
+
+
+def _alarms(alarms: Sequence[Alarm]) -> Finding:
+    if not alarms:
+        return Finding("alarms", True, "none is open")
+    names = _names([f"{each.subject} ({each.rule})" for each in alarms])
+    return Finding(
+        "alarms", False, f"{_count(alarms)} open: {names}", "`rota alarms` says since when, and why"
     )
 
 

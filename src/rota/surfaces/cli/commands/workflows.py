@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ....domain.model import (
         Task,
     )
-    from ....domain.workflow import Step
+    from ....domain.workflow import Signal, Step
     from ...python.client import Page, Queue
 
 __all__ = ["cancel", "list_workflows", "replay", "show", "signal", "start"]
@@ -59,15 +59,20 @@ def show(session: Session, id: str) -> None:
     from ...shapes import fields_of
     from ...shapes import task as shape
 
-    async def ask(queue: Queue) -> tuple[Task, list[Step], datetime]:
+    async def ask(queue: Queue) -> tuple[Task, list[Step], list[Signal], datetime]:
         task = await queue.get(await queue.task_id(id))
-        return task, await queue.steps(task.id), await queue.now()
+        unread = await queue.unread_signals(task.id) if task.unread_signals else []
+        return task, await queue.steps(task.id), unread, await queue.now()
 
-    task, steps, now = session.run(ask)
+    task, steps, unread, now = session.run(ask)
     screen = session.screen
     if session.as_json:
-        return screen.json({**shape(task), "steps": [fields_of(step) for step in steps]})
-    screen.fields(_fields(session, task, now))
+        shown = {
+            "steps": [fields_of(step) for step in steps],
+            "signals": [fields_of(each) for each in unread],
+        }
+        return screen.json({**shape(task), **shown})
+    screen.fields(_fields(session, task, unread, now))
     if steps:
         screen.say()
         screen.table(_STEPS, [_row(task, step, now) for step in steps], yields=("TRIES", "TOOK", "RESULT"))
@@ -76,7 +81,9 @@ def show(session: Session, id: str) -> None:
     return None
 
 
-def _fields(session: Session, task: Task, now: datetime) -> Iterator[tuple[str, str]]:
+def _fields(
+    session: Session, task: Task, unread: Sequence[Signal], now: datetime
+) -> Iterator[tuple[str, str]]:
     from ....domain.workflow import deadline
 
     screen = session.screen
@@ -90,8 +97,8 @@ def _fields(session: Session, task: Task, now: datetime) -> Iterator[tuple[str, 
     if task.waits_for and task.status == "pending":
         until = "" if task.available_at.year == 9999 else f", until {screen.clock(task.available_at)}"
         yield "waits for", ", ".join(task.waits_for) + until
-    if task.unread_signals:
-        yield "unread signals", str(task.unread_signals)
+    for signal in unread:
+        yield "unread signal", f"{signal.name}, sent by {signal.actor} {screen.when(signal.at, now)}"
     for name in ("created_at", "started_at", "completed_at"):
         at = getattr(task, name)
         if at is not None:

@@ -120,9 +120,9 @@ function listen() {
   stream?.close()
   if (paused) { say("paused", "paused"); return }
   stream = new EventSource(events)
-  stream.onopen = () => say("live", "live")
+  stream.onopen = () => { say("live", "live"); later() }  // what changed before the stream began is told by none
   stream.onerror = () => say("off", "connecting")
-  const names = ["created", "started", "cancelling", "retrying", "rescheduled", "returned", "replayed", "completed", "failed", "cancelled", "expired", "skipped", "fired", "updated", "paused", "resumed", "deleted", "restored", "triggered"]
+  const names = ["created", "started", "cancelling", "retrying", "rescheduled", "returned", "replayed", "completed", "failed", "cancelled", "expired", "skipped", "fired", "updated", "paused", "resumed", "deleted", "restored", "triggered", "backfilled", "backfill cancelled", "replanned"]
   for (const type of ["task", "run", "schedule"]) for (const name of names) stream.addEventListener(`${type}.${name}`, later)
   stream.addEventListener("resync", later)
 }
@@ -146,6 +146,42 @@ for (const form of document.querySelectorAll("form[data-search]")) {
       refresh(location.href, true)
     }, 180)
   })
+}
+
+// Saved views: addresses with a name, kept in this browser. Whoever is sent the address needs no name for it.
+
+for (const place of document.querySelectorAll("[data-views]")) {
+  const read = () => JSON.parse(localStorage.getItem(place.dataset.views) ?? "{}")
+  const write = views => { localStorage.setItem(place.dataset.views, JSON.stringify(views)); draw() }
+  const form = place.querySelector("[data-save]")
+  const here = () => {
+    const asked = new URLSearchParams(location.search)
+    for (const name of ["cursor", "said", "number"]) asked.delete(name)
+    return asked.toString()
+  }
+  const draw = () => {
+    for (const old of place.querySelectorAll(".view")) old.remove()
+    for (const [name, query] of Object.entries(read())) {
+      const view = document.createElement("span"), link = document.createElement("a"), drop = document.createElement("button")
+      view.className = "view chips"
+      link.href = `?${query}`
+      link.textContent = name
+      if (query === here()) link.setAttribute("aria-current", "true")
+      drop.type = "button"
+      drop.className = "plain"
+      drop.textContent = "×"
+      drop.setAttribute("aria-label", `Forget the view ${name}`)
+      drop.addEventListener("click", () => { const { [name]: _, ...rest } = read(); write(rest) })
+      view.append(link, drop)
+      place.insertBefore(view, form)
+    }
+  }
+  form.addEventListener("submit", event => {
+    event.preventDefault()
+    write({ ...read(), [form.elements.name.value.trim()]: here() })
+    form.reset()
+  })
+  draw()
 }
 
 // A form whose answer is shown while it is filled in.

@@ -18,7 +18,7 @@ import msgspec
 from fastapi import FastAPI, Header, Query, Request, Response
 
 from ....domain.errors import NotFound
-from ....domain.model import ApiKey, Role, Run, Schedule, Task
+from ....domain.model import Alarm, ApiKey, Role, Run, Schedule, Task
 from ....domain.workflow import Step
 from ....engine.changes import LIMIT, OVERLAP, Notice, cursor, time_of_cursor
 from ....engine.clock import Clock, sleep, wait_for_any
@@ -30,6 +30,7 @@ from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, Viewer, of
 from ..tenants import answers
+from ..tenants.alarms import alarm_answer
 from ..tenants.keys import api_key
 from .broadcast import Broadcasts, Listener
 
@@ -42,7 +43,7 @@ LONGEST_AGO = timedelta(days=1)
 AT_ONCE = 100
 LAST_WORDS_WITHIN = timedelta(seconds=1)
 
-FOR_VIEWERS = ("task", "step", "run", "schedule", "template")
+FOR_VIEWERS = ("task", "step", "run", "schedule", "template", "calendar", "alarm")
 FOR_ADMINS = ("key", "tenant")
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -86,6 +87,8 @@ def data_of(notice: Notice) -> dict[str, Any]:
             shape = msgspec.to_builtins(answers.run(run))
         case Schedule() as schedule:
             shape = msgspec.to_builtins(answers.schedule(schedule))
+        case Alarm() as alarm:
+            shape = msgspec.to_builtins(alarm_answer(alarm))
         case ApiKey() as key:
             shape = msgspec.to_builtins(api_key(key))
         case _:

@@ -25,8 +25,9 @@ router = Router(prefix="/api/tenants/{tenant}", tags=["plans"])
 
 
 class DeclarationAnswer(Answer, frozen=True, kw_only=True):
-    """All schedules and templates, as a file would declare them."""
+    """All schedules, templates and calendars, as a file would declare them."""
 
+    calendars: dict[str, dict[str, Any]]
     templates: dict[str, dict[str, Any]]
     schedules: dict[str, dict[str, Any]]
 
@@ -55,13 +56,13 @@ async def apply(request: Request, queue: Admin, body: schemas.ApplyBody, once: O
 
 @router.get("/export", **documented(200, DeclarationAnswer))
 async def export(queue: Viewer) -> Response:
-    """All schedules and templates, as a body of `/plan` declares them."""
+    """All schedules, templates and calendars, as a body of `/plan` declares them."""
     return answer(DeclarationAnswer(**await queue.export()))
 
 
 def _document(request: Request, body: schemas.PlanBody) -> dict[str, Any]:
     check_declared(request, body.templates, body.schedules)
-    return {"schedules": body.schedules, "templates": body.templates}
+    return {"schedules": body.schedules, "templates": body.templates, "calendars": body.calendars}
 
 
 def check_declared(

@@ -52,6 +52,7 @@ __all__ = [
     "ScheduleBody",
     "SchedulePatch",
     "SignalBody",
+    "SpreadBody",
     "StoredTemplateBody",
     "StoredTemplatePatch",
     "TriggerBody",
@@ -311,6 +312,21 @@ class BackfillBody(Body):
     dry_run: Flag = False
 
 
+class SpreadBody(Body):
+    """Which minute to spread, and over how long: the busiest of the next 24 hours, over what helps enough, unless they
+    are given. `dryRun` only says what would move."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"at": "2026-12-01T09:00:00Z", "overSeconds": 600, "dryRun": True}],
+        }
+    )
+
+    at: Time | None = None
+    over_seconds: Annotated[Whole, Field(ge=60, le=86_400)] | None = None
+    dry_run: Flag = False
+
+
 class QueueLimitBody(Body):
     """How many tasks at once, and how many in a while. What is not named is not limited."""
 
@@ -528,13 +544,14 @@ _DECLARED: Any = {
 
 
 class PlanBody(Body):
-    """What there is to be, as a file has it: by name, the options of `create_schedule` and `create_template` in
-    snake_case."""
+    """What there is to be, as a file has it: by name, the options of `create_schedule`, `create_template` and
+    `create_calendar` in snake_case."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
 
     schedules: dict[Name, dict[str, Json]] = Field(default_factory=dict)
     templates: dict[Name, dict[str, Json]] = Field(default_factory=dict)
+    calendars: dict[Name, dict[str, Json]] = Field(default_factory=dict)
     prune: Annotated[Flag, Field(description="Pause the schedules that were declared and no longer are.")] = (
         False
     )
