@@ -37,7 +37,7 @@ lowest: $(READY)  ## the unit tests with the oldest dependencies that pyproject.
 	build/lowest/bin/python -m pytest -n 2 -p no:rota tests/unit -k 'recurrence or task or decide or codec or settings or columns'
 
 bench: $(READY)  ## every figure of docs/performance.md, one line of JSON each; wants a machine that is otherwise idle
-	@for figure in submit drain burst lateness idle next_times typed process_handlers; do $(BIN)/python bench/$$figure.py || exit 1; done
+	@for figure in submit drain burst lateness idle next_times forecast typed process_handlers; do $(BIN)/python bench/$$figure.py || exit 1; done
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -57,8 +57,13 @@ def layer_of(path: Path) -> str | None:
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def nodes_of(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text())))
+    return list(ast.walk(tree_of(path)))
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -288,7 +293,7 @@ def test_importing_rota_imports_no_optional_part() -> None:
 def test_a_class_name_means_one_thing() -> None:
     homes: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     shared = {name: paths for name, paths in homes.items() if len(paths) > 1}

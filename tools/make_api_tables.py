@@ -77,6 +77,7 @@ SCHEDULE_CALLS = [
     ),
 ]
 PLAN_CALLS = ["plan", "plan_create", "plan_update", "apply", "export"]
+FORECAST_CALLS = ["forecast", "spread"]
 TEMPLATE_CALLS = [
     *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
     "execute_template",
@@ -217,6 +218,7 @@ def tables() -> dict[str, str]:
         "template calls": _calls(rota.Queue, TEMPLATE_CALLS),
         "calendar calls": _calls(rota.Queue, CALENDAR_CALLS),
         "plan calls": _calls(rota.Queue, PLAN_CALLS),
+        "forecast calls": _calls(rota.Queue, FORECAST_CALLS),
         "tenant calls": _calls(rota.Queue, TENANT_CALLS),
         "limit calls": _calls(rota.Queue, LIMIT_CALLS),
         "serving calls": _calls(rota.Queue, SERVING_CALLS),

@@ -7,11 +7,18 @@ It needs Debian's chromium (`apt-get install chromium`)."""
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
+from math import pi, sin
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.sync_api import sync_playwright
+
+from rota import Queue
+from rota.domain.ids import derived_id
+from rota.domain.model import Task, TaskStatus
+from rota.stores.base import Tx
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -79,6 +86,27 @@ def pages(served: Served) -> dict[str, str]:
     }
 
 
+async def busy(queue: Queue) -> None:
+    """A day with its hours: quiet at night, and behind for a while in the afternoon."""
+    now = await queue.now()
+
+    async def work(tx: Tx) -> None:
+        for minute in range(24 * 60):
+            at = now - timedelta(minutes=minute, seconds=7)
+            number = 1 + int(3 * (1 + sin((at.hour - 8) / 24 * 2 * pi)))
+            behind = timedelta(seconds=0.2 + (90 if at.hour in (14, 15) else 0))
+            for each in range(number if minute % 2 else 0):
+                tx.put(
+                    Task(
+                        id=derived_id("busy", str(minute), str(each)), kind="resize", status=TaskStatus.COMPLETED,
+                        created_at=at, available_at=at, updated_at=at + behind, started_at=at + behind,
+                        completed_at=at + behind, attempt=1, scheduled_at=at,
+                    )
+                )  # fmt: skip
+
+    await queue.store.transact(work)
+
+
 def main(only: list[str]) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (
@@ -87,8 +115,15 @@ def main(only: list[str]) -> None:
         sync_playwright() as play,
     ):
         served.call(furnish)
+        served.call(busy)
         places = pages(served)
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        for name, theme in OF_DOCS.items():
+            view = {"width": 1000, "height": 620}
+            page = browser.new_page(viewport=view, color_scheme=theme, timezone_id=ZONE)  # type: ignore[arg-type]
+            page.goto(served.url + places[name])
+            page.wait_for_selector("#live[data-state=live]")
+            page.screenshot(path=ROOT / "docs" / f"dashboard-{name}.png")
         for theme in ("light", "dark"):
             for width in WIDTHS:
                 context = browser.new_context(
@@ -103,11 +138,6 @@ def main(only: list[str]) -> None:
                     page.goto(served.url + place)
                     page.screenshot(path=FOLDER / f"{name}-{width}-{theme}.png", full_page=True)
                 context.close()
-        for name, theme in OF_DOCS.items():
-            view = {"width": 1000, "height": 620}
-            page = browser.new_page(viewport=view, color_scheme=theme, timezone_id=ZONE)  # type: ignore[arg-type]
-            page.goto(served.url + places[name])
-            page.screenshot(path=ROOT / "docs" / f"dashboard-{name}.png")
         browser.close()
 
 

@@ -74,6 +74,7 @@ from .domain.recurrence import (
     Several,
 )
 from .domain.runtimes import HttpRequest, ShellCommand
+from .domain.schedule.forecast import Forecast, Spread
 from .domain.schedule.why import Why
 from .domain.serving import Waiting
 from .domain.workflow import Signal, Step, StepKind, StepStatus
@@ -118,6 +119,7 @@ __all__ = [
     "Event",
     "ExcludedPolicy",
     "Failure",
+    "Forecast",
     "Frequency",
     "Handle",
     "HandlerError",
@@ -161,6 +163,7 @@ __all__ = [
     "Several",
     "ShellCommand",
     "Signal",
+    "Spread",
     "Step",
     "StepFailed",
     "StepKind",

@@ -46,6 +46,7 @@ from rota.domain.options import (
 from rota.domain.plan import Plan
 from rota.domain.recurrence import ClockChange, Timing
 from rota.domain.schedule.calendar_options import CalendarOptions
+from rota.domain.schedule.forecast import Forecast, Spread
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Signal, Step
@@ -358,6 +359,26 @@ class Queue:
     def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
         """All schedules, templates and calendars, as a file would declare them; or only those schedules, with the
         templates that they run and the calendars that they name. Completed schedules are left out."""
+    def forecast(
+        self,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        by: str = "hour",
+    ) -> Forecast:
+        """How many runs are expected from `start` (now) to before `end` (24 hours later), and how much work they are,
+        by minute, hour or day on the clock of `start`; the busiest minutes, who is in them, and what spreading them
+        would do. It comes from the schedules themselves, and from how long their last runs took."""
+    def spread(
+        self,
+        at: datetime | None = None,
+        over: timedelta | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Spread:
+        """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while, by a
+        jitter that is always the same for the same time: over the least while that takes the peak to a quarter, unless
+        `over` says how long. Left alone are those that have a jitter, and those that fire again within the while. With
+        `dry_run` nothing happens."""
     def create_template(
         self,
         alias: str | None,

@@ -45,6 +45,8 @@ NEEDS_A_STORE = {
     "calendar show": "office",
     "calendar update": "office --timezone UTC",
     "calendar delete": "office",
+    "forecast": "",
+    "spread": "--dry-run",
     "plan": "declared.json",
     "export": "",
     "artifacts": ID,

@@ -141,6 +141,10 @@ def _walk_schedules(walk: Walk) -> None:
     walk.same("schedule preview", "zoned")
     walk.same("schedule why", "zoned 2027-01-05T09:00")
     walk.same("schedule history", "zoned")
+    for number in range(6):
+        rota(f"schedule create crowd-{number} -t double --cron '0 9 * * *'")
+    walk.same("forecast", "--from 2027-02-01 --to 2027-02-03 --by day")
+    assert "Spread 6 schedules." in walk.do("spread", "2027-02-01T09:00Z --over 10m --yes")
     there, here = json.loads(walk.do("plan", "declared.json --json")), document("plan declared.json")
     assert (there["token"], there["items"][0]["differences"]) == (
         here["token"],

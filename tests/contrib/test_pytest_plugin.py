@@ -8,6 +8,9 @@ import pytest
 
 import rota
 from rota.scenario import Scenario, time_of
+from worlds import seldom_looks
+
+__all__ = ["seldom_looks"]
 
 pytest_plugins = ["pytester"]
 

@@ -21,6 +21,8 @@ NEEDED = {
     ("post", "preview"): VIEWER,
     ("post", "plan"): VIEWER,
     ("post", "apply"): ADMIN,
+    ("get", "forecast"): VIEWER,
+    ("post", "spread"): ADMIN,
     ("get", "export"): VIEWER,
     ("post", "bulk/schedules/{action}"): ADMIN,
     ("get", "schedules/{id}"): VIEWER,
@@ -94,6 +96,7 @@ BODIES: dict[str, Any] = {
     "bulk/schedules/{action}": {"tag": "none"},
     "plan": {"schedules": {}},
     "apply": {"schedules": {}},
+    "spread": {"dryRun": True},
     "schedules/{id}/backfill": {
         "start": "2026-01-01T00:00:00Z",
         "end": "2026-01-01T00:00:01Z",

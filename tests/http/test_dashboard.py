@@ -439,7 +439,7 @@ def test_a_schedule_is_made_and_edited_with_its_difference_shown_first(local: Se
     assert answer.status_code == 303, answer.text
     made_first = local.call(lambda queue: queue.get_schedule("made"), tenant)
     page = shown(client, f"/ui/{tenant}/schedules/made/edit?when=0+10+*+*+*")
-    assert re.search(r"[01] times? vanish(es)?, [01] times? appears?, 1[34] times move", page)
+    assert re.search(r"Z?</time>: (1 time appears, )?1[34] times move\.", page)
     page = shown(client, f"/ui/{tenant}/schedules/made/edit")
     assert "Its times stay as they are." in page
     seen = re.search(r'name="seen" value="(\w+)"', page)
@@ -527,7 +527,7 @@ def test_the_editor_knows_calendars_and_schedules_that_follow_others(local: Serv
     local.call(lambda queue: queue.create_calendar("weekends", rules=["FREQ=WEEKLY;BYDAY=SA,SU"]), tenant)
     local.call(lambda queue: queue.create_schedule("first", cron="0 12 * * *", task_type="t"), tenant)
     plain = shown(client, f"{place}/first/edit?exclude=weekends")
-    assert "4 times vanish, 0 times appear, 0 times move" in plain
+    assert ": 4 times vanish." in plain
     assert "nothing" in shown(client, f"{place}/first/edit?only=nothing").partition('is-failed"><b>')[2][:60]
     form = {"type": "cron", "when": "0 12 * * *", "timezone": "UTC", "task_type": "t", "exclude": "weekends"}
     assert client.post(f"{place}/first/edit", data=form).status_code == 303

@@ -156,12 +156,13 @@ BACKUP = {"Back-Up": {"shell": "pg_dump shop", "timeout": "5m"}}
 
 @pytest.mark.parametrize("options", WRITTEN)
 def test_what_is_applied_reads_back_as_it_was_written(options: dict[str, Any]) -> None:
-    plan = planned({"a": options}, templates=BACKUP)
-    assert [item.action for item in plan.items] == [Action.CREATED] * 2
+    others = dict.fromkeys(options.get("after", ()), DAILY)
+    plan = planned({"a": options, **others}, templates=BACKUP)
+    assert {item.action for item in plan.items} == {Action.CREATED}
     stored = applied(plan)
     aliases = {each.id: each.alias for each in stored.templates.values()}
     assert of_schedule(stored.schedules["a"], aliases) == options
-    again = planned({"a": options}, stored, NOON + HOUR, templates=BACKUP)
+    again = planned({"a": options, **others}, stored, NOON + HOUR, templates=BACKUP)
     assert all(item.new is item.old for item in again.items)
 
 
@@ -485,7 +486,7 @@ def played(schedule: Schedule | None, until: datetime) -> list[datetime]:
     return fired
 
 
-@pytest.mark.parametrize("seed", seeds(few=60, every=3000))
+@pytest.mark.parametrize("seed", seeds(few=25, every=3000))
 def test_a_plan_that_is_applied_makes_exactly_the_times_that_it_announced(seed: int) -> None:
     random = Random(seed)
     zones = sorted(recurrence.zone_names())
@@ -578,3 +579,23 @@ def test_a_plan_is_made_again_only_if_it_could_say_something_else() -> None:
     others.append(basis_of(declared({"mine": DAILY}), replace(stored, schedules={"mine": newer}), "test"))
     assert len({known, *others}) == 1 + len(others)
     assert basis_of(declared({"mine": {**DAILY, "input": object()}}), stored, "test") is None
+
+
+@pytest.mark.parametrize(
+    ("after", "problem"),
+    [
+        ({"b": "nope"}, "schedule 'b': after: there is no schedule 'nope'; declare it, or create it first"),
+        ({"b": "c", "c": "b"}, "it would run after itself: "),
+        ({"b": "c", "c": "stored"}, None),
+    ],
+)
+def test_what_comes_after_others_names_those_that_will_be_there(
+    after: dict[str, str], problem: str | None
+) -> None:
+    schedules = {key: {"task_type": "t", "after": [other]} for key, other in after.items()}
+    stored = store_with(stored=DAILY)
+    if problem is None:
+        assert planned(schedules, stored).count(Action.CREATED) == 2
+        return
+    with pytest.raises(Invalid, match=problem):
+        planned(schedules, stored)

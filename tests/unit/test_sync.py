@@ -74,6 +74,12 @@ def a_calendar(queue: rota.sync.Queue) -> str:
     return queue.create_calendar("made", windows=["22:00-06:00"]).name
 
 
+def crowded(queue: rota.sync.Queue) -> rota.Spread:
+    for number in range(8):
+        queue.create_schedule(f"daily-{number}", task_type="work", cron="30 4 * * *")
+    return queue.spread(dry_run=True)
+
+
 def an_open_artifact(queue: rota.sync.Queue) -> rota.sync.OpenArtifact:
     app = rota.App()
 
@@ -106,6 +112,8 @@ CALLS: dict[str, Call] = {
     "apply": lambda queue: queue.apply({}),
     "export": lambda queue: queue.export(),
     "plan": lambda queue: queue.plan({}),
+    "forecast": lambda queue: queue.forecast(),
+    "spread": crowded,
     "create_calendar": lambda queue: queue.create_calendar("free", days=["2027-12-24"]),
     "get_calendar": lambda queue: queue.get_calendar(a_calendar(queue)),
     "list_calendars": lambda queue: queue.list_calendars(),

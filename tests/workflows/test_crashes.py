@@ -166,7 +166,7 @@ def test_one_fault_after_every_commit(fault: Fault, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("store", EVERY_STORE if THOROUGH else [*STORES, "postgres"])
-@pytest.mark.parametrize("seed", seeds(few=2, every=8))
+@pytest.mark.parametrize("seed", seeds(few=1, every=8))
 def test_many_faults_by_seed(seed: int, store: str, tmp_path: Path) -> None:
     chance = random.Random(seed)
 

@@ -12,11 +12,12 @@ with `prune` it is paused, and else only reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +32,7 @@ from ..ids import derived_id
 from ..model import Calendar, Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
 from ..recurrence import Covered, Once, Timing
 from ..schedule import calendars, definition, jittered, planned
+from ..schedule.after import upstream_of
 from ..schedule.expected import TimeChanges, compared, skipped_today
 from . import declaration
 
@@ -195,6 +197,7 @@ def make(
         if calendar.applied is not None and calendar.name not in declared.calendars:
             room.calendars.append(Item(name=calendar.name, action=Action.REMOVED, old=calendar, new=calendar))
     room.govern(declared.schedules)
+    _check_chains(room.schedules, stored)
     return Plan(
         tenant=stored.tenant,
         at=at,
@@ -214,6 +217,24 @@ def basis_of(
     except TypeError:
         return None
     return blake2b(told, digest_size=16).hexdigest()
+
+
+def _check_chains(items: Sequence[Item[Schedule]], stored: Stored) -> None:
+    """Those that come after others name schedules that will be there, and no chain closes."""
+    upstream = {key: upstream_of(old) for key, old in stored.schedules.items()}
+    upstream |= {item.name: upstream_of(item.new) for item in items}
+    for item in items:
+        for key in upstream[item.name]:
+            if key not in upstream:
+                with naming("schedule", item.name):
+                    raise Invalid("after", f"there is no schedule {key!r}", "declare it, or create it first")
+    try:
+        TopologicalSorter(upstream).prepare()
+    except CycleError as error:
+        way = error.args[1][::-1]
+        with naming("schedule", way[0]):
+            problem = f"it would run after itself: {' after '.join(way)}"
+            raise Invalid("after", problem, "name schedules that do not") from None
 
 
 def make_edits(edits: Mapping[str, Mapping[str, Any]], stored: Stored, at: datetime, actor: str) -> Plan:

@@ -71,6 +71,8 @@ __all__ = [
     "ended",
     "given_up",
     "grace_at",
+    "jitter_room",
+    "jitter_share",
     "jittered",
     "minds_overlap",
     "planned",
@@ -347,13 +349,23 @@ def jittered(schedule: Schedule, nominal: datetime) -> datetime:
     always before the next nominal time."""
     if not schedule.jitter:
         return nominal
+    room = jitter_room(schedule, nominal, schedule.jitter)
+    share = jitter_share(schedule.id, nominal.isoformat())
+    return nominal + timedelta(microseconds=share * (room // _TICK) >> 64)
+
+
+def jitter_room(schedule: Schedule, nominal: datetime, jitter: timedelta) -> timedelta:
+    """By how much a jitter may put off a time: never beyond the next one."""
     if schedule.calendars and schedule.openings.rolls:
         following = schedule.next_occurrence(nominal)
     else:
         following = recurrence.next_after(schedule.timing, nominal, start_at=schedule.start_at)
-    room = schedule.jitter if following is None else min(schedule.jitter, following - nominal)
-    digest = blake2b(f"{schedule.id}:{nominal.isoformat()}".encode(), digest_size=8).digest()
-    return nominal + timedelta(microseconds=int.from_bytes(digest) * (room // _TICK) >> 64)
+    return jitter if following is None else min(jitter, following - nominal)
+
+
+def jitter_share(id: str, nominal: str) -> int:
+    """By how much of its jitter a schedule puts off a time, in parts of 2 ** 64."""
+    return int.from_bytes(blake2b(f"{id}:{nominal}".encode(), digest_size=8).digest())
 
 
 def grace_at(schedule: Schedule, nominal: datetime) -> timedelta:

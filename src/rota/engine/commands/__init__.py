@@ -42,6 +42,7 @@ from .schedules import (
     purge_schedule,
     restore_schedule,
     resume_schedule,
+    spread_schedules,
     trigger_schedule,
 )
 from .shared import once
@@ -181,6 +182,7 @@ __all__ = [
     "set_alarm_rules",
     "set_limits",
     "settle_tasks",
+    "spread_schedules",
     "start_workflow",
     "steps_of",
     "submit_tasks",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -29,7 +29,7 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.recurrence import Covered, Timing
-from ...domain.schedule import after, backfill, calendars, definition, run
+from ...domain.schedule import after, backfill, calendars, definition, forecast, run
 from ...domain.template import check_runs, known_target
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
@@ -60,6 +60,7 @@ __all__ = [
     "purge_schedule",
     "restore_schedule",
     "resume_schedule",
+    "spread_schedules",
     "trigger_schedule",
     "write_planned",
 ]
@@ -289,6 +290,23 @@ def edit_schedule(
         wanted = await _known_changes(tx, old, changes(old, tx.now))
         new = definition.edit(old, wanted, tx.now, actor, limits)
         return (await _write(tx, limits, [_Change(old, new, "updated")], actor))[0]
+
+    return work
+
+
+def spread_schedules(ids: Sequence[str], at: datetime, over: timedelta, actor: str) -> Work[int]:
+    """Give these the jitter, if they still fire in the minute `at`; and say how many have it."""
+
+    async def work(tx: Tx) -> int:
+        found = (await tx.get_many(Schedule, ids)).values()
+        moving = [each for each in found if forecast.can_move(each, at, over)]
+        if not moving:
+            return sum(each.jitter == over for each in found)
+        limits = await limits_of(tx, moving[0].tenant)
+        edited = [definition.edit(each, {"jitter": over}, tx.now, actor, limits) for each in moving]
+        changes = [_Change(old, new, "updated", "spread") for old, new in zip(moving, edited, strict=True)]
+        await _write(tx, limits, changes, actor)
+        return len(moving) + sum(each.jitter == over for each in found)
 
     return work
 

@@ -1,6 +1,7 @@
 """Every question that the product asks of a store, each as a work for `store.read`. Begin with `schedules`: a page, a
 ledger, the next times, and why a time became what it did."""
 
+from .forecasts import forecast
 from .schedules import (
     Occurrence,
     count_schedules,
@@ -58,6 +59,7 @@ __all__ = [
     "deleted_schedule",
     "event_page",
     "explained_runs",
+    "forecast",
     "key_page",
     "last_runs",
     "named_contents",

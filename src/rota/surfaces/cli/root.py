@@ -54,6 +54,12 @@ _SCHEDULES = {
         "commands.schedule_views:preview_expression", "When would this expression fire? Needs no store."
     ),
 }
+_AHEAD = {
+    "forecast": Entry(
+        "commands.forecasts:forecast", "How many runs are coming, and in which minutes they meet."
+    ),
+    "spread": Entry("commands.forecasts:spread", "Spread those that meet in one minute over a while."),
+}
 _FILES = {
     "plan": Entry("commands.plans:plan", "What would a file of schedules change, and which times?"),
     "apply": Entry("commands.plans:apply", "Make the store say what a file says."),
@@ -87,6 +93,7 @@ _STORE = {
         "Tasks": _TASKS,
         "Workflows": _WORKFLOWS,
         "Schedules": _SCHEDULES,
+        "What is coming": _AHEAD,
         "Schedules in a file": _FILES,
         "Alarms": _ALARMS,
         "Workers": _WORKERS,

@@ -23,7 +23,7 @@ from ...engine.queries import Occurrence, next_times
 from .. import words
 from ..durations import parsed
 from .schedule import json_of
-from .texts import pretty
+from .texts import counted, pretty
 from .times import span_text
 from .visit import Visit
 
@@ -97,6 +97,19 @@ class Meaning(NamedTuple):
     skips: tuple[datetime, ...]
     schedule: Schedule
     is_written: bool
+
+    @property
+    def told(self) -> str:
+        """`10 times vanish, 2 times appear`."""
+        if self.changes is None:
+            return ""
+        verbs = {"vanish": "vanishes", "appear": "appears", "move": "moves"}
+        numbers = {verb: len(getattr(self.changes, verb)) for verb in verbs}
+        return ", ".join(
+            counted(number, f"time {verbs[verb]}", f"times {verb}")
+            for verb, number in numbers.items()
+            if number
+        )
 
     def local(self, at: datetime) -> datetime:
         """On the clock of the schedule."""

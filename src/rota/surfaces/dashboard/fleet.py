@@ -7,6 +7,7 @@ from fastapi import Response
 from ...domain.errors import NotFound, Refused
 from ...domain.model import TaskStatus
 from ...domain.serving import is_alive
+from ..http.service import of
 from .visit import FormField, Visit
 
 __all__ = ["act_on_queue", "ask_about_queue", "nodes", "one_node", "queues"]
@@ -50,7 +51,7 @@ async def queues(visit: Visit) -> Response:
     words = {"pause": "The queue was paused.", "resume": "The queue was resumed."}
     return visit.show(
         "queues.html",
-        queues=await visit.queue.list_queues(),
+        queues=await of(visit.request).queues(visit.queue),
         now=await visit.queue.now(),
         said=words.get(visit.asked("said") or ""),
     )
@@ -94,6 +95,7 @@ async def act_on_queue(visit: Visit) -> Response:
             await visit.queue.resume_queue(name)
     except Refused as refused:
         return await _question(visit, action, str(refused))
+    of(visit.request).forget_queues(visit.tenant)
     return visit.go(visit.url("queues", said=action))
 
 

@@ -20,7 +20,18 @@ from .server.middleware import MOST_BODY, Guard, Head, Redaction, RequestRecorde
 from .service import Replayed, Service, replayed
 from .tenants import alarms as tenant_alarms
 from .tenants import artifacts as tenant_artifacts
-from .tenants import calendars, calls, executions, fast_routes, keys, plans, schedules, serving, templates
+from .tenants import (
+    calendars,
+    calls,
+    executions,
+    fast_routes,
+    forecasts,
+    keys,
+    plans,
+    schedules,
+    serving,
+    templates,
+)
 from .v1 import artifacts, jobs, tasks
 
 if TYPE_CHECKING:
@@ -35,8 +46,8 @@ Every error is an RFC 9457 problem document with a stable `code`. Fields are acc
 fields that are not known are refused. Times without a zone are UTC."""
 
 PARTS = (
-    *(schedules, plans, executions, templates, calendars, tenant_artifacts, serving, tenant_alarms, keys),
-    *(calls, live, operations),
+    *(schedules, plans, forecasts, executions, templates, calendars, tenant_artifacts, serving),
+    *(tenant_alarms, keys, calls, live, operations),
     *(tasks, jobs, artifacts),
 )
 """The modules that have routes, in the order of the document."""

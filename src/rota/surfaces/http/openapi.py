@@ -40,6 +40,7 @@ _TAGS = {
     "schedules": "When something is to run, and the ledger of what became of each time.",
     "calendars": "The days and hours that schedules keep to, or stay away from.",
     "plans": "Schedules as a file: what applying one would change, and applying it.",
+    "forecast": "How much is coming, in which minutes it meets, and spreading it.",
     "task executions": "Pieces of work: submit them, follow them, cancel and replay them.",
     "workflow executions": "Functions that survive crashes, deploys and waits: start, signal, cancel and replay them.",
     "templates": "Stored definitions of what to run: a function, a shell command, an HTTP call.",
@@ -191,6 +192,7 @@ _OPERATION_IDS = {
     ("post", "/api/tenants/{tenant}/plan"): "planDeclaration",
     ("post", "/api/tenants/{tenant}/apply"): "applyDeclaration",
     ("get", "/api/tenants/{tenant}/export"): "exportDeclaration",
+    ("post", "/api/tenants/{tenant}/spread"): "spreadSchedules",
 }
 """Of those that do not follow from the path."""
 

@@ -21,6 +21,7 @@ from ...engine.checks import check_serving
 from ...engine.clock import Clock, SystemClock
 from ...engine.commands import once
 from ...engine.overview import Hour
+from ...engine.serving import QueueUse
 from ...stores.base import Store, Tx, Work
 from .. import redaction
 from ..python.client import Queue
@@ -37,7 +38,8 @@ T = TypeVar("T")
 DEFAULT_TENANT = "default"
 LOOK_AGAIN = timedelta(seconds=10)
 LOOK_BACK_AGAIN = timedelta(minutes=1)
-TENANTS_REMEMBERED = 1000
+SHARE = 20
+ANSWERS_REMEMBERED = 1000
 _SAFE = "/:@!$&'()*+,;=~"
 TenantName = Annotated[
     str, Path(description="Whose schedules and tasks.", min_length=1, max_length=255, examples=["acme"])
@@ -73,7 +75,7 @@ class Service:
         self._access: Access | None = None
         self._alarms: list[str] = []
         self._looked_at: float | None = None
-        self._days: dict[str, tuple[float, list[Hour]]] = {}
+        self._answers: dict[tuple[str, str], tuple[float, Any]] = {}
 
     async def open(self) -> Queue:
         async with self._opening:
@@ -112,13 +114,30 @@ class Service:
 
     async def last_day(self, queue: Queue) -> list[Hour]:
         """The last hours of a tenant, as of a minute ago at most: many look at them, and they change slowly."""
-        now = self.clock.monotonic()
-        known = self._days.get(queue.tenant)
-        if known is None or now >= known[0]:
-            if len(self._days) >= TENANTS_REMEMBERED:
-                self._days.clear()
-            known = self._days[queue.tenant] = (now + LOOK_BACK_AGAIN.total_seconds(), await queue.last_day())
+        found: list[Hour] = await self._shared(("day", queue.tenant), queue.last_day, LOOK_BACK_AGAIN)
+        return found
+
+    async def queues(self, queue: Queue) -> list[QueueUse]:
+        """The queues of a tenant, for pages that many keep open: to count them takes as long as there are tasks."""
+        found: list[QueueUse] = await self._shared(("queues", queue.tenant), queue.list_queues, timedelta(0))
+        return found
+
+    async def _shared(self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta) -> Any:
+        """One answer for all who ask within `rest`, and within `SHARE` times as long as it took."""
+        began = self.clock.monotonic()
+        known = self._answers.get(name)
+        if known is None or began >= known[0]:
+            answer = await ask()
+            took = self.clock.monotonic() - began
+            if len(self._answers) >= ANSWERS_REMEMBERED:
+                self._answers.clear()
+            known = (began + max(rest.total_seconds(), SHARE * took), answer)
+            self._answers[name] = known
         return known[1]
+
+    def forget_queues(self, tenant: str) -> None:
+        """One of them was changed here."""
+        self._answers.pop(("queues", tenant), None)
 
     async def access(self) -> Access:
         if self._access is None:

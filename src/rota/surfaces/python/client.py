@@ -16,6 +16,7 @@ from .alarm_calls import AlarmCalls
 from .artifact_calls import ArtifactCalls
 from .calendar_calls import CalendarCalls
 from .calls import DueRuns, Page, check_actor
+from .forecast_calls import ForecastCalls
 from .limit_calls import LimitCalls
 from .plan_calls import PlanCalls
 from .schedule_calls import ScheduleCalls
@@ -35,6 +36,7 @@ class Queue(
     ArtifactCalls,
     ScheduleCalls,
     PlanCalls,
+    ForecastCalls,
     TemplateCalls,
     CalendarCalls,
     TenantCalls,

@@ -33,7 +33,7 @@ __all__ = [
 
 _OF_VIEWERS = """
 now get task_id list count waiting steps artifacts get_schedule list_schedules runs preview why schedule_history alarms
-alarm_rules get_template list_templates get_calendar list_calendars nodes list_queues task_limits plan export
+alarm_rules get_template list_templates get_calendar list_calendars nodes list_queues task_limits plan export forecast
 """
 _OF_OPERATORS = """
 submit submit_many start_workflow signal cancel cancel_many replay replay_many archive pause_schedule resume_schedule
@@ -41,7 +41,7 @@ trigger_schedule backfill cancel_backfill execute_template pause_queue resume_qu
 """
 _OF_ADMINS = """
 create_schedule update_schedule delete_schedule restore_schedule create_template update_template delete_template
-create_calendar update_calendar delete_calendar apply set_alarm_rules remove_alarm_rules
+create_calendar update_calendar delete_calendar apply spread set_alarm_rules remove_alarm_rules
 """
 CALLS: Mapping[str, Role] = {
     **dict.fromkeys(_OF_VIEWERS.split(), Role.VIEWER),

@@ -52,6 +52,7 @@ __all__ = [
     "ScheduleBody",
     "SchedulePatch",
     "SignalBody",
+    "SpreadBody",
     "StoredTemplateBody",
     "StoredTemplatePatch",
     "TriggerBody",
@@ -308,6 +309,21 @@ class BackfillBody(Body):
     end: Time
     overlap_policy: Literal["buffer_all", "allow"] = "buffer_all"
     at_most: Annotated[Whole, Field(ge=1, le=10_000)] = 1000
+    dry_run: Flag = False
+
+
+class SpreadBody(Body):
+    """Which minute to spread, and over how long: the busiest of the next 24 hours, over what helps enough, unless they
+    are given. `dryRun` only says what would move."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"at": "2026-12-01T09:00:00Z", "overSeconds": 600, "dryRun": True}],
+        }
+    )
+
+    at: Time | None = None
+    over_seconds: Annotated[Whole, Field(ge=60, le=86_400)] | None = None
     dry_run: Flag = False
 
 

@@ -1,0 +1,103 @@
+"""Forecasts of a tenant's schedules: they are read page by page, with how long their last runs took."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from ...domain.model import Run, RunStatus, Schedule, ScheduleStatus
+from ...domain.schedule.forecast import Forecaster
+from ...stores.base import Store, Tx, Work
+from ...stores.queries import Cursor, EndedRuns, RunList, ScheduleList
+from ..clock import sleep
+
+__all__ = ["forecast"]
+
+AT_ONCE = 2_000
+"""Schedules that are in memory at a time."""
+LOOKED_AT = 20_000
+"""Runs that are looked at for how long they took: those of the last week, or, if these are more, of a shorter time."""
+LOOKED_UP = 500
+"""So many schedules without such a run are asked for their own last ones."""
+LAST = 5
+STEPS = 20_000
+"""After so many times, others have their turn."""
+_BACK = (timedelta(days=7), timedelta(days=1), timedelta(hours=1))
+
+
+async def forecast(store: Store, tenant: str, start: datetime, end: datetime, by: str = "hour") -> Forecaster:
+    """Of all schedules of a tenant, counted."""
+    made = Forecaster(start, end, by)
+    known = await store.read(_took(tenant))
+    left = LOOKED_UP
+    async for page in _pages(store, tenant):
+        missing = [each for each in page if each.id not in known and made.takes(each)][:left] if left else []
+        left -= len(missing)
+        took = {**known, **await store.read(_took_last(missing))} if missing else known
+        for each in page:
+            made.add(each, took.get(each.id))
+    steps = 0
+    for taken in made.count():
+        steps += taken
+        if steps >= STEPS:
+            steps = 0
+            await sleep(timedelta(0))
+    return made
+
+
+async def _pages(store: Store, tenant: str) -> AsyncIterator[list[Schedule]]:
+    """The schedules that may fire."""
+    for status in (ScheduleStatus.ACTIVE, ScheduleStatus.PAUSED):
+        after: Cursor | None = None
+        while True:
+            query = ScheduleList(tenant=tenant, status=status, after=after)
+            page = await store.read(_page(query))
+            yield page
+            if len(page) < AT_ONCE:
+                break
+            after = Cursor(page[-1].created_at, page[-1].id)
+
+
+def _page(query: ScheduleList) -> Work[list[Schedule]]:
+    async def work(tx: Tx) -> list[Schedule]:
+        return await tx.find(query, AT_ONCE)
+
+    return work
+
+
+def _took(tenant: str) -> Work[Mapping[str, float]]:
+    """By schedule, how many seconds its last runs took on average."""
+
+    async def work(tx: Tx) -> Mapping[str, float]:
+        rows: list[Run] = []
+        for back in _BACK:
+            rows = await tx.find(EndedRuns(tenant=tenant, since=tx.now - back), LOOKED_AT)
+            if len(rows) < LOOKED_AT:
+                break
+        by_schedule: dict[str, list[Run]] = {}
+        for row in reversed(rows):
+            by_schedule.setdefault(row.schedule_id, []).append(row)
+        return _averages(by_schedule)
+
+    return work
+
+
+def _took_last(schedules: Sequence[Schedule]) -> Work[Mapping[str, float]]:
+    async def work(tx: Tx) -> Mapping[str, float]:
+        return _averages({each.id: await tx.find(RunList(schedule_id=each.id), LAST) for each in schedules})
+
+    return work
+
+
+def _averages(by_schedule: Mapping[str, Sequence[Run]]) -> Mapping[str, float]:
+    """Of the last runs that have ended by themselves; the rows are the latest first."""
+    averages = {}
+    for id, rows in by_schedule.items():
+        ended = [
+            row.completed_at - row.started_at
+            for row in rows
+            if row.status in (RunStatus.COMPLETED, RunStatus.FAILED) and row.started_at and row.completed_at
+        ][:LAST]
+        if ended:
+            averages[id] = max(sum(ended, timedelta(0)) / len(ended), timedelta(0)).total_seconds()
+    return averages

@@ -1,0 +1,98 @@
+"""Commands that look ahead: how much is coming, and taking the peaks out of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from ..command import command
+from ..options import DURATION, TIME
+from ..session import Session, with_session
+from .plans import check_can_ask, confirmed
+
+__all__ = ["forecast", "spread"]
+
+
+@command(
+    examples=[
+        "rota forecast",
+        "rota forecast --from 2026-12-01 --to 2026-12-08 --by day",
+        "rota forecast --json | jq '.busiest[0]'",
+    ]
+)
+@click.option("--from", "start", type=TIME, help="From when on. [default: now]")
+@click.option("--to", "end", type=TIME, help="Until when, at most 31 days. [default: 24 hours later]")
+@click.option(
+    "--by",
+    type=click.Choice(["minute", "hour", "day"]),
+    default="hour",
+    help="How long the lines are. [default: hour]",
+)
+@with_session
+def forecast(session: Session, start: datetime | None, end: datetime | None, by: str) -> None:
+    """How many runs are coming, how much work they are, and in which minutes they meet: from the schedules themselves,
+    and from how long their last runs took. A schedule that comes after others has no times of its own and is left
+    out."""
+    from ... import forecasts
+
+    async def ask(queue: Any) -> Any:
+        return await queue.forecast(_shown(session, start or await queue.now()), end, by)
+
+    with session.screen.busy("counting"):
+        made = session.run(ask)
+    if session.as_json:
+        return session.screen.json(_builtins(forecasts.answer(made)))
+    for line in forecasts.lines(made, lambda at: _shown(session, at)):
+        session.screen.say(line)
+    return None
+
+
+@command(
+    examples=[
+        "rota spread --dry-run",
+        "rota spread 2026-12-01T09:00 --over 10m",
+        "rota spread 2026-12-01T09:00 --over 10m --yes",
+    ]
+)
+@click.argument("at", type=TIME, required=False)
+@click.option("--over", type=DURATION, help="Over how long. [default: what helps enough]")
+@click.option("--dry-run", is_flag=True, help="Only say what would move.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@with_session
+def spread(session: Session, at: datetime | None, over: timedelta | None, dry_run: bool, yes: bool) -> None:
+    """Spread the schedules that fire in one minute, the busiest of the next 24 hours unless one is named, over a while.
+    Each gets a jitter, which is always the same for the same time. Left alone are those that have one, and those that
+    fire again within the while."""
+    from ... import forecasts
+
+    if not dry_run:
+        check_can_ask(yes)
+    with session.screen.busy("counting"):
+        found = session.run(lambda queue: queue.spread(at, over, dry_run=True))
+    if not session.as_json:
+        for line in forecasts.spread_lines(found, lambda each: _shown(session, each)):
+            session.screen.say(line)
+    if not dry_run:
+        if not confirmed(f"Spread {found.moving:,} schedules?", yes):
+            session.screen.remark("nothing was changed")
+            raise click.exceptions.Exit(1)
+        at, over = found.at, found.over
+        found = session.run(lambda queue: queue.spread(at, over))
+    if session.as_json:
+        session.screen.json(_builtins(forecasts.spread_answer(found)))
+    elif not dry_run:
+        session.screen.say(f"Spread {found.moving:,} schedules.")
+
+
+def _shown(session: Session, at: datetime) -> datetime:
+    """On the clock of whoever looks; in a pipe, and with `--utc`, of UTC."""
+    is_utc = session.screen.utc or not session.screen.is_terminal
+    return at.astimezone(UTC) if is_utc else at.astimezone()
+
+
+def _builtins(answer: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(answer)

@@ -1,0 +1,72 @@
+"""The calls of a queue that look ahead: how much is coming, and taking the peaks out of it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from ...domain.errors import Invalid, Refused
+from ...domain.schedule.forecast import MINUTE, Forecast, Spread, check_over, minute_of
+from ...engine import commands, queries
+from .calls import Calls
+
+__all__ = ["AHEAD", "ForecastCalls"]
+
+AHEAD = timedelta(hours=24)
+AT_ONCE = 500
+_BY = ("minute", "hour", "day")
+
+
+class ForecastCalls(Calls):
+    """See what is coming, and spread what comes all at once."""
+
+    async def forecast(
+        self, start: datetime | None = None, end: datetime | None = None, by: str = "hour"
+    ) -> Forecast:
+        """How many runs are expected from `start` (now) to before `end` (24 hours later), and how much work they are,
+        by minute, hour or day on the clock of `start`; the busiest minutes, who is in them, and what spreading them
+        would do. It comes from the schedules themselves, and from how long their last runs took."""
+        if by not in _BY:
+            raise Invalid("by", f"{by!r:.60} is not one of them", f"give {', '.join(_BY)}")
+        now = await self.now()
+        begin = now if start is None else _aware("start", start)
+        until = begin + AHEAD if end is None else _aware("end", end)
+        return (await queries.forecast(self.store, self.tenant, begin, until, by)).result()
+
+    async def spread(
+        self, at: datetime | None = None, over: timedelta | None = None, *, dry_run: bool = False
+    ) -> Spread:
+        """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while, by a
+        jitter that is always the same for the same time: over the least while that takes the peak to a quarter, unless
+        `over` says how long. Left alone are those that have a jitter, and those that fire again within the while. With
+        `dry_run` nothing happens."""
+        if over is not None:
+            check_over(over)
+        if at is None:
+            busiest = (await self.forecast()).busiest
+            at = next((each.at for each in busiest if each.spread is not None), None)
+            if at is None:
+                raise Refused("nothing_to_spread", at="any minute of the next 24 hours")
+        minute, now = minute_of(_aware("at", at)), await self.now()
+        if minute + MINUTE <= now:
+            raise Invalid("at", f"{at.isoformat()} has passed", "give a minute that is to come")
+        ahead = (over or timedelta(hours=1)) + 2 * MINUTE
+        counted = await queries.forecast(self.store, self.tenant, minute, minute + ahead)
+        found = counted.spread(minute, over)
+        if found is None or not found.moving:
+            raise Refused("nothing_to_spread", at=f"{minute.isoformat(timespec='minutes')}")
+        if dry_run:
+            return found
+        ids, done = counted.movers(minute, found.over), 0
+        for first in range(0, len(ids), AT_ONCE):
+            some = ids[first : first + AT_ONCE]
+            done += await self._commit(commands.spread_schedules(some, minute, found.over, self.actor))
+        return replace(found, moving=done)
+
+
+def _aware(name: str, at: object) -> datetime:
+    """A naive time is the local time of the process."""
+    if not isinstance(at, datetime):
+        raise Invalid(name, f"{at!r:.60} is not a time", "give a datetime")
+    return at if at.utcoffset() is not None else at.astimezone()
