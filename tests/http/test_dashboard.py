@@ -41,6 +41,8 @@ PLACES = (
     "/queues",
     "/alarms",
     "/calendars",
+    "/forecast",
+    "/forecast?zone=Asia/Kolkata",
     "/calendars/closing-days",
     "/audit?what=schedule",
     "/tenants",
