@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -67,9 +69,14 @@ SQLITE_ONLY = pytest.mark.parametrize("folder", ["sqlite"], indirect=True)
 
 @SQLITE_ONLY
 def test_the_demo_fires_within_ten_seconds_and_ctrl_c_stops_it_cleanly(folder: Path) -> None:
-    with Process("up --demo", folder) as demo:
+    with Process("up --demo", folder, PATH=os.defpath) as demo:
         demo.until("Try, in another terminal:")
-        store = demo.until("export ROTA_STORE=").partition("ROTA_STORE=")[2]
+        path, shown = demo.until("export PATH="), demo.until("export ROTA_STORE=")
+        store = shown.partition("ROTA_STORE=")[2]
+        hint = demo.until("rota schedule show").partition("   ")[0]
+        lines = ["bash", "-euc", "\n".join([path, shown, hint])]
+        typed = subprocess.run(lines, capture_output=True, text=True, env={"PATH": os.defpath}, check=True)
+        assert "backup" in typed.stdout
         demo.until(" fired ", patience=10)
         demo.until(" completed ")
         assert len(document(f"schedule list --store {store}")["schedules"]) == 4

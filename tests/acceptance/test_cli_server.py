@@ -213,6 +213,16 @@ def test_the_server_warns_of_kinds_that_nobody_handles(served: Served) -> None:
 
     served.call(add)
     assert "nobody handles `nope`" in rota(f"submit -t nope --server {served.url}").stderr
+    client, sentence = served.client(served.key(name="http")), "nobody handles `nope`; did you mean `note`?"
+    schedule = {
+        "name": "often",
+        "scheduleType": {"type": "interval", "everySeconds": 60},
+        "target": {"type": "task", "taskKind": "nope"},
+    }
+    for path, body in (("task-executions", {"kind": "nope"}), ("schedules", schedule)):
+        assert client.post(f"/api/tenants/default/{path}", json=body).json()["warnings"] == [sentence]
+    fine = client.post("/api/tenants/default/task-executions", json={"kind": "note"})
+    assert (fine.status_code, "warnings" in fine.json()) == (201, False)
 
 
 def test_calls_are_those_of_a_queue_and_take_no_files(served: Served) -> None:

@@ -12,9 +12,10 @@ import rota
 from command_line import bare_folder, complaint
 from command_line import rota as type_in
 from records import node
-from rota.domain.errors import Refused
+from rota.domain.errors import Invalid, Refused
 from rota.domain.serving import runs_no_shell
 from rota.engine.commands import remove_node, write_node
+from rota.engine.runtimes.runtimes import Runtimes
 from runtimes.world import Bench
 from served import serving
 
@@ -95,3 +96,10 @@ def test_over_http_and_on_the_command_line(tmp_path: Path, monkeypatch: pytest.M
                 "no_shell",
                 SENTENCE,
             )
+
+
+def test_a_worker_on_windows_runs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "win32")
+    Runtimes(rota.App())
+    with pytest.raises(Invalid, match="need process groups, which Windows has not"):
+        Runtimes(rota.App(), allow_shell=True)

@@ -52,6 +52,10 @@ class Processes:
         self, function: Callable[..., Any], memory_limit: int | None, args: Any, kwargs: Any
     ) -> Any:
         """Call the function in a process: what it returns, or what it raises."""
+        if sys.platform == "win32":
+            raise PermanentError(
+                "handlers in processes need process groups: run this worker on Linux or macOS"
+            )
         context = next((each for each in (*args, *kwargs.values()) if isinstance(each, Context)), None)
         begin = Begin(
             module=function.__module__,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ...domain.errors import Invalid
 from ...domain.runtimes import SHELL_KIND
 from ...domain.task import Defaults
 from ..app import App
@@ -35,6 +37,7 @@ class Runtimes:
         self._remote: dict[Handler, Handler] = {}
         commands = App()
         if allow_shell:
+            _check_shell_runs_on(sys.platform)
             commands.task(SHELL_KIND)(run_shell)
         if find_spec("httpx") is not None:
             commands.task("rota.http", timeout=HTTP_TIMEOUT)(self._run_http)
@@ -72,3 +75,9 @@ class Runtimes:
 
             self._http = HttpCalls(allow_private_addresses=self._allow_private)
         return await self._http.run(context)
+
+
+def _check_shell_runs_on(platform: str) -> None:
+    if platform == "win32":
+        problem = "shell commands need process groups, which Windows has not"
+        raise Invalid("allow_shell", problem, "run this worker on Linux or macOS")

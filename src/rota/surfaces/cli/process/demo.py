@@ -10,7 +10,9 @@ backup       every 6 s              takes 9 s: the times that come meanwhile are
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,7 +83,7 @@ app.schedule(
 )
 
 _TRY = (
-    ("rota schedule list", "every schedule, when it is next due, how it went"),
+    ("rota schedule list", "every schedule, and when it is due"),
     ("rota schedule show backup", "one of them, in words"),
     ("rota schedule runs backup", "what became of each expected time"),
     ('rota submit -t greet -i \'{"name":"Ada"}\'', "a task of your own"),
@@ -112,7 +114,14 @@ def _hints(address: str) -> tuple[str, ...]:
     return (
         "",
         "Try, in another terminal:",
-        f"  {click.style(f'export ROTA_STORE={address}', fg='green')}",
+        *(f"  {click.style(line, fg='green')}" for line in _exports(address)),
         *lines,
         "",
     )
+
+
+def _exports(address: str) -> Iterator[str]:
+    """What another terminal needs, so that the lines below work as printed."""
+    if shutil.which("rota") is None:
+        yield f"export PATH={shlex.quote(sysconfig.get_path('scripts'))}:$PATH"
+    yield f"export ROTA_STORE={shlex.quote(address)}"

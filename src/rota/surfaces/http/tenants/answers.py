@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
-from msgspec.structs import replace
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict, replace
 
 from ....domain import recurrence
 from ....domain.model import (
@@ -43,8 +43,12 @@ from .backfills import BackfillAnswer
 from .timing_answers import ScheduleTypeAnswer, schedule_type
 
 __all__ = [
+    "CreatedExecutionAnswer",
+    "CreatedScheduleAnswer",
     "attempts",
     "change",
+    "created_execution",
+    "created_schedule",
     "event",
     "execution",
     "history",
@@ -251,6 +255,18 @@ class WaitingAnswer(Answer, frozen=True, kw_only=True):
     explanation: str
 
 
+class CreatedExecutionAnswer(ExecutionAnswer, frozen=True, kw_only=True):
+    """A task or workflow that was just submitted. `warnings`, if there are any: no live worker handles its kind."""
+
+    warnings: list[str] | UnsetType = UNSET
+
+
+class CreatedScheduleAnswer(ScheduleAnswer, frozen=True, kw_only=True):
+    """A schedule that was just created. `warnings`, if there are any: no live worker handles what it starts."""
+
+    warnings: list[str] | UnsetType = UNSET
+
+
 class OneExecutionAnswer(ExecutionAnswer, frozen=True, kw_only=True):
     """One task or workflow. `waiting` says why it does not run; null: it does, or has ended."""
 
@@ -381,6 +397,14 @@ def schedule(record: Schedule) -> ScheduleAnswer:
         backfill=record.backfill and shaped(BackfillAnswer, record.backfill),
         next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
     )
+
+
+def created_schedule(record: Schedule, warnings: list[str]) -> CreatedScheduleAnswer:
+    return CreatedScheduleAnswer(**asdict(schedule(record)), warnings=warnings or UNSET)
+
+
+def created_execution(record: Task, warnings: list[str]) -> CreatedExecutionAnswer:
+    return CreatedExecutionAnswer(**asdict(execution(record)), warnings=warnings or UNSET)
 
 
 def target(of: Target) -> dict[str, Any]:

@@ -26,13 +26,14 @@ _TASKS: dict[str, Any] = {"tags": ["task executions"]}
 _WORKFLOWS: dict[str, Any] = {"tags": ["workflow executions"]}
 
 
-@router.post("/task-executions", **documented(201, answers.ExecutionAnswer, **_TASKS))
+@router.post("/task-executions", **documented(201, answers.CreatedExecutionAnswer, **_TASKS))
 async def create(
     request: Request, queue: Operator, body: schemas.ExecutionBody, once: OnceKey = None
 ) -> Response:
     """Submit a task, to run now. It is durable when this answers."""
     of(request).check_known("kind", body.kind, is_workflow=False)
-    return _created(request, await queue.submit(body.kind, body.input, **_options(body, once)))
+    task = await queue.submit(body.kind, body.input, **_options(body, once))
+    return _created(request, task, queue.warnings)
 
 
 @router.get("/task-executions", **documented(200, answers.ExecutionsAnswer, **_TASKS))
@@ -104,14 +105,15 @@ async def history(queue: Viewer, id: Id) -> Response:
     return answer(answers.history(await queue.history(id)))
 
 
-@router.post("/workflow-executions", **documented(201, answers.ExecutionAnswer, **_WORKFLOWS))
+@router.post("/workflow-executions", **documented(201, answers.CreatedExecutionAnswer, **_WORKFLOWS))
 async def start(
     request: Request, queue: Operator, body: schemas.WorkflowBody, once: OnceKey = None
 ) -> Response:
     """Start a workflow now."""
     of(request).check_known("kind", body.kind, is_workflow=True)
     await queue.once(request, once, lambda started: (201, answers.execution(started[0])))
-    return _created(request, await queue.start_workflow(body.kind, body.input, **_options(body)))
+    task = await queue.start_workflow(body.kind, body.input, **_options(body))
+    return _created(request, task, queue.warnings)
 
 
 @router.get("/workflow-executions", **documented(200, answers.ExecutionsAnswer, **_WORKFLOWS))
@@ -218,8 +220,8 @@ def _answered(task: Task) -> tuple[int, Any]:
     return 200, answers.execution(task)
 
 
-def _created(request: Request, task: Task) -> Response:
-    return answer(answers.execution(task), 201, place_of(request, task.id))
+def _created(request: Request, task: Task, warnings: list[str]) -> Response:
+    return answer(answers.created_execution(task, warnings), 201, place_of(request, task.id))
 
 
 def _page(page: Any) -> Response:

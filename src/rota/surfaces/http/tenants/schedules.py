@@ -80,7 +80,7 @@ IfMatch = Annotated[str | None, Header(description="Only if it is still at the v
 StatusFilter = Literal["draft", "active", "paused", "inactive", "completed"]
 
 
-@router.post("/schedules", **documented(201, answers.ScheduleAnswer))
+@router.post("/schedules", **documented(201, answers.CreatedScheduleAnswer))
 async def create(
     request: Request, queue: Admin, body: schemas.ScheduleBody, once: OnceKey = None
 ) -> Response:
@@ -88,7 +88,8 @@ async def create(
     _check_known(request, body)
     await queue.once(request, once, lambda created: (201, answers.schedule(created)))
     created = await queue.create_schedule(body.name, **_options(body))
-    return _one(created, 201, place_of(request, created.id))
+    headers = {"ETag": f'"{created.version}"', **place_of(request, created.id)}
+    return answer(answers.created_schedule(created, queue.warnings), 201, headers)
 
 
 @router.get("/schedules", **documented(200, answers.SchedulesAnswer))
@@ -277,8 +278,8 @@ def _answered(schedule: Schedule) -> tuple[int, Any]:
     return 200, answers.schedule(schedule)
 
 
-def _one(schedule: Schedule, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return answer(answers.schedule(schedule), status, {"ETag": f'"{schedule.version}"', **(headers or {})})
+def _one(schedule: Schedule) -> Response:
+    return answer(answers.schedule(schedule), 200, {"ETag": f'"{schedule.version}"'})
 
 
 Given = schemas.ScheduleBody | schemas.SchedulePut | schemas.SchedulePatch
