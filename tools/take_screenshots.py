@@ -39,6 +39,8 @@ def pages(served: Served) -> dict[str, str]:
     def newest(**filters: Any) -> str:
         return str(served.call(lambda queue: queue.list(limit=1, **filters))[0].id)
 
+    busiest = served.call(lambda queue: queue.forecast()).busiest[0]
+    nine = busiest.at.strftime("%Y-%m-%dT%H:%MZ")
     failed = newest(status="failed", workflow=False)
     waiting, broken = newest(workflow=True, status="pending"), newest(workflow=True, status="failed")
     return {
@@ -71,6 +73,10 @@ def pages(served: Served) -> dict[str, str]:
         "schedule-after": "/ui/default/schedules/archive-orders",
         "edit-after": "/ui/default/schedules/archive-orders/edit",
         "backfill": "/ui/default/schedules/nightly-backup/backfill",
+        "forecast": "/ui/default/forecast?zone=Europe/Berlin",
+        "forecast-hour": f"/ui/default/forecast/hour?at={nine}&zone=Europe/Berlin",
+        "forecast-spread": f"/ui/default/forecast/spread?at={nine}&over=10&zone=Europe/Berlin",
+        "empty-forecast": "/ui/nobody/forecast?zone=Europe/Berlin",
         "calendars": "/ui/default/calendars",
         "calendar": "/ui/default/calendars/closing-days",
         "calendar-edit": "/ui/default/calendars/closing-days/edit",

@@ -19,6 +19,7 @@ from served import Served, serving
 from worlds import THOROUGH
 
 PAGES = (
+    "/ui/default/forecast",
     "/ui/default",
     "/ui/default/schedules",
     "/ui/default/schedules/sync-orders",

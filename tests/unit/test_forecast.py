@@ -189,7 +189,7 @@ def test_spreading_takes_the_peak_to_what_the_forecast_then_shows() -> None:
         f"43 schedules fire at 09:00; spreading 41 of them over 10 minutes takes the peak from 43 to {spread.after}"
     )
     assert first.spread is not None
-    assert first.spread.after * 4 <= first.spread.before, "the least while that takes it to a quarter"
+    assert first.spread.after <= -(-first.spread.before // 4), "the least while that takes it to a quarter"
     assert after.spread(at) is None, "nothing is left to spread"
 
 

@@ -43,6 +43,7 @@ __all__ = [
 LONGEST = timedelta(days=31)
 MINUTE = timedelta(minutes=1)
 BUSIEST = 5
+LOOKED_AT = 20
 NAMED = 20
 LISTED = 100
 COLLISION = 5
@@ -105,7 +106,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BusyMinute(msgspec.Struct, frozen=True, kw_only=True):
-    """A minute with many runs, the keys of some who are in it, and what spreading them would do."""
+    """A minute with many runs, the keys of some who are in it, and what spreading them would do. Of minutes in which
+    the same schedules meet, such as 09:00 of every day, it is the busiest, and else the first."""
 
     at: datetime
     runs: int
@@ -344,11 +346,6 @@ class Forecaster:
         group.runs = -(-group.runs // number)
 
     def result(self) -> Forecast:
-        peaks = [
-            each
-            for each in nlargest(BUSIEST, range(self._minutes), key=self.runs.__getitem__)
-            if self.runs[each]
-        ]
         firing = [group for group in self._groups.values() if group.runs]
         return Forecast(
             start=self.start,
@@ -360,7 +357,7 @@ class Forecaster:
             unknown=sum(each.seconds is None for group in firing for each in group.members),
             following=self.following,
             spans=tuple(self._spans()),
-            busiest=tuple(self._busy(minute) for minute in peaks),
+            busiest=tuple(self._busy(minute, keys) for minute, keys in self._peaks()),
             participants=_participants(firing),
         )
 
@@ -375,15 +372,24 @@ class Forecaster:
             )
             begin, edge = end, following
 
-    def _busy(self, minute: int) -> BusyMinute:
+    def _peaks(self) -> list[tuple[int, tuple[str, ...]]]:
+        """The busiest minutes, and who is in them: those in which the same schedules meet are one."""
+        found: dict[tuple[str, ...], int] = {}
+        for minute in nlargest(LOOKED_AT, range(self._minutes), key=self.runs.__getitem__):
+            if self.runs[minute] and len(found) < BUSIEST:
+                at = self._first + minute * MINUTE
+                keys = chain.from_iterable(self._who(group, at) for group in self._groups.values())
+                found.setdefault(tuple(islice(keys, NAMED)), minute)
+        return [(minute, keys) for keys, minute in found.items()]
+
+    def _busy(self, minute: int, keys: tuple[str, ...]) -> BusyMinute:
         at = self._first + minute * MINUTE
-        keys = chain.from_iterable(self._who(group, at) for group in self._groups.values())
         return BusyMinute(
             at=at.astimezone(self._clock),
             runs=self.runs[minute],
             work=round(self.work[minute], 3),
             schedules=self.schedules[minute],
-            keys=tuple(islice(keys, NAMED)),
+            keys=keys,
             spread=self.spread(at),
         )
 
@@ -411,7 +417,7 @@ class Forecaster:
             made = self._spread(minute, each, movable)
             if over is not None or (made.after < (made.before if best is None else best.after)):
                 best = made
-            if best is not None and best.after * 4 <= best.before:
+            if best is not None and best.after <= -(-best.before // 4):
                 break
         return best
 

@@ -18,7 +18,7 @@ from .. import redaction, words
 from ..durations import relative, short
 from ..versions import differences
 
-__all__ = ["SIGNS", "TEMPLATES", "clock", "counted", "pretty", "reason", "relative", "took"]
+__all__ = ["SIGNS", "TEMPLATES", "clock", "counted", "iso", "pretty", "reason", "relative", "took"]
 
 SIGNS = {
     "pending": "○",
@@ -99,6 +99,15 @@ def took(span: timedelta | None) -> str:
     return "–" if span is None else short(max(span, timedelta(0)))
 
 
+def seconds(number: float) -> str:
+    return took(timedelta(seconds=number))
+
+
+def iso(at: datetime) -> str:
+    """As part of an address."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ")
+
+
 def size(number: int) -> str:
     """`1.2 MB`."""
     for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
@@ -166,6 +175,8 @@ TEMPLATES.globals.update(
     up_to=up_to,
     took=took,
     size=size,
+    seconds=seconds,
+    iso=iso,
     meter=meter,
     pretty=pretty,
     brief=brief,

@@ -275,6 +275,13 @@ document.addEventListener("change", () => {
 tellTimes(document)
 for (const strip of document.querySelectorAll("[data-strip]")) walkable(strip)
 setInterval(keepAway, 1000)
+
+// A page of hours shows those of whoever looks, unless its address says whose.
+if (document.querySelector("form[data-zone]") && zone !== "UTC" && !new URLSearchParams(location.search).has("zone")) {
+  const there = new URL(location.href)
+  there.searchParams.set("zone", zone)
+  location.replace(there)
+}
 if (events) {
   listen()
   if (document.body.dataset.beat) setInterval(later, 1000 * document.body.dataset.beat)  // what no event tells of

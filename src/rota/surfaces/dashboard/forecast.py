@@ -1,0 +1,261 @@
+"""The forecast: the next 24 hours and the week, who is in an hour, and spreading what comes all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+from zoneinfo import ZoneInfo
+
+from fastapi import Response
+
+from ...domain.errors import Invalid, Refused
+from ...domain.recurrence import zone_names
+from ...domain.schedule.forecast import Forecast, ForecastSpan
+from ...stores.base import Store
+from .texts import counted, iso, took
+from .visit import Visit
+
+__all__ = ["act", "ask", "hour", "show"]
+
+DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
+QUARTER = timedelta(minutes=15)
+TALL = 56
+LEVELS = 5
+SPREADS = (5, 10, 15, 30, 60)
+KEPT = 20
+"""A forecast is shown for so many times as long as it took to make, at most a minute: those of many schedules take
+seconds."""
+LONGEST_KEPT = 60.0
+_kept: WeakKeyDictionary[Store, dict[str, tuple[float, Forecast]]] = WeakKeyDictionary()
+
+
+class _Bar(NamedTuple):
+    """A part of a timeline: where it is, how tall, what it says, and the hour that it leads to."""
+
+    x: int
+    height: float
+    words: str
+    url: str
+
+
+class _Cell(NamedTuple):
+    """An hour of the week; without an address it has passed."""
+
+    runs: int
+    level: int
+    words: str
+    url: str | None
+
+
+async def show(visit: Visit) -> Response:
+    zone = _zone(visit)
+    week = await _week(visit)
+    tomorrow = week.start + DAY
+    day = [each for each in week.spans if each.at < tomorrow]
+    peak = max(day, key=lambda each: each.runs)
+    return visit.show(
+        "forecast.html",
+        week=week,
+        zone=str(zone),
+        runs=sum(each.runs for each in day),
+        work=timedelta(seconds=sum(each.work for each in day)),
+        peak=peak,
+        bars=_bars(visit, day, QUARTER, zone),
+        ticks=_ticks(day[0].at - day[0].at.minute % 15 * MINUTE, zone),
+        rows=_rows(visit, week, zone),
+        crowded=[each for each in week.busiest if each.spread is not None],
+        sentences={
+            each.at: each.spread.sentence(_reading(each.at, zone)) for each in week.busiest if each.spread
+        },
+        there=lambda at: at.astimezone(zone),
+        said=visit.asked("said"),
+    )
+
+
+async def hour(visit: Visit) -> Response:
+    """Who is in an hour."""
+    zone, at = _zone(visit), _moment(visit, "at")
+    begin = max(at, (await visit.queue.now()).replace(second=0, microsecond=0))
+    if begin >= at + HOUR:
+        raise Invalid("at", f"{_reading(at, zone)} has passed", "what has passed is not forecast")
+    found = await visit.queue.forecast(begin, at + HOUR, "minute")
+    local = at.astimezone(zone)
+    return visit.show(
+        "forecast_hour.html",
+        found=found,
+        zone=str(zone),
+        title=f"{local:%a} {local.day} {local:%b}, {local:%H:%M} to {local + HOUR:%H:%M}",
+        bars=_bars(visit, found.spans, MINUTE, zone, is_linked=False),
+        crowded=[each for each in found.busiest if each.spread is not None],
+        sentences={
+            each.at: each.spread.sentence(_reading(each.at, zone)) for each in found.busiest if each.spread
+        },
+        work=timedelta(seconds=found.work),
+        there=lambda at: at.astimezone(zone),
+        most=len(found.participants),
+        back=visit.url("forecast", zone=_asked_zone(visit)),
+    )
+
+
+async def ask(visit: Visit) -> Response:
+    """What spreading a minute would do, before it is done."""
+    zone, at = _zone(visit), _moment(visit, "at")
+    found = await visit.queue.spread(at, _over(visit.asked("over")), dry_run=True)
+    minutes = found.over // MINUTE
+    return visit.show(
+        "spread.html",
+        found=found,
+        zone=str(zone),
+        minutes=minutes,
+        reading=_reading(found.at, zone),
+        sentence_of=found.sentence(_reading(found.at, zone)),
+        choices=[(each, visit.here(over=each)) for each in sorted({*SPREADS, minutes})],
+        there=lambda at: at.astimezone(zone),
+        to=visit.url("forecast", "spread"),
+        hidden={"at": iso(found.at), "over": str(minutes), "zone": _asked_zone(visit) or ""},
+        back=visit.url("forecast", zone=_asked_zone(visit)),
+    )
+
+
+async def act(visit: Visit) -> Response:
+    at = _parsed("at", visit.given("at"))
+    zone = visit.given("zone")
+    try:
+        done = await visit.queue.spread(at, _over(visit.given("over")))
+        said = f"{counted(done.moving, 'schedule was', 'schedules were')} spread over {done.over // MINUTE} minutes."
+    except Refused as refused:
+        said = f"Nothing was done: {refused}."
+    _kept.get(visit.queue.store, {}).pop(visit.tenant, None)
+    return visit.go(visit.url("forecast", zone=zone, said=said))
+
+
+async def _week(visit: Visit) -> Forecast:
+    """From the minute on, minute by minute; one that took long to make is shown for a while."""
+    kept = _kept.setdefault(visit.queue.store, {})
+    until, found = kept.get(visit.tenant, (0.0, None))
+    began = visit.queue.clock.monotonic()
+    if found is None or began >= until:
+        start = (await visit.queue.now()).replace(second=0, microsecond=0)
+        found = await visit.queue.forecast(start, start + 7 * DAY, "minute")
+        ended = visit.queue.clock.monotonic()
+        kept[visit.tenant] = (ended + min(KEPT * (ended - began), LONGEST_KEPT), found)
+    return found
+
+
+def _bars(
+    visit: Visit,
+    spans: Sequence[ForecastSpan],
+    step: timedelta,
+    zone: ZoneInfo,
+    *,
+    is_linked: bool = True,
+) -> list[_Bar]:
+    """One bar for each step, from the one that the first span is in."""
+    size = step // MINUTE
+    cut = spans[0].at.minute % size
+    first = spans[0].at - cut * MINUTE
+    parts = [spans[max(at, 0) : at + size] for at in range(-cut, len(spans), size)]
+    sums = [sum(each.runs for each in part) for part in parts]
+    most = max(sums)
+    found = []
+    for number, (part, runs) in enumerate(zip(parts, sums, strict=True)):
+        at = first + number * step
+        local = at.astimezone(zone)
+        work = timedelta(seconds=sum(each.work for each in part))
+        words = f"{local:%a} {local.day} {local:%b} {local:%H:%M}: {counted(runs, 'run')}{_of_work(work)}"
+        height = max(1.5, round(TALL * runs / most, 1)) if runs else 0.0
+        found.append(_Bar(number, height, words, _hour_url(visit, at, zone) if is_linked else ""))
+    return found
+
+
+def _ticks(first: datetime, zone: ZoneInfo) -> list[str]:
+    """What stands below the timeline: every third hour."""
+    return [f"{(first + number * HOUR).astimezone(zone):%H:%M}" for number in range(0, 25, 3)]
+
+
+def _rows(visit: Visit, week: Forecast, zone: ZoneInfo) -> list[tuple[datetime, list[_Cell]]]:
+    """Seven days of 24 hours on the clock of the zone. An hour that comes twice is one cell."""
+    by_hour: dict[tuple[int, int], list[ForecastSpan]] = {}
+    today = week.start.astimezone(zone).date()
+    for span in week.spans:
+        local = span.at.astimezone(zone)
+        by_hour.setdefault(((local.date() - today).days, local.hour), []).append(span)
+    whole = [sum(each.runs for each in spans) for spans in by_hour.values() if len(spans) >= 60]
+    bounds = min(whole), max(whole)
+    midnight = datetime(today.year, today.month, today.day, tzinfo=zone)
+    return [
+        (midnight + number * DAY, list(_cells(visit, by_hour, number, bounds, zone))) for number in range(7)
+    ]
+
+
+def _cells(
+    visit: Visit,
+    by_hour: Mapping[tuple[int, int], list[ForecastSpan]],
+    day: int,
+    bounds: tuple[int, int],
+    zone: ZoneInfo,
+) -> Iterator[_Cell]:
+    for number in range(24):
+        spans = by_hour.get((day, number))
+        if spans is None:
+            yield _Cell(0, 0, "", None)
+            continue
+        runs, local = sum(each.runs for each in spans), spans[0].at.astimezone(zone)
+        work = timedelta(seconds=sum(each.work for each in spans))
+        words = f"{local:%a} {local.day} {local:%b} {local:%H}:00: {counted(runs, 'run')}{_of_work(work)}"
+        yield _Cell(runs, _level(runs, *bounds), words, _hour_url(visit, spans[0].at, zone))
+
+
+def _level(runs: int, least: int, most: int) -> int:
+    """How dark an hour is, from the quietest to the busiest."""
+    if not runs or least == most:
+        return min(runs, 1)
+    return max(1, min(LEVELS, 1 + (LEVELS - 1) * (runs - least) // (most - least)))
+
+
+def _of_work(work: timedelta) -> str:
+    return f", {took(work)} of work" if work else ""
+
+
+def _hour_url(visit: Visit, at: datetime, zone: ZoneInfo) -> str:
+    """The hour on the clock of the zone that a time is in."""
+    local = at.astimezone(zone)
+    begin = at - timedelta(minutes=local.minute, seconds=local.second)
+    return visit.url("forecast", "hour", at=iso(begin), zone=_asked_zone(visit))
+
+
+def _reading(at: datetime, zone: ZoneInfo) -> str:
+    local = at.astimezone(zone)
+    return f"{local:%a} {local.day} {local:%b} {local:%H:%M}"
+
+
+def _asked_zone(visit: Visit) -> str | None:
+    zone = visit.asked("zone")
+    return zone if zone in zone_names() else None
+
+
+def _zone(visit: Visit) -> ZoneInfo:
+    """Whose hours are shown."""
+    return ZoneInfo(_asked_zone(visit) or "UTC")
+
+
+def _moment(visit: Visit, name: str) -> datetime:
+    return _parsed(name, visit.asked(name))
+
+
+def _parsed(name: str, text: str | None) -> datetime:
+    try:
+        at = datetime.fromisoformat(text or "")
+    except ValueError:
+        raise Invalid(name, f"{text!r:.60} is not a time", "give one such as 2026-12-01T09:00Z") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _over(text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 4:
+        raise Invalid("over", f"{text!r:.60} is no number of minutes", "give a number such as 10")
+    return int(text) * MINUTE
