@@ -371,7 +371,7 @@ class Queue:
     def spread(
         self,
         at: datetime | None = None,
-        over: timedelta | None = None,
+        over: Duration | None = None,
         *,
         dry_run: bool = False,
     ) -> Spread:

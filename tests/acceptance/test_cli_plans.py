@@ -145,3 +145,10 @@ def test_calendars_in_a_file(folder: Path) -> None:
     assert rota("plan free.yaml").stdout == "No change: 2 are as declared.\n"
     file.write_text("calendars: {team: {ics: none.ics}}\n", "utf-8")
     assert "none.ics cannot be read" in complaint("plan free.yaml")
+
+
+def test_the_file_of_settings_is_not_written_over() -> None:
+    assert "rota.toml is where settings are" in complaint(
+        "import crontab - -o rota.toml", stdin="* * * * * true\n"
+    )
+    assert not Path("rota.toml").exists()

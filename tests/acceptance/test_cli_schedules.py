@@ -139,6 +139,7 @@ def test_trigger_may_bring_another_input() -> None:
 def test_pause_resume_enable_disable() -> None:
     rota(NIGHTLY)
     assert "paused just now by user:" in rota("schedule pause nightly --note 'the move'").stdout
+    assert " the move " in rota("schedule list").stdout
     assert ": the move" in rota("schedule show nightly").stdout
     assert document("schedule resume nightly")["enabled"] is True
     assert document("schedule disable nightly")["enabled"] is False

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from postgres_server import new_database
-from rota.domain.model import TaskStatus
+from rota.domain.model import ScheduleStatus, TaskStatus
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.queries import Statement, Statements, statement_name, values_of
 from rota.stores.queries import (
@@ -74,6 +74,7 @@ PLANS: list[tuple[Query, str, bool]] = [
     (OpenSchedules(tenant="t"), "schedule_living_key", False),
     (OldSchedules(before=NOW), "schedule_completed", False),
     (ScheduleList(tenant="t"), "schedule_created", False),
+    (ScheduleList(tenant="t", status=ScheduleStatus.PAUSED), "schedule_unusual", False),
     (RunList(schedule_id="s"), "schedule_run_of_schedule", False),
     (OldRuns(before=NOW), "schedule_run_ended", False),
     (EventList(tenant="t"), "event_of_tenant", False),

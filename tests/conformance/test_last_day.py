@@ -24,11 +24,15 @@ async def test_each_hour_of_the_last_day_is_measured(store: Store, monkeypatch: 
     before = this - HOUR
     begun = [
         task(
-            created_at=before + MINUTE * n, available_at=before + MINUTE * n, scheduled_at=before + MINUTE * (n - 1),
-            started_at=before + MINUTE * (n + 12), completed_at=before + MINUTE * 30, status=TaskStatus.COMPLETED,
+            created_at=before + MINUTE * n,
+            available_at=before + MINUTE * n,
+            scheduled_at=before + MINUTE * (n - 1),
+            started_at=before + MINUTE * (n + 12),
+            completed_at=before + MINUTE * 30,
+            status=TaskStatus.COMPLETED,
         )
         for n in range(1, 6)
-    ]  # fmt: skip
+    ]
     many = [task(created_at=this - 3 * HOUR - MINUTE / 60 * n) for n in range(1, 13)]
     old = [task(created_at=this - 30 * HOUR), task(created_at=before, tenant="other")]
     await put(store, *begun, *many, *old)

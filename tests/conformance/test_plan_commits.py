@@ -10,6 +10,7 @@ import rota
 from rota.stores.base import Store
 
 DECLARED: dict[str, Any] = {
+    "calendars": {"closing": {"days": ["2027-12-24"]}},
     "templates": {"page": {"http": "https://example.com/"}},
     "schedules": {
         "a": {"task_type": "t", "cron": "0 9 * * *", "timezone": "Europe/London", "jitter": "5m"},
@@ -38,7 +39,7 @@ async def test_nothing_is_applied_if_one_thing_is_refused(store: Store) -> None:
     await queue.create_tenant("default", schedules=1)
     with pytest.raises(rota.Refused, match="may have 1 schedule"):
         await queue.apply(DECLARED)
-    assert await queue.export() == {"schedules": {}, "templates": {}}
+    assert await queue.export() == {"calendars": {}, "schedules": {}, "templates": {}}
 
 
 async def test_a_plan_that_no_longer_holds_is_refused(store: Store) -> None:

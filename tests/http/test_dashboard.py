@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -500,6 +500,27 @@ def test_what_is_wrong_with_a_form_is_said_and_what_was_typed_stays(
     assert answer.status_code == 422
     assert words in answer.text
     assert "typed" in answer.text
+
+
+def test_the_editor_keeps_several_timings_and_a_pause_says_until_when(local: Served) -> None:
+    client, tenant = browser(local), new_tenant()
+    timings = ["0 9 * * *", "0 17 * * *"]
+    local.call(lambda queue: queue.create_schedule("both", timings=timings, task_type="t"), tenant)
+    page = shown(client, f"/ui/{tenant}/schedules/both/edit")
+    assert "several timings, which stay if this is left empty" in page
+    form = {
+        "type": "cron",
+        "when": "",
+        "timezone": "UTC",
+        "task_type": "t",
+        "input": "null",
+        "description": "d",
+    }
+    assert client.post(f"/ui/{tenant}/schedules/both/edit", data=form).status_code == 303
+    until = datetime(2099, 1, 1, tzinfo=UTC)
+    kept = local.call(lambda queue: queue.pause_schedule("both", "a move", until=until), tenant)
+    assert (len(kept.timing.timings), kept.description) == (2, "d")
+    assert re.search(r"a move, until .*2099", shown(client, f"/ui/{tenant}/schedules"))
 
 
 def test_the_editor_knows_calendars_and_schedules_that_follow_others(local: Served) -> None:

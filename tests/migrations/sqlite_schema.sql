@@ -245,6 +245,8 @@ CREATE UNIQUE INDEX schedule_living_key on schedule (tenant, key) where deleted_
 
 CREATE INDEX schedule_of_all on schedule (created_at, id);
 
+CREATE INDEX schedule_unusual on schedule (tenant, status, created_at, id) where status <> 'active';
+
 CREATE INDEX schedule_watch on schedule (watch_at, id) where watch_at is not null;
 
 CREATE INDEX schedule_zone on schedule (zone_data, id)

@@ -19,6 +19,7 @@ from rota.domain.plan import (
     Item,
     Plan,
     Stored,
+    basis_of,
     make,
     make_edits,
     of_schedule,
@@ -560,6 +561,24 @@ def test_a_calendar_that_was_edited_by_hand_or_is_gone_from_the_file() -> None:
     assert (gone.action, gone.new) == (Action.REMOVED, edited)
     with pytest.raises(Invalid, match="calendar 'free': days: the calendar is empty"):
         planned({}, calendars={"free": {}})
+
+
+def test_a_plan_is_made_again_only_if_it_could_say_something_else() -> None:
+    stored = applied(planned({"mine": DAILY}))
+    known = basis_of(declared({"mine": DAILY}), stored, "test")
+    assert known == basis_of(declared({"mine": dict(DAILY)}), stored, "test")
+    others = [
+        basis_of(declared({"mine": {**DAILY, "jitter": "5m"}}), stored, "test"),
+        basis_of(declared({"mine": DAILY}, {}, WEEKENDS), stored, "test"),
+        basis_of(declared({"mine": DAILY}), stored, "test", prune=True),
+        basis_of(declared({"mine": DAILY}), stored, "anna"),
+        basis_of(declared({"mine": DAILY}), replace(stored, limits=Limits(schedules=3)), "test"),
+        basis_of(declared({"mine": DAILY}), replace(stored, schedules={}), "test"),
+    ]
+    newer = replace(stored.schedules["mine"], version=9)
+    others.append(basis_of(declared({"mine": DAILY}), replace(stored, schedules={"mine": newer}), "test"))
+    assert len({known, *others}) == 1 + len(others)
+    assert basis_of(declared({"mine": {**DAILY, "input": object()}}), stored, "test") is None
 
 
 @pytest.mark.parametrize(

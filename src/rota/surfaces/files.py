@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import Invalid
-from . import redaction
+from . import redaction, settings
 
 __all__ = ["FORMATS", "SECTIONS", "check_document", "format_of", "read", "read_text", "write"]
 
@@ -33,6 +33,8 @@ Document = dict[str, dict[str, dict[str, Any]]]
 
 
 def format_of(path: Path) -> str:
+    if path.name == settings.FILE:
+        raise Invalid("file", f"{path.name} is where settings are", "give a file of another name")
     found = _SUFFIXES.get(path.suffix.lower())
     if found is None:
         raise Invalid("file", f"{path.name!r} is of no known format", "give a .yaml, .toml or .json file")

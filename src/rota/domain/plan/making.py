@@ -43,6 +43,7 @@ __all__ = [
     "Item",
     "Plan",
     "Stored",
+    "basis_of",
     "make",
     "make_edits",
     "naming",
@@ -83,6 +84,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     calendars: tuple[Calendar, ...] = ()
     limits: Limits = Limits()
 
+    @property
+    def versions(self) -> list[tuple[str, int]]:
+        """They differ if anything in it does."""
+        records = (*self.schedules.values(), *self.templates.values(), *self.calendars)
+        return [(each.id, each.version) for each in records]
+
 
 class Difference(msgspec.Struct, frozen=True):
     """One option as it is and as it will be, in plain data. None: it has its default."""
@@ -111,13 +118,15 @@ class Item(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What would happen. Those to which nothing happens are there, too, if they are declared."""
+    """What would happen. Those to which nothing happens are there, too, if they are declared. `basis` stands for what
+    it was made of: with the same basis and time, it need not be made again."""
 
     tenant: str
     at: datetime
     schedules: tuple[Item[Schedule], ...]
     templates: tuple[Item[Template], ...] = ()
     calendars: tuple[Item[Calendar], ...] = ()
+    basis: str | None = None
 
     @property
     def items(self) -> tuple[Item[Any], ...]:
@@ -196,6 +205,18 @@ def make(
         templates=tuple(room.templates),
         calendars=tuple(room.calendars),
     )
+
+
+def basis_of(
+    declared: Declaration, stored: Stored, actor: str, *, prune: bool = False, force: bool = False
+) -> str | None:
+    """Stands for all that a plan follows from, beside its time; None if what is declared is no plain data."""
+    try:
+        said = (declared.calendars, declared.templates, declared.schedules)
+        told = _told((said, stored.tenant, stored.versions, stored.limits, actor, prune, force))
+    except TypeError:
+        return None
+    return blake2b(told, digest_size=16).hexdigest()
 
 
 def _check_chains(items: Sequence[Item[Schedule]], stored: Stored) -> None:
@@ -417,6 +438,8 @@ class _Room:
         return _created(key, replace(new, applied=_digests(form)), form)
 
     def _calendars(self, fields: Mapping[str, Any], old: Schedule | None = None) -> tuple[Covered, ...]:
+        if not any(fields.get(name, getattr(old, name, ())) for name in ("exclude", "only")):
+            return ()
         known = calendars.sets_of(calendars.names_in(fields, old), self._by_name.values())
         return calendars.known_sets(fields, known, old)
 
@@ -473,7 +496,7 @@ def _merged(
     if by_hand:
         given = {k: v for k, v in options.items() if k not in by_hand}
         wanted = edited(given | {k: is_form[k] for k in by_hand if k in is_form})
-    result = is_form if wanted is old else form(wanted)
+    result = is_form if wanted is old else form(wanted) if by_hand else to_be
     marks = _digests(to_be) | {k: v for k, v in (old.applied or {}).items() if k in by_hand}
     marks = {k: v for k, v in marks.items() if k not in by_hand or k in (old.applied or {})}
     told = _differences(is_form, result)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.model import Record, Task, TaskStatus
+from ...domain.model import Record, ScheduleStatus, Task, TaskStatus
 from ...domain.task import Update
 from ..codec import search_text, tallied
 from ..queries import (
@@ -230,6 +230,8 @@ def statement_name(query: Query, *, many_pending: bool = False) -> str:
         return "event_list_of_subject"
     if isinstance(query, ScheduleList | ApiKeyList | AlarmList) and query.tenant is None:
         return f"{_NAMES[type(query)]}_of_all"
+    if isinstance(query, ScheduleList) and query.status not in (None, ScheduleStatus.ACTIVE):
+        return "schedule_list_unusual"
     return _NAMES[type(query)]
 
 

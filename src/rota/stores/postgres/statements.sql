@@ -504,6 +504,13 @@ where tenant = :tenant::text and (tenant, created_at, id) < (:tenant::text, :aft
   and (:deleted::boolean or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
+-- name: schedule_list_unusual
+select {what} from {schema}.schedule
+where status <> 'active' and tenant = :tenant::text and status = :status::text
+  and (tenant, status, created_at, id) < (:tenant::text, :status::text, :after_at::timestamptz, :after_id::text)
+  and (:deleted::boolean or deleted_at is null) and {schedule_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
 -- Here `coalesce` keeps the planner from the index on living keys, which is in another order.
 -- name: schedule_list_of_all
 select {what} from {schema}.schedule

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from ...domain.model import TaskStatus
+from ...domain.model import ScheduleStatus, TaskStatus
 from ..codec import micros, search_text, tallied
 from ..queries import (
     AlarmList,
@@ -213,6 +213,8 @@ def _statements(db: apsw.Connection, query: Query) -> list[str]:
         return ["open_tasks_pending", "open_tasks_running"]
     if isinstance(query, ScheduleList | ApiKeyList | AlarmList) and query.tenant is None:
         return [f"{_name(query)}_of_all"]
+    if isinstance(query, ScheduleList) and query.status not in (None, ScheduleStatus.ACTIVE):
+        return ["schedule_list_unusual"]
     if isinstance(query, OutdatedZones):
         return ["outdated_zones_before", "outdated_zones_after"]
     return [_name(query)]

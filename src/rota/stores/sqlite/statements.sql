@@ -299,6 +299,12 @@ where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
   and {schedule_filter}
 order by created_at desc, id desc limit :limit
 
+-- name: schedule_list_unusual
+select {what} from schedule indexed by schedule_unusual
+where status <> 'active' and tenant = :tenant and status = :status and (created_at, id) < (:after_at, :after_id)
+  and {schedule_filter}
+order by created_at desc, id desc limit :limit
+
 -- name: schedule_list_of_all
 select {what} from schedule indexed by schedule_of_all
 where (created_at, id) < (:after_at, :after_id)

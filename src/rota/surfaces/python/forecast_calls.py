@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from ...domain.errors import Invalid, Refused
+from ...domain.limits import check_duration
+from ...domain.options import Duration
 from ...domain.schedule.forecast import MINUTE, Forecast, Spread, check_over, minute_of
 from ...engine import commands, queries
 from .calls import Calls
@@ -35,14 +37,13 @@ class ForecastCalls(Calls):
         return (await queries.forecast(self.store, self.tenant, begin, until, by)).result()
 
     async def spread(
-        self, at: datetime | None = None, over: timedelta | None = None, *, dry_run: bool = False
+        self, at: datetime | None = None, over: Duration | None = None, *, dry_run: bool = False
     ) -> Spread:
         """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while, by a
         jitter that is always the same for the same time: over the least while that takes the peak to a quarter, unless
         `over` says how long. Left alone are those that have a jitter, and those that fire again within the while. With
         `dry_run` nothing happens."""
-        if over is not None:
-            check_over(over)
+        wanted = None if over is None else check_over(check_duration("over", over))
         if at is None:
             busiest = (await self.forecast()).busiest
             at = next((each.at for each in busiest if each.spread is not None), None)
@@ -51,9 +52,9 @@ class ForecastCalls(Calls):
         minute, now = minute_of(_aware("at", at)), await self.now()
         if minute + MINUTE <= now:
             raise Invalid("at", f"{at.isoformat()} has passed", "give a minute that is to come")
-        ahead = (over or timedelta(hours=1)) + 2 * MINUTE
+        ahead = (wanted or timedelta(hours=1)) + 2 * MINUTE
         counted = await queries.forecast(self.store, self.tenant, minute, minute + ahead)
-        found = counted.spread(minute, over)
+        found = counted.spread(minute, wanted)
         if found is None or not found.moving:
             raise Refused("nothing_to_spread", at=f"{minute.isoformat(timespec='minutes')}")
         if dry_run:

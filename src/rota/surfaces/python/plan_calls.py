@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...domain.limits import check_key
 from ...domain.model import Schedule, ScheduleStatus, Target
-from ...domain.plan import Declaration, Plan, Stored, naming, of_calendar, of_schedule, of_template
+from ...domain.plan import Declaration, Plan, Stored, basis_of, naming, of_calendar, of_schedule, of_template
 from ...domain.plan import make as make_plan
 from ...domain.recurrence import Timing
 from ...engine import commands
@@ -49,7 +49,7 @@ class PlanCalls(Calls):
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
         overwritten with `force`."""
         at, token = (plan.at, plan.token) if isinstance(plan, Plan) else plan or (None, None)
-        make = await self._make(source, prune, force)
+        make = await self._make(source, prune, force, plan if isinstance(plan, Plan) else None)
         return await self._commit(commands.apply_plan(self.tenant, make, self.actor, at, token))
 
     async def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
@@ -70,11 +70,19 @@ class PlanCalls(Calls):
             },
         }
 
-    async def _make(self, source: Source, prune: bool, force: bool) -> commands.MakePlan:
+    async def _make(
+        self, source: Source, prune: bool, force: bool, known: Plan | None = None
+    ) -> commands.MakePlan:
+        """What makes the plan; `known`, if it would be the same: that is half of the time of an apply."""
         declared = await self._declaration_of(source)
 
         def make(stored: Stored, at: datetime) -> Plan:
-            return make_plan(_with_hidden(declared, stored), stored, at, self.actor, prune=prune, force=force)
+            wanted = _with_hidden(declared, stored)
+            basis = basis_of(wanted, stored, self.actor, prune=prune, force=force)
+            if known is not None and basis is not None and (known.basis, known.at) == (basis, at):
+                return known
+            made = make_plan(wanted, stored, at, self.actor, prune=prune, force=force)
+            return replace(made, basis=basis)
 
         return carried(make)
 

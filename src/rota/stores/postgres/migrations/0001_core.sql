@@ -99,6 +99,7 @@ create table {schema}.schedule (
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 
 create index schedule_created on {schema}.schedule (tenant, created_at, id);
+create index schedule_unusual on {schema}.schedule (tenant, status, created_at, id) where status <> 'active';
 create index schedule_of_all on {schema}.schedule (created_at, id);
 create index schedule_due on {schema}.schedule (due_at, id)
   where deleted_at is null and due_at is not null;

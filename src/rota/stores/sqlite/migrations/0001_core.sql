@@ -59,6 +59,7 @@ create table schedule (
 ) strict;
 
 create index schedule_created on schedule (tenant, created_at, id);
+create index schedule_unusual on schedule (tenant, status, created_at, id) where status <> 'active';
 create index schedule_of_all on schedule (created_at, id);
 create index schedule_due on schedule (due_at, id)
   where deleted_at is null and due_at is not null;

@@ -76,7 +76,7 @@ def apply(session: Session, file: str, prune: bool, force: bool, yes: bool) -> N
 
 
 @command(
-    examples=["rota export > rota.yaml", "rota export -o rota.toml", "rota export --format json"],
+    examples=["rota export > rota.yaml", "rota export -o schedules.toml", "rota export --format json"],
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @click.option(

@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from ....domain import recurrence
-from ....domain.model import Schedule
+from ....domain.model import Schedule, ScheduleStatus
 from ....domain.recurrence import After, Interval, RRule, Several, Simple, Timing
 from ... import words
 from ...durations import coarse, relative, short
@@ -34,6 +34,7 @@ __all__ = ["history", "list_schedules", "preview", "preview_expression", "runs",
 STRIP = 30
 SHORT_STRIP = 10
 NEXT = 5
+NOTE = 30
 OVERDUE = timedelta(seconds=2)
 MOST_TIMES = 10_000
 
@@ -83,10 +84,21 @@ def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetim
         Cell(schedule.key, "bold"),
         session.screen.status(status),
         words.sentence(schedule),
-        _when(session, schedule.next_run_at, now),
+        _paused(session, schedule, now) or _when(session, schedule.next_run_at, now),
         str(schedule.run_count),
         session.screen.strip_cell([run.status for run in reversed(last)]),
     ]
+
+
+def _paused(session: Session, schedule: Schedule, now: datetime) -> Cell | None:
+    """When it resumes by itself, and why it rests."""
+    until, note = schedule.pause_until, schedule.pause_note or ""
+    if schedule.status is not ScheduleStatus.PAUSED or not (until or note):
+        return None
+    if until is None:
+        return Cell(note[:NOTE])
+    resumes = f"resumes {relative(until, now) if session.screen.is_terminal else seconds(until)}"
+    return Cell(f"{resumes}: {note[:NOTE]}" if note else resumes)
 
 
 def _when(session: Session, at: datetime | None, now: datetime) -> Cell:
