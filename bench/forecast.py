@@ -7,8 +7,10 @@ import resource
 import statistics
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime, timedelta
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
 import measure
@@ -42,10 +44,17 @@ def timings(now: datetime) -> Iterator[Timing]:
         yield Once(begin + timedelta(hours=number % 24))
 
 
-async def measured(address: str, schedules: int, rounds: int) -> tuple[list[float], dict[str, float]]:
+async def seeded(address: str, schedules: int) -> None:
     async with rota.connect(address) as queue:
         now = (await queue.now()).replace(microsecond=0)
         await make_schedules(queue, list(islice(timings(now), schedules)))
+
+
+def seed_in_process(address: str, schedules: int) -> None:
+    asyncio.run(seeded(address, schedules))
+
+
+async def measured(address: str, rounds: int) -> tuple[list[float], dict[str, float]]:
     async with rota.connect(address) as queue:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         took: list[float] = []
@@ -61,7 +70,9 @@ def main() -> None:
     asked = measure.arguments(__doc__, schedules=100_000, rounds=3, store="")
     with measure.folder(asked.folder) as place:
         address = asked.store or f"sqlite:///{Path(place) / 'rota.db'}"
-        took, seen = asyncio.run(measured(address, asked.schedules, asked.rounds))
+        with ProcessPoolExecutor(1, get_context("spawn")) as elsewhere:  # its memory is not to be counted
+            elsewhere.submit(seed_in_process, address, asked.schedules).result()
+        took, seen = asyncio.run(measured(address, asked.rounds))
     seconds = [round(each, 2) for each in took]
     results = {"seconds": seconds, **seen, "sizes": {"schedules": asked.schedules}, "rounds": asked.rounds}
     measure.report("forecast", results, {"<= 3 s": statistics.median(took) <= 3}, asked.folder)
