@@ -477,8 +477,13 @@ async def test_what_sql_submits_asks_at_its_limit(url: str, is_of_queue: bool) -
         ask = Claim(
             kinds={"send": Defaults()}, worker_id="w", lease_id="l", lease=timedelta(seconds=30), limit=10
         )
-        claimed = await queue.store.transact(claim_tasks(ask))
-        assert {task.id for task in claimed.tasks} == ({ids[0]} if is_of_queue else {ids[0], ids[2]})
-        assert "at most 1 at once" in str(await queue.waiting(ids[1]))
+        expected = {ids[0]} if is_of_queue else {ids[0], ids[2]}
+        claimed: set[str] = set()
+        async with asyncio.timeout(20):
+            while claimed != expected or "at most 1 at once" not in str(await queue.waiting(ids[1])):
+                again = await queue.store.transact(
+                    claim_tasks(ask)
+                )  # the server's clock may be a little ahead
+                claimed |= {task.id for task in again.tasks}
         later = await queue.submit("send", {"to": 1}, queue="mail")
         assert "at most 1 at once" in str(await queue.waiting(later.id))
