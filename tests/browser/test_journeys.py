@@ -4,6 +4,7 @@ tests say so, and are the only ones that are skipped. `tests/http/test_dashboard
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -185,7 +186,7 @@ def test_two_who_edit_the_same_schedule_see_both_versions(page: Page, working: S
     expect(page.locator("#meaning .moved").first).to_be_visible()
     working.call(lambda queue: queue.update_schedule("shared", cron="0 11 * * *"))
     page.get_by_role("button", name="Save as version").click()
-    expect(page.get_by_role("alert")).to_contain_text("saved version 2 meanwhile")
+    expect(page.get_by_role("alert")).to_contain_text(re.compile(r"saved version \d+ meanwhile"))
     expect(page.locator(".both tbody")).to_contain_text("cron0 11 * * *0 10 * * *")
     page.get_by_role("button", name="Save yours over theirs").click()
     expect(page.locator("#lead")).to_contain_text("10:00")
