@@ -20,3 +20,13 @@ async def test_no_schedule_keeps_what_a_calendar_covered_before(store: Store) ->
         await asyncio.gather(*made, theirs.update_calendar("free", days=[f"2030-02-0{number + 1}"]))
     covers = (await mine.get_calendar("free")).covers
     assert {each.key for each in await mine.list_schedules() if each.calendars != (covers,)} == set()
+
+
+async def test_the_name_of_a_deleted_calendar_can_be_given_again(store: Store) -> None:
+    queue = rota.Queue(store)
+    for day in ("2027-01-01", "2027-01-02", "2027-01-03"):
+        made = await queue.create_calendar("closing", days=[day])
+        assert made.version == 1
+        await queue.update_calendar("closing", days=["2028-01-01"])
+        await queue.delete_calendar("closing")
+    assert await queue.list_calendars() == []

@@ -171,7 +171,14 @@ def audit(
     assert subject is not None
     what, facts = _FACTS[type(subject)]
     version = subject.version if after is not None else subject.version + 1
-    about = () if what == "schedule" else (what,)  # a tenant's id is a name, and might be anyone's
+    about: tuple[str, ...] = (
+        () if what == "schedule" else (what,)
+    )  # a tenant's id is a name, and might be anyone's
+    if isinstance(subject, Calendar):
+        about = (
+            what,
+            subject.created_at.isoformat(),
+        )  # its id follows from its name, which can be given again
     tx.emit(
         Event(
             id=derived_id(*about, subject.id, action, act or str(version)),
