@@ -13,7 +13,7 @@ from .shapes import Answer, Time
 __all__ = ["ForecastAnswer", "SpreadAnswer", "answer", "lines", "remarks", "spread_answer", "spread_lines"]
 
 _WIDTH = 80
-_BAR = 40
+_BAR = 39
 _NAMED = 5
 Clock = Callable[[datetime], datetime]
 """A time as whoever reads it knows it."""
@@ -146,11 +146,11 @@ def lines(made: Forecast, clock: Clock) -> Iterator[str]:
     yield ""
     reading = {"minute": "%a %d %b %H:%M", "hour": "%a %d %b %H:%M", "day": "%a %d %b"}[made.by]
     width = max(len(f"{most:,}"), 4)
-    yield f"{made.by.upper():16}{'RUNS':>{width}}  {'WORK':8}"
+    yield f"{made.by.upper():17}{'RUNS':>{width}}  {'WORK':8}"
     for span in made.spans:
         bar = "█" * -(-span.runs * (_BAR - width) // most)
         work = _work(span.work)
-        yield f"{clock(span.at).strftime(reading):16}{span.runs:>{width},}  {work:8}  {bar}".rstrip()
+        yield f"{clock(span.at).strftime(reading):17}{span.runs:>{width},}  {work:8}  {bar}".rstrip()
     yield ""
     yield "Busiest minutes:"
     for minute in made.busiest:
@@ -176,7 +176,7 @@ def remarks(made: Forecast, clock: Clock) -> Iterator[str]:
     if made.following:
         come = "schedule comes" if made.following == 1 else "schedules come"
         yield from wrap(
-            f"{made.following:,} {come} after others and have no times of their own: they are left out.",
+            f"{made.following:,} {come} after others, without times to forecast.",
             _WIDTH,
         )
 
