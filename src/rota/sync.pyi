@@ -57,8 +57,8 @@ from rota.engine.overview import Hour, Overview
 from rota.engine.queries import Occurrence, TenantUse
 from rota.engine.serving import QueueUse
 from rota.engine.workflows.run_tree import Branch
-from rota.surfaces.python.calls import DueRuns, Page
-from rota.surfaces.python.task_calls import Tasks
+from rota.surfaces.python.calls.base import DueRuns, Page
+from rota.surfaces.python.calls.tasks import Tasks
 
 __all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
 

@@ -51,7 +51,7 @@ from .engine import clock
 from .engine.app import App
 from .engine.clock import LoopClock
 from .engine.workflows.checking import check_run
-from .surfaces.python.task_calls import TaskCalls
+from .surfaces.python.calls.tasks import TaskCalls
 
 __all__ = [
     "Deadlock",

@@ -17,22 +17,11 @@ from starlette.routing import Route
 from ...domain.errors import Refused, RotaError
 from ...domain.model import Role
 from ..http.problems import Problem, status_of
-from . import (
-    admin,
-    alarms,
-    backfill,
-    calendars,
-    editor,
-    fleet,
-    forecast,
-    overview,
-    schedule,
-    schedules,
-    sign_in,
-    task,
-    tasks,
-    tenants,
-)
+from . import admin, alarms, fleet, overview, sign_in, tenants
+from .schedules import backfill, calendars, editor, forecast, schedule
+from .schedules import listing as schedules
+from .tasks import listing as tasks
+from .tasks import task
 from .texts import TEMPLATES
 from .visit import HEADERS, Visit, render
 

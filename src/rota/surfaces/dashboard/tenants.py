@@ -9,7 +9,7 @@ from fastapi import Response
 from ...domain.errors import NotFound, Refused
 from ...domain.model import Limits, Tenant
 from ..durations import parsed
-from .times import span_text
+from .forms import span_text
 from .visit import FormField, Visit
 
 __all__ = ["act", "ask", "create", "show"]

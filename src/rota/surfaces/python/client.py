@@ -12,18 +12,18 @@ from ...engine.app import App
 from ...engine.clock import Clock, SystemClock
 from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
-from .alarm_calls import AlarmCalls
-from .artifact_calls import ArtifactCalls
-from .calendar_calls import CalendarCalls
-from .calls import DueRuns, Page, check_actor
-from .forecast_calls import ForecastCalls
-from .limit_calls import LimitCalls
-from .plan_calls import PlanCalls
-from .schedule_calls import ScheduleCalls
-from .serving_calls import ServingCalls
-from .template_calls import TemplateCalls
-from .tenant_calls import TenantCalls
-from .workflow_calls import WorkflowCalls
+from .calls.alarms import AlarmCalls
+from .calls.artifacts import ArtifactCalls
+from .calls.base import DueRuns, Page, check_actor
+from .calls.calendars import CalendarCalls
+from .calls.forecasts import ForecastCalls
+from .calls.limits import LimitCalls
+from .calls.plans import PlanCalls
+from .calls.schedules import ScheduleCalls
+from .calls.serving import ServingCalls
+from .calls.templates import TemplateCalls
+from .calls.tenants import TenantCalls
+from .calls.workflows import WorkflowCalls
 
 __all__ = ["Connecting", "DueRuns", "Page", "Queue", "connect"]
 

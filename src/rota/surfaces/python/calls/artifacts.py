@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...domain.artifact import check_name
-from ...domain.errors import NotFound
-from ...domain.limits import check_key
-from ...domain.model import Artifact
-from ...engine import queries
-from ...engine.artifacts import OpenArtifact
-from .. import redaction
-from .calls import Calls
+from ....domain.artifact import check_name
+from ....domain.errors import NotFound
+from ....domain.limits import check_key
+from ....domain.model import Artifact
+from ....engine import queries
+from ....engine.artifacts import OpenArtifact
+from ... import redaction
+from .base import Calls
 
 __all__ = ["ArtifactCalls"]
 

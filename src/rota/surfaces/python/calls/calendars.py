@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ...domain.limits import check_key
-from ...domain.model import Calendar
-from ...domain.schedule.calendar_options import CalendarOptions
-from ...engine import commands
-from .. import calendar_sources
-from .calls import Calls
+from ....domain.limits import check_key
+from ....domain.model import Calendar
+from ....domain.schedule.calendar_options import CalendarOptions
+from ....engine import commands
+from ... import calendar_sources
+from .base import Calls
 
 __all__ = ["CalendarCalls"]
 

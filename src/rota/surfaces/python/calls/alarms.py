@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ...domain import alarm
-from ...domain.limits import check_key, check_text
-from ...domain.model import Alarm, AlarmRules
-from ...domain.options import AlarmOptions
-from ...domain.tenants import EVERY_TENANT
-from ...engine import commands, queries
-from . import arguments
-from .calls import LIMIT, Calls, Page, check_limit, page_of
+from ....domain import alarm
+from ....domain.limits import check_key, check_text
+from ....domain.model import Alarm, AlarmRules
+from ....domain.options import AlarmOptions
+from ....domain.tenants import EVERY_TENANT
+from ....engine import commands, queries
+from .. import arguments
+from .base import LIMIT, Calls, Page, check_limit, page_of
 
 __all__ = ["AlarmCalls"]
 

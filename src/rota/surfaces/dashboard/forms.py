@@ -1,14 +1,16 @@
-"""Times and durations that people type into a form; times on the clock of a zone."""
+"""What people type into forms: times, durations and JSON; and times on the clock of a zone."""
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
 from ...domain import recurrence
 from ...domain.errors import Invalid
 from ...domain.model import Schedule
 
-__all__ = ["clock_of", "moment", "span_text", "typed"]
+__all__ = ["clock_of", "json_of", "moment", "span_text", "typed"]
 
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
@@ -40,3 +42,11 @@ def span_text(span: timedelta) -> str:
         text += f"{number}{unit}" if number else ""
     milliseconds = span.microseconds // 1000
     return text + (f"{milliseconds}ms" if milliseconds else "")
+
+
+def json_of(text: str | None, field: str = "input") -> Any:
+    """What was typed as JSON; None, if nothing was."""
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as problem:
+        raise Invalid(field, f"it is not JSON: {problem}", "give a JSON value, such as {} or null") from None

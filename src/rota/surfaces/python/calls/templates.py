@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ...domain.limits import check_key, check_text
-from ...domain.model import Task, Template
-from ...domain.options import TemplateChanges, TemplateOptions
-from ...engine import commands
-from ...engine import queries as queries
-from ..redaction import restored
-from .calls import LIMIT, Calls, Page, check_limit
+from ....domain.limits import check_key, check_text
+from ....domain.model import Task, Template
+from ....domain.options import TemplateChanges, TemplateOptions
+from ....engine import commands
+from ....engine import queries as queries
+from ...redaction import restored
+from .base import LIMIT, Calls, Page, check_limit
 
 __all__ = ["TemplateCalls"]
 

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from ...domain.limits import check_number, check_text
-from ...domain.model import Run
-from ...domain.tenants import check_tenant
-from ...engine.app import App
-from ...engine.clock import Clock, NewId, SystemClock, new_id
-from ...engine.commits import commit
-from ...stores.base import Store, Work
-from . import arguments
-from .known_nodes import KnownNodes
-from .shared_looks import SharedLooks
+from ....domain.limits import check_number, check_text
+from ....domain.model import Run
+from ....domain.tenants import check_tenant
+from ....engine.app import App
+from ....engine.clock import Clock, NewId, SystemClock, new_id
+from ....engine.commits import commit
+from ....stores.base import Store, Work
+from .. import arguments
+from ..known_nodes import KnownNodes
 
 __all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
 
@@ -67,7 +66,6 @@ class Calls:
         self.actor = check_actor(actor) or _whoami()
         self._new_id = new_id
         self._known_nodes = KnownNodes()
-        self._looks = SharedLooks()
 
     async def now(self) -> datetime:
         """The store's clock, which all nodes share."""

@@ -6,22 +6,24 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Unpack
 
 from msgspec.structs import replace
 
-from ...domain import task as life
-from ...domain.errors import Invalid, NotFound, Refused
-from ...domain.limits import check_duration, check_number, check_text, shown, storable
-from ...domain.model import LIVE, Change, Task, TaskStatus
-from ...domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
-from ...domain.task import Submission
-from ...engine import commands, queries
-from ...engine.clock import SystemClock, sleep
-from ...engine.observe import tracing
-from ...engine.recent import recent_tasks
-from . import arguments
-from .calls import LIMIT, Calls, Page, check_limit, page_of
+from ....domain import task as life
+from ....domain.errors import Invalid, NotFound, Refused, StoreError
+from ....domain.limits import check_duration, check_number, check_text, shown, storable
+from ....domain.model import LIVE, Change, Task, TaskStatus
+from ....domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
+from ....domain.task import Submission
+from ....engine import commands, queries
+from ....engine.clock import SystemClock, sleep
+from ....engine.observe import tracing
+from ....engine.recent import recent_tasks
+from ....stores.base import Store
+from .. import arguments
+from .base import LIMIT, Calls, Page, check_limit, page_of
 
 __all__ = ["SHORTEST", "TaskCalls", "Tasks", "task_id_of"]
 
@@ -39,6 +41,10 @@ _TASKS = frozenset({Task})
 
 class TaskCalls(Calls):
     """Submit tasks, find them, and change what becomes of them."""
+
+    @cached_property
+    def _looks(self) -> _SharedLooks:
+        return _SharedLooks()
 
     async def submit(
         self, kind: str, input: Any = None, *, connection: Any = None, **options: Unpack[SubmitOptions]
@@ -297,3 +303,44 @@ def _check_alone(field: str, others: Mapping[str, object]) -> None:
     for name, value in others.items():
         if value is not None:
             raise Invalid(name, f"it was given together with {field}", "give one of them")
+
+
+class _SharedLooks:
+    """Looks at tasks: one read at a time, for all who have asked by then.
+
+    Whoever waits looks after each commit that it hears of. If each read by itself, a thousand who wait would make a
+    thousand reads for every commit: 6.0 ms of processor time for a workflow of three steps instead of 1.8."""
+
+    def __init__(self) -> None:
+        self._reading = asyncio.Lock()
+        self._asked: list[_Look] = []
+
+    async def look(self, store: Store, tenant: str, id: str) -> Task:
+        """The task as it is now, or later."""
+        look = _Look(id)
+        self._asked.append(look)
+        async with self._reading:
+            if not look.is_done:  # nobody has looked for us, or whoever did was stopped
+                await self._read(store, tenant, look)
+        if look.task is None:
+            raise NotFound("task", id)
+        return look.task
+
+    async def _read(self, store: Store, tenant: str, own: _Look) -> None:
+        looks, self._asked = {own, *self._asked}, []
+        try:
+            found = await store.read(queries.some_tasks(tenant, {look.id for look in looks}))
+        except StoreError:
+            if len(looks) == 1:
+                raise
+            looks = {own}  # what cannot be read may be what another asks for
+            found = await store.read(queries.some_tasks(tenant, [own.id]))
+        for look in looks:
+            look.task, look.is_done = found.get(look.id), True
+
+
+class _Look:
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.task: Task | None = None
+        self.is_done = False

@@ -7,11 +7,11 @@ from typing import Any
 
 from fastapi import Response
 
-from ...domain import recurrence
-from ...domain.errors import Refused
-from ...domain.model import Calendar, Schedule
-from .texts import counted
-from .visit import Visit
+from ....domain import recurrence
+from ....domain.errors import Refused
+from ....domain.model import Calendar, Schedule
+from ..texts import counted
+from ..visit import Visit
 
 __all__ = ["ask_to_delete", "change", "create", "delete", "edit", "new", "show", "show_one"]
 

@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 
 from fastapi import Response
 
-from ...domain.errors import Invalid, Refused
-from ...domain.recurrence import zone_names
-from ...domain.schedule.forecast import Forecast, ForecastSpan
-from ...stores.base import Store
-from .texts import counted, iso, took
-from .visit import Visit
+from ....domain.errors import Invalid, Refused
+from ....domain.recurrence import zone_names
+from ....domain.schedule.forecast import Forecast, ForecastSpan
+from ....stores.base import Store
+from ..texts import counted, iso, took
+from ..visit import Visit
 
 __all__ = ["act", "ask", "hour", "show"]
 

@@ -9,10 +9,10 @@ from typing import Any, Unpack
 
 from msgspec import UNSET
 
-from ...domain import recurrence
-from ...domain.errors import Invalid, NotFound, Refused, StoreError
-from ...domain.limits import check_choice, check_key, check_number
-from ...domain.model import (
+from ....domain import recurrence
+from ....domain.errors import Invalid, NotFound, Refused, StoreError
+from ....domain.limits import check_choice, check_key, check_number
+from ....domain.model import (
     Backfill,
     Event,
     OverlapPolicy,
@@ -23,24 +23,24 @@ from ...domain.model import (
     Task,
     TemplateTarget,
 )
-from ...domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
-from ...domain.plan import Plan
-from ...domain.recurrence import ClockChange, Timing
-from ...domain.schedule import definition
-from ...domain.schedule.backfill import check_policy
-from ...domain.schedule.why import Why
-from ...engine import commands, queries
-from ...engine.app import App
-from ...engine.observe.log import log_signals
-from ...engine.observe.telemetry import Observer
-from ...engine.overview import Hour, Overview, last_hours, overview
-from ...engine.queries import Occurrence
-from ...engine.roles.scheduler import Scheduler
-from ...stores.queries import Cursor, ScheduleList
-from ..redaction import carried
-from . import arguments
-from .arguments import check_registered
-from .calls import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
+from ....domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
+from ....domain.plan import Plan
+from ....domain.recurrence import ClockChange, Timing
+from ....domain.schedule import definition
+from ....domain.schedule.backfill import check_policy
+from ....domain.schedule.why import Why
+from ....engine import commands, queries
+from ....engine.app import App
+from ....engine.observe.log import log_signals
+from ....engine.observe.telemetry import Observer
+from ....engine.overview import Hour, Overview, last_hours, overview
+from ....engine.queries import Occurrence
+from ....engine.roles.scheduler import Scheduler
+from ....stores.queries import Cursor, ScheduleList
+from ...redaction import carried
+from .. import arguments
+from ..arguments import check_registered
+from .base import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
 
 __all__ = ["ScheduleCalls"]
 

@@ -7,20 +7,20 @@ from typing import Any, Unpack
 
 from msgspec.structs import replace
 
-from ...domain.errors import Invalid
-from ...domain.ids import derived_id
-from ...domain.limits import check_input, check_text, shown
-from ...domain.model import (
+from ....domain.errors import Invalid
+from ....domain.ids import derived_id
+from ....domain.limits import check_input, check_text, shown
+from ....domain.model import (
     Limits,
     Task,
 )
-from ...domain.options import SubmitManyOptions, SubmitOptions
-from ...domain.task import Submission
-from ...domain.workflow import Signal, Step
-from ...engine import commands, queries
-from ...engine.workflows.run_tree import Branch, tree_of
-from . import arguments
-from .task_calls import TaskCalls, Tasks, task_id_of
+from ....domain.options import SubmitManyOptions, SubmitOptions
+from ....domain.task import Submission
+from ....domain.workflow import Signal, Step
+from ....engine import commands, queries
+from ....engine.workflows.run_tree import Branch, tree_of
+from .. import arguments
+from .tasks import TaskCalls, Tasks, task_id_of
 
 __all__ = ["WorkflowCalls"]
 

@@ -9,18 +9,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...domain.limits import check_key
-from ...domain.model import Schedule, ScheduleStatus, Target
-from ...domain.plan import Declaration, Plan, Stored, basis_of, naming, of_calendar, of_schedule, of_template
-from ...domain.plan import make as make_plan
-from ...domain.recurrence import Timing
-from ...engine import commands
-from ...engine.app import App
-from .. import calendar_sources, files
-from ..redaction import carried, restored
-from . import arguments
-from .arguments import check_registered
-from .calls import Calls
+from ....domain.limits import check_key
+from ....domain.model import Schedule, ScheduleStatus, Target
+from ....domain.plan import Declaration, Plan, Stored, basis_of, naming, of_calendar, of_schedule, of_template
+from ....domain.plan import make as make_plan
+from ....domain.recurrence import Timing
+from ....engine import commands
+from ....engine.app import App
+from ... import calendar_sources, files
+from ...redaction import carried, restored
+from .. import arguments
+from ..arguments import check_registered
+from .base import Calls
 
 __all__ = ["PlanCalls"]
 

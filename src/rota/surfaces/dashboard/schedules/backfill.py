@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from fastapi import Response
 
-from ...domain.errors import Refused
-from ...domain.model import Backfill, Schedule
-from .texts import counted
-from .times import clock_of, moment, typed
-from .visit import FormField, Visit
+from ....domain.errors import Refused
+from ....domain.model import Backfill, Schedule
+from ..forms import clock_of, moment, typed
+from ..texts import counted
+from ..visit import FormField, Visit
 
 __all__ = ["act", "ask", "ask_to_cancel", "cancel"]
 

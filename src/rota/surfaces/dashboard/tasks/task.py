@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from fastapi import Response
 
-from ...domain.errors import NotFound, Refused
-from ...domain.model import Change, ChangeType, Task, TaskStatus
-from ...domain.task import REPLAYABLE
-from ...domain.workflow import Step, kept_steps
-from .schedule import json_of
+from ....domain.errors import NotFound, Refused
+from ....domain.model import Change, ChangeType, Task, TaskStatus
+from ....domain.task import REPLAYABLE
+from ....domain.workflow import Step, kept_steps
+from ..forms import json_of
+from ..texts import counted
+from ..visit import FormField, Visit
 from .steps import WIDTH, axis_of, rows_of, signals_waited_for, waits_for
-from .texts import counted
-from .visit import FormField, Visit
 
 __all__ = ["ACTIONS", "act", "ask", "attempts_of", "show"]
 

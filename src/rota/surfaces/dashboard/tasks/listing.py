@@ -8,13 +8,13 @@ from typing import Any
 
 from fastapi import Response
 
-from ...domain.errors import Invalid, Refused
-from ...domain.model import TaskStatus
-from ...domain.task import REPLAYABLE
-from ..durations import parsed
+from ....domain.errors import Invalid, Refused
+from ....domain.model import TaskStatus
+from ....domain.task import REPLAYABLE
+from ...durations import parsed
+from ..texts import counted, up_to
+from ..visit import FormField, Visit
 from .task import ACTIONS
-from .texts import counted, up_to
-from .visit import FormField, Visit
 
 __all__ = ["act", "show", "workflows"]
 

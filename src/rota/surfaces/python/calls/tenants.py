@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ...domain import keys
-from ...domain.limits import check_choice, check_key, check_text
-from ...domain.model import ApiKey, Event, Role, Tenant
-from ...domain.options import LimitOptions
-from ...domain.tenants import check_tenant
-from ...engine import commands
-from ...engine import queries as queries
-from ...engine.queries import TenantUse
-from . import arguments
-from .calls import LIMIT, Calls, Page, check_limit, page_of
+from ....domain import keys
+from ....domain.limits import check_choice, check_key, check_text
+from ....domain.model import ApiKey, Event, Role, Tenant
+from ....domain.options import LimitOptions
+from ....domain.tenants import check_tenant
+from ....engine import commands
+from ....engine import queries as queries
+from ....engine.queries import TenantUse
+from .. import arguments
+from .base import LIMIT, Calls, Page, check_limit, page_of
 
 __all__ = ["TenantCalls"]
 

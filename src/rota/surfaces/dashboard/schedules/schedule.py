@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -10,22 +9,22 @@ from typing import Any, NamedTuple
 import msgspec
 from fastapi import Response
 
-from ...domain.errors import Invalid, NotFound, Refused
-from ...domain.model import Event, Run, RunStatus, RunTrigger, Schedule, TemplateTarget
-from ...domain.recurrence import After
-from ...domain.schedule import definition
-from ...domain.schedule.why import Why
-from ...domain.serving import handlers_of, nobody_handles
-from ..redaction import restored
-from ..versions import changed_fields
-from .alarms import RULES
-from .schedules import ACTIONS, asked_for, deed, done_words, is_late, pause_end
+from ....domain.errors import Invalid, NotFound, Refused
+from ....domain.model import Event, Run, RunStatus, RunTrigger, Schedule, TemplateTarget
+from ....domain.recurrence import After
+from ....domain.schedule import definition
+from ....domain.schedule.why import Why
+from ....domain.serving import handlers_of, nobody_handles
+from ...redaction import restored
+from ...versions import changed_fields
+from ..alarms import RULES
+from ..forms import clock_of, json_of, moment
+from ..texts import counted, pretty, took
+from ..visit import FormField, Visit
+from .listing import ACTIONS, asked_for, deed, done_words, is_late, pause_end
 from .strip import bars
-from .texts import counted, pretty, took
-from .times import clock_of, moment
-from .visit import FormField, Visit
 
-__all__ = ["act", "ask", "ask_to_put_back", "json_of", "put_back", "runs", "show", "versions"]
+__all__ = ["act", "ask", "ask_to_put_back", "put_back", "runs", "show", "versions"]
 
 PAST = 60
 COMING = 20
@@ -296,14 +295,6 @@ async def act(visit: Visit) -> Response:
             raise
         return _question(visit, schedule, action, now, str(refused))
     return visit.go(visit.url("tasks", task.id))
-
-
-def json_of(text: str | None, field: str = "input") -> Any:
-    """What was typed as JSON; None, if nothing was."""
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError as problem:
-        raise Invalid(field, f"it is not JSON: {problem}", "give a JSON value, such as {} or null") from None
 
 
 def _action(visit: Visit) -> str:

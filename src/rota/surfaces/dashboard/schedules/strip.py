@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from ...domain.model import Run, RunStatus, Schedule
-from ...domain.schedule.why import Why
-from ...engine.queries import Occurrence
-from .texts import clock, counted, local, reason, took
+from ....domain.model import Run, RunStatus, Schedule
+from ....domain.schedule.why import Why
+from ....engine.queries import Occurrence
+from ..texts import clock, counted, local, reason, took
 
 __all__ = ["StripBar", "bars", "small_strip", "summary"]
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ...domain.model import Task
-from ...domain.workflow import FOREVER, Step, StepKind
-from ...engine.workflows.run_tree import Branch
-from .texts import took
+from ....domain.model import Task
+from ....domain.workflow import FOREVER, Step, StepKind
+from ....engine.workflows.run_tree import Branch
+from ..texts import took
 
 __all__ = ["WIDTH", "Axis", "StepRow", "axis_of", "rows_of", "waits_for"]
 

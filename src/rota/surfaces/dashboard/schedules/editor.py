@@ -13,19 +13,18 @@ from typing import Any, NamedTuple
 
 from fastapi import Response
 
-from ...domain import recurrence
-from ...domain.errors import Invalid, Refused
-from ...domain.model import MissedRunPolicy, OverlapPolicy, Schedule, TaskTarget, TemplateTarget
-from ...domain.plan import Difference
-from ...domain.recurrence import After, AfterOn, Cron, Interval, Once, RRule, Several, Timing
-from ...domain.schedule.expected import TimeChanges
-from ...engine.queries import Occurrence, next_times
-from .. import words
-from ..durations import parsed
-from .schedule import json_of
-from .texts import counted, pretty
-from .times import span_text
-from .visit import Visit
+from ....domain import recurrence
+from ....domain.errors import Invalid, Refused
+from ....domain.model import MissedRunPolicy, OverlapPolicy, Schedule, TaskTarget, TemplateTarget
+from ....domain.plan import Difference
+from ....domain.recurrence import After, AfterOn, Cron, Interval, Once, RRule, Several, Timing
+from ....domain.schedule.expected import TimeChanges
+from ....engine.queries import Occurrence, next_times
+from ... import words
+from ...durations import parsed
+from ..forms import json_of, span_text
+from ..texts import counted, pretty
+from ..visit import Visit
 
 __all__ = ["create", "edit", "new", "save"]
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from fastapi import Response
 
-from ...domain.errors import Invalid, Refused
-from ...domain.model import Schedule, ScheduleStatus
-from ...engine.overview import LATE
-from .. import files
-from ..python.client import Page
+from ....domain.errors import Invalid, Refused
+from ....domain.model import Schedule, ScheduleStatus
+from ....engine.overview import LATE
+from ... import files
+from ...python.client import Page
+from ..forms import moment
+from ..texts import counted
+from ..visit import HEADERS, FormField, Visit
 from .strip import small_strip
-from .texts import counted
-from .times import moment
-from .visit import HEADERS, FormField, Visit
 
 __all__ = ["ACTIONS", "act", "asked_for", "deed", "done_words", "is_late", "pause_end", "show"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...domain import gate
-from ...domain.limits import check_kind, check_queue
-from ...domain.model import Limit
-from ...engine import commands, queries
-from ...engine.app import App
-from .calls import Calls
+from ....domain import gate
+from ....domain.limits import check_kind, check_queue
+from ....domain.model import Limit
+from ....engine import commands, queries
+from ....engine.app import App
+from .base import Calls
 
 __all__ = ["LimitCalls"]
 

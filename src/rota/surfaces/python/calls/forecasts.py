@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from ...domain.errors import Invalid, Refused
-from ...domain.limits import check_duration
-from ...domain.options import Duration
-from ...domain.schedule.forecast import MINUTE, Forecast, Spread, check_over, minute_of
-from ...engine import commands, queries
-from .calls import Calls
+from ....domain.errors import Invalid, Refused
+from ....domain.limits import check_duration
+from ....domain.options import Duration
+from ....domain.schedule.forecast import MINUTE, Forecast, Spread, check_over, minute_of
+from ....engine import commands, queries
+from .base import Calls
 
 __all__ = ["AHEAD", "ForecastCalls"]
 

@@ -1,0 +1,6 @@
+"""The calls of a queue, by what they are about: tasks, schedules, templates, tenants, …
+
+Begin with `base`, what all of them share: whose they are, how they commit, how a listing is paged. A call checks its
+arguments, commits one command or asks one question of the engine, and gives records back. It holds no rule.
+`client` makes a `Queue` of them all.
+"""
