@@ -22,7 +22,7 @@ import pytest
 import rota
 from records import task
 from rota.domain.errors import Corrupt, Invalid, RotaError, Unavailable
-from rota.domain.model import Task
+from rota.domain.model import Schedule, Task
 from rota.stores.base import Tx
 from rota.stores.queries import ReadyTasks
 from rota.stores.sqlite import file as sqlite_file
@@ -344,8 +344,7 @@ async def test_a_commit_by_another_process_ends_a_wait(
     if how == "data version":
         monkeypatch.setattr(sqlite_file.Header, "__init__", raise_os_error)
         monkeypatch.setattr("rota.stores.sqlite.store.SLOW_POLL_INTERVAL", timedelta(milliseconds=30))
-    # The watch hears of frames that are written, maybe before the header says so: then a look finds the commit.
-    poll_interval = timedelta(seconds=1) if how == "watch" else timedelta(milliseconds=20)
+    poll_interval = timedelta(hours=1) if how == "watch" else timedelta(milliseconds=20)
     store = SqliteStore(path, TestClock(asyncio.get_running_loop()), poll_interval=poll_interval)
     await store.open()
     process = await asyncio.to_thread(child, WRITE_WHEN_TOLD, path)
@@ -362,6 +361,21 @@ async def test_a_commit_by_another_process_ends_a_wait(
     await asyncio.to_thread(process.communicate)
     assert len((await store.snapshot())["task"]) == 3
     await store.close()
+
+
+async def test_only_commits_of_others_end_a_wait_for_other_types(store: SqliteStore, path: Path) -> None:
+    other = SqliteStore(path, TestClock(asyncio.get_running_loop()))
+    await other.open()
+    waiting = asyncio.create_task(store.wait(None, of={Schedule}))
+    await asyncio.sleep(0)
+    for number in range(20):
+        await asyncio.gather(put(store, task(f"a-{number}")), put(store, task(f"b-{number}")))
+        store.parts().waiters.look_now()
+        await asyncio.sleep(0)
+        assert not waiting.done(), "the commit was our own, and wrote none"
+    await put(other, task("of another"))
+    await waiting
+    await other.close()
 
 
 def raise_os_error(*_: object) -> None:

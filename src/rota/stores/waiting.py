@@ -4,7 +4,7 @@ Changes made through this store are counted by the types of the records (`change
 wake. Changes made by other processes are seen by `look`: its value is different after each of them, and everyone wakes.
 It is asked every `interval`, and only while someone waits. Timers are those of the
 event loop, so that virtual time works. The injected clock says whether `until` has come, and is asked again and again,
-so that a jump of the clock is noticed. A store that hears of something sooner calls `look_soon`.
+so that a jump of the clock is noticed. A store that hears of something sooner calls `look_now`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,6 @@ def _nothing() -> object:
     return None
 
 
-_SOON = timedelta(milliseconds=1)
-_SOON_FOR, _SOON_AFTER_CHANGE = timedelta(milliseconds=100), timedelta(milliseconds=3)
-"""How often to look when a change is about to be seen, and for how long. Another may follow the one that was seen."""
-
 _QUIET_LOOKS = 50
 _QUIET_FACTOR = 2.5
 """After so many looks without a change they become this much rarer: waking up is what idling costs."""
@@ -58,7 +54,6 @@ class Waiters:
         self._foreign = 0
         self._seen: object = None
         self._quiet_looks = 0
-        self._soon_until = 0.0
         self._asleep: dict[asyncio.Future[None], RecordTypes | None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -72,6 +67,7 @@ class Waiters:
         if seen != self._seen:
             self._seen = seen
             self._foreign += 1
+            self._quiet_looks = 0
             self._wake(None)
 
     def changed(self, of: RecordTypes | None = None) -> None:
@@ -82,16 +78,12 @@ class Waiters:
             self._foreign += 1
         else:
             self._changes_of.update(of)
-        self._note(self._look())
+        self._observe(self._look())
         self._wake(of)
 
-    def look_soon(self) -> None:
-        """Something is about to change: `look` will be different in a moment."""
-        loop = asyncio.get_running_loop()
-        self._soon_until = loop.time() + _SOON_FOR.total_seconds()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._poll(loop)
+    def look_now(self) -> None:
+        """Something may have changed elsewhere."""
+        self._observe(self._look())
 
     def close(self) -> None:
         """Everyone wakes, and nobody falls asleep again."""
@@ -128,27 +120,15 @@ class Waiters:
     def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._interval is not None:
             factor = 1 if self._quiet_looks < _QUIET_LOOKS else _QUIET_FACTOR
-            interval = _SOON if loop.time() < self._soon_until else self._interval * factor
-            self._timer = poll_later(loop, interval, self._poll, loop)
+            self._timer = poll_later(loop, self._interval * factor, self._poll, loop)
 
     def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         if not self._asleep:
             return
-        now = self._look()
-        if now == self._seen:
-            self._quiet_looks += 1
-        else:
-            self._note(now)
+        self._quiet_looks += 1
+        self._observe(self._look())
         self._look_later(loop)
-
-    def _note(self, now: object) -> None:
-        """A change was seen."""
-        self._observe(now)
-        self._quiet_looks = 0
-        if self._soon_until:
-            soon = asyncio.get_running_loop().time() + _SOON_AFTER_CHANGE.total_seconds()
-            self._soon_until = min(self._soon_until, soon)
 
     def _wake(self, of: RecordTypes | None) -> None:
         """Those who wait for one of these; None: everyone."""

@@ -3,11 +3,14 @@
 Failures are told in one sentence that names the file and what to do: `Unavailable` where trying again may
 help, `Corrupt` where the file is not what it should be.
 
-`Header` reads the first 48 bytes of the WAL index (https://sqlite.org/walformat.html#the_wal_index_header),
-which SQLite keeps in shared memory and changes with every commit of any process. It asks SQLite itself for
-the address (the documented `xShmMap` of the file's methods). Opening the `-shm` file by hand would work,
-too, until it is closed: closing *any* descriptor of a file drops all POSIX locks that the process has on
-it, SQLite's included.
+`Header` reads how many commits the WAL index has counted, of any process. SQLite keeps that in shared memory
+(https://sqlite.org/walformat.html#the_wal_index_header). It asks SQLite itself for the address (the documented
+`xShmMap` of the file's methods). Opening the `-shm` file by hand would work, too, until it is closed: closing *any*
+descriptor of a file drops all POSIX locks that the process has on it, SQLite's included. Without our own commits, which
+are counted here, these are the commits of others.
+
+Who has committed opens the `-wal` file and closes it again (SQLite has no locks on that one): whoever watches it
+(`FileWatch`) hears of the commit when it can be seen.
 
 A file that was deleted, moved or replaced while it is open can still be written, and nobody would find what was
 written. So each commit and each read compares what is at the path, and at those of its -wal and -shm, with what was
@@ -20,7 +23,7 @@ import asyncio
 import ctypes
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock
@@ -56,6 +59,9 @@ class SqliteFile:
         self.busy_timeout = busy_timeout
         self._stopwatch = stopwatch or (lambda: 0.0)
         self._opened: dict[str, Identity] = {}
+        self._own_commits = 0
+        self._is_committing = False
+        self._others_seen = 0
 
     def connect(self, settings: str, is_awaited: Callable[[], bool] = lambda: True) -> apsw.Connection:
         if not self.path.parent.is_dir():
@@ -104,6 +110,28 @@ class SqliteFile:
                     is_final=True,
                 )
         return None
+
+    @contextmanager
+    def committing(self, *, writes: bool) -> Iterator[None]:
+        """Around a commit of our own: it is counted, and told to those who watch the file."""
+        self._is_committing = True
+        try:
+            yield
+            self._own_commits += writes
+        finally:
+            self._is_committing = False
+        if writes:
+            self._tell()
+
+    def _tell(self) -> None:
+        with suppress(OSError):  # then others see it at their next look
+            os.close(os.open(self.wal, os.O_RDONLY | os.O_CLOEXEC))
+
+    def commits_of_others(self, header: Header) -> int:
+        """How many there were, counted from anywhere. While we commit ourselves: as before, since nobody else can."""
+        if not self._is_committing:
+            self._others_seen = header.commits() - self._own_commits
+        return self._others_seen
 
     @property
     def wal(self) -> str:
@@ -270,10 +298,10 @@ class _Methods(ctypes.Structure):
 
 
 class Header:
-    """The header of the WAL index of an open connection: different after every commit."""
+    """The header of the WAL index of an open connection."""
 
-    SIZE = 48
     _REGION = 32768
+    _COUNTER = 8  # where it is in the header
 
     def __init__(self, db: apsw.Connection) -> None:
         """Raises OSError if there is no such header here: the file is not in WAL mode, or on a strange
@@ -293,16 +321,16 @@ class Header:
             raise OSError("the WAL index is not mapped")
         self._address = region.value
 
-    def read(self) -> bytes:
-        """Only while the connection is open."""
-        return ctypes.string_at(self._address, self.SIZE)
+    def commits(self) -> int:
+        """How many there were, by anyone, counted from anywhere. Only while the connection is open."""
+        return ctypes.c_uint32.from_address(self._address + self._COUNTER).value
 
 
-_IN_MODIFY = 2
+_IN_OPEN = 0x20
 
 
 class FileWatch:
-    """Calls `heard` on the event loop when any process has written to a file. Linux only (inotify)."""
+    """Calls `heard` on the event loop when any process has opened a file. Linux only (inotify)."""
 
     def __init__(self, path: str, heard: Callable[[], None]) -> None:
         """Raises OSError where there is no such thing."""
@@ -313,7 +341,7 @@ class FileWatch:
         self._number: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._number < 0:
             raise OSError(ctypes.get_errno(), "inotify cannot be used")
-        if libc.inotify_add_watch(self._number, os.fsencode(path), _IN_MODIFY) < 0:
+        if libc.inotify_add_watch(self._number, os.fsencode(path), _IN_OPEN) < 0:
             os.close(self._number)
             raise OSError(ctypes.get_errno(), "the file cannot be watched", path)
         self._loop = asyncio.get_running_loop()

@@ -7,8 +7,8 @@ one by one, so that only those that cannot be done fail. Reads have a connection
 and never wait for the disk.
 
 `wait` sees commits of this process at once, and those of others by looking at the WAL index in shared memory, which
-costs no statement; where that is impossible, by a slow `pragma data_version`. On Linux it looks when somebody has
-written to the WAL, which comes just before a commit; elsewhere, fifty times a second.
+costs no statement; where that is impossible, by a slow `pragma data_version`. On Linux it looks when somebody who has
+committed tells it; elsewhere, fifty times a second.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -59,7 +60,8 @@ def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[A
         if (gone := file.gone()) is not None:
             _roll_back(db)
             return _answer(jobs, gone)
-        db.execute(_SQL["commit"])
+        with file.committing(writes=any(job.written for job in jobs)):
+            db.execute(_SQL["commit"])
         return None
     except apsw.Error as error:
         _roll_back(db)
@@ -255,7 +257,7 @@ class _OpenFile:
         is still there: whoever is woken by that meets the error."""
         try:
             header = await self.reader.run(Header)
-            look: Callable[[], object] = header.read
+            look: Callable[[], object] = partial(self._file.commits_of_others, header)
             interval = max(poll_interval, _WATCHED_POLL_INTERVAL) if self._watch_wal() else poll_interval
         except OSError:
             self._data_version = DataVersion(self._file)
@@ -267,7 +269,7 @@ class _OpenFile:
         if isinstance(asyncio.get_running_loop(), VirtualTime):
             return False
         try:
-            self._watch = FileWatch(self._file.wal, lambda: self.waiters.look_soon())
+            self._watch = FileWatch(self._file.wal, lambda: self.waiters.look_now())
         except (OSError, NotImplementedError):  # an event loop need not be able to
             return False
         return True
