@@ -74,7 +74,8 @@ from .domain.recurrence import (
     Several,
 )
 from .domain.runtimes import HttpRequest, ShellCommand
-from .domain.schedule.forecast import Forecast, Spread
+from .domain.schedule.forecast import Forecast
+from .domain.schedule.spread import Spread
 from .domain.schedule.why import Why
 from .domain.serving import Waiting
 from .domain.workflow import Signal, Step, StepKind, StepStatus

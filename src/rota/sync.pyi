@@ -46,7 +46,8 @@ from rota.domain.options import (
 from rota.domain.plan import Plan
 from rota.domain.recurrence import ClockChange, Timing
 from rota.domain.schedule.calendar_options import CalendarOptions
-from rota.domain.schedule.forecast import Forecast, Spread
+from rota.domain.schedule.forecast import Forecast
+from rota.domain.schedule.spread import Spread
 from rota.domain.schedule.why import Why
 from rota.domain.serving import Waiting
 from rota.domain.workflow import Signal, Step
@@ -373,12 +374,14 @@ class Queue:
         at: datetime | None = None,
         over: Duration | None = None,
         *,
+        token: str | None = None,
         dry_run: bool = False,
     ) -> Spread:
-        """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while, by a
-        jitter that is always the same for the same time: over the least while that takes the peak to a quarter, unless
-        `over` says how long. Left alone are those that have a jitter, and those that fire again within the while. With
-        `dry_run` nothing happens."""
+        """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while, by
+        giving each an `offset`, so that all minutes of the while become equally busy: over the least while that takes
+        the peak to a quarter, unless `over` says how long. Left alone are those that have an offset or a jitter, and
+        those that fire again within the while. With `dry_run` nothing happens; with the `token` of what that showed,
+        exactly that happens, or nothing."""
     def create_template(
         self,
         alias: str | None,

@@ -25,7 +25,9 @@ def test_a_peak_is_seen_and_spread(quiet: Tenant) -> None:
     wanted = {"at": busy["at"], "overSeconds": busy["spread"]["overSeconds"]}
     dry = quiet.http.post(quiet.path("spread"), json={**wanted, "dryRun": True}).json()
     assert (dry["moving"], dry["after"], len(dry["moves"])) == (12, busy["spread"]["after"], 12)
-    done = quiet.http.post(quiet.path("spread"), json=wanted)
+    other = quiet.http.post(quiet.path("spread"), json={**wanted, "token": "other"})
+    assert (other.status_code, other.json()["code"]) == (409, "plan_outdated")
+    done = quiet.http.post(quiet.path("spread"), json={**wanted, "token": dry["token"]})
     assert (done.status_code, done.json()) == (200, dry)
     again = quiet.http.post(quiet.path("spread"), json=wanted)
     assert (again.status_code, again.json()["code"]) == (409, "nothing_to_spread")

@@ -45,12 +45,19 @@ async def test_a_peak_is_spread_once_and_for_all(world: World) -> None:
     await world.schedule("often", cron="*/2 * * * *")
     planned = await world.queue.spread(over=10 * MINUTE, dry_run=True)
     assert (planned.at, planned.schedules, planned.moving, planned.before) == (NINE, 13, 12, 13)
-    assert (await world.queue.get_schedule("s0")).jitter == timedelta(0), "a dry run does nothing"
-    done = await world.queue.spread(planned.at, planned.over)
+    assert (await world.queue.get_schedule("s9")).offset == timedelta(0), "a dry run does nothing"
+    await world.schedule("new", cron="5 9 * * *")
+    with pytest.raises(
+        rota.Refused, match="the plan no longer holds: other schedules fire in these minutes now"
+    ):
+        await world.queue.spread(planned.at, planned.over, token=planned.token)
+    planned = await world.queue.spread(over=10 * MINUTE, dry_run=True)
+    done = await world.queue.spread(planned.at, planned.over, token=planned.token)
     assert done == planned
+    assert planned.after == 2, "18 runs in ten minutes"
     found = await world.queue.forecast(START, START + DAY, "minute")
     assert max(each.runs for each in found.spans) == planned.after
-    [*_, last] = await world.queue.schedule_history("s0")
+    [*_, last] = await world.queue.schedule_history("s9")
     assert (last.action, last.actor, last.detail) == ("updated", "tester", "spread")
     with pytest.raises(rota.Refused, match="nothing at 2026-01-01T09:00"):
         await world.queue.spread(NINE, 10 * MINUTE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from rota.domain.model import (
     TaskTarget,
 )
 from rota.domain.recurrence import Cron, Interval, Once, RRule, Timing
-from rota.domain.schedule import Decision, Skip, decide, definition, jittered, planned
+from rota.domain.schedule import Decision, Skip, decide, definition, due_time, planned
 from rota.domain.schedule import decision as tick
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
@@ -542,7 +543,7 @@ def test_jitter_is_stable_and_never_reaches_the_next_time(timing: Timing, jitter
         assert following is not None
         assert nominal <= due < following
         assert due < nominal + jitter
-        assert jittered(schedule, nominal) == due
+        assert due_time(schedule, nominal) == due
         spread.add(due - nominal)
         schedule = planned(schedule, nominal)
     assert len(spread) > 190
@@ -550,7 +551,7 @@ def test_jitter_is_stable_and_never_reaches_the_next_time(timing: Timing, jitter
 
 def test_jitter_differs_between_schedules() -> None:
     schedules = [replace(created(), id=f"s{n}", jitter=HOUR) for n in range(50)]
-    assert len({jittered(schedule, NOON) for schedule in schedules}) == 50
+    assert len({due_time(schedule, NOON) for schedule in schedules}) == 50
 
 
 def test_a_jittered_run_is_recorded_under_its_nominal_time_and_is_not_late() -> None:
@@ -567,10 +568,35 @@ def test_a_jittered_run_is_recorded_under_its_nominal_time_and_is_not_late() -> 
 def test_a_time_whose_jitter_is_still_to_come_is_left_for_later() -> None:
     schedule = created(jitter=HOUR)
     nominal = NOON + HOUR * 3
-    assert jittered(schedule, nominal) > nominal + MINUTE, "else this test shows nothing"
+    assert due_time(schedule, nominal) > nominal + MINUTE, "else this test shows nothing"
     decision = decide(schedule, nominal + MINUTE, [])
     assert decision.schedule.next_run_at == nominal
     assert {*fired(decision), *skipped(decision, RunReason.MISSED)} == set(hours(0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("timing", "offset", "dues"),
+    [
+        (HOURLY, MINUTE * 5, [5, 65, 125]),
+        (HOURLY, DAY, [60, 120, 180]),
+        (Cron("0,2,30 * * * *"), MINUTE * 10, [2, 12, 40]),
+    ],
+    ids=["fixed", "at most to the next time", "never beyond it"],
+)
+def test_an_offset_puts_off_every_time_and_makes_none_late(
+    timing: Timing, offset: timedelta, dues: list[int]
+) -> None:
+    schedule, rows, found = planned(replace(created(timing), offset=offset), NOON - SECOND), [], []
+    for _ in dues:
+        assert schedule.due_at is not None
+        found.append(schedule.due_at)
+        assert decide(schedule, schedule.due_at - timedelta(microseconds=1), []).fires == ()
+        decision = decide(schedule, schedule.due_at, [])
+        rows += fired(decision)
+        assert not decision.skips
+        schedule = decision.schedule
+    assert found == [NOON + MINUTE * each for each in dues]
+    assert rows == list(islice(recurrence.between(timing, NOON - SECOND, NOON + DAY), len(dues)))
 
 
 # Times

@@ -18,7 +18,8 @@ from rota.domain.recurrence import After, Covered, Cron, DstFold, Interval, Once
 from rota.domain.schedule import definition, forecast
 from rota.domain.schedule.decision import resumed
 from rota.domain.schedule.expected import expected
-from rota.domain.schedule.forecast import Forecaster, can_move
+from rota.domain.schedule.forecast import Forecaster
+from rota.domain.schedule.spread import can_move
 
 NOW = datetime(2026, 10, 24, 8, 13, 20, tzinfo=UTC)  # a Saturday; the next night clocks go back in Europe
 HOUR, MINUTE, TICK = timedelta(hours=1), timedelta(minutes=1), timedelta(microseconds=1)
@@ -70,6 +71,11 @@ CASES: dict[str, tuple[Timing, dict[str, Any]]] = {
     "several": (Several((Cron("0 9 * * *"), Cron("*/30 9 * * *", "Europe/Paris"))), {}),
     "jitter": (Cron("0 * * * *"), {"jitter": 20 * MINUTE}),
     "much jitter": (Interval(timedelta(minutes=10), NOW), {"jitter": HOUR}),
+    "offset": (Cron("0 9,12 * * *"), {"offset": 20 * MINUTE}),
+    "offset and jitter": (Cron("0 * * * *"), {"offset": 20 * MINUTE, "jitter": HOUR}),
+    "offset to the next": (Cron("0,7 9-20 * * *"), {"offset": 10 * MINUTE}),
+    "offset of seconds": (Interval(timedelta(seconds=47)), {"offset": timedelta(seconds=30)}),
+    "offset of an interval": (Interval(2 * HOUR, NOW), {"offset": 90 * MINUTE, "end_at": NOW + 9 * HOUR}),
     "ends": (Cron("0 * * * *"), {"end_at": NOW.replace(hour=15, minute=0, second=0)}),
     "begins": (Cron("0 * * * *"), {"start_at": NOW + 5 * HOUR}),
     "few": (Cron("*/10 * * * *"), {"max_runs": 9}),
@@ -179,12 +185,13 @@ def test_spreading_takes_the_peak_to_what_the_forecast_then_shows() -> None:
     spread = found.spread(at, 10 * MINUTE)
     assert spread is not None
     assert (spread.schedules, spread.moving, spread.before) == (43, 41, 43)
-    moving = [each for each in [*crowd, *others] if can_move(each, at, 10 * MINUTE)]
-    assert {each.id for each in moving} == set(found.movers(at, 10 * MINUTE)) == {each.id for each in crowd}
-    moved = [definition.edit(each, {"jitter": 10 * MINUTE}, NOW, "test", Limits()) for each in crowd]
+    moving = {each.id for each in [*crowd, *others] if can_move(each, at, 10 * MINUTE)}
+    offsets = {each.id: each.offset for each in found.moves(spread)}
+    assert moving == set(offsets) == {each.id for each in crowd}
+    moved = [definition.edit(each, {"offset": offsets[each.id]}, NOW, "test", Limits()) for each in crowd]
     after = counted([*moved, *others])
-    assert max(after.runs) == spread.after < 43 // 3
-    assert {each.key: each.after for each in spread.moves} == {each.key: each.due_at for each in moved}
+    assert max(after.runs) == spread.after == 5, "44 in ten minutes: no minute has more than its even share"
+    assert {each.id: each.after for each in found.moves(spread)} == {each.id: each.due_at for each in moved}
     assert spread.sentence("09:00") == (
         f"43 schedules fire at 09:00; spreading 41 of them over 10 minutes takes the peak from 43 to {spread.after}"
     )
@@ -201,10 +208,10 @@ def test_intervals_that_share_a_minute_move_from_their_own_times() -> None:
     at = NOW.replace(second=0)
     spread = found.spread(at, HOUR)
     assert spread is not None
-    moved = [definition.edit(each, {"jitter": HOUR}, NOW, "test", Limits()) for each in crowd]
-    assert {each.key: each.after for each in spread.moves} == {
-        each.key: each.due_at for each in moved if each.next_run_at and each.next_run_at < at + MINUTE
-    }
+    assert (spread.moving, spread.before, spread.after) == (20, 20, 1)
+    moves = found.moves(spread)
+    assert sorted((each.after - at) // MINUTE for each in moves) == list(range(20))
+    assert {each.key: each.before for each in moves} == {each.key: each.next_run_at for each in crowd}
 
 
 @pytest.mark.parametrize(

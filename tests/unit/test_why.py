@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rota.domain.model import Limits, Run, RunReason, RunStatus, RunTrigger, Schedule, TaskTarget
 from rota.domain.recurrence import Cron, Interval, Once, Timing
-from rota.domain.schedule import decide, definition, jittered
+from rota.domain.schedule import decide, definition, due_time
 from rota.domain.schedule.why import Pause, Why, explain, length, meant
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
@@ -255,11 +255,11 @@ def test_a_time_inside_an_outage_that_was_never_expected() -> None:
 
 def test_jitter_is_part_of_the_plan() -> None:
     of = schedule(jitter=MINUTE * 30)
-    due = jittered(of, NOON)
+    due = due_time(of, NOON)
     assert due > NOON + MINUTE * 2, "else this test shows nothing"
     found = row(status=RunStatus.COMPLETED, started_at=due, completed_at=due)
     answer = why(of, NOON, found)
-    assert "It started on time (with its jitter, due at 2026-01-28 12:" in answer
+    assert "It started on time (put off, due at 2026-01-28 12:" in answer
     late = why(of, NOON, replace(found, started_at=due + MINUTE * 2, trigger=RunTrigger.CATCH_UP))
     assert "It started 2 minutes late, at 2026-01-28 12:" in late
 
@@ -415,7 +415,7 @@ def test_what_is_to_come_names_its_jitter() -> None:
     of = schedule(jitter=MINUTE * 30)
     answer = why(of, NOON, now=NOON - HOUR)
     assert answer.status == "upcoming"
-    assert ", with its jitter at 2026-01-28 12:" in answer
+    assert ", put off to 2026-01-28 12:" in answer
 
 
 def test_due_but_its_jitter_is_still_to_come() -> None:

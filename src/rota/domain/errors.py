@@ -82,8 +82,8 @@ _SENTENCES = {
     "other_schema": "the store at {store} has a migration {migration} that differs from this version's; it"
     " was changed by hand or by another build",
     "no_shell": "the workers of tenant {tenant} run no shell commands; start one with --allow-shell",
-    "nothing_to_spread": "nothing at {at} is worth spreading: too few schedules fire in the same minute, or they have a"
-    " jitter, or fire again too soon",
+    "nothing_to_spread": "nothing at {at} is worth spreading: too few schedules fire in the same minute, or they have"
+    " an offset or a jitter, or fire again too soon",
     "plan_outdated": "the plan no longer holds: {changed}; plan again",
     "stale_version": "{record} {id} is at version {found}, not {expected}; read it again and repeat the"
     " change",

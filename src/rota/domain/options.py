@@ -408,6 +408,7 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
         ),
     ]
     catch_up_window: Annotated[Duration | None, _duration("How far back catch_up goes. [default: 365d]")]
+    offset: Annotated[Duration | None, _duration("Put off every time by this long, at most to the next one.")]
     jitter: Annotated[Duration | None, _duration("Spread the times by up to this long.")]
     exclude: Annotated[
         Iterable[str] | None,

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from textwrap import wrap
 
-from ..domain.schedule.forecast import BusyMinute, Forecast, ForecastSpan, Participant, Spread
+from ..domain.schedule.forecast import BusyMinute, Forecast, ForecastSpan, Participant
+from ..domain.schedule.spread import Spread
 from .durations import short
 from .shapes import Answer, Time
 
@@ -28,7 +29,7 @@ class SpanAnswer(Answer, frozen=True, kw_only=True):
 
 
 class MoveAnswer(Answer, frozen=True, kw_only=True):
-    """When a schedule would fire, and when it will with its jitter."""
+    """When a schedule would fire, and when it will with its offset."""
 
     id: str
     before: Time
@@ -37,7 +38,8 @@ class MoveAnswer(Answer, frozen=True, kw_only=True):
 
 class SpreadAnswer(Answer, frozen=True, kw_only=True):
     """The schedules of a minute, spread over a while: the runs of the busiest minute before and after. `moving` is how
-    many get the jitter, `moves` are the first hundred of them."""
+    many get an offset, `moves` are the first hundred of them, `token` stands for all: given back, it makes sure that
+    just this happens."""
 
     at: Time
     over_seconds: int
@@ -47,6 +49,7 @@ class SpreadAnswer(Answer, frozen=True, kw_only=True):
     after: int
     sentence: str
     moves: list[MoveAnswer]
+    token: str | None
 
 
 class BusyMinuteAnswer(Answer, frozen=True, kw_only=True):
@@ -113,7 +116,7 @@ def _busy(each: BusyMinute) -> BusyMinuteAnswer:
         work_seconds=each.work,
         schedules=each.schedules,
         ids=list(each.keys),
-        spread=None if each.spread is None else spread_answer(each.spread, moves=False),
+        spread=None if each.spread is None else spread_answer(each.spread),
     )
 
 
@@ -121,7 +124,7 @@ def _participant(each: Participant) -> ParticipantAnswer:
     return ParticipantAnswer(id=each.key, runs=each.runs, work_seconds=each.work)
 
 
-def spread_answer(spread: Spread, *, moves: bool = True) -> SpreadAnswer:
+def spread_answer(spread: Spread) -> SpreadAnswer:
     at = spread.at.astimezone(UTC)
     return SpreadAnswer(
         at=at,
@@ -131,9 +134,8 @@ def spread_answer(spread: Spread, *, moves: bool = True) -> SpreadAnswer:
         before=spread.before,
         after=spread.after,
         sentence=spread.sentence(f"{at:%H:%M} UTC"),
-        moves=[MoveAnswer(id=each.key, before=each.before, after=each.after) for each in spread.moves]
-        if moves
-        else [],
+        moves=[MoveAnswer(id=each.key, before=each.before, after=each.after) for each in spread.moves],
+        token=spread.token,
     )
 
 
@@ -191,12 +193,8 @@ def spread_lines(spread: Spread, clock: Clock, shown: int = 20) -> Iterator[str]
         yield f"  … and {spread.moving - shown:,} more"
     stay = spread.schedules - spread.moving
     if stay > 0:
-        yield from wrap(f"{stay:,} stay: they have a jitter, or fire again too soon.", _WIDTH)
-    yield from wrap(
-        f"Each gets a jitter of {short(spread.over)}, also at its other times;"
-        " it is always the same for the same time.",
-        _WIDTH,
-    )
+        yield from wrap(f"{stay:,} stay: they have an offset or a jitter, or fire again too soon.", _WIDTH)
+    yield from wrap("Each gets this offset at its other times, too; --offset 0 takes it away again.", _WIDTH)
 
 
 def _minute(minute: BusyMinute, clock: Clock) -> Iterable[str]:

@@ -85,6 +85,8 @@ def _since(at: datetime, now: datetime) -> str:
 
 def policies(schedule: Schedule) -> list[str]:
     lines = [_missed(schedule), _overlap(schedule)]
+    if schedule.offset:
+        lines.append(f"Each time is put off by {long_text(schedule.offset)}.")
     if schedule.jitter:
         lines.append(
             f"Each time is put off by up to {long_text(schedule.jitter)}, always the same for the same time."

@@ -245,7 +245,7 @@ def _late(facts: Facts, now: datetime) -> str | None:
         return None
     if last.reason is RunReason.MISSED:
         return f"the time {last.scheduled_at.isoformat()} was missed"
-    late = (last.started_at or last.scheduled_at) - last.scheduled_at - facts.schedule.jitter
+    late = (last.started_at or last.scheduled_at) - last.scheduled_at - facts.schedule.most_put_off
     return f"it started {length(late)} late" if late > most else None
 
 

@@ -142,7 +142,7 @@ class Cause(Value, frozen=True, kw_only=True):
 
 
 class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="schedule.1"):
-    """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: jitter added.
+    """When to run what. `next_run_at` is the nominal time; `due_at` is when a tick fires it: `offset` and jitter added.
     `misfire_grace` is None unless one was given: then it is the shorter of a minute and the distance to the next
     time. A pause that ends by itself ends at `pause_until`, which is `due_at` then, too. `pause_on_failure` is after
     how many failures in a row it pauses (0: never; earlier releases wrote true and false). `buffered` are the times
@@ -172,6 +172,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     misfire_grace: timedelta | None = None
     catch_up_window: timedelta = timedelta(days=365)
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
+    offset: timedelta = timedelta(0)
     jitter: timedelta = timedelta(0)
     exclude: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
@@ -226,6 +227,11 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     def awaits_ends(self) -> bool:
         """Whether something of it begins when what is live has ended."""
         return bool(self.buffered) or (self.backfill is not None and self.backfill.is_open)
+
+    @property
+    def most_put_off(self) -> timedelta:
+        """By how much a time may be due later than its timing says."""
+        return self.offset + self.jitter
 
     @property
     def watch_at(self) -> datetime | None:

@@ -31,7 +31,7 @@ from ..errors import Invalid, Refused
 from ..ids import derived_id
 from ..model import Calendar, Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
 from ..recurrence import Covered, Once, Timing
-from ..schedule import calendars, definition, jittered, planned
+from ..schedule import calendars, definition, due_time, planned
 from ..schedule.after import upstream_of
 from ..schedule.expected import TimeChanges, compared, skipped_today
 from . import declaration
@@ -270,10 +270,10 @@ def settled(item: Item[Schedule], at: datetime, now: datetime) -> Schedule | Non
 
 
 def _passed(item: Item[Schedule], new: Schedule, at: datetime, now: datetime) -> datetime:
-    """The times up to here have passed. Of those since the plan, jitter may have put off one, the last; unless the old
-    version had it, too: then that has fired it."""
+    """The times up to here have passed. Of those since the plan, one may be put off until later, the last; unless the
+    old version had it, too: then that has fired it."""
     last = recurrence.latest(new.timing, at, now, start_at=new.start_at, end_at=new.end_at)
-    if last is None or jittered(new, last) <= now:
+    if last is None or due_time(new, last) <= now:
         return now
     had_it = item.old is not None and item.old.next_occurrence(last - _TICK) == last
     return now if had_it else last - _TICK

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from ..model import Cause, Run, RunStatus, Schedule
 from ..recurrence import After, AfterOn
-from .decision import ended, jittered
+from .decision import due_time, ended
 
 __all__ = ["has_ended", "heard", "renamed", "upstream_of", "with_effects"]
 
@@ -63,7 +63,7 @@ def heard(schedule: Schedule, key: str, run: Run, now: datetime) -> Schedule:
         return told
     # Later than every time that was handled, so that each has a row of its own.
     at = max(now + timing.delay, schedule.updated_at + _TICK)
-    return replace(told, next_run_at=at, due_at=jittered(told, at))
+    return replace(told, next_run_at=at, due_at=due_time(told, at))
 
 
 def renamed(schedule: Schedule, old: str, new: str) -> Schedule:

@@ -22,7 +22,7 @@ from ..errors import Invalid, Refused
 from ..limits import check_number, check_time
 from ..model import Backfill, BackfillStatus, OverlapPolicy, Run, RunReason, RunStatus, Schedule
 from ..recurrence import After, Interval, Timing
-from .decision import Skip, jittered
+from .decision import Skip, due_time
 from .run import cut_short, run_id, skipped
 
 __all__ = ["Portion", "awake", "begin", "cancel", "carved", "check_policy", "own_times", "step", "upcoming"]
@@ -174,7 +174,7 @@ def awake(schedule: Schedule, at: datetime) -> Schedule:
 def own_times(schedule: Schedule) -> Schedule:
     """Without what `awake` added: due when its next time is, or its pause ends."""
     if schedule.next_run_at is not None:
-        return replace(schedule, due_at=jittered(schedule, schedule.next_run_at))
+        return replace(schedule, due_at=due_time(schedule, schedule.next_run_at))
     return replace(schedule, due_at=schedule.pause_until)
 
 

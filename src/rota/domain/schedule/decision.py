@@ -3,7 +3,7 @@
 The due times are `next_run_at` and those that the timing gives after it, up to now. One that is late by more
 than its grace is *missed*, and the missed-run policy says what becomes of it. The others fire, unless the
 overlap policy forbids it. Every due time ends as a fire or as a skip; nothing is dropped, and a long outage is
-one row, not thousands. Jitter delays a time without making it late: lateness counts from `due_at`.
+one row, not thousands. Offset and jitter put off a time without making it late: lateness counts from `due_at`.
 
 The grace is `misfire_grace`, kept to the letter. If none was given, it is the shorter of a minute and the
 distance to the next time: of several due times only the latest can be within it.
@@ -68,16 +68,16 @@ __all__ = [
     "Fire",
     "Skip",
     "decide",
+    "due_time",
     "ended",
     "given_up",
     "grace_at",
-    "jitter_room",
     "jitter_share",
-    "jittered",
     "minds_overlap",
     "planned",
     "replanned",
     "resumed",
+    "room_after",
     "turned_away",
     "with_fewer_runs",
     "without",
@@ -264,7 +264,7 @@ def planned(schedule: Schedule, after: datetime) -> Schedule:
         schedule,
         status=ScheduleStatus.ACTIVE,
         next_run_at=nominal,
-        due_at=jittered(schedule, nominal),
+        due_at=due_time(schedule, nominal),
         excluded_from=_first_excluded(schedule, after, nominal),
         completed_reason=None,
         zone_data=zone_data(schedule),
@@ -278,7 +278,7 @@ def _awaiting(schedule: Schedule, after: datetime) -> Schedule:
     at = schedule.next_run_at
     waiting = replace(schedule, status=ScheduleStatus.ACTIVE, completed_reason=None, excluded_from=None)
     if at is not None and at > after:
-        return replace(waiting, due_at=jittered(schedule, at))
+        return replace(waiting, due_at=due_time(schedule, at))
     causes = schedule.causes if at is None else ()
     return replace(waiting, next_run_at=None, due_at=None, causes=causes)
 
@@ -344,23 +344,26 @@ def without(decision: Decision, had: Collection[datetime], before: Schedule) -> 
     return replace(decision, schedule=planned_anew, fires=fires, buffers=buffers)
 
 
-def jittered(schedule: Schedule, nominal: datetime) -> datetime:
-    """The nominal time plus a share of the jitter that is a hash of schedule and time: always the same, and
-    always before the next nominal time."""
-    if not schedule.jitter:
+def due_time(schedule: Schedule, nominal: datetime) -> datetime:
+    """The nominal time, its offset, and a share of the jitter that is a hash of schedule and time: always the same,
+    and never after the next nominal time."""
+    if not schedule.most_put_off:
         return nominal
-    room = jitter_room(schedule, nominal, schedule.jitter)
+    room = room_after(schedule, nominal, schedule.most_put_off)
+    offset = min(schedule.offset, room)
+    if offset == room:
+        return nominal + offset
     share = jitter_share(schedule.id, nominal.isoformat())
-    return nominal + timedelta(microseconds=share * (room // _TICK) >> 64)
+    return nominal + offset + timedelta(microseconds=share * ((room - offset) // _TICK) >> 64)
 
 
-def jitter_room(schedule: Schedule, nominal: datetime, jitter: timedelta) -> timedelta:
-    """By how much a jitter may put off a time: never beyond the next one."""
+def room_after(schedule: Schedule, nominal: datetime, most: timedelta) -> timedelta:
+    """By how much of `most` a time may be put off: never beyond the next one."""
     if schedule.calendars and schedule.openings.rolls:
         following = schedule.next_occurrence(nominal)
     else:
         following = recurrence.next_after(schedule.timing, nominal, start_at=schedule.start_at)
-    return jitter if following is None else min(jitter, following - nominal)
+    return most if following is None else min(most, following - nominal)
 
 
 def jitter_share(id: str, nominal: str) -> int:
@@ -445,13 +448,13 @@ class _Due:
     def _last_missed(self, grace: timedelta | None) -> datetime | None:
         if grace is not None:
             return self._last_due_by(self.now - grace - _TICK)
-        late = self.now - jittered(self.schedule, self.last)
+        late = self.now - due_time(self.schedule, self.last)
         return self.last if late > LONGEST_GRACE else self._latest(self.last - _TICK)
 
     def _last_due_by(self, at: datetime) -> datetime | None:
-        """The last nominal time whose jittered time is at or before `at`; only one can be still to come."""
+        """The last nominal time that is due at or before `at`; only one can be still to come."""
         nominal = self._latest(at)
-        if nominal is not None and jittered(self.schedule, nominal) > at:
+        if nominal is not None and due_time(self.schedule, nominal) > at:
             nominal = self._latest(nominal - _TICK)
         return nominal
 

@@ -10,7 +10,7 @@ import msgspec
 
 from .. import recurrence
 from ..model import Schedule
-from .decision import jittered
+from .decision import due_time
 
 __all__ = ["AHEAD", "Expected", "TimeChanges", "compared", "expected", "skipped_today"]
 
@@ -20,7 +20,7 @@ _TICK = timedelta(microseconds=1)
 
 
 class Expected(msgspec.Struct, frozen=True, gc=False):
-    """A time that will fire: as the timing names it, and when it is due: jitter added."""
+    """A time that will fire: as the timing names it, and when it is due: offset and jitter added."""
 
     nominal: datetime
     due: datetime
@@ -46,7 +46,7 @@ def expected(schedule: Schedule | None, after: datetime, until: datetime) -> Ite
         return
     left = None if schedule.max_runs is None else schedule.max_runs - schedule.run_count
     for nominal in islice(_nominal(schedule, schedule.next_run_at, after, until), left):
-        due = jittered(schedule, nominal)
+        due = due_time(schedule, nominal)
         if after < due <= until:
             yield Expected(nominal, due)
 
@@ -57,7 +57,7 @@ def _nominal(schedule: Schedule, first: datetime, after: datetime, until: dateti
     if first > until:
         return
     yield first
-    since = max(first, after - schedule.jitter - _TICK)
+    since = max(first, after - schedule.most_put_off - _TICK)
     bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
     if schedule.calendars:
         yield from schedule.openings.between(since, until)
@@ -70,7 +70,7 @@ def compared(
 ) -> TimeChanges:
     """Which times appear, vanish or move if the new version takes the place of the old one at `at`.
 
-    A time moves if only its jitter differs, or if its day has as many others as before."""
+    A time moves if only its offset or jitter differs, or if its day has as many others as before."""
     before, until = _listed(old, at, at + ahead, most)
     after, until_too = _listed(new, at, at + ahead, most)
     until = min(until, until_too)

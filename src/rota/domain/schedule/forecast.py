@@ -1,9 +1,9 @@
-"""Forecasts: how many runs are expected when, how much work they are, and what spreading them would do. Pure.
+"""Forecasts: how many runs are expected when, and how much work they are. Pure.
 
-Schedules that fire alike are one group: the same timing, calendars, jitter and bounds; of intervals and single times,
-those that fall into the same minutes. The minutes of a group are found once, however many schedules it has, and what is
-kept is one number per minute, never a list of times. Jitter is what it will be, computed for each schedule; of very
-many that fire alike, each minute is given its even share.
+Schedules that fire alike are one group: the same timing, calendars, offset, jitter and bounds; of intervals and single
+times, those that fall into the same minutes. The minutes of a group are found once, however many schedules it has, and
+what is kept is one number per minute, never a list of times. Jitter is what it will be, computed for each schedule; of
+very many that fire alike, each minute is given its even share. What spreading a minute would do is in `spread.py`.
 
 A schedule that comes after others has no times of its own. It counts if its time is known already, else it is only
 numbered (`following`). A pause counts until its end; one without an end, a draft and a completed schedule fire never.
@@ -22,9 +22,10 @@ import msgspec
 
 from .. import recurrence
 from ..errors import Invalid
-from ..model import Schedule, ScheduleStatus
+from ..model import Schedule
 from ..recurrence import After, Interval, Once
-from .decision import jitter_room, jitter_share
+from .decision import jitter_share, room_after
+from .spread import MINUTE, SPREADS, Moved, Mover, Spread, first_time, moves, spread_out
 
 __all__ = [
     "LONGEST",
@@ -32,24 +33,16 @@ __all__ = [
     "Forecast",
     "ForecastSpan",
     "Forecaster",
-    "Moved",
     "Participant",
-    "Spread",
-    "can_move",
-    "check_over",
-    "minute_of",
 ]
 
 LONGEST = timedelta(days=31)
-MINUTE = timedelta(minutes=1)
 BUSIEST = 5
 LOOKED_AT = 20
 NAMED = 20
 LISTED = 100
 COLLISION = 5
 """Fewer runs in a minute are not worth spreading."""
-LONGEST_SPREAD = timedelta(days=1)
-SPREADS = tuple(timedelta(minutes=each) for each in (5, 10, 15, 30, 60))
 EXACTLY = 300_000
 """So many times with jitter are computed one by one; beyond them, groups of `MANY` are shared out evenly."""
 MANY = 100
@@ -72,37 +65,6 @@ class Participant(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     runs: int
     work: float | None
-
-
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule, when it would fire, and when it will with its jitter."""
-
-    key: str
-    before: datetime
-    after: datetime
-
-
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """The schedules of the minute `at`, spread over a while: how many runs its busiest minute has before and after.
-    `schedules` is how many fire in that minute, `moving` how many of them get the jitter; `moves` are the first."""
-
-    at: datetime
-    over: timedelta
-    schedules: int
-    moving: int
-    before: int
-    after: int
-    moves: tuple[Moved, ...] = ()
-
-    def sentence(self, clock: str) -> str:
-        """In words; `clock` is the minute, as whoever reads it knows it."""
-        many = f"{self.schedules:,} schedules fire" if self.schedules != 1 else "1 schedule fires"
-        them = "them" if self.moving == self.schedules else f"{self.moving:,} of them"
-        minutes = "1 minute" if self.over == MINUTE else f"{self.over // MINUTE:,} minutes"
-        return (
-            f"{many} at {clock}; spreading {them} over {minutes} takes the peak from"
-            f" {self.before:,} to {self.after:,}"
-        )
 
 
 class BusyMinute(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,20 +107,11 @@ class _Member(NamedTuple):
 
 
 class _Due(NamedTuple):
-    """A time: as the hash of jitter takes it, where it is in the forecast, and by how much it may be put off."""
+    """A time: as the hash of jitter takes it, where its offset puts it, and by how much jitter may put it off."""
 
     text: str
     tick: int
     room: int
-
-
-class _Movable(NamedTuple):
-    """Schedules that fire in one minute: by how much they may be put off, and of each when in the minute that is, and
-    its share of a jitter."""
-
-    members: list[_Member]
-    room: timedelta
-    times: list[tuple[int, int]]
 
 
 class _Group(msgspec.Struct):
@@ -191,11 +144,17 @@ class _Group(msgspec.Struct):
             else islice(_between(self.like, low, high), max(left, 0))
         )
 
-    def room(self, nominal: datetime, jitter: timedelta) -> timedelta:
-        """By how much a time may be put off: never beyond the next one."""
+    def room(self, nominal: datetime, most: timedelta) -> timedelta:
+        """By how much of `most` a time may be put off: never beyond the next one."""
         if self.every is not None:
-            return min(jitter, self.every * _TICK)
-        return jitter_room(self.like, nominal, jitter)
+            return min(most, self.every * _TICK)
+        return room_after(self.like, nominal, most)
+
+    def dues(self) -> Iterator[datetime]:
+        """When its times are due, as far as they have no jitter."""
+        times = self.times(self.low, self.high)
+        offset = self.like.offset
+        return (at + self.room(at, offset) for at in times) if offset else times
 
 
 class Forecaster:
@@ -231,7 +190,7 @@ class Forecaster:
         return first is not None and first < self.end
 
     def _gather(self, schedule: Schedule, seconds: float | None, first: datetime, high: datetime) -> None:
-        low = max(first, self.start - schedule.jitter)
+        low = max(first, self.start - schedule.most_put_off)
         most = None if schedule.max_runs is None else schedule.max_runs - schedule.run_count
         if most is not None and low > first:
             most -= _number(schedule, first, low)
@@ -246,11 +205,11 @@ class Forecaster:
             low = first + -(-(low - first) // step) * step
             high, most = (high if most is None else min(high, low + (most - 1) * step + _TICK)), None
             alike = (every, low)
-            if not schedule.jitter:
+            if not schedule.most_put_off:
                 alike = (every, self._ticks(low) // gcd(every, _MINUTE))
         if low >= high:
             return
-        key = (alike, schedule.jitter, high, most)
+        key = (alike, schedule.offset, schedule.jitter, high, most)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(schedule, low, high, most, every)
@@ -292,10 +251,9 @@ class Forecaster:
     def _minutes_of(self, group: _Group) -> Iterator[tuple[int, int]]:
         """The minutes in which a group without jitter fires, and how often."""
         every = group.every
-        if every is None or every >= _MINUTE:
-            first = self._first
-            for at in group.times(group.low, group.high):
-                yield (at - first) // MINUTE, 1
+        if every is None or every >= _MINUTE or group.like.offset:
+            first, dues = self._first, group.dues()
+            yield from (((at - first) // MINUTE, 1) for at in dues if self.start <= at < self.end)
             return
         low, high = self._ticks(group.low), self._ticks(group.high)
         for minute in range(low // _MINUTE, -(-high // _MINUTE)):
@@ -305,11 +263,13 @@ class Forecaster:
                 yield minute, times
 
     def _dues(self, group: _Group, low: datetime, high: datetime) -> list[_Due]:
-        jitter = group.like.jitter
-        return [
-            _Due(at.isoformat(), self._ticks(at), max(group.room(at, jitter) // _TICK, 1))
-            for at in group.times(low, high)
-        ]
+        offset, most = group.like.offset, group.like.most_put_off
+        found: list[_Due] = []
+        for at in group.times(low, high):
+            room = group.room(at, most)
+            sure = min(offset, room)
+            found.append(_Due(at.isoformat(), self._ticks(at + sure), (room - sure) // _TICK))
+        return found
 
     def _count_each(self, group: _Group, times: list[_Due]) -> None:
         """Each time of each schedule, when it will be due."""
@@ -332,7 +292,8 @@ class Forecaster:
         number = len(group.members)
         seconds = sum(each.seconds or 0.0 for each in group.members) / number
         begin, end = self._ticks(self.start), self._ticks(self.end)
-        for _, tick, room in times:
+        for _, tick, most in times:
+            room = max(most, 1)
             low = max(tick, begin)
             while low < min(tick + room, end):
                 minute = low // _MINUTE
@@ -395,15 +356,16 @@ class Forecaster:
 
     def _who(self, group: _Group, at: datetime) -> Iterator[str]:
         """The keys of a group's schedules that fire within the minute."""
-        jitter, tick = group.like.jitter, self._ticks(at)
-        if not jitter:
+        most, tick = group.like.most_put_off, self._ticks(at)
+        if not most:
             if _nominal(group, at) is not None:
                 yield from (each.key for each in group.members)
             return
-        for text, nominal, room in self._dues(group, at - jitter, at + MINUTE):
-            for id, key, _, _ in group.members:
-                if tick <= nominal + (jitter_share(id, text) * room >> 64) < tick + _MINUTE:
-                    yield key
+        times = self._dues(group, at - most, at + MINUTE)
+        for id, key, _, _ in group.members:
+            dues = (due + (jitter_share(id, text) * room >> 64) for text, due, room in times)
+            if any(tick <= due < tick + _MINUTE for due in dues):
+                yield key
 
     def spread(self, at: datetime, over: timedelta | None = None) -> Spread | None:
         """What spreading the schedules of a minute does: over this long, or over the least while that takes the peak
@@ -411,101 +373,46 @@ class Forecaster:
         minute = (at - self._first) // MINUTE
         if over is None and self.runs[minute] < COLLISION:
             return None
-        movable = [_movable(group, nominal, at) for group, nominal in self._firing(at)]
+        firing = self._firing(at, SPREADS[-1] if over is None else over)
         best: Spread | None = None
         for each in SPREADS if over is None else (over,):
-            made = self._spread(minute, each, movable)
+            made = spread_out(
+                at.astimezone(self._clock),
+                each,
+                self._loads(at, each),
+                self.schedules[minute],
+                sum(len(group.members) for group, _, room in firing if room >= each),
+            )
             if over is not None or (made.after < (made.before if best is None else best.after)):
                 best = made
             if best is not None and best.after <= -(-best.before // 4):
                 break
         return best
 
-    def movers(self, at: datetime, over: timedelta) -> list[str]:
-        """The ids of those that it would move."""
-        groups = [group for group, nominal in self._firing(at) if group.room(nominal, over) == over]
-        return [each.id for group in groups for each in group.members]
-
-    def _firing(self, at: datetime) -> list[tuple[_Group, datetime]]:
-        """The groups without jitter that fire in a minute, and when."""
-        plain = (group for group in self._groups.values() if not group.like.jitter)
-        return [(group, found) for group in plain if (found := _nominal(group, at)) is not None]
-
-    def _spread(self, minute: int, over: timedelta, movable: list[_Movable]) -> Spread:
-        peaks = self.runs[minute : minute + over // MINUTE + 1]
-        begin, room = self._first + minute * MINUTE, over // _TICK
-        moves: list[Moved] = []
-        moving = 0
-        for each in movable:
-            if each.room < over:
-                continue
-            peaks[0] -= len(each.times)
-            moving += len(each.times)
-            for tick, share in each.times:
-                place = (tick + (share * room >> 64)) // _MINUTE
-                if place < len(peaks):
-                    peaks[place] += 1
-            for member, (tick, share) in zip(each.members[: LISTED - len(moves)], each.times, strict=False):
-                before = begin + tick * _TICK
-                moves.append(
-                    Moved(key=member.key, before=before, after=before + (share * room >> 64) * _TICK)
-                )
-        return Spread(
-            at=begin.astimezone(self._clock),
-            over=over,
-            schedules=self.schedules[minute],
-            moving=moving,
-            before=self.runs[minute],
-            after=max(peaks),
-            moves=tuple(moves),
+    def moves(self, spread: Spread) -> list[Moved]:
+        """What becomes of each schedule that it moves."""
+        movers = (
+            Mover(each.id, each.key, nominal + each.shift * _TICK)
+            for group, nominal, room in self._firing(spread.at, spread.over)
+            if room >= spread.over
+            for each in group.members
         )
+        return moves(movers, self._loads(spread.at, spread.over))
 
+    def _loads(self, at: datetime, over: timedelta) -> list[int]:
+        minute = (at - self._first) // MINUTE
+        return self.runs[minute : minute + over // MINUTE]
 
-def first_time(schedule: Schedule) -> datetime | None:
-    """The first time that is still to come, as far as it is known; a pause counts until its end."""
-    if schedule.enabled:
-        return schedule.next_run_at
-    is_paused = schedule.status is ScheduleStatus.PAUSED and schedule.deleted_at is None
-    return schedule.next_occurrence(schedule.pause_until) if is_paused and schedule.pause_until else None
-
-
-def can_move(schedule: Schedule, at: datetime, over: timedelta) -> bool:
-    """Whether a schedule fires in the minute from `at` on, has no jitter, and does not fire again before it would be
-    put off."""
-    first = first_time(schedule)
-    if schedule.jitter or first is None:
-        return False
-    found = first if first >= at else schedule.next_occurrence(at - _TICK)
-    if found is None or not at <= found < at + MINUTE:
-        return False
-    return jitter_room(schedule, found, over) == over
-
-
-def check_over(over: object) -> timedelta:
-    if not isinstance(over, timedelta) or over % MINUTE or not MINUTE <= over <= LONGEST_SPREAD:
-        raise Invalid("over", f"{over!s:.60} is no number of minutes", "give one minute to a day")
-    return over
-
-
-def minute_of(at: datetime) -> datetime:
-    return at.replace(second=0, microsecond=0)
+    def _firing(self, at: datetime, longest: timedelta) -> list[tuple[_Group, datetime, timedelta]]:
+        """The groups that fire in a minute and are not put off so far: when, and by how much they could be."""
+        plain = (group for group in self._groups.values() if not group.like.most_put_off)
+        found = ((group, nominal) for group in plain if (nominal := _nominal(group, at)) is not None)
+        return [(group, nominal, group.room(nominal, longest)) for group, nominal in found]
 
 
 def _nominal(group: _Group, at: datetime) -> datetime | None:
     """The first time of a group within the minute, without its jitter."""
     return next(group.times(at, at + MINUTE), None)
-
-
-def _movable(group: _Group, nominal: datetime, at: datetime) -> _Movable:
-    tick, text = (nominal - at) // _TICK, nominal.isoformat()
-    times = [
-        (
-            tick + each.shift,
-            jitter_share(each.id, (nominal + each.shift * _TICK).isoformat() if each.shift else text),
-        )
-        for each in group.members
-    ]
-    return _Movable(group.members, group.room(nominal, LONGEST_SPREAD), times)
 
 
 def _every(schedule: Schedule) -> int | None:

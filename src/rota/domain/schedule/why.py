@@ -33,7 +33,7 @@ from ..model import (
     Schedule,
     ScheduleStatus,
 )
-from .decision import LONGEST_GRACE, MOST_BUFFERED, grace_at, jittered
+from .decision import LONGEST_GRACE, MOST_BUFFERED, due_time, grace_at
 
 __all__ = ["Linked", "Pause", "Why", "check_near", "explain", "length", "meant"]
 
@@ -188,11 +188,11 @@ class _Story:
         return "".join(words)
 
     def _started(self, row: Run) -> str:
-        """How punctual it was. Jitter is part of the plan, and does not count as late."""
+        """How punctual it was. Offset and jitter are part of the plan, and do not count as late."""
         started = row.started_at or row.created_at
         if row.trigger is RunTrigger.MANUAL:
             return f"It was triggered by hand{_by(row.actor)}, beside the schedule's own times"
-        due = jittered(self.schedule, row.scheduled_at)
+        due = due_time(self.schedule, row.scheduled_at)
         late = started - due
         if row.trigger is RunTrigger.BACKFILL:
             asked = f"by a backfill{_by(row.actor)}"
@@ -202,7 +202,7 @@ class _Story:
         if started > row.created_at:
             return f"It waited {length(started - row.created_at)} for an earlier run to end, and then started"
         instead = self._instead_of(row.scheduled_at)
-        put_off = f" (with its jitter, due at {self._when(due)})" if due > row.scheduled_at else ""
+        put_off = f" (put off, due at {self._when(due)})" if due > row.scheduled_at else ""
         punctual = "on time" if late < _SECOND else f"{length(late)} after its time"
         return f"It started {punctual}{put_off}{instead}"
 
@@ -270,7 +270,7 @@ class _Story:
         noticed = self._when(row.created_at)
         if row.until is None:
             late, grace = (
-                row.created_at - jittered(self.schedule, row.scheduled_at),
+                row.created_at - due_time(self.schedule, row.scheduled_at),
                 self.schedule.misfire_grace,
             )
             if grace is not None and late <= grace:
@@ -421,8 +421,8 @@ class _Story:
             if before >= left:
                 text = f"By then the schedule will have run {schedule.max_runs} times, its max_runs."
                 return self._why("not_expected", text)
-        due = jittered(schedule, self.at)
-        put_off = f", with its jitter at {self._when(due)}" if due > self.at else ""
+        due = due_time(schedule, self.at)
+        put_off = f", put off to {self._when(due)}" if due > self.at else ""
         away = (
             f" Tenant {schedule.tenant} is suspended: unless it is resumed before, this time will be skipped."
         )
@@ -442,7 +442,7 @@ class _Story:
                 f" handled (last at {self._when(schedule.updated_at)}), or the row was too old to be kept."
             )
             return self._why("unknown", text)
-        due = jittered(schedule, self.at)
+        due = due_time(schedule, self.at)
         if due > self.now:
             return self._to_come()
         if self.now - due <= _PROMPT:

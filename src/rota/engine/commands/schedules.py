@@ -29,7 +29,7 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.recurrence import Covered, Timing
-from ...domain.schedule import after, backfill, calendars, definition, forecast, run
+from ...domain.schedule import after, backfill, calendars, definition, run, spread
 from ...domain.template import check_runs, known_target
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
@@ -294,19 +294,29 @@ def edit_schedule(
     return work
 
 
-def spread_schedules(ids: Sequence[str], at: datetime, over: timedelta, actor: str) -> Work[int]:
-    """Give these the jitter, if they still fire in the minute `at`; and say how many have it."""
+def spread_schedules(moves: Sequence[spread.Moved], at: datetime, over: timedelta, actor: str) -> Work[int]:
+    """Give these their offsets, if they still fire in the minute `at`; and say how many have them."""
+    offsets = {each.id: each.offset for each in moves}
 
     async def work(tx: Tx) -> int:
-        found = (await tx.get_many(Schedule, ids)).values()
-        moving = [each for each in found if forecast.can_move(each, at, over)]
-        if not moving:
-            return sum(each.jitter == over for each in found)
-        limits = await limits_of(tx, moving[0].tenant)
-        edited = [definition.edit(each, {"jitter": over}, tx.now, actor, limits) for each in moving]
-        changes = [_Change(old, new, "updated", "spread") for old, new in zip(moving, edited, strict=True)]
-        await _write(tx, limits, changes, actor)
-        return len(moving) + sum(each.jitter == over for each in found)
+        found = (await tx.get_many(Schedule, list(offsets))).values()
+        there = sum(each.offset == offsets[each.id] for each in found)
+        moving = [
+            each for each in found if each.offset != offsets[each.id] and spread.can_move(each, at, over)
+        ]
+        if moving:
+            limits = await limits_of(tx, moving[0].tenant)
+            changes = [
+                _Change(
+                    each,
+                    definition.edit(each, {"offset": offsets[each.id]}, tx.now, actor, limits),
+                    "updated",
+                    "spread",
+                )
+                for each in moving
+            ]
+            await _write(tx, limits, changes, actor)
+        return there + len(moving)
 
     return work
 

@@ -63,8 +63,8 @@ def forecast(session: Session, start: datetime | None, end: datetime | None, by:
 @with_session
 def spread(session: Session, at: datetime | None, over: timedelta | None, dry_run: bool, yes: bool) -> None:
     """Spread the schedules that fire in one minute, the busiest of the next 24 hours unless one is named, over a while.
-    Each gets a jitter, which is always the same for the same time. Left alone are those that have one, and those that
-    fire again within the while."""
+    Each gets an offset, so that all minutes of the while become equally busy. Left alone are those that have an offset
+    or a jitter, and those that fire again within the while."""
     from ... import forecasts
 
     if not dry_run:
@@ -78,8 +78,8 @@ def spread(session: Session, at: datetime | None, over: timedelta | None, dry_ru
         if not confirmed(f"Spread {found.moving:,} schedules?", yes):
             session.screen.remark("nothing was changed")
             raise click.exceptions.Exit(1)
-        at, over = found.at, found.over
-        found = session.run(lambda queue: queue.spread(at, over))
+        shown = found
+        found = session.run(lambda queue: queue.spread(shown.at, shown.over, token=shown.token))
     if session.as_json:
         session.screen.json(_builtins(forecasts.spread_answer(found)))
     elif not dry_run:

@@ -114,7 +114,12 @@ async def ask(visit: Visit) -> Response:
         choices=[(each, visit.here(over=each)) for each in sorted({*SPREADS, minutes})],
         there=lambda at: at.astimezone(zone),
         to=visit.url("forecast", "spread"),
-        hidden={"at": iso(found.at), "over": str(minutes), "zone": _asked_zone(visit) or ""},
+        hidden={
+            "at": iso(found.at),
+            "over": str(minutes),
+            "token": found.token or "",
+            "zone": _asked_zone(visit) or "",
+        },
         back=visit.url("forecast", zone=_asked_zone(visit)),
     )
 
@@ -123,7 +128,7 @@ async def act(visit: Visit) -> Response:
     at = _parsed("at", visit.given("at"))
     zone = visit.given("zone")
     try:
-        done = await visit.queue.spread(at, _over(visit.given("over")))
+        done = await visit.queue.spread(at, _over(visit.given("over")), token=visit.given("token") or None)
         said = f"{counted(done.moving, 'schedule was', 'schedules were')} spread over {done.over // MINUTE} minutes."
     except Refused as refused:
         said = f"Nothing was done: {refused}."

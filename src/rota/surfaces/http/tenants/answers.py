@@ -101,6 +101,7 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     overlap_policy: OverlapPolicy
     misfire_grace_seconds: float | None
     catch_up_window_seconds: float
+    offset_seconds: float
     jitter_seconds: float
     pause_on_failure: int
     heartbeat_url: str | None

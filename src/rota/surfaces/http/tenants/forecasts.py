@@ -32,7 +32,9 @@ async def forecast(
 
 @router.post("/spread", **documented(200, forecasts.SpreadAnswer))
 async def spread(queue: Admin, body: schemas.SpreadBody) -> Response:
-    """Spread the schedules that fire in one minute over a while, by a jitter that is always the same for the same time.
-    Those that have one stay, and those that fire again within the while."""
+    """Spread the schedules that fire in one minute over a while, by an offset for each.
+    Those that have one or a jitter stay, and those that fire again within the while. With the `token` of a dry run,
+    exactly that happens, or nothing."""
     over = None if body.over_seconds is None else timedelta(seconds=body.over_seconds)
-    return answer(forecasts.spread_answer(await queue.spread(body.at, over, dry_run=body.dry_run)))
+    found = await queue.spread(body.at, over, token=body.token, dry_run=body.dry_run)
+    return answer(forecasts.spread_answer(found))

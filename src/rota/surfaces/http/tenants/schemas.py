@@ -314,7 +314,8 @@ class BackfillBody(Body):
 
 class SpreadBody(Body):
     """Which minute to spread, and over how long: the busiest of the next 24 hours, over what helps enough, unless they
-    are given. `dryRun` only says what would move."""
+    are given. `dryRun` only says what would move; with its
+    `token`, exactly that happens, or nothing."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -324,6 +325,7 @@ class SpreadBody(Body):
 
     at: Time | None = None
     over_seconds: Annotated[Whole, Field(ge=60, le=86_400)] | None = None
+    token: str | None = None
     dry_run: Flag = False
 
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from ....domain.errors import Invalid, Refused
 from ....domain.limits import check_duration
 from ....domain.options import Duration
-from ....domain.schedule.forecast import MINUTE, Forecast, Spread, check_over, minute_of
+from ....domain.schedule.forecast import Forecast
+from ....domain.schedule.spread import MINUTE, Spread, check_over, minute_of
 from ....engine import commands, queries
 from .base import Calls
 
@@ -37,12 +38,18 @@ class ForecastCalls(Calls):
         return (await queries.forecast(self.store, self.tenant, begin, until, by)).result()
 
     async def spread(
-        self, at: datetime | None = None, over: Duration | None = None, *, dry_run: bool = False
+        self,
+        at: datetime | None = None,
+        over: Duration | None = None,
+        *,
+        token: str | None = None,
+        dry_run: bool = False,
     ) -> Spread:
-        """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while, by a
-        jitter that is always the same for the same time: over the least while that takes the peak to a quarter, unless
-        `over` says how long. Left alone are those that have a jitter, and those that fire again within the while. With
-        `dry_run` nothing happens."""
+        """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while, by
+        giving each an `offset`, so that all minutes of the while become equally busy: over the least while that takes
+        the peak to a quarter, unless `over` says how long. Left alone are those that have an offset or a jitter, and
+        those that fire again within the while. With `dry_run` nothing happens; with the `token` of what that showed,
+        exactly that happens, or nothing."""
         wanted = None if over is None else check_over(check_duration("over", over))
         if at is None:
             busiest = (await self.forecast()).busiest
@@ -55,13 +62,16 @@ class ForecastCalls(Calls):
         ahead = (wanted or timedelta(hours=1)) + 2 * MINUTE
         counted = await queries.forecast(self.store, self.tenant, minute, minute + ahead)
         found = counted.spread(minute, wanted)
-        if found is None or not found.moving:
+        if found is None or found.after >= found.before:
             raise Refused("nothing_to_spread", at=f"{minute.isoformat(timespec='minutes')}")
+        moves, done = counted.moves(found), 0
+        found = found.with_moves(moves)
+        if token is not None and token != found.token:
+            raise Refused("plan_outdated", changed="other schedules fire in these minutes now")
         if dry_run:
             return found
-        ids, done = counted.movers(minute, found.over), 0
-        for first in range(0, len(ids), AT_ONCE):
-            some = ids[first : first + AT_ONCE]
+        for first in range(0, len(moves), AT_ONCE):
+            some = moves[first : first + AT_ONCE]
             done += await self._commit(commands.spread_schedules(some, minute, found.over, self.actor))
         return replace(found, moving=done)
 
