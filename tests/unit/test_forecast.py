@@ -197,7 +197,7 @@ def test_spreading_takes_the_peak_to_what_the_forecast_then_shows() -> None:
     )
     assert first.spread is not None
     assert first.spread.after <= -(-first.spread.before // 4), "the least while that takes it to a quarter"
-    assert after.spread(at) is None, "nothing is left to spread"
+    assert after.spread(at) is None, "one stays where it was, which is not worth spreading"
 
 
 def test_intervals_that_share_a_minute_move_from_their_own_times() -> None:

@@ -42,7 +42,7 @@ LOOKED_AT = 20
 NAMED = 20
 LISTED = 100
 COLLISION = 5
-"""Fewer runs in a minute are not worth spreading."""
+"""Fewer schedules in a minute are not worth spreading."""
 EXACTLY = 300_000
 """So many times with jitter are computed one by one; beyond them, groups of `MANY` are shared out evenly."""
 MANY = 100
@@ -371,9 +371,11 @@ class Forecaster:
         """What spreading the schedules of a minute does: over this long, or over the least while that takes the peak
         to a quarter, or else the one that does best. None if it does no good."""
         minute = (at - self._first) // MINUTE
-        if over is None and self.runs[minute] < COLLISION:
+        if over is None and self.schedules[minute] < COLLISION:
             return None
         firing = self._firing(at, SPREADS[-1] if over is None else over)
+        if over is None and sum(len(group.members) for group, _, _ in firing) < COLLISION:
+            return None
         best: Spread | None = None
         for each in SPREADS if over is None else (over,):
             made = spread_out(
