@@ -18,7 +18,7 @@ from typing import Any
 
 import measure
 import rota
-from rota.domain.limits import check_input
+from rota.domain.checks import check_input
 from rota.domain.model import Limits
 from rota.engine.executor import context_outside
 from rota.engine.handlers.handler import Handler

@@ -86,7 +86,7 @@ from .engine.handlers.functions import Arguments, Handle, TaskFunction, Workflow
 from .engine.handlers.signature import injected
 from .engine.node import Node, Worker
 from .engine.queries import Occurrence, TenantUse
-from .engine.serving import QueueUse
+from .engine.queries.serving import QueueUse
 from .engine.workflows.context import Workflow
 from .surfaces.python.app import App
 from .surfaces.python.client import DueRuns, Page, Queue, connect

@@ -54,10 +54,10 @@ from rota.domain.workflow import Signal, Step
 from rota.engine.app import App
 from rota.engine.clock import Clock
 from rota.engine.observe.telemetry import Observer
-from rota.engine.overview import Hour, Overview
 from rota.engine.queries import Occurrence, TenantUse
-from rota.engine.serving import QueueUse
-from rota.engine.workflows.run_tree import Branch
+from rota.engine.queries.overview import Hour, Overview
+from rota.engine.queries.serving import QueueUse
+from rota.engine.queries.workflows import Branch
 from rota.surfaces.python.calls.base import DueRuns, Page
 from rota.surfaces.python.calls.tasks import Tasks
 

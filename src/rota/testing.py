@@ -42,8 +42,8 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
+from .domain.checks import check_duration
 from .domain.errors import NotFound
-from .domain.limits import check_duration
 from .domain.model import Task
 from .domain.options import Duration
 from .domain.workflow import Step

@@ -11,8 +11,8 @@ import pytest
 import rota as package
 from command_line import bare_folder, document, rota
 from records import node
-from rota.engine.checks import Serving, check_serving
 from rota.engine.observe.metrics import Reading, read_gauges
+from rota.engine.queries.health import Serving, check_serving
 from stores import put
 
 HEARTBEAT = timedelta(seconds=30)

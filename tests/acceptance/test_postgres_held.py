@@ -14,9 +14,9 @@ from acceptance.test_postgres_fleet import connected, until, working
 from postgres_server import new_database
 from rota.domain.errors import Unavailable
 from rota.domain.model import Schedule
-from rota.engine.checks import check_health
 from rota.engine.clock import SystemClock
 from rota.engine.observe.telemetry import LeaseLost, Observation
+from rota.engine.queries.health import check_health
 from rota.stores.base import Tx
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import DueSchedules

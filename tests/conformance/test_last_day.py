@@ -9,7 +9,7 @@ import pytest
 import rota
 from records import task
 from rota.domain.model import TaskStatus
-from rota.engine import overview
+from rota.engine.queries import overview
 from rota.stores.base import Store
 from stores import put
 

@@ -10,7 +10,7 @@ import pytest
 
 import rota
 from rota import BackfillStatus, RunStatus, RunTrigger
-from rota.engine.checks import broken_records
+from rota.engine.queries.health import broken_records
 from simulation.faults import Fault, Node, Watch, check_ledger
 from worlds import DAY, HOUR, MINUTE, SECOND, START, STORES, World, on_any_store, play, some_calls
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.engine.checks import broken_records
+from rota.engine.queries.health import broken_records
 from simulation.faults import Fault, FaultyStore, attempted
 from worlds import START, STORES, World, play
 

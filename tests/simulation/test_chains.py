@@ -10,7 +10,7 @@ import pytest
 
 import rota
 from rota import RunStatus
-from rota.engine.checks import broken_records
+from rota.engine.queries.health import broken_records
 from simulation.faults import Fault, Node
 from worlds import EVERY_STORE, HOUR, MINUTE, SECOND, START, STORES, World, on_any_store, play, seeds
 

@@ -11,8 +11,8 @@ import pytest
 
 import rota
 from rota import RunReason, RunStatus, RunTrigger, TaskStatus
-from rota.engine.checks import broken_records
 from rota.engine.commands import cancel_listed
+from rota.engine.queries.health import broken_records
 from simulation.faults import Fault, Node, Watch, check_ledger
 from worlds import HOUR, MINUTE, SECOND, START, STORES, THOROUGH, World, on_any_store, play, some_calls
 

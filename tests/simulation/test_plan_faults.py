@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.engine.checks import broken_records
+from rota.engine.queries.health import broken_records
 from simulation.faults import Fault, FaultyStore, Plan, attempted
 from worlds import STORES, World, play
 

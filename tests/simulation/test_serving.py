@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.engine.checks import check_serving
+from rota.engine.queries.health import check_serving
 from worlds import HOUR, SECOND, START, World
 
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 import rota
 from rota import RunReason, RunStatus, TaskStatus
-from rota.engine.checks import check_health
 from rota.engine.observe.telemetry import ClockSetBack
+from rota.engine.queries.health import check_health
 from rota.engine.roles.scheduler import Scheduler
 from worlds import EVERY_STORE, HOUR, MINUTE, SECOND, START, STORES, THOROUGH, World
 

@@ -10,7 +10,8 @@ import pytest
 
 from records import run, schedule, task
 from rota.domain.model import Record, RunStatus, ScheduleStatus, Task, TaskStatus
-from rota.engine.checks import Health, broken_records, check_health, remove_receipt, write_receipt
+from rota.engine.commands import remove_receipt, write_receipt
+from rota.engine.queries.health import Health, broken_records, check_health
 from rota.stores.memory.store import MemoryStore
 from stores import START, put
 

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.domain.errors import Invalid
-from rota.domain.limits import (
+from rota.domain.checks import (
     check_choice,
     check_duration,
     check_flag,
@@ -33,6 +32,7 @@ from rota.domain.limits import (
     shown,
     storable,
 )
+from rota.domain.errors import Invalid
 from rota.domain.model import Limits, OverlapPolicy, RetryPolicy, ScheduleStatus
 
 LIMITS = Limits()

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import rota
 from rota.domain.model import Task
-from rota.engine.workflows.trouble import check_workflows
+from rota.engine.queries.workflows import check_workflows
 from rota.stores.base import Tx
 from worlds import HOUR, World
 

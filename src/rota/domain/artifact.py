@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
+from .checks import shown, storable
 from .errors import Invalid, Refused
 from .ids import derived_id
-from .limits import shown, storable
 from .model import Artifact, Task
 from .task import check_held
 

@@ -23,9 +23,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from .checks import check_number, check_text, shown
 from .errors import Invalid
 from .ids import derived_id
-from .limits import check_number, check_text, shown
 from .model import Gate, Limit, Limits, Task, TaskStatus, is_from_the_future
 
 __all__ = [

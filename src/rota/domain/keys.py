@@ -26,8 +26,8 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from .checks import check_choice, check_key, storable
 from .errors import Invalid
-from .limits import check_choice, check_key, storable
 from .model import ApiKey, Role
 from .tenants import EVERY_TENANT, check_tenant
 

@@ -21,8 +21,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from .errors import Invalid
-from .limits import (
+from .checks import (
     LONGEST,
     NAME_PATTERN,
     check_choice,
@@ -42,6 +41,7 @@ from .limits import (
     check_unique_by,
     shown,
 )
+from .errors import Invalid
 from .model import (
     Duration,
     ExcludedPolicy,

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from .checks import check_choice, check_input, check_key, check_kind, check_text, shown
 from .errors import Invalid, Refused
-from .limits import check_choice, check_input, check_key, check_kind, check_text, shown
 from .model import Limits, Runtime, Target, Template, TemplateTarget
 from .options import Option, TaskOptions, TemplateOptions, check_option, names_of, options_of
 from .runtimes import COMMAND_KINDS, check_against, check_command, check_schema, kind_of

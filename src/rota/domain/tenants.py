@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from .checks import check_key, shown
 from .errors import Invalid, Refused
-from .limits import check_key, shown
 from .model import Limits, Tenant, TenantStatus
 from .options import LimitOptions, check_option, options_of
 

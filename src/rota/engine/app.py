@@ -13,9 +13,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 
 from msgspec.structs import replace
 
+from ..domain.checks import check_duration, check_key, check_kind, check_number, check_retry_policy
 from ..domain.errors import Invalid
 from ..domain.gate import check_limit, of_kind
-from ..domain.limits import check_duration, check_key, check_kind, check_number, check_retry_policy
 from ..domain.model import Limit, RetryPolicy, Task, WorkflowTarget
 from ..domain.options import (
     Duration,

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from ..domain import artifact as rules
+from ..domain.checks import check_number, check_text, shown
 from ..domain.errors import Corrupt, Invalid
-from ..domain.limits import check_number, check_text, shown
 from ..domain.model import Artifact, Task
 from ..stores.base import Store
 from .clock import Clock, new_id
-from .commands.artifacts import leave_artifact
+from .commands import leave_artifact
 from .commits import commit
 from .queries import named_contents, one_artifact
 

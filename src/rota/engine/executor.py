@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from ..domain.checks import check_duration, check_input
 from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
-from ..domain.limits import check_duration, check_input
 from ..domain.model import Artifact, Failure, Limits, LogLine, Task, TaskStatus
 from ..domain.options import Duration
 from ..domain.task import LOGS_KEPT, Completed, Failed, Outcome, Released, Rescheduled

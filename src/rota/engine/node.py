@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import TypedDict, Unpack, cast
 
 from .. import __version__
+from ..domain.checks import check_duration, check_number, check_queue
 from ..domain.errors import Invalid, Unavailable
-from ..domain.limits import check_duration, check_number, check_queue
 from ..domain.model import NodeState, PausedQueue, Schedule, Task, Tenant
 from ..domain.options import Duration
 from ..domain.runtimes import check_url

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any
 
 from ..domain import recurrence
+from ..domain.checks import shown
 from ..domain.errors import Invalid
-from ..domain.limits import shown
 from ..domain.recurrence import RRule
 from ..domain.schedule.calendar_options import SOURCES, YEARS, sources_in
 

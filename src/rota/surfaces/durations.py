@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ..domain.limits import DURATIONS as ACCEPTED
-from ..domain.limits import parsed_duration as parsed
+from ..domain.checks import DURATIONS as ACCEPTED
+from ..domain.checks import parsed_duration as parsed
 
 __all__ = ["ACCEPTED", "coarse", "long_text", "parsed", "relative", "short"]
 

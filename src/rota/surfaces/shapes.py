@@ -31,7 +31,7 @@ from ..domain.options import Duration, ScheduleOptions, options_of, value_type
 from ..domain.recurrence import After, ClockChange, Cron, Interval, Once, RRule, Several, Simple, Timing
 from ..domain.serving import is_alive
 from ..engine.queries import Occurrence
-from ..engine.serving import QueueUse
+from ..engine.queries.serving import QueueUse
 
 __all__ = [
     "Answer",

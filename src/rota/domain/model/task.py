@@ -61,7 +61,7 @@ class RetryPolicy(Value, frozen=True, kw_only=True):
         for name in ("initial", "maximum"):
             given = getattr(self, name)
             if isinstance(given, (int, float, str)):
-                from ..limits import check_duration  # which imports the model
+                from ..checks import check_duration  # which imports the model
 
                 force_setattr(self, name, check_duration(f"retry_policy.{name}", given))
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields as fields_of
 
+from ..checks import check_text, shown
 from ..errors import Invalid
-from ..limits import check_text, shown
 from ..model import (
     Calendar,
     RetryPolicy,

@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import recurrence
+from ..checks import check_number, check_time
 from ..errors import Invalid, Refused
-from ..limits import check_number, check_time
 from ..model import Backfill, BackfillStatus, OverlapPolicy, Run, RunReason, RunStatus, Schedule
 from ..recurrence import After, Interval, Timing
 from .decision import Skip, due_time

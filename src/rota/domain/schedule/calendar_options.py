@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Annotated, Any, TypedDict
 
+from ..checks import check_number, check_text
 from ..errors import Invalid
-from ..limits import check_number, check_text
 from ..options import Option, check_names, options_of
 from .calendars import FIELDS
 

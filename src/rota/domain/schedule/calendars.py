@@ -16,9 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import recurrence
+from ..checks import check_key, check_text, shown
 from ..errors import Invalid
 from ..ids import derived_id
-from ..limits import check_key, check_text, shown
 from ..model import Calendar, Schedule
 from ..recurrence import Covered
 

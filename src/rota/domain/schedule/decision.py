@@ -42,7 +42,7 @@ starts at most a hundred of a schedule, and the next tick goes on from there.
 A schedule that comes after others has no times of its own: the commit that ends a run gives it one (`after.py`), which
 is then a due time as any other.
 
-What waits begins with the commit that ends the last live target (`engine/commands/line.py`). It counts as a run, and
+What waits begins with the commit that ends the last live target (`engine/commands/buffer.py`). It counts as a run, and
 takes its tenant's room, as soon as it waits.
 """
 

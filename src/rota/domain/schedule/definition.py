@@ -18,8 +18,7 @@ from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
 from .. import recurrence
-from ..errors import Invalid, Refused
-from ..limits import (
+from ..checks import (
     check_choice,
     check_duration,
     check_input,
@@ -29,6 +28,7 @@ from ..limits import (
     check_time,
     shown,
 )
+from ..errors import Invalid, Refused
 from ..model import (
     Limits,
     MissedRunPolicy,

@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ..checks import storable
 from ..errors import Refused
-from ..limits import storable
 from ..model import (
     LIVE,
     Change,

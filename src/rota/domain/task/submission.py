@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from ..checks import check_input, check_kind, check_metadata
 from ..errors import Invalid
 from ..gate import gates_of
-from ..limits import check_input, check_kind, check_metadata
 from ..model import Change, ChangeType, Limits, Task, TaskRequest, TaskStatus
 from ..options import SubmitOptions, options_of
 from ..runtimes import COMMAND_KINDS, Command

@@ -1,8 +1,8 @@
 """Every write of the product, each as a `work(tx)` for `store.transact`: it reads, asks the domain, and puts.
 
-Begin with `tick` (what time does to schedules) and `tasks`. A command is a function that returns the work. Ids that
-the work needs are made before it runs, so that running it again, after a conflict or after an answer that was lost,
-does the same thing and not another.
+Begin with `tick` (what time does to schedules) and `tasks`; `ending` has what follows from the end of a task. A
+command is a function that returns the work. Ids that the work needs are made before it runs, so that running it again,
+after a conflict or after an answer that was lost, does the same thing and not another.
 """
 
 from .alarms import (
@@ -16,19 +16,14 @@ from .alarms import (
     scan_ledger,
     set_alarm_rules,
 )
-from .artifacts import leave_artifact
 from .backfill import begin_backfill, cancel_backfill
 from .calendars import (
-    all_calendars,
     create_calendar,
     delete_calendar,
     edit_calendar,
-    one_calendar,
 )
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
-from .nodes import every_node, forget_nodes, remove_node, write_node
 from .plans import MakePlan, apply_plan, read_stored
-from .queues import pause_queue, resume_queue
 from .schedules import (
     Declared,
     create_schedule,
@@ -45,7 +40,8 @@ from .schedules import (
     spread_schedules,
     trigger_schedule,
 )
-from .shared import once
+from .serving import every_node, forget_nodes, pause_queue, remove_node, resume_queue, write_node
+from .shared import once, remove_receipt, write_receipt
 from .tasks import (
     Claim,
     Claimed,
@@ -57,6 +53,7 @@ from .tasks import (
     cancel_tasks,
     claim_tasks,
     expire_task,
+    leave_artifact,
     next_to_claim,
     renew_leases,
     settle_tasks,
@@ -112,7 +109,6 @@ __all__ = [
     "Sweep",
     "Tick",
     "Waited",
-    "all_calendars",
     "apply_plan",
     "archive_task",
     "begin_backfill",
@@ -154,7 +150,6 @@ __all__ = [
     "new_secret",
     "next_to_claim",
     "once",
-    "one_calendar",
     "pause_queue",
     "pause_schedule",
     "plan_edit",
@@ -165,6 +160,7 @@ __all__ = [
     "record_steps",
     "refresh_zones",
     "remove_node",
+    "remove_receipt",
     "renew_leases",
     "replan_lines",
     "replan_moments",
@@ -191,4 +187,5 @@ __all__ = [
     "trigger_schedule",
     "wait_or_park",
     "write_node",
+    "write_receipt",
 ]

@@ -47,9 +47,8 @@ from ...stores.queries import (
     UntoldAlarms,
     WatchedSchedules,
 )
-from .line import LIVE_AT_MOST
-from .nodes import every_node
-from .shared import audit
+from .serving import every_node
+from .shared import LIVE_AT_MOST, audit
 from .tenants import find_tenant
 
 __all__ = [

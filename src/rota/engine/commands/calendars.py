@@ -6,25 +6,22 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from ...domain.errors import NotFound, Refused
+from ...domain.errors import Refused
 from ...domain.model import Calendar, Schedule, ScheduleStatus
 from ...domain.schedule import calendars as rules
 from ...domain.schedule import definition
 from ...stores.base import Tx, Work
-from ...stores.queries import CalendarList, Cursor, ScheduleList
+from ...stores.queries import Cursor, ScheduleList
 from .schedules import write_planned
-from .shared import audit, limits_of, sets_named
+from .shared import audit, find_calendar, limits_of, sets_named
 
 __all__ = [
-    "all_calendars",
     "create_calendar",
     "delete_calendar",
     "edit_calendar",
-    "one_calendar",
 ]
 
 PAGE = 10_000
-CALENDARS_AT_MOST = 10_000
 
 
 def create_calendar(tenant: str, name: str, fields: Mapping[str, Any], actor: str) -> Work[Calendar]:
@@ -51,7 +48,7 @@ def edit_calendar(
 
     async def work(tx: Tx) -> Calendar:
         await limits_of(tx, tenant)
-        old = await _find(tx, tenant, name)
+        old = await find_calendar(tx, tenant, name)
         if version is not None and version != old.version:
             raise Refused("stale_version", record="calendar", id=name, found=old.version, expected=version)
         new = rules.edit(old, changes, tx.now, actor)
@@ -102,7 +99,7 @@ def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
         nonlocal was_there
         if was_there and await tx.get(Calendar, rules.calendar_id(tenant, name)) is None:
             return  # an answer was lost
-        old = await _find(tx, tenant, name)
+        old = await find_calendar(tx, tenant, name)
         was_there = True
         async for each in _naming(tx, old):
             if each.status is not ScheduleStatus.COMPLETED:
@@ -111,27 +108,3 @@ def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
         audit(tx, "deleted", actor, old, None)
 
     return work
-
-
-def one_calendar(tenant: str, name: str) -> Work[Calendar]:
-    async def work(tx: Tx) -> Calendar:
-        return await _find(tx, tenant, name, lock=False)
-
-    return work
-
-
-def all_calendars(tenant: str) -> Work[list[Calendar]]:
-    """By name."""
-
-    async def work(tx: Tx) -> list[Calendar]:
-        return await tx.find(CalendarList(tenant=tenant), CALENDARS_AT_MOST)
-
-    return work
-
-
-async def _find(tx: Tx, tenant: str, name: str, *, lock: bool = True) -> Calendar:
-    id = rules.calendar_id(tenant, name)
-    found = (await tx.get_many(Calendar, [id], lock=lock)).get(id)
-    if found is None:
-        raise NotFound("calendar", name)
-    return found

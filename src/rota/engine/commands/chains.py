@@ -21,7 +21,7 @@ from ...domain.schedule import after
 from ...domain.schedule.why import Linked
 from ...stores.base import Tx
 from ...stores.queries import LiveTasks, ScheduleByKey
-from .line import LIVE_AT_MOST
+from .shared import LIVE_AT_MOST
 
 __all__ = ["Chains", "Told", "linked_causes", "links_of"]
 

@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain import plan, schedule
+from ...domain.checks import check_input, check_key
 from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
-from ...domain.limits import check_input, check_key
 from ...domain.model import (
     Limits,
     Run,
@@ -33,9 +33,9 @@ from ...domain.schedule import after, backfill, calendars, definition, run, spre
 from ...domain.template import check_runs, known_target
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey
+from .buffer import Buffers
 from .chains import Chains, linked_causes
 from .gates import put_new
-from .line import WaitingLines, template_of, templates_of
 from .shared import (
     audit,
     check_room_for_schedules,
@@ -44,6 +44,8 @@ from .shared import (
     find_template,
     limits_of,
     sets_named,
+    template_of,
+    templates_of,
 )
 
 __all__ = [
@@ -202,9 +204,9 @@ async def _written(
     rows = await given_up(tx, [(each.old, each.new) for each in moving if each.old is not None])
     causes = await linked_causes(tx, [each.old for each in moving if each.old is not None])
     changed = [(each.old, each.new) for each in (*moving, *retired) if each.old is not None]
-    lines = await WaitingLines.of(tx, [new if new.buffered else old for old, new in changed])
-    dropped = [lines.dropped(old, RunReason.CHANGED, tx.now) for old, new in changed if not new.buffered]
-    moves = {each.new.id: lines.moved_on(each.new, tx.now) for each in moving}
+    buffers = await Buffers.of(tx, [new if new.buffered else old for old, new in changed])
+    dropped = [buffers.dropped(old, RunReason.CHANGED, tx.now) for old, new in changed if not new.buffered]
+    moves = {each.new.id: buffers.moved_on(each.new, tx.now) for each in moving}
     await put_new(tx, {task.id: task for move in moves.values() for task in move.starts})
     marked = chains.marked
     for move in (*moves.values(), *dropped):

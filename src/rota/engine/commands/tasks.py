@@ -1,4 +1,4 @@
-"""Works on tasks."""
+"""Works on tasks, and on what they leave."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import gate, unique
+from ...domain import artifact, gate, unique
 from ...domain import task as life
-from ...domain.errors import Refused
+from ...domain.checks import check_input
+from ...domain.errors import Invalid, Refused
 from ...domain.ids import derived_id
-from ...domain.limits import check_input
-from ...domain.model import Limits, LogLine, Receipt, Task, Tenant
+from ...domain.model import Artifact, Limits, LogLine, Receipt, Task, Tenant
 from ...domain.task import Defaults, Outcome, Submission
 from ...stores.base import Tx, Work
-from ...stores.queries import Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
+from ...stores.queries import ArtifactList, Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
+from .ending import Ending
 from .gates import Gates, put_new
-from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
+from .shared import DEFAULT_LIMITS, check_room_for_tasks, find_task, limits_of
 
 __all__ = [
     "Claim",
@@ -32,6 +33,7 @@ __all__ = [
     "cancel_tasks",
     "claim_tasks",
     "expire_task",
+    "leave_artifact",
     "next_to_claim",
     "renew_leases",
     "settle_tasks",
@@ -276,7 +278,7 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         stored = await tx.get_many(Task, [result.task.id for result in results])
         answers = [_settled(stored.get(result.task.id), result, tx.now) for result in results]
         settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
-        related = await RelatedRuns.of(tx, settled, "worker")
+        related = await Ending.of(tx, settled, "worker")
         by_id = {task.id: task for task in related.put(tx, settled, stored)}
         return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
 
@@ -333,7 +335,7 @@ def _change(tenant: str, id: str, actor: str, rule: Callable[[Task, datetime], T
         changed = rule(task, tx.now)
         if changed is task:
             return task
-        related = await RelatedRuns.of(tx, [changed], actor)
+        related = await Ending.of(tx, [changed], actor)
         return related.put(tx, [changed])[0]
 
     return work
@@ -346,7 +348,7 @@ def cancel_listed(tenant: str, ids: Sequence[str], actor: str, reason: str) -> W
         found = await tx.get_many(Task, ids)
         live = [t for t in found.values() if t.tenant == tenant and t.as_of(tx.now).is_live]
         cancelled = [life.cancel(task, tx.now, actor, reason) for task in live if not task.cancel_requested]
-        related = await RelatedRuns.of(tx, cancelled, actor)
+        related = await Ending.of(tx, cancelled, actor)
         return related.put(tx, cancelled)
 
     return work
@@ -358,9 +360,28 @@ def cancel_tasks(query: TaskList, limit: int, actor: str, reason: str) -> Work[t
     async def work(tx: Tx) -> tuple[int, Cursor | None]:
         found = await tx.find(query, limit)
         cancelled = [life.cancel(task, tx.now, actor, reason) for task in found if not task.cancel_requested]
-        related = await RelatedRuns.of(tx, cancelled, actor)
+        related = await Ending.of(tx, cancelled, actor)
         related.put(tx, cancelled)
         last = found[-1] if len(found) == limit else None
         return len(cancelled), None if last is None else Cursor(last.created_at, last.id)
+
+    return work
+
+
+def leave_artifact(held: Task, name: str, facts: Mapping[str, Any]) -> Work[Artifact]:
+    """Record what the holder of a task leaves under a name. The task is written with it: if another has it by now, or
+    it is gone, that is a conflict, so a stale worker leaves nothing."""
+
+    async def work(tx: Tx) -> Artifact:
+        task = await find_task(tx, held.tenant, held.id)
+        old = await tx.get(Artifact, artifact.id_of(task.id, name))
+        most = artifact.MOST_OF_TASK
+        if old is None and await tx.count(ArtifactList(task_ids=(task.id,)), at_most=most) >= most:
+            raise Invalid("name", f"task {task.id} has left {most:,} artifacts", "that is the most")
+        left = artifact.leave(task, held.lease_id or "", old, name, tx.now, **facts)
+        if left is old:
+            return old
+        tx.put(task)
+        return tx.put(left)
 
     return work

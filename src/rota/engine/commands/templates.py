@@ -17,8 +17,8 @@ from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
 from .chains import Chains
 from .gates import put_new
-from .nodes import every_node
 from .schedules import given_up
+from .serving import every_node
 from .shared import audit, check_room_for_tasks, find_template, limits_of
 
 __all__ = ["create_template", "delete_template", "edit_template", "execute_template"]

@@ -41,8 +41,8 @@ from ...stores.queries import (
 )
 from .backfill import Filled, Fillings, Situation
 from .chains import linked_causes
-from .line import LIVE_AT_MOST, template_of, templates_of
-from .shared import DEFAULT_LIMITS, RelatedRuns, audit, room_for_tasks
+from .ending import Ending
+from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, audit, room_for_tasks, template_of, templates_of
 
 __all__ = [
     "Tick",
@@ -169,7 +169,7 @@ class _Firing:
         new = [started for rows in starts for _, started in rows if started is not None]
         new += [started for each in filled for started in each.starts]
         new_rows = [row for rows in starts for row, _ in rows] + [row for each in filled for row in each.rows]
-        related = await RelatedRuns.of(
+        related = await Ending.of(
             tx,
             cancelled,
             SCHEDULER,
@@ -234,7 +234,7 @@ class _Firing:
         starts: list[tuple[Run, Task | None]],
         filled: Filled,
         had: Collection[datetime],
-        related: RelatedRuns,
+        related: Ending,
         tick: Tick,
     ) -> None:
         """`had` are the times that have their rows already: they were buffered, or a clock went back."""

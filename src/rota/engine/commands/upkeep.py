@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr, replace
 
 from ...domain import task as life
 from ...domain import unique
-from ...domain.limits import check_duration
+from ...domain.checks import check_duration
 from ...domain.model import Duration, Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
@@ -29,8 +29,8 @@ from ...stores.queries import (
     SignalList,
     StepList,
 )
-from .line import LIVE_AT_MOST
-from .shared import RelatedRuns, audit
+from .ending import Ending
+from .shared import LIVE_AT_MOST, audit
 
 __all__ = ["Retention", "Sweep", "forget_old", "sweep"]
 
@@ -95,7 +95,7 @@ def sweep(
         returned = [life.lose(task, tx.now) for task in lost]
         expired = [life.expire(task, tx.now, JANITOR) for task in past]
         swept = [*returned, *expired]
-        related = await RelatedRuns.of(tx, swept, JANITOR)
+        related = await Ending.of(tx, swept, JANITOR)
         stored = related.put(tx, swept)
         return Sweep(at=tx.now, returned=stored[: len(returned)], expired=stored[len(returned) :])
 

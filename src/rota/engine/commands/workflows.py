@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from ...domain import task as life
 from ...domain import workflow
+from ...domain.checks import check_input
 from ...domain.errors import Refused
 from ...domain.ids import derived_id
-from ...domain.limits import check_input
 from ...domain.model import (
     Failure,
     LogLine,
@@ -25,8 +25,9 @@ from ...domain.task import Submission, check_held
 from ...domain.workflow import Signal, Step, StepKind, StepStatus, Tried, Wait
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, SignalList, StepList, TaskList
+from .ending import Ending
 from .gates import Gates
-from .shared import DEFAULT_LIMITS, RelatedRuns, check_room_for_tasks, find_task, limits_of
+from .shared import DEFAULT_LIMITS, check_room_for_tasks, find_task, limits_of
 from .tasks import submit_tasks
 
 __all__ = [
@@ -276,7 +277,7 @@ def restart_workflow(held: Task, input: Any) -> Work[Task]:
         task = await _held(tx, held)
         steps = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
         new = workflow.restart(task, input, tx.now)
-        related = await RelatedRuns.of(tx, [new], "worker", left=[task])
+        related = await Ending.of(tx, [new], "worker", left=[task])
         for step in steps:
             tx.delete(step)
         return related.put(tx, [new])[0]
@@ -332,7 +333,7 @@ async def _replayed(tx: Tx, tasks: Sequence[Task], actor: str, from_step: str | 
             old += steps
             again += kept
         replayed.append(new)
-    related = await RelatedRuns.of(tx, replayed, actor)
+    related = await Ending.of(tx, replayed, actor)
     for step in old:
         tx.delete(step)
     for step in again:

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec.inspect import CustomType, Type, type_info
 
+from ...domain.checks import shown
 from ...domain.errors import Invalid
-from ...domain.limits import shown
 
 __all__ = ["ABSENT", "Decoder", "FieldsDecoder", "decoder", "encoded"]
 

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...domain.checks import shown
 from ...domain.errors import Invalid
-from ...domain.limits import shown
 from .signature import Getter, Signature
 
 __all__ = ["Lifetime", "Provider", "Resources", "provider"]

@@ -1,5 +1,8 @@
-"""Every question that the product asks of a store, each as a work for `store.read`. Begin with `schedules`: a page, a
-ledger, the next times, and why a time became what it did."""
+"""Every question that the product asks of a store, each as a work for `store.read`.
+
+Begin with `schedules`: a page, a ledger, the next times, and why a time became what it did. `overview` says how a
+tenant is doing, `health` how the store is, `serving` who runs what and what a task waits for.
+"""
 
 from .forecasts import forecast
 from .schedules import (
@@ -24,6 +27,7 @@ from .tasks import (
     named_contents,
     one_artifact,
     one_task,
+    recent_tasks,
     some_tasks,
     steps_of_task,
     task_list,
@@ -36,9 +40,11 @@ from .tenants import (
     TenantUse,
     alarm_page,
     alarm_rules,
+    all_calendars,
     are_gates_under,
     event_page,
     key_page,
+    one_calendar,
     one_template,
     one_tenant,
     task_limits,
@@ -52,6 +58,7 @@ __all__ = [
     "TenantUse",
     "alarm_page",
     "alarm_rules",
+    "all_calendars",
     "are_gates_under",
     "artifacts_of",
     "count_matching",
@@ -66,11 +73,13 @@ __all__ = [
     "next_times",
     "occurrences",
     "one_artifact",
+    "one_calendar",
     "one_schedule",
     "one_task",
     "one_template",
     "one_tenant",
     "open_schedules",
+    "recent_tasks",
     "schedule_events",
     "schedule_page",
     "schedule_runs",

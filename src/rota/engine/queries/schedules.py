@@ -33,10 +33,9 @@ from ...stores.queries import (
     ScheduleList,
 )
 from ..commands.chains import links_of
-from ..commands.line import LIVE_AT_MOST
-from ..commands.nodes import every_node
-from ..commands.shared import find_any_schedule, find_schedule
-from ..serving import wait_of
+from ..commands.serving import every_node
+from ..commands.shared import LIVE_AT_MOST, find_any_schedule, find_schedule
+from .serving import wait_of
 
 __all__ = [
     "Occurrence",

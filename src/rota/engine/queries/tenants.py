@@ -1,4 +1,4 @@
-"""Questions about a tenant: its templates, keys, audit, alarms and limits; and about all tenants."""
+"""Questions about a tenant: its templates, calendars, keys, audit, alarms and limits; and about all tenants."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ...domain.model import (
     Alarm,
     AlarmRules,
     ApiKey,
+    Calendar,
     Event,
     Limit,
     Template,
@@ -18,6 +19,7 @@ from ...stores.base import Tx, Work
 from ...stores.queries import (
     AlarmList,
     ApiKeyList,
+    CalendarList,
     Cursor,
     EventList,
     GateList,
@@ -26,16 +28,18 @@ from ...stores.queries import (
     TemplateList,
     TenantList,
 )
-from ..commands.shared import find_any_schedule, find_template
+from ..commands.shared import find_any_schedule, find_calendar, find_template
 from ..commands.tenants import find_tenant
 
 __all__ = [
     "TenantUse",
     "alarm_page",
     "alarm_rules",
+    "all_calendars",
     "are_gates_under",
     "event_page",
     "key_page",
+    "one_calendar",
     "one_template",
     "one_tenant",
     "task_limits",
@@ -44,6 +48,7 @@ __all__ = [
     "tenants_in_use",
 ]
 
+CALENDARS_AT_MOST = 10_000
 GATES_AT_ONCE = 1000
 
 
@@ -188,5 +193,21 @@ def are_gates_under(tenant: str, subject: str, limit: Limit) -> Work[bool]:
                 return False
             after = page[-1].id
         return True
+
+    return work
+
+
+def one_calendar(tenant: str, name: str) -> Work[Calendar]:
+    async def work(tx: Tx) -> Calendar:
+        return await find_calendar(tx, tenant, name, lock=False)
+
+    return work
+
+
+def all_calendars(tenant: str) -> Work[list[Calendar]]:
+    """By name."""
+
+    async def work(tx: Tx) -> list[Calendar]:
+        return await tx.find(CalendarList(tenant=tenant), CALENDARS_AT_MOST)
 
     return work

@@ -1,4 +1,4 @@
-"""Heartbeats that go out, to a watch outside such as Healthchecks: if they stay away, someone else says so.
+"""Pings to a watch outside, such as Healthchecks: if they stay away, someone else says so.
 
 A schedule with a `heartbeat_url` tells of its runs: `URL/start` when one begins, `URL` when it has succeeded,
 `URL/fail` when it has failed, each with the run's id as `rid`. The fleet's own tells every minute that the store

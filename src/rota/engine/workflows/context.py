@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar, overload
 
 from ...domain import workflow
+from ...domain.checks import check_duration, check_input, check_number, check_retry_policy, shown
 from ...domain.errors import Invalid, PermanentError
 from ...domain.ids import derived_id
-from ...domain.limits import check_duration, check_input, check_number, check_retry_policy, shown
 from ...domain.model import (
     Limits,
     RetryPolicy,

@@ -20,8 +20,8 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from ...domain import workflow
+from ...domain.checks import check_input
 from ...domain.errors import Invalid, PermanentError, Refused, StoreError, Unavailable
-from ...domain.limits import check_input
 from ...domain.model import (
     Failure,
     Task,

@@ -1,4 +1,4 @@
-"""The queries of `base.py` as PostgreSQL statements: which one, and with which values.
+"""The queries of `stores/queries.py` as PostgreSQL statements: which one, and with which values.
 
 Names of the statements in `statements.sql` follow those of the queries. `Statements` is the file with its
 words filled in for one schema, and each `:name` numbered as PostgreSQL wants it.

@@ -1,4 +1,4 @@
-"""The queries of `base.py` as SQLite statements: which one, with which values, and how several are merged.
+"""The queries of `stores/queries.py` as SQLite statements: which one, with which values, and how several are merged.
 
 Most queries are one statement. Some are not: ready and upcoming tasks look into each lane (queue, kind,
 priority) by itself, since an index over all of them would have to walk what is delayed or less urgent; a

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fastapi import Response
 
 from ...domain.model import Task
-from ...engine.overview import AT_MOST, Hour
+from ...engine.queries.overview import AT_MOST, Hour
 from ..http.service import of
 from .alarms import RULES
 from .texts import counted, took

@@ -24,8 +24,8 @@ from pydantic import (
     model_validator,
 )
 
+from ...domain.checks import NAME_PATTERN, check_time
 from ...domain.errors import Invalid
-from ...domain.limits import NAME_PATTERN, check_time
 from ...domain.model import RetryPolicy
 from ...domain.options import (
     Duration,

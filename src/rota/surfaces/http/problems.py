@@ -16,8 +16,8 @@ from msgspec import UNSET, UnsetType
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from ...domain.checks import NAME_RULE, shown
 from ...domain.errors import Refused, RotaError, Unavailable
-from ...domain.limits import NAME_RULE, shown
 from ..shapes import Answer
 from .fields import as_given, in_words_of
 

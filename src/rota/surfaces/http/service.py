@@ -12,16 +12,16 @@ from urllib.parse import quote
 import msgspec
 from fastapi import Depends, Header, Path, Request, Response
 
+from ...domain.checks import check_key
 from ...domain.errors import Invalid, NotFound, RotaError, Unavailable
 from ...domain.ids import derived_id
-from ...domain.limits import check_key
 from ...domain.model import Role
 from ...engine.app import App
-from ...engine.checks import check_serving
 from ...engine.clock import Clock, SystemClock
 from ...engine.commands import once
-from ...engine.overview import Hour
-from ...engine.serving import QueueUse
+from ...engine.queries.health import check_serving
+from ...engine.queries.overview import Hour
+from ...engine.queries.serving import QueueUse
 from ...stores.base import Store, Tx, Work
 from .. import redaction
 from ..python.client import Queue

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...domain.checks import check_text, shown
 from ...domain.errors import Invalid
-from ...domain.limits import check_text, shown
 from ...domain.model import (
     Limits,
     Schedule,

@@ -12,9 +12,9 @@ from datetime import timedelta
 
 from ...domain.errors import StoreError
 from ...domain.serving import nobody_handles
-from ...engine import serving
 from ...engine.clock import Clock
-from ...engine.serving import Fleet
+from ...engine.queries import serving
+from ...engine.queries.serving import Fleet
 from ...stores.base import Store
 
 __all__ = ["KnownNodes", "UnhandledKind"]

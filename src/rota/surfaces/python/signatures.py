@@ -1,10 +1,10 @@
-"""For those who receive the requests of http templates."""
+"""Verifying the signature of a request, for programs that receive those of http templates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...domain.limits import check_duration
+from ...domain.checks import check_duration
 from ...domain.options import Duration
 from ...domain.runtimes import TOLERANCE, is_signed
 from ...engine.clock import SystemClock

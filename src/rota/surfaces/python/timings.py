@@ -14,8 +14,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...domain import recurrence
+from ...domain.checks import check_duration, check_text, shown
 from ...domain.errors import Invalid
-from ...domain.limits import check_duration, check_text, shown
 from ...domain.model import Schedule
 from ...domain.options import TimingOptions, check_names, options_of
 from ...domain.recurrence import After, Cron, Interval, Once, RecurrenceRule, RRule, Several, Simple, Timing

@@ -15,8 +15,8 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from ...domain.checks import check_duration
 from ...domain.errors import Invalid, NotFound, Refused, RotaError, Unavailable
-from ...domain.limits import check_duration
 from ...domain.model import Artifact, PausedQueue, Task
 from ...domain.options import Duration
 from ...domain.plan import Plan

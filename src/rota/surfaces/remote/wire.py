@@ -14,8 +14,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from ...domain.checks import shown
 from ...domain.errors import Invalid
-from ...domain.limits import shown
 from ...domain.model import RetryPolicy, Role, Run, TaskTarget, TemplateTarget, WorkflowTarget
 from ...domain.schedule.why import Why
 from ...domain.serving import Waiting, WaitReason

@@ -15,7 +15,7 @@ from ..session import Session, with_session
 
 if TYPE_CHECKING:
     from ....domain.model import NodeState, PausedQueue
-    from ....engine.serving import QueueUse
+    from ....engine.queries.serving import QueueUse
     from ...python.client import Queue
 
 __all__ = ["drain", "list_queues", "pause", "resume", "workers"]

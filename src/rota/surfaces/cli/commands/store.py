@@ -13,18 +13,17 @@ import click
 from ....domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailable
 from ....domain.model import Alarm, Schedule, Task
 from ....domain.schedule.why import length
-from ....engine.checks import (
+from ....engine.clock import SystemClock, new_id
+from ....engine.commands import remove_receipt, write_receipt
+from ....engine.queries import alarm_page
+from ....engine.queries.health import (
     Health,
     Serving,
     broken_records,
     check_health,
     check_serving,
-    remove_receipt,
-    write_receipt,
 )
-from ....engine.clock import SystemClock, new_id
-from ....engine.queries import alarm_page
-from ....engine.workflows.trouble import check_workflows
+from ....engine.queries.workflows import check_workflows
 from ....stores.base import CommitOptions, Store
 from ...durations import short
 from ...stores import make_store, without_secrets

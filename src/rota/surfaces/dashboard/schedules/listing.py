@@ -11,7 +11,7 @@ from fastapi import Response
 
 from ....domain.errors import Invalid, Refused
 from ....domain.model import Schedule, ScheduleStatus
-from ....engine.overview import LATE
+from ....engine.queries.overview import LATE
 from ... import files
 from ...python.client import Page
 from ..forms import moment

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ....domain.model import Task
 from ....domain.workflow import FOREVER, Step, StepKind
-from ....engine.workflows.run_tree import Branch
+from ....engine.queries.workflows import Branch
 from ..texts import took
 
 __all__ = ["WIDTH", "Axis", "StepRow", "axis_of", "rows_of", "waits_for"]

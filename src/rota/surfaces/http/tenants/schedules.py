@@ -13,8 +13,8 @@ from msgspec import UNSET
 from pydantic import AfterValidator
 
 from ....domain import recurrence
+from ....domain.checks import check_metadata
 from ....domain.errors import Invalid, Refused
-from ....domain.limits import check_metadata
 from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
 from ....domain.schedule.definition import DEFAULTS, FIELDS

@@ -10,7 +10,7 @@ from fastapi import Path, Request, Response
 from ....domain.gate import of_queue
 from ....domain.model import Limit, NodeState, PausedQueue
 from ....domain.serving import is_alive
-from ....engine.serving import QueueUse
+from ....engine.queries.serving import QueueUse
 from ...shapes import Answer, Time, shaped
 from ..access import ALL_TENANTS
 from ..openapi import documented

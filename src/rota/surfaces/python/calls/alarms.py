@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from ....domain import alarm
-from ....domain.limits import check_key, check_text
+from ....domain.checks import check_key, check_text
 from ....domain.model import Alarm, AlarmRules
 from ....domain.options import AlarmOptions
 from ....domain.tenants import EVERY_TENANT

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ....domain.artifact import check_name
+from ....domain.checks import check_key
 from ....domain.errors import NotFound
-from ....domain.limits import check_key
 from ....domain.model import Artifact
 from ....engine import queries
 from ....engine.artifacts import OpenArtifact

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from ....domain.limits import check_number, check_text
+from ....domain.checks import check_number, check_text
 from ....domain.model import Run
 from ....domain.tenants import check_tenant
 from ....engine.app import App

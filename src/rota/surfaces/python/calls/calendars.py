@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ....domain.limits import check_key
+from ....domain.checks import check_key
 from ....domain.model import Calendar
 from ....domain.schedule.calendar_options import CalendarOptions
-from ....engine import commands
+from ....engine import commands, queries
 from ... import calendar_sources
 from .base import Calls
 
@@ -24,11 +24,11 @@ class CalendarCalls(Calls):
         return await self._commit(commands.create_calendar(self.tenant, name, stored, self.actor))
 
     async def get_calendar(self, name: str) -> Calendar:
-        return await self.store.read(commands.one_calendar(self.tenant, _name(name)))
+        return await self.store.read(queries.one_calendar(self.tenant, _name(name)))
 
     async def list_calendars(self) -> list[Calendar]:
         """All of them, by name."""
-        return await self.store.read(commands.all_calendars(self.tenant))
+        return await self.store.read(queries.all_calendars(self.tenant))
 
     async def update_calendar(
         self, name: str, *, version: int | None = None, **changes: Unpack[CalendarOptions]

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from ....domain.checks import check_duration
 from ....domain.errors import Invalid, Refused
-from ....domain.limits import check_duration
 from ....domain.options import Duration
 from ....domain.schedule.forecast import Forecast
 from ....domain.schedule.spread import MINUTE, Spread, check_over, minute_of

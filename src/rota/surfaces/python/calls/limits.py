@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....domain import gate
-from ....domain.limits import check_kind, check_queue
+from ....domain.checks import check_kind, check_queue
 from ....domain.model import Limit
 from ....engine import commands, queries
 from ....engine.app import App

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ....domain.limits import check_key
+from ....domain.checks import check_key
 from ....domain.model import Schedule, ScheduleStatus, Target
 from ....domain.plan import Declaration, Plan, Stored, basis_of, naming, of_calendar, of_schedule, of_template
 from ....domain.plan import make as make_plan

@@ -10,8 +10,8 @@ from typing import Any, Unpack
 from msgspec import UNSET
 
 from ....domain import recurrence
+from ....domain.checks import check_choice, check_key, check_number
 from ....domain.errors import Invalid, NotFound, Refused, StoreError
-from ....domain.limits import check_choice, check_key, check_number
 from ....domain.model import (
     Backfill,
     Event,
@@ -33,8 +33,8 @@ from ....engine import commands, queries
 from ....engine.app import App
 from ....engine.observe.log import log_signals
 from ....engine.observe.telemetry import Observer
-from ....engine.overview import Hour, Overview, last_hours, overview
 from ....engine.queries import Occurrence
+from ....engine.queries.overview import Hour, Overview, last_hours, overview
 from ....engine.roles.scheduler import Scheduler
 from ....stores.queries import Cursor, ScheduleList
 from ...redaction import carried

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from ....domain.limits import check_duration, check_queue, check_text
+from ....domain.checks import check_duration, check_queue, check_text
 from ....domain.model import NodeState, PausedQueue, TaskStatus
 from ....domain.options import Duration
 from ....domain.serving import Waiting
-from ....engine import commands, queries, serving
+from ....engine import commands, queries
 from ....engine.clock import SystemClock, sleep
-from ....engine.serving import QueueUse
+from ....engine.queries import serving
+from ....engine.queries.serving import QueueUse
 from .base import Calls
 
 __all__ = ["ServingCalls"]

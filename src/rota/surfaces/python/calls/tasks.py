@@ -12,15 +12,14 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from ....domain import task as life
+from ....domain.checks import check_duration, check_number, check_text, shown, storable
 from ....domain.errors import Invalid, NotFound, Refused, StoreError
-from ....domain.limits import check_duration, check_number, check_text, shown, storable
 from ....domain.model import LIVE, Change, Task, TaskStatus
 from ....domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
 from ....domain.task import Submission
 from ....engine import commands, queries
 from ....engine.clock import SystemClock, sleep
 from ....engine.observe import tracing
-from ....engine.recent import recent_tasks
 from ....stores.base import Store
 from .. import arguments
 from .base import LIMIT, Calls, Page, check_limit, page_of
@@ -116,7 +115,7 @@ class TaskCalls(Calls):
         wanted = _wanted(filters)
         wanted["after"] = arguments.parsed_cursor(cursor)
         reach = None if back is None else check_duration("back", back)
-        found = await self.store.read(recent_tasks(self.tenant, check_limit(limit), reach, **wanted))
+        found = await self.store.read(queries.recent_tasks(self.tenant, check_limit(limit), reach, **wanted))
         return page_of(found.tasks, limit, lambda task: task.created_at), found.back
 
     async def count(self, *, at_most: int | None = None, **filters: Unpack[TaskFilters]) -> int:

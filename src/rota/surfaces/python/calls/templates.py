@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ....domain.limits import check_key, check_text
+from ....domain.checks import check_key, check_text
 from ....domain.model import Task, Template
 from ....domain.options import TemplateChanges, TemplateOptions
 from ....engine import commands

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from ....domain import keys
-from ....domain.limits import check_choice, check_key, check_text
+from ....domain.checks import check_choice, check_key, check_text
 from ....domain.model import ApiKey, Event, Role, Tenant
 from ....domain.options import LimitOptions
 from ....domain.tenants import check_tenant

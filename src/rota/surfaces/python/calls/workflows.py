@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 from msgspec.structs import replace
 
+from ....domain.checks import check_input, check_text, shown
 from ....domain.errors import Invalid
 from ....domain.ids import derived_id
-from ....domain.limits import check_input, check_text, shown
 from ....domain.model import (
     Limits,
     Task,
@@ -18,7 +18,7 @@ from ....domain.options import SubmitManyOptions, SubmitOptions
 from ....domain.task import Submission
 from ....domain.workflow import Signal, Step
 from ....engine import commands, queries
-from ....engine.workflows.run_tree import Branch, tree_of
+from ....engine.queries.workflows import Branch, tree_of
 from .. import arguments
 from .tasks import TaskCalls, Tasks, task_id_of
 

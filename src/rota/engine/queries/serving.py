@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from ..domain import gate
-from ..domain import serving as fleet
-from ..domain.model import Gate, NodeState, PausedQueue, Task
-from ..domain.serving import Waiting, explain, paused_id
-from ..stores.base import Tx, Work
-from ..stores.queries import OpenTasks, PausedQueues, TasksInLine, UpcomingTasks
-from .commands.nodes import every_node
-from .commands.shared import find_task
+from ...domain import gate
+from ...domain import serving as fleet
+from ...domain.model import Gate, NodeState, PausedQueue, Task
+from ...domain.serving import Waiting, explain, paused_id
+from ...stores.base import Tx, Work
+from ...stores.queries import OpenTasks, PausedQueues, TasksInLine, UpcomingTasks
+from ..commands.serving import every_node
+from ..commands.shared import find_task
 
 __all__ = ["Fleet", "QueueUse", "fleet_of", "queues_in_use", "wait_of", "waiting_of"]
 

@@ -11,11 +11,10 @@ from datetime import datetime
 
 import msgspec
 
-from ..domain.alarm import PATIENCE, broken_run
-from ..domain.model import (
+from ...domain.alarm import PATIENCE, broken_run
+from ...domain.model import (
     LIVE,
     NodeState,
-    Receipt,
     Record,
     Run,
     RunStatus,
@@ -25,11 +24,11 @@ from ..domain.model import (
     TaskStatus,
     is_from_the_future,
 )
-from ..domain.recurrence import After
-from ..domain.schedule.run import run_id
-from ..domain.serving import living, nobody_handles, silent_scheduler
-from ..stores.base import Tx, Work
-from ..stores.queries import (
+from ...domain.recurrence import After
+from ...domain.schedule.run import run_id
+from ...domain.serving import living, nobody_handles, silent_scheduler
+from ...stores.base import Tx, Work
+from ...stores.queries import (
     AlarmList,
     DueSchedules,
     OpenTasks,
@@ -37,8 +36,8 @@ from ..stores.queries import (
     TaskList,
     UpcomingTasks,
 )
-from .commands.alarms import find_stuck
-from .commands.nodes import every_node
+from ..commands.alarms import find_stuck
+from ..commands.serving import every_node
 
 __all__ = [
     "Health",
@@ -46,8 +45,6 @@ __all__ = [
     "broken_records",
     "check_health",
     "check_serving",
-    "remove_receipt",
-    "write_receipt",
 ]
 
 ENOUGH = 1000
@@ -164,23 +161,6 @@ def check_health(tenant: str) -> Work[Health]:
 
 def _is_ahead(record: Schedule | Task, now: datetime) -> bool:
     return is_from_the_future(max(record.created_at, record.updated_at), now)
-
-
-def write_receipt(id: str) -> Work[Receipt]:
-    """Write a receipt for no request, to see whether writing works. `remove_receipt` takes it away again; retention
-    would, too."""
-
-    async def work(tx: Tx) -> Receipt:
-        return tx.put(Receipt(id=id, at=tx.now, fingerprint="doctor", status=200))
-
-    return work
-
-
-def remove_receipt(receipt: Receipt) -> Work[None]:
-    async def work(tx: Tx) -> None:
-        tx.delete(receipt)
-
-    return work
 
 
 def broken_records(snapshot: Mapping[str, Sequence[Record]]) -> list[str]:

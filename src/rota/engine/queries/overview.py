@@ -9,9 +9,9 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ..domain.model import Record, Schedule, Task, TaskStatus
-from ..stores.base import Tx, Work
-from ..stores.queries import Cursor, DueSchedules, LostLeases, OpenSchedules, ReadyTasks, TaskList
+from ...domain.model import Record, Schedule, Task, TaskStatus
+from ...stores.base import Tx, Work
+from ...stores.queries import Cursor, DueSchedules, LostLeases, OpenSchedules, ReadyTasks, TaskList
 
 __all__ = ["Hour", "Overview", "last_hours", "overview"]
 

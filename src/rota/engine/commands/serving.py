@@ -1,15 +1,17 @@
-"""Works on nodes: what a process says of itself while it lives, and what becomes of its record."""
+"""Works on who serves what. A node says of itself that it lives and what it does. A queue needs no record; one that is
+paused has one, which every claim looks at."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...domain.model import NodeState
-from ...domain.serving import is_forgotten
+from ...domain.model import NodeState, PausedQueue
+from ...domain.serving import is_forgotten, pause, paused_id
 from ...stores.base import Tx, Work
 from ...stores.queries import NodeList
+from .shared import audit
 
-__all__ = ["every_node", "forget_nodes", "remove_node", "write_node"]
+__all__ = ["every_node", "forget_nodes", "pause_queue", "remove_node", "resume_queue", "write_node"]
 
 NODES_AT_ONCE = 1000
 
@@ -58,3 +60,35 @@ async def every_node(tx: Tx) -> list[NodeState]:
         found += page
         if len(page) < NODES_AT_ONCE:
             return found
+
+
+def pause_queue(act: str, tenant: str, queue: str, actor: str, note: str) -> Work[PausedQueue]:
+    """Let no worker take its tasks. Pausing again changes the note, and keeps since when and by whom. `act` is the id
+    of this call: a queue has no version that the audit could count by."""
+
+    async def work(tx: Tx) -> PausedQueue:
+        old = await tx.get(PausedQueue, paused_id(tenant, queue))
+        if old is not None and (not note or note == old.note):
+            return old
+        new = pause(tenant, queue, tx.now, actor, note)
+        if old is not None:
+            new = replace(old, note=note)
+        paused = tx.put(new)
+        audit(tx, "paused", actor, old, paused, note, act=act)
+        return paused
+
+    return work
+
+
+def resume_queue(act: str, tenant: str, queue: str, actor: str) -> Work[bool]:
+    """Let workers take its tasks again; whether it was paused."""
+
+    async def work(tx: Tx) -> bool:
+        old = await tx.get(PausedQueue, paused_id(tenant, queue))
+        if old is None:
+            return False
+        tx.delete(old)
+        audit(tx, "resumed", actor, old, None, act=act)
+        return True
+
+    return work

@@ -1,9 +1,9 @@
-"""The line of a schedule: the times that wait (`Schedule.buffered`) until nothing of it is live, oldest first.
+"""The buffer of a schedule: times that wait (`Schedule.buffered`) until nothing of it is live, oldest first.
 
-A line moves on with the commit that ends the last live task of its schedule. What begins to wait marks the tasks that
+A buffer moves on with the commit that ends the last live task of its schedule. What begins to wait marks the tasks that
 it waits for (`Task.awaited`), so only the end of a marked task costs a look. Nobody misses an end: whoever adds to a
-line writes the live tasks or finds them marked, whoever ends a marked task writes the schedule, and a version that was
-moved meanwhile runs the work again.
+buffer writes the live tasks or finds them marked, whoever ends a marked task writes the schedule, and a version that
+was moved meanwhile runs the work again.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ from ...domain.model import (
     ScheduleStatus,
     Task,
     Template,
-    TemplateTarget,
     Tenant,
     TenantStatus,
 )
 from ...domain.schedule import run
 from ...stores.base import Tx
 from ...stores.queries import LiveTasks
+from .shared import LIVE_AT_MOST, template_of, templates_of
 
-__all__ = ["LIVE_AT_MOST", "Move", "WaitingLines", "template_of", "templates_of"]
+__all__ = ["Buffers", "Move"]
 
-LIVE_AT_MOST = 10_000
 SCHEDULER = "scheduler"
 _AT_REST = (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT)
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """What a line does: the schedule as it is to be written, rows and new tasks, and live tasks that are marked."""
+    """What a buffer does: the schedule as it is to be written, rows and new tasks, and live tasks that are marked."""
 
     schedule: Schedule
     rows: Sequence[Run] = ()
@@ -48,8 +47,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     marked: Sequence[Task] = ()
 
 
-class WaitingLines:
-    """The lines of some schedules, with all that is needed to move them on."""
+class Buffers:
+    """The buffers of some schedules, with all that is needed to move them on."""
 
     def __init__(
         self,
@@ -64,7 +63,7 @@ class WaitingLines:
         self._tenants = tenants
 
     @classmethod
-    async def of(cls, tx: Tx, schedules: Sequence[Schedule], tasks: Sequence[Task] = ()) -> WaitingLines:
+    async def of(cls, tx: Tx, schedules: Sequence[Schedule], tasks: Sequence[Task] = ()) -> Buffers:
         """`tasks` are written in the same work, as they are here."""
         waiting = [schedule for schedule in schedules if schedule.buffered]
         if not waiting:
@@ -97,7 +96,7 @@ class WaitingLines:
         return self._started(schedule, Limits() if tenant is None else tenant.limits, now)
 
     def dropped(self, schedule: Schedule, reason: RunReason, now: datetime) -> Move:
-        """Nothing of the line will start, and its rows say why."""
+        """Nothing of the buffer will start, and its rows say why."""
         waiting = [self._waiting(schedule, at) for at in schedule.buffered]
         rows = [run.dropped(row, reason, now) for row in waiting if row is not None]
         left = schedule.run_count - len(schedule.buffered)
@@ -125,15 +124,3 @@ class WaitingLines:
     def _waiting(self, schedule: Schedule, at: datetime) -> Run | None:
         row = self._rows.get(run.run_id(schedule, at))
         return row if row is not None and row.status is RunStatus.BUFFERED else None
-
-
-async def templates_of(tx: Tx, due: Sequence[Schedule]) -> dict[str, Template]:
-    ids = {found.target.template_id for found in due if isinstance(found.target, TemplateTarget)}
-    return await tx.get_many(Template, ids) if ids else {}
-
-
-def template_of(found: Schedule, templates: Mapping[str, Template]) -> Template | None:
-    if not isinstance(found.target, TemplateTarget):
-        return None
-    template = templates.get(found.target.template_id)
-    return template if template is not None and template.tenant == found.tenant else None
