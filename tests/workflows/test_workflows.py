@@ -122,6 +122,25 @@ async def test_a_worker_that_stops_in_the_middle_loses_nothing(world: World) -> 
     assert (done.output, ran, done.retries) == ([0, 1, 2], [0, 1, 2], 0)
 
 
+@pytest.mark.parametrize("limit", [None, 60])
+async def test_a_step_that_cancels_itself_has_failed(world: World, limit: int | None) -> None:
+    async def cancels() -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+        await asyncio.sleep(1)
+
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> str:
+        try:
+            await ctx.step(cancels, retries=0, timeout=limit)
+        except rota.StepFailed as failed:
+            return str(failed)
+        return "went on"
+
+    assert "CancelledError" in (await finished(world)).output
+
+
 async def test_a_wait_holds_no_worker(world: World) -> None:
     @world.app.workflow("flow")
     async def flow(ctx: rota.Workflow, n: int) -> int:

@@ -14,7 +14,7 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -112,6 +112,7 @@ class _Runner:
         self._loop = asyncio.get_running_loop()
         self._replay: Replay | None = None
         self._stack = AsyncExitStack()
+        self._waking: asyncio.Future[Any] | None = None
         self._hint: asyncio.Future[None] | None = None
         self._looked_at = 0.0
 
@@ -136,19 +137,17 @@ class _Runner:
         if steps:
             took = timedelta(seconds=self._loop.time() - began)
             self._execution.observe(WorkflowReplayed(task, len(steps), took))
-        while True:
+        while (outcome := await self._round(replay)) is None:
             await self._advanced(replay)
-            outcome = await self._round(replay)
-            if outcome is not None:
-                return outcome
+        return outcome
 
     async def close(self) -> None:
         """Steps that are in flight are given up; they may be run again."""
         flying = list(self._flying.values())
-        if self._hint is not None:
-            self._hint.cancel()
-        for each in flying:
-            each.cancel()
+        self._flying.clear()
+        for each in (self._waking, self._hint, *flying):
+            if each is not None:
+                each.cancel()
         if flying:
             await asyncio.wait(flying, timeout=STOP_GRACE.total_seconds())
         if self._replay is not None:
@@ -219,8 +218,8 @@ class _Runner:
                 output = check_input(await self._called(ask), OUTPUT_LIMITS, "output")
             await self._execution.wait_until_left()
         except BaseException as error:
-            if is_a(error, asyncio.CancelledError) and _is_cancelled():
-                raise
+            if is_a(error, asyncio.CancelledError) and ask.key not in self._flying:
+                raise  # it was given up; else the function was cancelled by its own doing
             if is_a(error, Invalid):
                 error = PermanentError(f"the step's result cannot be stored: {error}")
             failed = self._execution.failure_of(error)
@@ -238,19 +237,12 @@ class _Runner:
         current_step.set(workflow.step_id(self._execution.task, ask.key))
         running.set(self._context)
         entering_handler()
-        calling = asyncio.ensure_future(self._call_provided(ask.attempts.function))
-        try:
-            if await wait_for_any(calling, at_most=ask.attempts.timeout):
-                result, error = calling.result()
-                if error is not None:
-                    raise error
-                return result
-        finally:
-            if not calling.done():
-                calling.cancel()
-                await wait_for_any(calling, at_most=STOP_GRACE)
-        assert ask.attempts.timeout is not None
-        raise TimeoutError(f"ran longer than its timeout of {ask.attempts.timeout.total_seconds():g} s")
+        calling = self._call_provided(ask.attempts.function)
+        limit = ask.attempts.timeout
+        result, error = await (calling if limit is None else _within(limit, calling))
+        if error is not None:
+            raise error
+        return result
 
     async def _call_provided(self, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         """A task that is a step gets what its app provides, too."""
@@ -316,26 +308,27 @@ class _Runner:
 
     async def _next(self, replay: Replay, waits: list[Wait]) -> list[asyncio.Task[Tried]]:
         """Steps that have ended. None, if it is time to look: at a wait, at the deadline, or because of a stop."""
-        self._execution.wake.clear()
-        waking = asyncio.ensure_future(self._execution.wake.wait())
         for_others = any(wait.kind in (StepKind.RECEIVE, StepKind.CHILD) for wait in waits)
-        try:
-            while True:
-                others: list[asyncio.Future[Any]] = [waking]
-                at_most = self._until_due(replay, waits)
-                if for_others:
-                    rest = self._looked_at + LOOK_EVERY.total_seconds() - self._loop.time()
-                    if rest > 0:
-                        at_most = rest if at_most is None else min(at_most, rest)
-                    else:
-                        others.append(self._hinted())
-                limit = None if at_most is None else timedelta(seconds=at_most)
-                done = await wait_for_any(*self._flying.values(), *others, at_most=limit)
-                ended = [each for each in self._flying.values() if each in done]
-                if ended or done or self._is_due(replay, waits):
-                    return ended
-        finally:
-            waking.cancel()
+        while True:
+            others: list[asyncio.Future[Any]] = [self._woken()]
+            at_most = self._until_due(replay, waits)
+            if for_others:
+                rest = self._looked_at + LOOK_EVERY.total_seconds() - self._loop.time()
+                if rest > 0:
+                    at_most = rest if at_most is None else min(at_most, rest)
+                else:
+                    others.append(self._hinted())
+            limit = None if at_most is None else timedelta(seconds=at_most)
+            done = await wait_for_any(*self._flying.values(), *others, at_most=limit)
+            ended = [each for each in self._flying.values() if each in done]
+            if ended or done or self._is_due(replay, waits):
+                return ended
+
+    def _woken(self) -> asyncio.Future[Any]:
+        if self._waking is None or self._waking.done():
+            self._execution.wake.clear()
+            self._waking = asyncio.ensure_future(self._execution.wake.wait())
+        return self._waking
 
     def _hinted(self) -> asyncio.Future[None]:
         if self._hint is None or self._hint.done():
@@ -473,6 +466,14 @@ def _call_in_thread(function: Callable[[], Any]) -> tuple[Any, BaseException | N
         return None, error
 
 
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+async def _within(limit: timedelta, calling: Coroutine[Any, Any, T]) -> T:
+    """A step that is over its time is cancelled, and given up if it does not let itself be cancelled."""
+    running = asyncio.ensure_future(calling)
+    try:
+        if await wait_for_any(running, at_most=limit):
+            return running.result()
+    finally:
+        if not running.done():
+            running.cancel()
+            await wait_for_any(running, at_most=STOP_GRACE)
+    raise TimeoutError(f"ran longer than its timeout of {limit.total_seconds():g} s")
