@@ -37,7 +37,7 @@ from rota.domain.model import (
     Watch,
     WorkflowTarget,
 )
-from rota.domain.recurrence import Interval
+from rota.domain.recurrence import Cron, Interval
 from rota.domain.workflow import Signal, Step, StepKind, StepStatus
 from stores import START
 
@@ -222,6 +222,9 @@ def any_schedule(random: random.Random, **values: Any) -> Schedule:
         "created_at": minutes(random),
         "deleted_at": random.choice((None, None, minutes(random))),
         "zone_data": random.choice(ZONES),
+        "timing": random.choice(
+            (Interval(every=timedelta(minutes=5), anchor=START), Cron("@daily", "Asia/Tokyo"))
+        ),
         "watch": random.choice((None, Watch(at=random.choice((None, minutes(random))), since=START))),
     }
     return schedule(**(shape | values))

@@ -179,6 +179,11 @@ def idle_since(g: Gate) -> datetime:
     return max(g.updated_at, g.next_at or g.updated_at)
 
 
+def told_of(s: Schedule) -> tuple[str, ...]:
+    """Where a text is looked for."""
+    return (s.key, s.description, getattr(s.target, "kind", ""), *getattr(s.target, "tags", ()))
+
+
 def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
     text = None if q.text is None else q.text.casefold()
     return (
@@ -188,7 +193,8 @@ def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
         and given(q.kind, getattr(s.target, "kind", None))
         and given(q.template_id, getattr(s.target, "template_id", None))
         and (q.tag is None or q.tag in getattr(s.target, "tags", ()))
-        and (text is None or text in s.key.casefold() or text in s.description.casefold())
+        and given(q.timezone, s.timezone)
+        and (text is None or any(text in each.casefold() for each in told_of(s)))
         and behind(q, s.created_at, s.id)
     )
 
@@ -438,10 +444,12 @@ def schedule_lists() -> Iterator[Query]:
     for status, deleted in product(some(*ScheduleStatus), (False, True)):
         yield ScheduleList(tenant="default", status=status, deleted=deleted)
         yield ScheduleList(tenant=None, status=status, deleted=deleted)
-        for text in ("KEY", "übersicht", "%", "_", "morning", "none of them", "", "S0"):
+        for text in ("KEY", "übersicht", "%", "_", "morning", "none of them", "", "S0", "Send_", "GENT"):
             yield ScheduleList(tenant="other", status=status, deleted=deleted, text=text)
     for kind, tag, template_id in product(some(*KINDS), some(*TAGS), some("m1")):
         yield ScheduleList(tenant="default", kind=kind, tag=tag, template_id=template_id)
+    for zone, tag in product(("UTC", "Asia/Tokyo", "Asia"), some(*TAGS)):
+        yield ScheduleList(tenant="default", timezone=zone, tag=tag)
 
 
 def since_then(kind: Any, records: list[Record]) -> Iterator[Query]:

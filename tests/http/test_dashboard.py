@@ -157,6 +157,17 @@ def test_the_list_filters_by_its_address(local: Served) -> None:
     assert "sync-orders" in shown(client, "/ui/default/schedules?state=failing")
     assert "until the migration is done" in shown(client, "/ui/default/schedules?state=paused")
     assert "No schedule matches" in shown(client, "/ui/default/schedules?text=zzz")
+    for filters, key, other in (
+        ("timezone=America/New_York", "nightly-backup", "daily-report"),
+        ("tag=finance", "month-close", "sync-orders"),
+        ("text=close_", "month-close", "daily-report"),
+        ("text=SHOP", "price-feed", "daily-report"),
+        ("sort=next&tag=shop&text=feed", "price-feed", "sync-orders"),
+        ("state=failing&kind=report", "daily-report", "sync-orders"),
+    ):
+        page = shown(client, f"/ui/default/schedules?{filters}")
+        assert f'/schedules/{key}"' in page, filters
+        assert f'/schedules/{other}"' not in page, filters
     assert "is not known" in shown(client, "/ui/default/schedules?state=odd", 422)
 
 

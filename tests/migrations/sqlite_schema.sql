@@ -125,6 +125,7 @@ CREATE TABLE schedule (
   deleted_at integer,
   completed_at integer,
   zone_data text not null,
+  timezone text not null,
   watch_at integer,
   kind text,
   template_id text,

@@ -213,7 +213,9 @@ def test_nan_is_nothing() -> None:
 def test_columns_are_what_the_record_says() -> None:
     record = schedule("a", key="Straße", description="B", target=TemplateTarget(template_id="m1"))
     values = {column.name: column.get(record) for column in TABLES[Schedule].columns}
-    assert values["search"] == "strasse\nb"
+    assert values["search"] == "strasse\nb\n"
+    known = schedule("b", key="B", target=TaskTarget(kind="Mail", tags=("x", "Y")))
+    assert TABLES[Schedule].columns[-1].get(known) == "b\n\nmail\nx\ny"
     assert (values["kind"], values["template_id"]) == (None, "m1")
     fixed = [column.name for column in TABLES[Task].columns if column.is_fixed]
     assert fixed == ["tenant", "created_at", "schedule_id", "is_workflow"]

@@ -527,7 +527,8 @@ class ScheduleFilters(TypedDict, total=False):
     kind: Annotated[str | None, _text("That run this kind.")]
     template_id: Annotated[str | None, _text("That run this template, by its id or alias.")]
     tag: Annotated[str | None, _text("Whose target has this tag.")]
-    text: Annotated[str | None, _text("With this in their name or description.")]
+    timezone: Annotated[str | None, _text("Whose times are on the clock of this zone.")]
+    text: Annotated[str | None, _text("With this in their name, description, kind or a tag.")]
     deleted: Annotated[bool | None, _flag("Deleted ones, too.")]
 
 

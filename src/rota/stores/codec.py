@@ -207,7 +207,9 @@ def search_text(text: str) -> str:
 
 
 def searched(schedule: Schedule) -> str:
-    return search_text(f"{schedule.key}\n{schedule.description}")
+    """What a search for a text looks through: name, description, kind and tags, a line each."""
+    kind, tags = target_kind(schedule) or "", getattr(schedule.target, "tags", ())
+    return search_text("\n".join((schedule.key, schedule.description, kind, *tags)))
 
 
 def target_kind(schedule: Schedule) -> str | None:
@@ -225,7 +227,9 @@ _TASK = (
     *_columns("line lined_at@"),
 )
 _SCHEDULE = (
-    *_columns("tenant! created_at!@ key status due_at@ deleted_at@ completed_at@ zone_data watch_at@"),
+    *_columns(
+        "tenant! created_at!@ key status due_at@ deleted_at@ completed_at@ zone_data timezone watch_at@"
+    ),
     Column("kind", target_kind),
     Column("template_id", template_id),
     Column("search", searched),

@@ -221,7 +221,8 @@ class OldSchedules(Query, frozen=True, kw_only=True):
 
 class ScheduleList(Query, frozen=True, kw_only=True):
     """Schedule: of `tenant` (None: any), matching every filter given; `kind` is the target's kind, `template_id` the
-    target's template, `tag` one of the target's tags, `text` a part of key or description, any letter case.
+    target's template, `tag` one of the target's tags, `timezone` the zone of its timing, `text` a part of key,
+    description, kind or a tag, any letter case.
     Deleted ones are left out unless `deleted` is set: then they are listed among the living. By created_at,
     id, both descending; `after` continues behind a cursor."""
 
@@ -230,6 +231,7 @@ class ScheduleList(Query, frozen=True, kw_only=True):
     kind: str | None = None
     template_id: str | None = None
     tag: str | None = None
+    timezone: str | None = None
     text: str | None = None
     deleted: bool = False
     after: Cursor | None = None

@@ -286,6 +286,7 @@ def _is_listed(schedule: Schedule, query: ScheduleList) -> bool:
         and query.kind in (None, target_kind(schedule))
         and query.template_id in (None, template_id(schedule))
         and (query.tag is None or query.tag in getattr(schedule.target, "tags", ()))
+        and query.timezone in (None, schedule.timezone)
         and (query.text is None or search_text(query.text) in searched(schedule))
     )
 

@@ -522,6 +522,7 @@ order by created_at desc, id desc limit :limit::bigint {lock}
 (:status::text is null or status = :status::text)
   and (:kind::text is null or kind = :kind::text)
   and (:template_id::text is null or template_id = :template_id::text)
+  and (:timezone::text is null or timezone = :timezone::text)
   and (:tag::text is null or :tag::text = any(tags))
   and (:text::text is null or strpos(search, :text::text) > 0)
 

@@ -316,7 +316,8 @@ order by created_at desc, id desc limit :limit
   and (:status is null or status = :status)
   and (:kind is null or kind = :kind)
   and (:template_id is null or template_id = :template_id)
-  and (:tag is null or exists (select 1 from json_each(body, '$.target.tags') where value = :tag))
+  and (:timezone is null or timezone = :timezone)
+  and (:tag is null or instr(body, :tag) > 0 and exists (select 1 from json_each(body, '$.target.tags') where value = :tag))
   and (:text is null or instr(search, :text) > 0)
 
 -- ## Runs

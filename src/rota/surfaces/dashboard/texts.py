@@ -18,7 +18,19 @@ from .. import redaction, words
 from ..durations import relative, short
 from ..versions import differences
 
-__all__ = ["SIGNS", "TEMPLATES", "clock", "counted", "iso", "pretty", "reason", "relative", "took"]
+__all__ = [
+    "SIGNS",
+    "TEMPLATES",
+    "clock",
+    "counted",
+    "iso",
+    "kind_of",
+    "pretty",
+    "reason",
+    "relative",
+    "tags_of",
+    "took",
+]
 
 SIGNS = {
     "pending": "○",
@@ -152,6 +164,12 @@ def tags_of(schedule: Schedule) -> Sequence[str]:
     return () if isinstance(schedule.target, TemplateTarget) else schedule.target.tags
 
 
+def owner_of(schedule: Schedule) -> str:
+    """Whose it is: who its metadata says, or else who made it."""
+    named = schedule.metadata.get("owner")
+    return named if isinstance(named, str) and named else (schedule.created_by or "").removeprefix("key:")
+
+
 def duration_of(task: Task) -> timedelta | None:
     return (
         None if task.started_at is None or task.completed_at is None else task.completed_at - task.started_at
@@ -166,6 +184,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
+TEMPLATES.filters.update(kind_of=kind_of, tags_of=tags_of)
 TEMPLATES.globals.update(
     when=when,
     away=away,
@@ -183,6 +202,7 @@ TEMPLATES.globals.update(
     local=local,
     kind_of=kind_of,
     tags_of=tags_of,
+    owner_of=owner_of,
     duration_of=duration_of,
     sentence=words.sentence,
     policies=words.policies,

@@ -87,6 +87,7 @@ create table {schema}.schedule (
   missed_run_policy text not null,
   overlap_policy text not null,
   zone_data text collate "C" not null,
+  timezone text collate "C" not null,
   watch_at timestamptz,
   search text collate "C" not null,
   created_by text,

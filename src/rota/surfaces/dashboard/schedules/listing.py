@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +15,7 @@ from ....engine.queries.overview import LATE
 from ... import files
 from ...python.client import Page
 from ..forms import moment
-from ..texts import counted
+from ..texts import counted, kind_of, tags_of
 from ..visit import HEADERS, FormField, Visit
 from .strip import small_strip
 
@@ -23,6 +23,7 @@ __all__ = ["ACTIONS", "act", "asked_for", "deed", "done_words", "is_late", "paus
 
 LIMIT = 50
 RUNS = 30
+FILTERS = ("text", "kind", "tag", "timezone")
 STATES = ("active", "paused", "draft", "completed")
 ACTIONS = {
     "pause": ("Pause", "paused"),
@@ -52,24 +53,17 @@ async def show(visit: Visit) -> Response:
         states=STATES,
         words=words,
         said=done_words(visit),
-        is_filtered=any(visit.asked(name) for name in ("text", "state", "kind", "tag")),
+        is_filtered=any(visit.asked(name) for name in (*FILTERS, "state")),
     )
 
 
 async def _found(visit: Visit) -> tuple[Page[Schedule], str]:
     """The schedules that the query asks for, and what they are, in words."""
     queue, state = visit.queue, visit.asked("state")
+    filters: dict[str, Any] = {name: visit.asked(name) for name in FILTERS}
     if state in ("late", "failing") or visit.asked("sort") == "next":
-        known = await queue.overview()
-        if state == "late":
-            return Page(known.late), "due more than 5 seconds ago and not started"
-        if state == "failing":
-            ids = dict.fromkeys(
-                task.schedule_id for task in known.failed if task.schedule_id in known.schedules
-            )
-            return Page(known.schedules[id] for id in ids if id), "with a task that failed in the last day"
-        return Page([*known.late, *known.coming][:LIMIT]), "due within the hour, soonest first"
-    filters: dict[str, Any] = {name: visit.asked(name) for name in ("text", "kind", "tag")}
+        found, words = await _of_overview(visit, state)
+        return Page([each for each in found if _matches(each, filters)][:LIMIT]), words
     if state is not None and state not in STATES:
         raise Invalid(
             "state", f"{state!r:.60} is not known", f"accepted are {', '.join(STATES)}, late and failing"
@@ -77,6 +71,29 @@ async def _found(visit: Visit) -> tuple[Page[Schedule], str]:
     if state is not None:
         filters["status"] = state
     return await queue.list_schedules(limit=LIMIT, cursor=visit.asked("cursor"), **filters), ""
+
+
+async def _of_overview(visit: Visit, state: str | None) -> tuple[list[Schedule], str]:
+    """Schedules by what the overview knows of them."""
+    known = await visit.queue.overview()
+    if state == "late":
+        return known.late, "due more than 5 seconds ago and not started"
+    if state == "failing":
+        ids = dict.fromkeys(task.schedule_id for task in known.failed if task.schedule_id in known.schedules)
+        return [known.schedules[id] for id in ids if id], "with a task that failed in the last day"
+    return [*known.late, *known.coming], "due within the hour, soonest first"
+
+
+def _matches(schedule: Schedule, filters: Mapping[str, str | None]) -> bool:
+    """As the store would say."""
+    text = (filters["text"] or "").casefold()
+    told = (schedule.key, schedule.description, kind_of(schedule), *tags_of(schedule))
+    return (
+        any(text in each.casefold() for each in told)
+        and filters["kind"] in (None, kind_of(schedule))
+        and (filters["tag"] is None or filters["tag"] in tags_of(schedule))
+        and filters["timezone"] in (None, schedule.timezone)
+    )
 
 
 def is_late(schedule: Schedule, now: datetime) -> bool:

@@ -98,13 +98,17 @@ async def list_all(
     status: StatusFilter | None = None,
     target: Annotated[str | None, Query(max_length=255, description="The kind of what it runs.")] = None,
     tag: Annotated[str | None, Query(max_length=255)] = None,
-    q: Annotated[str | None, Query(max_length=255, description="A part of name or description.")] = None,
+    timezone: Annotated[str | None, Query(max_length=255, description="The zone of its times.")] = None,
+    q: Annotated[
+        str | None, Query(max_length=255, description="A part of name, description, kind or a tag.")
+    ] = None,
     deleted: Annotated[bool, Query(description="Deleted ones, too.")] = False,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
     """The newest schedules that match, a page at a time."""
-    filters: ScheduleFilters = {"status": status, "kind": target, "tag": tag, "text": q, "deleted": deleted}
+    filters: ScheduleFilters = {"status": status, "kind": target, "tag": tag, "timezone": timezone, "text": q}
+    filters["deleted"] = deleted
     page = await queue.list_schedules(limit=limit, cursor=cursor, **filters)
     return answer(
         answers.SchedulesAnswer(items=[answers.schedule(each) for each in page], next_cursor=page.next_cursor)
