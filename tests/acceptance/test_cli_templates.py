@@ -30,6 +30,11 @@ def test_a_shell_template_from_its_creation_to_its_end(folder: Path) -> None:
     rota("tick shop:app --allow-shell")
     done = document(f"status {task}")
     assert (done["status"], done["output"]["stdout"]) == ("completed", "hello Ada\n")
+    alone = rota("template execute hello").stdout.strip()
+    rota("tick")
+    assert document(f"status {alone}")["status"] == "pending"
+    rota("tick --allow-shell")  # commands need no app
+    assert document(f"status {alone}")["status"] == "completed"
 
 
 def test_a_schedule_runs_a_template_and_goes_with_it() -> None:

@@ -84,6 +84,7 @@ _MONITORING = ("metrics_port", "metrics_host", "log_level")
         "rota up shop.tasks:app --queues default,mail --concurrency 20",
         "rota up shop.tasks:app --port 9000            # the HTTP API is there",
         "rota up shop.tasks:app --metrics-port 9464 --log-level info",
+        "rota up --allow-shell            # the shell commands of templates, such as those of a crontab",
         "rota up                          # only schedules and housekeeping, or the app of rota.toml",
     ]
 )
@@ -123,7 +124,7 @@ def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any
 
         with in_demo_store(options) as shown:
             return run(session, shown)
-    return run(session, options.with_app(load_app(settings["app"])))
+    return run(session, options.with_app(load_app(settings["app"])).with_commands())
 
 
 @command(
@@ -131,6 +132,7 @@ def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any
         "rota worker shop.tasks:app",
         "rota worker shop.tasks:app --queues mail --concurrency 200",
         "rota worker shop.tasks:app --processes auto  # one for each processor",
+        "rota worker --allow-shell                    # only the commands of templates",
     ]
 )
 @click.argument("app", required=False)
@@ -150,8 +152,10 @@ def worker(session: Session, app: str | None, processes: int, number: int | None
     """Run the tasks of an app, and return those of workers that died: `rota scheduler run` and `rota monitor`
     are the other roles."""
     settings = session.store_settings(app=app, **_settings_in(flags))
-    if settings["app"] is None:
-        raise click.UsageError("no app was given; write rota worker module:app")
+    if settings["app"] is None and not settings["allow_shell"]:
+        raise click.UsageError(
+            "no app was given; write rota worker module:app, or rota worker --allow-shell for shell commands only"
+        )
     known = load_app(settings["app"])
     if processes > 1:
         _run_several(session, processes, flags["metrics_port"])
@@ -161,7 +165,7 @@ def worker(session: Session, app: str | None, processes: int, number: int | None
     options = ProcessOptions(
         settings, all_tenants=flags["all_tenants"], monitoring=_monitoring(flags), number=number
     )
-    run(session, options.with_app(known))
+    run(session, options.with_app(known).with_commands())
 
 
 def _run_several(session: Session, processes: int, metrics_port: int | None) -> None:
@@ -226,7 +230,7 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
         janitor=True,
         monitoring=_monitoring(flags),
     )
-    run_once(session, options.with_app(load_app(settings["app"])))
+    run_once(session, options.with_app(load_app(settings["app"])).with_commands())
 
 
 @command(
@@ -270,7 +274,7 @@ def serve(
         monitoring=MonitoringOptions(log_level=log_level),
         http=HttpOptions(settings, is_all=True, app=known, strict=strict),
     )
-    run(session, options)
+    run(session, options.with_commands() if engine else options)
 
 
 def _settings_in(flags: dict[str, Any]) -> dict[str, Any]:

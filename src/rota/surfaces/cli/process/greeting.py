@@ -5,7 +5,7 @@ It reads all schedules for that, a page at a time, and keeps a bounded part."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ import click
 from .... import __version__
 from ....domain.errors import NotFound
 from ....domain.model import Schedule, TemplateTarget
-from ....engine.app import App
+from ....domain.runtimes import SHELL_KIND
+from ....engine.runtimes.runtimes import Runtimes
 from ... import words
 from ...durations import relative
 from ...python.client import Queue
@@ -38,9 +39,11 @@ async def greet(
 ) -> None:
     summary = ScheduleSummary()
     if options.scheduler:
-        served = options.settings["queues"]
         summary = await _summarize(
-            queue, all_tenants=options.serves_every_tenant, app=options.app, queues=served
+            queue,
+            all_tenants=options.serves_every_tenant,
+            handled=_handled(options),
+            queues=options.settings["queues"],
         )
     _warn_of_kinds_without_handler(session, summary)
     if not session.as_json:
@@ -57,17 +60,27 @@ async def greet(
     session.screen.say()
 
 
+def _handled(options: ProcessOptions) -> Collection[str] | None:
+    """The kinds that are run here; None: no tasks are."""
+    if options.app is None:
+        return None
+    return Runtimes(options.app, allow_shell=options.settings["allow_shell"]).defaults().keys()
+
+
 def _say_what_runs(session: Session, options: ProcessOptions, queue: Queue) -> None:
     name = click.style("rota", bold=True, fg="cyan")
     session.screen.say(f"{name} {__version__}  {options.roles}  on {queue.store.url}")
     if options.app is not None:
-        kinds = ", ".join(sorted(options.app.handlers)) or "none"
+        commands = ["shell commands"] * options.settings["allow_shell"]
+        kinds = ", ".join([*sorted(options.app.handlers), *commands]) or "none"
         queues = ", ".join(options.settings["queues"] or ()) or "all"
         tenants = "all" if options.serves_every_tenant else queue.tenant
         concurrency = options.settings["concurrency"]
         session.screen.say(f"tasks: {kinds}  queues: {queues}  tenants: {tenants}  at once: {concurrency}")
     elif options.is_engine:
-        session.screen.say("no tasks are run here: give module:app to `rota up` or `rota worker` for that")
+        session.screen.say(
+            "no tasks are run here: give module:app for that, or --allow-shell for shell commands"
+        )
     else:
         session.screen.say("schedules and tasks run elsewhere, such as in `rota up`; with --engine, here too")
 
@@ -77,8 +90,11 @@ def _warn_of_kinds_without_handler(session: Session, summary: ScheduleSummary) -
     for kind, lacking in sorted(summary.lacking.items()):
         unnamed = lacking.count - len(lacking.names)
         more = f" and {unnamed:,} more" if unnamed else ""
+        names = f"{', '.join(lacking.names)}{more}"
         session.screen.warn(
-            f"this app has no handler for {kind}, which is what {', '.join(lacking.names)}{more} starts:"
+            f"shell commands are not run here without --allow-shell, and {names} starts one"
+            if kind == SHELL_KIND
+            else f"this app has no handler for {kind}, which is what {names} starts:"
             " it waits for a worker that has one"
         )
     if summary.more_lacking:
@@ -134,7 +150,7 @@ class ScheduleSummary:
 
 
 async def _summarize(
-    queue: Queue, *, all_tenants: bool, app: App | None, queues: Sequence[str] | None
+    queue: Queue, *, all_tenants: bool, handled: Collection[str] | None, queues: Sequence[str] | None
 ) -> ScheduleSummary:
     """Of one tenant or all. `queues` are those served here (None: all); tasks in others are not for this app."""
     summary = ScheduleSummary()
@@ -143,10 +159,10 @@ async def _summarize(
         of_tenant = queue.for_tenant(tenant)
         async for page in _pages(of_tenant):
             summary.note(page)
-            if app is not None:
+            if handled is not None:
                 started = await _started(of_tenant, page)
                 for schedule, (kind, name) in zip(page, started, strict=True):
-                    if kind not in app.handlers and kind and (queues is None or name in queues):
+                    if kind not in handled and kind and (queues is None or name in queues):
                         summary.note_lacking(kind, schedule)
     return summary
 

@@ -53,6 +53,10 @@ class ProcessOptions:
         http = None if self.http is None else replace(self.http, app=app)
         return replace(self, app=app, http=http)
 
+    def with_commands(self) -> ProcessOptions:
+        """Without an app of its own, a process that may run shell commands runs those of templates."""
+        return replace(self, app=App()) if self.app is None and self.settings["allow_shell"] else self
+
     @property
     def address(self) -> str:
         return self.store or str(self.settings["store"])
