@@ -17,7 +17,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_alarm_is_raised_and_listed() -> None:
     rota("schedule create soon --task-type send --interval 1h --alarm-ending 30d --max-runs 3")
-    assert "nothing is wrong" in rota("alarms").stderr
+    assert "no open alarms in sqlite:///rota.db" in rota("alarms").stderr
     rota("tick")
     [alarm] = document("alarms")
     assert (alarm["rule"], alarm["subject"], alarm["over_at"]) == ("ending", "soon", None)
@@ -34,7 +34,7 @@ def test_an_alarm_is_raised_and_listed() -> None:
 
 def test_rules_of_tags_are_given_shown_and_removed() -> None:
     rota("schedule create soon --task-type send --interval 1h")
-    assert "no tag has rules" in rota("alarm-rules").stderr
+    assert "no rules of tags in sqlite:///rota.db" in rota("alarm-rules").stderr
     assert "late 5m, failures 2" in rota("alarm-rules billing --alarm-late 5m --alarm-failures 2").stdout
     assert document("alarm-rules")["billing"]["alarm_late_seconds"] == 300
     assert document("alarm-rules billing --remove") == {}

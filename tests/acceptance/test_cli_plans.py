@@ -118,7 +118,10 @@ def test_a_crontab_becomes_a_file_and_changes_nothing(folder: Path) -> None:
     (folder / "cron").write_text("# hello\n0 9 * * * echo hello\n@reboot x\n")
     made = rota("import crontab cron --timezone UTC -o cron.yaml")
     assert "warning: line 3 was not taken: @reboot is no time" in made.stderr
-    assert "took 1 line, on the clock of UTC; nothing was changed" in made.stderr
+    assert (
+        "took 1 line, on the clock of UTC; nothing is changed yet: `rota apply cron.yaml` shows"
+        in made.stderr
+    )
     assert document("schedule list")["schedules"] == []
     rota("apply cron.yaml --yes")
     assert document("schedule show echo")["description"] == "hello"

@@ -107,6 +107,8 @@ def test_an_empty_answer_names_the_store_and_the_filter() -> None:
     )
     assert rota("workflow list --tenant acme").stderr == "no workflows of tenant acme in sqlite:///rota.db\n"
     assert "no schedules with status draft in " in rota("schedule list --status draft").stderr
+    for line, what in (("calendar list", "calendars"), ("alarms", "open alarms")):
+        assert rota(line).stderr.startswith(f"no {what} in sqlite:///rota.db"), line
 
 
 def test_settings_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +117,8 @@ def test_settings_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " forever " in shown["keep_tasks"]
     assert " 2 MB " in shown["max_body"]
     assert " no " in shown["allow_shell"]
+    assert " none " in shown["heartbeat_url"]
+    assert " none " in shown["redact_fields"]
     assert document("config")["max_body"]["value"] == 2 * 1024 * 1024
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.surfaces.cli.columns import fitted, shortened
+from rota.surfaces.cli.columns import broken, fitted, shortened
 
 HEADINGS = ("ID", "TYPE", "STATUS", "QUEUE", "DETAIL")
 YIELDS = ("QUEUE", "DETAIL")
@@ -24,6 +24,14 @@ YIELDS = ("QUEUE", "DETAIL")
 def test_columns_give_way_in_order(widths: tuple[int, ...], room: int, shown: dict[str, int]) -> None:
     assert fitted(HEADINGS, widths, room, YIELDS) == shown
     assert sum(shown.values()) + 2 * (len(shown) - 1) <= room
+
+
+def test_prose_is_broken_between_words_and_commands_stay_whole() -> None:
+    text = "there is no store at sqlite:///rota.db: make one with `rota migrate --plan`, or name another"
+    assert broken(text, 60).split("\n") == [
+        "there is no store at sqlite:///rota.db: make one with",
+        "`rota migrate --plan`, or name another",
+    ]
 
 
 BY_TIME = ["01a1e816-b98c-721a-82a4-a04cc88f764a", "01a1e816-b98c-721a-b4f7-3522e1ba3f50"]

@@ -78,10 +78,18 @@ def test_a_systems_crontab_names_users() -> None:
         }
     }
     assert found.taken == 1
-    zone, user, nobody = found.remarks
+    zone, nobody, user = found.remarks
     assert zone.startswith("line 2: TZ is ignored: ")
-    assert user == "cron runs some lines as root; here all run as the user of the worker"
+    assert user == "cron runs lines as root; here all run as the user of the worker"
     assert nobody == "line 4 was not taken: a line of a system's crontab names a user, and then a command"
+
+
+def test_a_copy_of_a_systems_crontab_is_known_by_its_users() -> None:
+    found = imported("CRON_TZ=Asia/Tokyo\n* * * * * root run\n@daily www-data tidy\n", timezone="UTC")
+    assert found.zones == ["Asia/Tokyo"]
+    assert found.remarks == (
+        "lines seem to name a user (root, www-data): if they do, import them with --system",
+    )
 
 
 @pytest.mark.parametrize("format", ["yaml", "toml", "json"])

@@ -23,14 +23,21 @@ _MACROS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@
 _REBOOT = "@reboot is no time: let the system start it (a systemd unit), or the worker (`@app.on_startup`)"
 _RANDOM = "cron picks a random time for ~: give a fixed one, and spread it with jitter"
 _END = "END_OF_INPUT"
+_USERS = frozenset({"root", "www-data", "nobody"})
+"""No commands have these names: who writes one in front names a user."""
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """The document, how many lines became schedules, and what is different now or could not be taken."""
+    """The document, how many lines became schedules and on which clocks, and what is different now or could not be
+    taken."""
 
     document: dict[str, dict[str, dict[str, Any]]]
     taken: int
     remarks: tuple[str, ...]
+
+    @property
+    def zones(self) -> list[str]:
+        return list(dict.fromkeys(each["timezone"] for each in self.document["schedules"].values()))
 
 
 def imported(text: str, *, timezone: str, system: bool = False) -> Imported:
@@ -39,6 +46,7 @@ def imported(text: str, *, timezone: str, system: bool = False) -> Imported:
     reader = _Reader(timezone, system)
     for number, line in enumerate(text.splitlines(), 1):
         reader.take(number, line.strip())
+    reader.remark_on_users()
     return Imported(
         document={"templates": reader.templates, "schedules": reader.schedules},
         taken=len(reader.schedules),
@@ -53,6 +61,7 @@ class _Reader:
         self.templates: dict[str, dict[str, Any]] = {}
         self.schedules: dict[str, dict[str, Any]] = {}
         self.remarks: list[str] = []
+        self._users: dict[str, None] = {}
         self._timezone = timezone
         self._system = system
         self._settings: dict[str, str] = {}
@@ -71,6 +80,13 @@ class _Reader:
             if problem is not None:
                 self.remarks.append(f"line {number} was not taken: {problem}")
             self._comment = []
+
+    def remark_on_users(self) -> None:
+        names = ", ".join(self._users)
+        if names and self._system:
+            self.remarks.append(f"cron runs lines as {names}; here all run as the user of the worker")
+        elif names:
+            self.remarks.append(f"lines seem to name a user ({names}): if they do, import them with --system")
 
     def _set(self, number: int, name: str, value: str) -> None:
         match name:
@@ -127,7 +143,9 @@ class _Reader:
         template: dict[str, Any] = {"shell": self._command(command), "max_retries": 0}
         if user is not None:
             template["tags"] = [user] if re.fullmatch(r"[\w.-]+", user) else []
-            self.remarks.append(f"cron runs some lines as {user}; here all run as the user of the worker")
+            self._users[user] = None
+        elif (first := command.split(None, 1)[0]) in _USERS:
+            self._users[first] = None
         alias = next((name for name, each in self.templates.items() if each == template), None)
         if alias is None:
             alias = _free_name(command, self.templates)

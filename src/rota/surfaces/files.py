@@ -129,7 +129,9 @@ def _yaml() -> Any:
         import yaml
     except ModuleNotFoundError:
         problem = "YAML needs PyYAML, which is not installed"
-        raise Invalid("file", problem, "install rota[yaml], or use .toml or .json") from None
+        raise Invalid(
+            "file", problem, "install rota[yaml], or use TOML or JSON (the ending of the file, or --format)"
+        ) from None
     return yaml
 
 

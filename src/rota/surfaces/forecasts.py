@@ -173,8 +173,8 @@ def remarks(made: Forecast, clock: Clock) -> Iterator[str]:
         f"{begin:%a %d %b %H:%M} to {end:%a %d %b %H:%M} {begin.tzname()}: {number}{work}.", _WIDTH
     )
     if made.unknown:
-        have = "schedule has" if made.unknown == 1 else "schedules have"
-        yield from wrap(f"{made.unknown:,} {have} no ended run yet: their work is missing.", _WIDTH)
+        have, its = ("schedule has", "its") if made.unknown == 1 else ("schedules have", "their")
+        yield from wrap(f"{made.unknown:,} {have} no ended run yet: {its} work is missing.", _WIDTH)
     if made.following:
         come = "schedule comes" if made.following == 1 else "schedules come"
         yield from wrap(

@@ -46,10 +46,11 @@ def _unanchored(timing: recurrence.Simple) -> recurrence.Simple:
     return replace(timing, anchor=None) if isinstance(timing, recurrence.Interval) else timing
 
 
-def runs_what(schedule: Schedule) -> str:
+def runs_what(schedule: Schedule, template: str | None = None) -> str:
+    """`template` is the name of the one that it runs, if that is known."""
     target = schedule.target
     if isinstance(target, TemplateTarget):
-        return f"template {target.template_id}"
+        return f"template {template or target.template_id}"
     what = "task" if isinstance(target, TaskTarget) else "workflow"
     return f"{what} {target.kind}, queue {target.queue}"
 
@@ -60,7 +61,8 @@ def state(schedule: Schedule, now: datetime) -> str:
         return f"deleted {_since(schedule.deleted_at, now)}; `rota schedule restore {schedule.key}` brings it back"
     match schedule.status:
         case ScheduleStatus.ACTIVE if schedule.next_run_at is not None:
-            return f"active, next {relative(schedule.next_run_at, now)}"
+            word = "next" if schedule.next_run_at > now else "due"
+            return f"active, {word} {relative(schedule.next_run_at, now)}"
         case ScheduleStatus.ACTIVE if isinstance(schedule.timing, recurrence.After):
             told = {cause.key for cause in schedule.causes}
             missing = [key for key in schedule.timing.schedules if key not in told]

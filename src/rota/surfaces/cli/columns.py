@@ -1,15 +1,19 @@
-"""What fits into a line: which columns of a table are shown and how wide, and how short ids can be."""
+"""What fits into a line: which columns of a table are shown and how wide, how short ids can be, and where prose is
+broken."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from textwrap import fill
 
-__all__ = ["GAP", "fitted", "shortened"]
+__all__ = ["GAP", "broken", "fitted", "shortened"]
 
 GAP = 2
 _NARROW = 14
 """A column that gives way is not made narrower than this: it is left out instead."""
 _LEAST = 8
+_UNBROKEN = "\0"
 _LENGTHS = (8, 13, 18, 23)
 """Where the groups of an id end."""
 _BY_TIME = 18
@@ -28,6 +32,14 @@ def fitted(
         if _line(least.values()) <= room:
             return _widened(least, natural, room, yields)
     return _cut({name: natural[name] for name in headings if name not in yields}, room)
+
+
+def broken(text: str, width: int) -> str:
+    """Prose in lines of this width, broken between words. What stands in backticks, such as a command to copy, stays in
+    one line."""
+    whole = re.sub(r"`[^`]+`", lambda found: found[0].replace(" ", _UNBROKEN), text)
+    lines = fill(whole, max(width, _LEAST), break_long_words=False, break_on_hyphens=False)
+    return lines.replace(_UNBROKEN, " ")
 
 
 def _least(name: str, natural: int, yields: Sequence[str]) -> int:

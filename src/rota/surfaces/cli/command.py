@@ -81,9 +81,12 @@ def _unwritten(problem: OSError) -> int:
 
 
 def _say(sentence: str, code: int) -> int:
+    from .render import prose_for
+
     text = re.sub(r"\s+", " ", sentence).strip()
+    said = prose_for(sys.stderr, f"error: {text}").removeprefix("error:")
     try:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=_coloured())
+        click.echo(f"{click.style('error:', fg='red', bold=True)}{said}", err=True, color=_coloured())
     except BrokenPipeError:
         return BROKEN_PIPE
     return code

@@ -5,6 +5,7 @@ for a stream."""
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,12 +15,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import click
 
 from ..durations import relative
-from .columns import GAP, fitted, shortened
+from .columns import GAP, broken, fitted, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["LEGEND", "MARKS", "Cell", "Screen", "iso", "seconds", "size_in_words", "styled", "written"]
+__all__ = [
+    "LEGEND",
+    "MARKS",
+    "Cell",
+    "Screen",
+    "iso",
+    "prose_for",
+    "seconds",
+    "size_in_words",
+    "styled",
+    "written",
+]
 
 
 class Cell(NamedTuple):
@@ -51,7 +63,7 @@ MARKS = {
     "draft": Mark("○", "cyan", "D"),
     "deleted": Mark("⊘", "bright_black", "X"),
 }
-_MAY_WRAP = ("WHEN", "CHANGE", "WHAT", "NOTE", "LIMITS", "KINDS")
+_MAY_WRAP = ("WHEN", "CHANGE", "WHAT", "NOTE", "LIMITS", "KINDS", "ROLES")
 BUSY = timedelta(seconds=1)
 LEGEND = ("completed", "failed", "skipped", "running", "cancelled")
 
@@ -78,13 +90,18 @@ class Screen:
     def say(self, text: str = "") -> None:
         click.echo(text, color=None if self.coloured else False)
 
+    def prose(self, text: str) -> None:
+        """Sentences. In a terminal they are broken between words."""
+        self.say(prose_for(sys.stdout, text))
+
     def remark(self, text: str) -> None:
         """To stderr: not part of the answer."""
         plain = not _is_terminal(sys.stderr) or bool(os.environ.get("NO_COLOR"))
         click.echo(text, err=True, color=False if plain else None)
 
     def warn(self, text: str) -> None:
-        self.remark(f"{click.style('warning:', fg='yellow', bold=True)} {text}")
+        said = prose_for(sys.stderr, f"warning: {text}").removeprefix("warning:")
+        self.remark(f"{click.style('warning:', fg='yellow', bold=True)}{said}")
 
     def json(self, document: Any) -> None:
         """One document: indented for people, one line for programs."""
@@ -244,6 +261,11 @@ class Screen:
         widths = [max(len(row[column]) for row in texts) for column in range(len(headings))]
         for row in texts:
             self.say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def prose_for(stream: Any, text: str) -> str:
+    """Sentences, as they are written to this stream."""
+    return broken(text, shutil.get_terminal_size().columns) if _is_terminal(stream) else text
 
 
 def _is_terminal(stream: Any) -> bool:

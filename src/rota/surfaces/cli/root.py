@@ -261,7 +261,7 @@ def workflow(ctx: click.Context) -> None:
     sections={
         "From": {"crontab": Entry("commands.importing:crontab", "A crontab, of a user or of the system.")}
     },
-    examples=["rota import crontab -o rota.yaml", "rota plan rota.yaml"],
+    examples=["rota import crontab -o rota.yaml", "rota apply rota.yaml"],
 )
 @click.pass_context
 def importing(ctx: click.Context) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .render import Screen
+from .render import Screen, prose_for
 
 if TYPE_CHECKING:
     from ..python.client import Queue
@@ -85,7 +86,8 @@ class Session:
         matching = f" with {', '.join(given)}" if given else ""
         place = without_secrets(settings["server"] or settings["store"])
         tenant = "" if settings.is_default("tenant") else f" of tenant {settings['tenant']}"
-        self.screen.remark(f"no {what}{matching}{tenant} in {place}" + (f"; {advice}" if advice else ""))
+        said = f"no {what}{matching}{tenant} in {place}" + (f"; {advice}" if advice else "")
+        self.screen.remark(prose_for(sys.stderr, said))
 
 
 def _queue(settings: Settings) -> Queue:

@@ -43,9 +43,10 @@ def alarms(session: Session, over: bool, schedule: str | None, limit: int) -> No
     if session.as_json:
         return session.screen.json([shape(each) for each in found])
     if not found:
-        return session.screen.remark("no alarm is known" if over else "nothing is wrong")
-    headings = ("BEGAN", "STATE", "RULE", "SUBJECT", "DETAIL", "TOLD")
-    return session.screen.table(headings, [_row(session, each, now) for each in found])
+        return session.say_none("alarms" if over else "open alarms", {"schedule": schedule})
+    headings = ("BEGAN", "STATE", "RULE", "SUBJECT", "WHAT", "TOLD")
+    rows = [_row(session, each, now) for each in found]
+    return session.screen.table(headings, rows, yields=("TOLD", "RULE", "SUBJECT", "WHAT"))
 
 
 def _row(session: Session, alarm: Alarm, now: datetime) -> list[Cell | str]:
@@ -93,9 +94,7 @@ def _show_rules(session: Session, found: dict[str, AlarmRules]) -> None:
     if session.as_json:
         return session.screen.json({tag: fields_of(each) for tag, each in sorted(found.items())})
     if not found:
-        return session.screen.remark(
-            "no tag has rules of its own; `rota alarm-rules --help` shows how to give some"
-        )
+        return session.say_none("rules of tags", {}, "`rota alarm-rules --help` shows how to give some")
     return session.screen.table(
         ("TAG", "RULES"), [[Cell(tag, "bold"), _words(each)] for tag, each in sorted(found.items())]
     )

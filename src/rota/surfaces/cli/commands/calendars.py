@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ....domain.schedule.calendar_options import MOST_ICS, CalendarOptions
+from ...durations import relative
 from ..command import command
 from ..options import TIME, shape_options, together
 from ..render import Cell, seconds
@@ -14,6 +16,7 @@ from ..session import Session, with_session
 
 if TYPE_CHECKING:
     from ....domain.model import Calendar
+    from ...python.client import Queue
 
 __all__ = ["create", "delete", "list_calendars", "show", "update"]
 
@@ -66,20 +69,24 @@ def update(session: Session, name: str, version: int | None, **given: Any) -> No
 @with_session
 def list_calendars(session: Session) -> None:
     """All calendars, by name."""
-    found = session.run(lambda queue: queue.list_calendars())
+
+    async def ask(queue: Queue) -> tuple[list[Calendar], datetime]:
+        return await queue.list_calendars(), await queue.now()
+
+    found, now = session.run(ask)
     if session.as_json:
         from ...shapes import calendar as shape
 
         return session.screen.json({"calendars": [shape(each) for each in found]})
     if not found:
-        return session.screen.remark(
-            "there are no calendars; `rota calendar create --help` shows how to make one"
-        )
+        return session.say_none("calendars", {}, "`rota calendar create --help` shows how to make one")
     rows: list[list[Cell | str]] = [
-        [Cell(each.name, "bold"), _summary(each), each.timezone or "", seconds(each.updated_at)]
+        [Cell(each.name, "bold"), _summary(each), each.timezone or "", _changed(session, each, now)]
         for each in found
     ]
-    return session.screen.table(("NAME", "COVERS", "ZONE", "CHANGED"), rows)
+    return session.screen.table(
+        ("NAME", "COVERS", "ZONE", "CHANGED"), rows, yields=("CHANGED", "ZONE", "COVERS")
+    )
 
 
 @command(examples=["rota calendar show closing-days", "rota calendar show closing-days --json"])
@@ -98,7 +105,7 @@ def show(session: Session, name: str) -> None:
         for number, value in enumerate(values):
             screen.say(f"  {title if not number else '':9} {value}")
     screen.say(f"  zone      {found.timezone or 'that of each schedule'}")
-    return screen.say(f"  changed   {seconds(found.updated_at)}, version {found.version}")
+    return screen.say(f"  changed   {screen.clock(found.updated_at)}, version {found.version}")
 
 
 @command(examples=["rota calendar delete closing-days"])
@@ -110,6 +117,11 @@ def delete(session: Session, name: str) -> None:
     if session.as_json:
         return session.screen.json({"name": name, "deleted": True})
     return session.screen.say(f"deleted {name}")
+
+
+def _changed(session: Session, calendar: Calendar, now: datetime) -> str:
+    at = calendar.updated_at
+    return relative(at, now) if session.screen.is_terminal else seconds(at)
 
 
 def _given(given: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _OF_SYSTEM = ("/etc/crontab", "/etc/cron.d/")
     examples=[
         "rota import crontab -o rota.yaml",
         "rota import crontab /etc/crontab --timezone Europe/Berlin",
-        "rota plan rota.yaml",
+        "rota apply rota.yaml",
     ]
 )
 @click.argument("file", required=False, metavar="[FILE]")
@@ -65,7 +65,11 @@ def crontab(
     else:
         output.write_text(written, "utf-8")
     lines = "1 line" if found.taken == 1 else f"{found.taken:,} lines"
-    session.screen.remark(f"took {lines}, on the clock of {zone}; nothing was changed: see `rota plan FILE`")
+    clocks = ", ".join(found.zones) or zone
+    session.screen.remark(
+        f"took {lines}, on the clock of {clocks}; nothing is changed yet:"
+        f" `rota apply {'FILE' if output is None else output}` shows what would be, and asks"
+    )
 
 
 def _text(file: str | None) -> str:

@@ -3,7 +3,9 @@ exist yet: it needs no store."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,8 @@ import click
 from msgspec.structs import replace
 
 from ....domain import recurrence
-from ....domain.model import Schedule, ScheduleStatus
+from ....domain.errors import NotFound
+from ....domain.model import Schedule, ScheduleStatus, TemplateTarget
 from ....domain.recurrence import After, Interval, RRule, Several, Simple, Timing
 from ... import words
 from ...durations import coarse, relative, short
@@ -35,6 +38,8 @@ STRIP = 30
 SHORT_STRIP = 10
 NEXT = 5
 NOTE = 30
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+"""As records have times."""
 OVERDUE = timedelta(seconds=2)
 MOST_TIMES = 10_000
 
@@ -96,9 +101,13 @@ def _paused(session: Session, schedule: Schedule, now: datetime) -> Cell | None:
     if schedule.status is not ScheduleStatus.PAUSED or not (until or note):
         return None
     if until is None:
-        return Cell(note[:NOTE])
+        return Cell(_cut(note))
     resumes = f"resumes {relative(until, now) if session.screen.is_terminal else seconds(until)}"
-    return Cell(f"{resumes}: {note[:NOTE]}" if note else resumes)
+    return Cell(f"{resumes}: {_cut(note)}" if note else resumes)
+
+
+def _cut(note: str) -> str:
+    return note if len(note) <= NOTE else f"{note[: NOTE - 1]}…"
 
 
 def _when(session: Session, at: datetime | None, now: datetime) -> Cell:
@@ -117,28 +126,39 @@ def show(session: Session, schedule_id: str) -> None:
     """One schedule in words: when it fires, its policies, its next five times in its zone and in yours,
     and its last runs."""
 
-    async def ask(queue: Queue) -> tuple[Schedule, list[Occurrence], Page[Run], list[Alarm], datetime]:
+    async def ask(queue: Queue) -> tuple[Schedule, str, list[Occurrence], Page[Run], list[Alarm], datetime]:
         schedule = await queue.get_schedule(schedule_id)
+        runs_what = await _runs_what(queue, schedule)
         upcoming = await queue.preview(schedule_id, NEXT)
         alarms = await queue.alarms(schedule=schedule.id)
-        return schedule, upcoming, await queue.runs(schedule_id, limit=STRIP), alarms, await queue.now()
+        last = await queue.runs(schedule_id, limit=STRIP)
+        return schedule, runs_what, upcoming, last, alarms, await queue.now()
 
-    schedule, upcoming, last, alarms, now = session.run(ask)
+    schedule, runs_what, upcoming, last, alarms, now = session.run(ask)
     if session.as_json:
         from ...shapes import alarm as shape
 
         open_alarms = [shape(each) for each in alarms]
         return session.screen.json({**_document(schedule, upcoming, last, now), "alarms": open_alarms})
-    _head(session, schedule, now)
+    _head(session, schedule, runs_what, now)
     _open_alarms(session, alarms)
     _next_times(session, schedule, upcoming, now)
     _clock_changes(session, schedule, now)
     return _last_runs(session, last, now)
 
 
+async def _runs_what(queue: Queue, schedule: Schedule) -> str:
+    template = None
+    if isinstance(schedule.target, TemplateTarget):
+        with suppress(NotFound):
+            template = (await queue.get_template(schedule.target.template_id)).alias
+    return words.runs_what(schedule, template)
+
+
 def _open_alarms(session: Session, alarms: Sequence[Alarm]) -> None:
     for alarm in alarms:
-        session.screen.say(click.style(f"alarm since {seconds(alarm.began_at)}: {alarm.detail}", fg="red"))
+        began = session.screen.clock(alarm.began_at)
+        session.screen.say(click.style(f"alarm since {began}: {alarm.detail}", fg="red"))
 
 
 def _document(
@@ -158,14 +178,14 @@ def _document(
     }
 
 
-def _head(session: Session, schedule: Schedule, now: datetime) -> None:
+def _head(session: Session, schedule: Schedule, runs_what: str, now: datetime) -> None:
     screen = session.screen
     status = screen.status(schedule.status)
     screen.say(f"{click.style(schedule.key, bold=True)}  {styled(status)}  {words.sentence(schedule)}")
     if schedule.description:
         screen.say(schedule.description)
     screen.say()
-    rows = [("state", words.state(schedule, now)), ("runs", words.runs_what(schedule))]
+    rows = [("state", words.state(schedule, now)), ("runs", runs_what)]
     if schedule.target.input is not None:
         rows.append(("input", written(schedule.target.input)))
     if schedule.last_run_at is not None:
@@ -176,7 +196,7 @@ def _head(session: Session, schedule: Schedule, now: datetime) -> None:
     screen.fields(rows)
     screen.say()
     for line in words.policies(schedule):
-        screen.say(line)
+        screen.prose(line)
 
 
 def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurrence], now: datetime) -> None:
@@ -193,7 +213,7 @@ def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurre
 
 def _clock_changes(session: Session, schedule: Schedule, now: datetime) -> None:
     for change in recurrence.clock_changes(schedule.timing, now):
-        session.screen.say(change.text)
+        session.screen.prose(change.text)
 
 
 def _occurrence_table(session: Session, zone: str, upcoming: Sequence[Occurrence], now: datetime) -> None:
@@ -341,7 +361,7 @@ def why(session: Session, schedule_id: str, at: datetime) -> None:
             "run": run,
         }
         return session.screen.json(document)
-    session.screen.say(str(answer))
+    session.screen.prose(str(answer))
     return _open_alarms(session, alarms)
 
 
@@ -365,18 +385,26 @@ def history(session: Session, schedule_id: str) -> None:
 
 def _event_row(session: Session, event: Event, now: datetime) -> list[Cell | str]:
     at = relative(event.at, now) if session.screen.is_terminal else seconds(event.at)
-    return [at, event.actor, Cell(event.action, "bold"), _difference(event)]
+    return [at, event.actor, Cell(event.action, "bold"), _difference(session.screen, event)]
 
 
-def _difference(event: Event) -> str:
+def _difference(screen: Screen, event: Event) -> str:
     """What is not the same before and after."""
-    parts = [f"{name}: {_brief(old)} → {_brief(new)}" for name, old, new in differences(event)]
+    parts = [
+        f"{name}: {_brief(screen, old)} → {_brief(screen, new)}"
+        for name, old, new in differences(event)
+        if not event.detail or new != event.detail
+    ]
     return "; ".join([*([event.detail] if event.detail else []), *parts])
 
 
-def _brief(value: Any) -> str:
+def _brief(screen: Screen, value: Any) -> str:
+    if value is None:
+        return "-"
     text = value if isinstance(value, str) else written(value)
-    return "-" if value is None else text if len(text) <= 80 else f"{text[:79]}…"
+    if _TIME.fullmatch(text):
+        return screen.clock(datetime.fromisoformat(text))
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 @command(

@@ -133,9 +133,9 @@ def config(session: Session) -> None:
 
 
 def _in_words(name: str, value: Any) -> str:
-    """As people write it, and as it can be given: `forever`, `yes`, `2 MB`."""
-    if value is None:
-        return {"queues": "all", "app": "none", "server": "none", "key": "none"}.get(name, "forever")
+    """As people write it: `forever`, `yes`, `2 MB`, `none`."""
+    if value is None or value in ((), []):
+        return "forever" if name.startswith("keep_") else "all" if name == "queues" else "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name == "max_body":

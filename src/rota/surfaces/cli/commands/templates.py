@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -149,8 +150,7 @@ def list_templates(session: Session, limit: int, cursor: str | None) -> None:
     if not page:
         return session.say_none("templates", {}, "`rota template create --help` shows how to make one")
     rows: list[list[Cell | str]] = [
-        [Cell(each.alias, "bold"), str(each.runtime), _command(each), each.queue, _state(each)]
-        for each in page
+        [Cell(each.alias, "bold"), str(each.runtime), _gist(each), each.queue, _state(each)] for each in page
     ]
     return session.screen.table(
         ("NAME", "RUNTIME", "RUNS", "QUEUE", "STATUS"), rows, yields=("QUEUE", "RUNS")
@@ -166,7 +166,8 @@ def show(session: Session, template: str) -> None:
     if session.as_json:
         return _answer(session, found, "")
     session.screen.say(f"{click.style(found.alias, bold=True)} ({found.id})")
-    session.screen.say(f"  runs      {found.runtime}: {_command(found)}")
+    text = _command(found).replace("\n", f"\n{'':12}")
+    session.screen.say(f"  runs      {found.runtime}: {text}")
     session.screen.say(f"  queue     {found.queue}, priority {found.priority}")
     session.screen.say(f"  input     {written(found.parameters)}")
     if found.parameters_schema is not None:
@@ -212,6 +213,12 @@ def _command(template: Template) -> str:
     from ....domain.runtimes import command_text
 
     return template.kind if isinstance(template.command, str) else command_text(template.command)
+
+
+def _gist(template: Template) -> str:
+    """The command in one line, without the shell that is named and the variables that are set before it."""
+    lines = re.sub(r"^\S*sh -c ", "", _command(template)).splitlines()
+    return "; ".join([line for line in lines if not line.startswith("export ")] or lines)
 
 
 def _state(template: Template) -> str:

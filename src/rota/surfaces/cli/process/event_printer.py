@@ -135,6 +135,8 @@ def _handled(schedule: Schedule, run: Run, task: Task | None, now: datetime) -> 
     if run.status is RunStatus.SKIPPED:
         times = "" if run.count == 1 else f"{run.count:,} times, "
         why = _SKIPPED.get(run.reason, str(run.reason)) if run.reason else ""
+        if run.reason is RunReason.MISSED:
+            why = f"{run.scheduled_at.astimezone():%d %b %H:%M:%S}: {why}"
         return EventLine("skipped", "↷", "yellow", schedule.key, f"{times}{why}   {after}", about)
     if run.status is RunStatus.FAILED:
         return EventLine("failed", "✗", "red", schedule.key, f"{run.error}   {after}", about)
