@@ -109,11 +109,12 @@ def test_compensation_that_is_interrupted_goes_on_elsewhere(
     assert struck > (8 if THOROUGH else 2)
 
 
-async def test_an_undo_that_gives_up_is_said(world: World) -> None:
+@pytest.mark.parametrize(("problem", "tries"), [(rota.PermanentError, 1), (ValueError, 4)])
+async def test_an_undo_that_gives_up_is_said(world: World, problem: type[Exception], tries: int) -> None:
     undid: list[Any] = []
 
     async def no(output: Any) -> None:
-        raise rota.PermanentError("the bank is closed")
+        raise problem("the bank is closed")
 
     @world.app.workflow("order")
     async def order(ctx: rota.Workflow) -> None:
@@ -125,11 +126,12 @@ async def test_an_undo_that_gives_up_is_said(world: World) -> None:
     async with world.running():
         task = await world.queue.start_workflow("order")
         await world.at(SECOND)
-        await world.queue.cancel(task.id)
+        asked = await world.queue.cancel(task.id)
         done = await world.queue.wait(task.id)
     assert (done.status, str(done.error), undid) == ("cancelled", "NotUndone: not undone: charge", [3, 1])
+    assert done.attempt - asked.attempt == tries, "between two tries it is parked"
     steps = {step.key: step for step in await world.queue.steps(task.id)}
-    assert steps["undo:charge"].status == "failed"
+    assert (steps["undo:charge"].status, steps["undo:charge"].attempts) == ("failed", tries)
     assert "the bank is closed" in str(steps["undo:charge"].error)
 
 

@@ -55,10 +55,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the code reported before the task was parked."""
+    """What the code reported before the task was parked, and whether it knows that it is to be cancelled."""
 
     progress: Any = None
     logs: tuple[LogLine, ...] = ()
+    is_cancelled: bool = False
 
 
 class Waited(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +187,7 @@ class _Waiting:
         is_late = ends is not None and self.now >= ends
         due = any(step.due_at is not None and step.due_at <= self.now for step in steps)
         answered = due or is_late or any(step.is_over for step in steps)
-        if parting is None or answered or task.cancel_requested:
+        if parting is None or answered or (task.cancel_requested and not parting.is_cancelled):
             stored = task if task is self.task else tx.put(task)
             return Waited(task=stored, steps=steps, at=self.now)
         parked = workflow.park(task, waits, steps, self.now, parting.progress, parting.logs)

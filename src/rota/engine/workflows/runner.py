@@ -351,7 +351,11 @@ class _Runner:
 
     async def _look(self, replay: Replay, waits: list[Wait], *, park: bool = False) -> Waited:
         execution, delivered = self._execution, replay.take_delivered()
-        parting = Parting(progress=execution.progress, logs=execution.logs) if park else None
+        parting = None
+        if park:
+            parting = Parting(
+                progress=execution.progress, logs=execution.logs, is_cancelled=replay.is_cancelled
+            )
         try:
             waited = await self._commit(
                 wait_or_park(execution.task, waits, replay.number, delivered, parting)
