@@ -135,6 +135,31 @@ async def test_an_undo_that_gives_up_is_said(world: World, problem: type[Excepti
     assert "the bank is closed" in str(steps["undo:charge"].error)
 
 
+async def test_undos_have_the_time_that_they_need(world: World) -> None:
+    """The run's own time is up while they run, and while one waits for its next try."""
+    undid: list[Any] = []
+
+    async def slow(output: Any) -> None:
+        await asyncio.sleep(40)
+        undid.append(output)
+        if undid.count(2) == 1:
+            raise OSError("once more")
+
+    @world.app.workflow("order", timeout=60)
+    async def order(ctx: rota.Workflow) -> None:
+        await ctx.step(lambda: 1, name="stock", undo=slow)
+        await ctx.step(lambda: 2, name="charge", undo=slow)
+        await ctx.step(asyncio.sleep, 55, name="long")
+        await ctx.receive("never")
+
+    async with world.running():
+        task = await world.queue.start_workflow("order")
+        await world.at(30 * SECOND)
+        await world.queue.cancel(task.id)
+        done = await world.queue.wait(task.id, timeout=600)
+    assert (done.status, done.error, undid) == (TaskStatus.CANCELLED, None, [2, 2, 1])
+
+
 async def test_a_workflow_that_gives_up_may_undo_by_itself(world: World) -> None:
     undid: list[Any] = []
 

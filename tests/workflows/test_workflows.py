@@ -274,6 +274,10 @@ async def test_a_step_has_its_own_time_and_the_run_a_deadline(world: World) -> N
             "TimeoutError: ran longer than its timeout of 3600 s",
         )
         assert world.clock.now() - began == HOUR
+    async with world.running():
+        await world.queue.replay(late.id)
+        await world.at(world.clock.now() - START + 30 * MINUTE)
+        assert (await world.queue.get(late.id)).is_live, "it has its time anew"
 
 
 async def test_an_idempotency_key_is_the_same_for_each_try(world: World) -> None:

@@ -199,8 +199,9 @@ def changed(unasked: Sequence[str], instead: Sequence[str], ended: str = "") -> 
 
 
 def deadline(task: Task) -> datetime | None:
-    """When the run's own time is up: its timeout counts from the first start, waits included."""
-    if task.timeout is None or task.started_at is None:
+    """When the run's own time is up: its timeout counts from the first start, waits included. Undos have all the time
+    that they take."""
+    if task.timeout is None or task.started_at is None or task.cancel_requested:
         return None
     return (
         min(task.started_at + task.timeout, FOREVER) if task.timeout < FOREVER - task.started_at else FOREVER
@@ -401,9 +402,9 @@ def kept_steps(task: Task, steps: Sequence[Step], from_step: str | None) -> list
 
 
 def rewind(task: Task, kept: Sequence[Step]) -> tuple[Task, list[Step]]:
-    """Begin anew with the steps that are kept. They get new ids, so that a worker that still runs the old life can add
-    nothing to the new one."""
-    new = replace(task, rewinds=task.rewinds + 1)
+    """Begin anew with the steps that are kept, and with the run's whole time. They get new ids, so that a worker that
+    still runs the old life can add nothing to the new one."""
+    new = replace(task, rewinds=task.rewinds + 1, started_at=None)
     return new, [replace(step, id=step_id(new, step.key), rewinds=new.rewinds, version=0) for step in kept]
 
 

@@ -107,7 +107,6 @@ class _Runner:
         self._flying: dict[str, asyncio.Task[Tried]] = {}
         self._due: set[str] = set()
         self._is_compensating = False
-        self._is_late = False
         self._late_at: float | None = None
         self._loop = asyncio.get_running_loop()
         self._replay: Replay | None = None
@@ -174,7 +173,8 @@ class _Runner:
         change = replay.change()
         if change is not None:
             return Released(failure=_problem("WorkflowChanged", change), delay=LOOK_AGAIN)
-        if self._is_late or (self._late_at is not None and self._loop.time() >= self._late_at):
+        left = self._time_left()
+        if left is not None and left <= 0:
             return Failed(failure=workflow.timed_out(self._execution.task), permanent=True)
         if replay.is_over:
             return await self._ended(replay)
@@ -190,6 +190,10 @@ class _Runner:
     @property
     def _is_cancelling(self) -> bool:
         return self._execution.task.cancel_requested or self._execution.stopping is StopReason.CANCEL
+
+    def _time_left(self) -> float | None:
+        """Seconds until the run's own time is up; None: it has all the time it takes, also for what is to be undone."""
+        return None if self._late_at is None or self._is_cancelling else self._late_at - self._loop.time()
 
     def _check_stopped(self) -> None:
         if self._execution.stopping not in (None, StopReason.CANCEL):
@@ -338,7 +342,8 @@ class _Runner:
     def _until_due(self, replay: Replay, waits: list[Wait]) -> float | None:
         """Seconds until the next wait ends, or the run's own time is up."""
         now = self._context.now()
-        times = [self._late_at - self._loop.time()] if self._late_at is not None else []
+        left = self._time_left()
+        times = [] if left is None else [left]
         for wait in waits:
             step = replay.asks[wait.key].step
             if step is not None and step.due_at is not None:
@@ -366,7 +371,8 @@ class _Runner:
         self._looked_at = self._loop.time()
         execution.task = waited.task
         ends = workflow.deadline(waited.task)
-        self._is_late = ends is not None and waited.at >= ends
+        if ends is not None and waited.at >= ends:
+            self._late_at = self._loop.time()
         for step in waited.steps:
             replay.record(step)
             if not step.is_over and step.due_at is not None and step.due_at <= waited.at:
