@@ -193,12 +193,20 @@ async def test_the_last_failure_of_a_step_is_raised_and_recorded(world: World) -
             await ctx.sleep(HOUR)
             return [failed.step, str(failed.failure)]
 
+    @world.app.workflow("grouped")
+    async def grouped(ctx: rota.Workflow) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.step(bad, retries=0))
+
     @world.app.workflow("escapes")
     async def escapes(ctx: rota.Workflow) -> None:
         await ctx.step(lambda: 1, name="good")
         await ctx.step(bad, retries=1)
 
     assert (await finished(world, "caught")).output == ["bad", "ValueError: no"]
+    from_group = await finished(world, "grouped")
+    assert (from_group.status, from_group.retries) == (TaskStatus.FAILED, 0)
+    assert str(from_group.error).endswith("(1 sub-exception); StepFailed: bad: ValueError: no")
     failed = await finished(world, "escapes")
     assert (failed.status, failed.retries) == (TaskStatus.FAILED, 0)
     assert str(failed.error) == "StepFailed: bad: ValueError: no"
@@ -540,6 +548,32 @@ async def unkeyed_branches(ctx: rota.Workflow) -> None:
     await asyncio.gather(branch(1), branch(2))
 
 
+async def unkeyed_and_far_apart(ctx: rota.Workflow) -> None:
+    """The first branch has ended when the other comes. After a crash both may come at once."""
+
+    async def branch(seconds: int) -> None:
+        await ctx.sleep(seconds, key=seconds)
+        await ctx.step(lambda: 1, name="a")
+
+    await asyncio.gather(branch(1), branch(2))
+
+
+async def unkeyed_beside_a_group(ctx: rota.Workflow) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ctx.step(lambda: 1, name="a"))
+        await ctx.sleep(5)
+        await ctx.step(lambda: 2, name="a")
+
+
+async def unkeyed_and_not_awaited(ctx: rota.Workflow) -> None:
+    first = ctx.step(lambda: 1, name="a")
+    await ctx.sleep(5)
+    try:
+        await ctx.step(lambda: 2, name="a")
+    finally:
+        await first
+
+
 async def no_name(ctx: rota.Workflow) -> None:
     await ctx.step(lambda: 1)
 
@@ -568,6 +602,9 @@ async def unknown(ctx: rota.Workflow) -> None:
         (same_key, "has asked for 'a[1]' before"),
         (unkeyed, "calls 'a' in branches that run at the same time; give each call a key="),
         (unkeyed_branches, "calls 'a' in branches that run at the same time"),
+        (unkeyed_and_far_apart, "calls 'a' in branches that run at the same time"),
+        (unkeyed_beside_a_group, "calls 'a' in branches that run at the same time"),
+        (unkeyed_and_not_awaited, "calls 'a' in branches that run at the same time"),
         (no_name, "'<lambda>' cannot be the name of a step; give name="),
         (not_json, "a: PermanentError: the step's result cannot be stored: output: a value of type object"),
         (inside, "the context of a workflow works only inside its function"),
@@ -579,6 +616,37 @@ async def test_refusals(world: World, code: Any, problem: str) -> None:
     done = await finished(world)
     assert done.status is TaskStatus.FAILED
     assert problem in str(done.error)
+
+
+async def test_repeats_of_branches_that_come_one_after_the_other_need_no_key(world: World) -> None:
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> None:
+        def act() -> Any:
+            return ctx.step(lambda: None, name="a")
+
+        async def later() -> None:
+            await ctx.sleep(1, key="later")
+            await act()
+
+        await act()
+        await asyncio.gather(act(), ctx.step(lambda: None, name="b"))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(act())
+            group.create_task(ctx.step(lambda: None, name="b"))
+        await asyncio.create_task(later())
+        for _ in range(2):
+            await ctx.first(word=ctx.receive("word"), late=ctx.sleep(1))
+        await asyncio.gather(later_but_keyed(ctx), act())
+        await act()
+
+    async def later_but_keyed(ctx: rota.Workflow) -> None:
+        await ctx.sleep(1)
+        await ctx.step(lambda: None, name="a", key="other")
+
+    done = await finished(world)
+    assert (done.status, done.error) == (TaskStatus.COMPLETED, None)
+    keys = {step.key for step in await world.queue.steps(done.id)}
+    assert {"a", "a#2", "a#3", "a#4", "a#5", "a#6", "b#2", "receive:word#2", "sleep#3"} <= keys
 
 
 async def test_too_many_steps_are_refused_with_the_way_out(

@@ -25,7 +25,7 @@ from ..domain.task import LOGS_KEPT, Completed, Failed, Outcome, Released, Resch
 from ..stores.threads import Threads
 from .artifacts import Source, leave
 from .clock import SystemClock, wait_for_any
-from .guard import entering_handler, is_a, name_of, text_of, traceback_of
+from .guard import entering_handler, is_a, name_of, parts_of, text_of, traceback_of
 from .handlers.functions import running
 from .handlers.handler import Handler
 from .handlers.providers import Resources
@@ -427,13 +427,17 @@ class Execution:
         return self.failure_of(error)
 
     def failure_of(self, error: BaseException) -> Failed:
-        """What was raised, as it can be stored."""
+        """What was raised, as it can be stored. A group says what is in it, and is permanent if something of it is."""
+        parts, message = parts_of(error), text_of(error)
+        if is_a(error, BaseExceptionGroup):
+            message += "".join(f"; {name_of(part)}: {text_of(part)}" for part in parts)
         failure = Failure(
             type=name_of(error),
-            message=text_of(error)[:MESSAGE_KEPT],
+            message=message[:MESSAGE_KEPT],
             traceback=traceback_of(error)[-TRACEBACK_KEPT:],
         )
-        return Failed(failure=failure, permanent=is_a(error, PermanentError), delay=_delay_asked(error))
+        is_permanent = any(is_a(part, PermanentError) for part in parts)
+        return Failed(failure=failure, permanent=is_permanent, delay=_delay_asked(error))
 
 
 class _NoExecution(Execution):

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeGuard, TypeVar
 
-__all__ = ["entering_handler", "guarded_loop", "is_a", "name_of", "text_of", "traceback_of"]
+__all__ = ["entering_handler", "guarded_loop", "is_a", "name_of", "parts_of", "text_of", "traceback_of"]
 
 log = logging.getLogger("rota")
 
@@ -106,6 +106,14 @@ def _runs_code(error: BaseException) -> bool:
 def is_a(value: object, cls: type[T]) -> TypeGuard[T]:
     """As `isinstance`, by the class that it really has: no code of the value runs."""
     return issubclass(type(value), cls)
+
+
+def parts_of(error: BaseException) -> list[BaseException]:
+    """What a group of exceptions was made of, as a TaskGroup raises it; else the exception itself."""
+    if not is_a(error, BaseExceptionGroup):
+        return [error]
+    inner = BaseExceptionGroup.__dict__["exceptions"].__get__(error)
+    return [part for each in inner for part in parts_of(each)]
 
 
 def name_of(value: object) -> str:

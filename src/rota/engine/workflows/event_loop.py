@@ -17,6 +17,8 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any, NoReturn, TypeVarTuple
 
+from .branches import Branches
+
 __all__ = ["WorkflowLoop"]
 
 Ts = TypeVarTuple("Ts")
@@ -29,6 +31,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
+        self.branches = Branches()
 
     def run_ready(self) -> None:
         """Run all that can run."""
@@ -72,6 +75,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(_checked(coro), loop=self, **options)
+        self.branches.fork(task, asyncio.current_task(self))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

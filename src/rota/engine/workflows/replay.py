@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
-import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from heapq import heappop, heappush
@@ -31,6 +30,7 @@ from ...domain.model import (
     Task,
 )
 from ...domain.workflow import UNDO, Step, StepKind, StepStatus, Wait
+from .branches import CodeBranch
 from .event_loop import WorkflowLoop
 
 __all__ = ["Attempts", "Replay", "Restart", "WorkflowCall"]
@@ -58,7 +58,18 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 class WorkflowCall:
     """One call of the context that has no answer yet. It has `attempts` if it is a step, else a `wait`."""
 
-    __slots__ = ("attempts", "coroutine", "decode", "future", "key", "kind", "step", "undo", "wait")
+    __slots__ = (
+        "answered",
+        "attempts",
+        "branch",
+        "decode",
+        "future",
+        "key",
+        "kind",
+        "step",
+        "undo",
+        "wait",
+    )
 
     def __init__(self, key: str, kind: StepKind, future: asyncio.Future[Any]) -> None:
         self.key = key
@@ -69,7 +80,8 @@ class WorkflowCall:
         self.undo: Callable[[Any], Any] | None = None
         self.decode: Callable[[Any], Any] | None = None
         self.step: Step | None = None
-        self.coroutine: Coroutine[Any, Any, Any] | None = None
+        self.branch: CodeBranch | None = None
+        self.answered: int | None = None
 
 
 class Replay:
@@ -88,7 +100,8 @@ class Replay:
         self._delivered: list[Step] = []
         self._undoable: list[tuple[Step, Callable[[Any], Any], Attempts]] = []
         self._keys: set[str] = set()
-        self._callers: dict[str, tuple[WorkflowCall, asyncio.Task[Any] | None]] = {}
+        self._unawaited: dict[str, Coroutine[Any, Any, Any]] = {}
+        self._latest: dict[str, WorkflowCall] = {}
         self._repeats: dict[str, int] = {}
         self._bytes = sum(len(msgspec.json.encode(step.output)) for step in steps if step.output is not None)
         self._is_closed = False
@@ -188,10 +201,8 @@ class Replay:
     def close(self) -> None:
         """The run ends here, or goes on elsewhere."""
         self._is_closed = True
-        for ask in self.asks.values():
-            coroutine = ask.coroutine
-            if coroutine is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-                coroutine.close()  # nobody has awaited it
+        for coroutine in self._unawaited.values():
+            coroutine.close()
         self.loop.shut()
 
     def ask(
@@ -219,7 +230,7 @@ class Replay:
         ask.wait = None if wait is None else wait(key)
         self._keys.add(key)
         if not explicit:
-            self._callers[name] = (ask, asyncio.current_task(self.loop))
+            self._latest[name] = ask
         self.asks[key] = ask
         self._unasked.pop(key, None)
         ask.step = self._recorded.get(key)
@@ -227,10 +238,14 @@ class Replay:
             self._push(ask.step)
         elif self.is_cancelled and kind is not StepKind.UNDO:
             ask.future.cancel(CANCELLED)
-        ask.coroutine = self._answer(ask)
-        return ask.coroutine
+        answer = self._unawaited[key] = self._answer(ask)
+        return answer
 
     async def _answer(self, ask: WorkflowCall) -> Any:
+        self._unawaited.pop(ask.key, None)
+        ask.branch = self._here()
+        if ask.branch is not None:
+            ask.branch.waits.append(self.loop.branches.moment())
         try:
             answer = await ask.future
             return answer if ask.decode is None else ask.decode(answer)
@@ -238,15 +253,25 @@ class Replay:
             self.asks.pop(ask.key, None)
 
     def _numbered(self, name: str) -> str:
-        """The key of an unkeyed call. Which of two branches is the first would depend on how long each took."""
-        before, caller = self._callers.get(name, (None, None))
-        if before is None or caller is None:
+        """The key of an unkeyed call. A repeat that does not come after the call before it has none that would be the
+        same next time. What is recorded was well the first time."""
+        before = self._latest.get(name)
+        if before is None:
             return name
-        is_other_branch = caller is not asyncio.current_task(self.loop) and not caller.done()
-        if not before.future.done() or is_other_branch:
+        count = self._repeats.get(name, 1) + 1
+        key = f"{name}#{count}"
+        if key not in self._recorded and not self._is_left_or_behind(before):
             raise Refused("concurrent_repeat", name=name)
-        self._repeats[name] = self._repeats.get(name, 1) + 1
-        return f"{name}#{self._repeats[name]}"
+        self._repeats[name] = count
+        return key
+
+    def _is_left_or_behind(self, call: WorkflowCall) -> bool:
+        return call.future.cancelled() or self.loop.branches.comes_after(
+            self._here(), call.branch, call.answered
+        )
+
+    def _here(self) -> CodeBranch | None:
+        return self.loop.branches.of(asyncio.current_task(self.loop))
 
     def _check_room(self, kind: StepKind) -> None:
         if len(self._keys) >= workflow.MOST_STEPS:
@@ -269,6 +294,7 @@ class Replay:
     def _deliver(self, ask: WorkflowCall) -> None:
         step = ask.step
         assert step is not None
+        ask.answered = self.loop.branches.moment()
         if step.number is None:
             step = replace(step, number=self.number)
             self._delivered.append(step)

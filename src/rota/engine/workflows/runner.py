@@ -34,7 +34,7 @@ from ..app import App
 from ..clock import wait_for_any
 from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of, wait_or_park
 from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason
-from ..guard import entering_handler, is_a
+from ..guard import entering_handler, is_a, parts_of
 from ..handlers.functions import TaskFunction, running
 from ..observe import tracing
 from ..observe.telemetry import Observer, StepRecorded, WorkflowParked, WorkflowReplayed, running_task
@@ -409,7 +409,7 @@ class _Runner:
             await self._commit(restart_workflow(self._execution.task, error.input))
             self._execution.is_settled = True
             return Released()
-        if error is not None and is_a(error, Refused):
+        if error is not None and any(is_a(part, Refused) for part in parts_of(error)):
             return Failed(failure=self._execution.failure_of(error).failure, permanent=True)
         return self._execution.judged(None if error is not None else replay.main.result(), error)
 
