@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
+
+import debian
 
 _SETTINGS = """
 [databases]
@@ -26,25 +25,10 @@ logfile = {folder}/log
 """
 
 
-@cache
-def program() -> str | None:
-    """Where it is; it is installed first if we may."""
-    found = _found()
-    if found is None and os.getuid() == 0 and (install := shutil.which("apt-get")):
-        command = [install, "install", "--yes", "--quiet", "pgbouncer"]
-        subprocess.run(command, capture_output=True, check=False, timeout=90, stdin=subprocess.DEVNULL)
-        found = _found()
-    return found
-
-
-def _found() -> str | None:
-    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-
-
 @asynccontextmanager
 async def running(folder: Path, server: Path) -> AsyncIterator[None]:
     """One that listens on a socket in `folder` and forwards to the server whose socket is in `server`."""
-    path = program()
+    path = debian.program("pgbouncer")
     assert path is not None
     settings = folder / "pgbouncer.ini"
     settings.write_text(_SETTINGS.format(folder=folder, server=server))

@@ -33,7 +33,6 @@ BUCKET = "rota-test"
 PATIENCE = 90.0
 
 _joined: dict[str, str] = {}
-_children: list[subprocess.Popen[bytes]] = []
 
 
 def url(name: str = "", **options: str) -> str:
@@ -92,7 +91,7 @@ def _start() -> tuple[int, Path, str]:
         ports = _free_ports(attempt)
         process = _spawn(folder, ports)
         if _is_ready(process, ports["s3.port"]):
-            _children.append(process)  # lives longer than this test, maybe than this process
+            process.returncode = 0  # the keeper ends it, maybe after this process: nobody here waits for it
             return process.pid, Path(folder), f"http://127.0.0.1:{ports['s3.port']}"
         process.kill()
         process.wait()

@@ -107,7 +107,7 @@ def test_a_port_that_is_taken_is_refused(folder: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        said = complaint(f"up --metrics-port {port}")
+        said = complaint(f"up --port 0 --metrics-port {port}")
     assert said.startswith(f"--metrics-port: 127.0.0.1:{port} cannot be used: ")
 
 

@@ -16,6 +16,7 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
+import debian
 import pgbouncer
 import rota
 from pooler import Pooler
@@ -632,7 +633,7 @@ async def _used(url: str) -> None:
 
 async def test_behind_pgbouncer(server: Server) -> None:
     """The real one, with fewer server connections than clients."""
-    if pgbouncer.program() is None:
+    if debian.program("pgbouncer") is None:
         pytest.skip("there is no pgbouncer on this machine (apt-get install pgbouncer)")
     with TemporaryDirectory(dir="/tmp") as folder:
         async with pgbouncer.running(Path(folder), server.folder):
