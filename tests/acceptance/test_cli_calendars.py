@@ -20,7 +20,9 @@ def test_a_calendar_governs_a_schedule() -> None:
     made = rota("calendar create weekends --rule FREQ=WEEKLY;BYDAY=SA,SU --window 22:00-06:00")
     assert made.stdout == "created weekends: 1 rule, 22:00-06:00\n"
     rota("schedule create sync -t sync --cron '0 9 * * *' --timezone UTC --exclude weekends")
-    assert document("schedule show sync")["exclude"] == ["weekends"]
+    shown = document("schedule show sync")
+    assert shown["exclude"] == ["weekends"]
+    assert "No time in weekends counts." in shown["policies"]
     assert "named by schedule 'sync'" in complaint("calendar delete weekends", code=1)
     rota("calendar update weekends --rule FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR")
     [first] = document("schedule preview sync -n 1")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from http_world import Tenant, problem
+from rota.surfaces.http.tenants.schemas import ScheduleBody
 
 CRON = {"type": "recurring", "cron": "0 9 * * *", "timezone": "UTC"}
 TARGET = {"type": "task", "taskKind": "echo"}
@@ -32,8 +33,11 @@ def test_a_lost_update_is_refused(quiet: Tenant) -> None:
 
 
 def test_what_was_read_can_be_put_back(quiet: Tenant) -> None:
-    made = quiet.post("schedules", BODY | {"maxRuns": 5, "jitterSeconds": 3, "metadata": {"a": 1}})
+    fields = {"maxRuns": 5, "jitterSeconds": 3, "metadata": {"a": 1}, "exclude": ["22:00-06:00"]}
+    made = quiet.post("schedules", BODY | fields)
     assert quiet.send("PUT", "schedules/nightly", 200, json=made) == made
+    assert made.items() >= fields.items()
+    assert ScheduleBody.model_json_schema()["properties"].keys() <= made.keys(), "nothing is lost by it"
 
 
 def test_put_replaces_and_patch_changes(quiet: Tenant) -> None:

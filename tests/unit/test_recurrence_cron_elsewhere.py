@@ -196,6 +196,10 @@ def test_what_a_refusal_proposes_is_accepted(place: int, item: str) -> None:
 
 
 def test_what_a_refusal_proposes_means_what_it_says() -> None:
+    with pytest.raises(ValueError, match=r"write it as an interval, '1h30m'$"):
+        check(Cron("@every 1h30m"))
+    with pytest.raises(ValueError, match=r"write it as an interval, such as '5m'$"):
+        check(Cron("@every 0s"))
     with pytest.raises(ValueError, match=r"write 'SAT' for every Saturday.*'SATL' for the last of the month"):
         check(Cron("0 9 * * L"))
     assert describe(Cron("0 9 * * SAT")) == "At 09:00 AM, only on Saturday"

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ..domain import recurrence
 from ..domain.model import (
+    ExcludedPolicy,
     MissedRunPolicy,
     OverlapPolicy,
     Schedule,
@@ -93,6 +94,7 @@ def policies(schedule: Schedule) -> list[str]:
         lines.append(
             f"Each time is put off by up to {long_text(schedule.jitter)}, always the same for the same time."
         )
+    lines += _calendars(schedule)
     if schedule.pause_on_failure:
         most = int(schedule.pause_on_failure)
         when = "when a run fails" if most == 1 else f"when {most} runs in a row have failed"
@@ -104,6 +106,21 @@ def policies(schedule: Schedule) -> list[str]:
     if schedule.max_runs is not None:
         lines.append(f"It ends after {schedule.max_runs} runs; there have been {schedule.run_count}.")
     return lines
+
+
+def _calendars(schedule: Schedule) -> list[str]:
+    lines = []
+    if schedule.exclude:
+        lines.append(f"No time in {_listed(schedule.exclude, 'or')} counts.")
+    if schedule.only:
+        lines.append(f"Only times in {_listed(schedule.only, 'and')} count.")
+    if lines and schedule.excluded_policy is not ExcludedPolicy.SKIP:
+        lines.append(f"A time that is excluded moves to the {schedule.excluded_policy} day that is not.")
+    return lines
+
+
+def _listed(names: tuple[str, ...], last: str) -> str:
+    return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _second(at: datetime) -> str:

@@ -324,7 +324,7 @@ def _macro(text: str) -> str:
         return line
     if text.lower().startswith("@every"):
         given = text[len("@every") :].strip().lower()
-        hint = f"{given!r}" if _DURATION.fullmatch(given) else "such as '5m'"
+        hint = repr(given) if _DURATION.fullmatch(given) and given.strip("0hms") else "such as '5m'"
         raise ValueError(f"cron: '@every' is not accepted; write it as an interval, {hint}")
     if text.lower() == "@reboot":
         raise ValueError(

@@ -17,6 +17,7 @@ from ....domain.model import (
     Change,
     ChangeType,
     Event,
+    ExcludedPolicy,
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
@@ -103,6 +104,9 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     catch_up_window_seconds: float
     offset_seconds: float
     jitter_seconds: float
+    exclude: tuple[str, ...]
+    only: tuple[str, ...]
+    excluded_policy: ExcludedPolicy
     pause_on_failure: int
     heartbeat_url: str | None
     alarm_late_seconds: float | None
