@@ -254,6 +254,24 @@ def at_half_past_eight(cron: str, **more: Any) -> tuple[datetime, ...]:
     return plan.skipped_today(only(plan))
 
 
+def test_an_edit_of_the_offset_runs_nothing_by_itself() -> None:
+    nine = NOON - 3 * HOUR
+    later = {**DAILY, "offset": "1h", "missed_run_policy": "execute_once"}
+    stored = store_with(nine - HOUR, a=later)
+    sooner = {"a": {**later, "offset": 0}}
+    plan = planned(sooner, stored, nine + HOUR / 2)
+    assert clocks(plan.times(only(plan)).vanish)[:1] == ["28 10:00"]
+    assert plan.skipped_today(only(plan)) == (nine + HOUR,)
+    done = applied(plan, now=nine + HOUR / 2).schedules["a"]
+    assert (done.next_run_at, done.due_at) == (nine + DAY, nine + DAY)
+    before = planned(sooner, stored, nine - HOUR / 2)
+    assert before.times(only(before)).move[0] == (nine + HOUR, nine)
+    done = applied(before, now=nine + HOUR / 2).schedules["a"]
+    assert (done.next_run_at, done.due_at) == (nine + DAY, nine + DAY), "it passed since the plan"
+    overdue = definition.edit(stored.schedules["a"], {"offset": HOUR / 4}, nine + 2 * HOUR, "test", Limits())
+    assert (overdue.next_run_at, overdue.due_at) == (nine, nine + HOUR / 4), "the next tick judges it"
+
+
 def test_an_edit_that_would_skip_a_time_of_today_is_warned_of() -> None:
     nine = NOON - 3 * HOUR
     assert at_half_past_eight("0 8 * * *") == (nine,), "eight has passed, and nine is no more"

@@ -31,7 +31,7 @@ from ..errors import Invalid, Refused
 from ..ids import derived_id
 from ..model import Calendar, Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
 from ..recurrence import Covered, Once, Timing
-from ..schedule import calendars, definition, due_time, planned
+from ..schedule import calendars, definition, due_time, planned, put_off_anew
 from ..schedule.after import upstream_of
 from ..schedule.expected import TimeChanges, compared, skipped_today
 from . import declaration
@@ -260,8 +260,10 @@ def settled(item: Item[Schedule], at: datetime, now: datetime) -> Schedule | Non
     if new is None or new is old:
         return new
     new = replace(new, updated_at=now, created_at=now if old is None else new.created_at)
-    if not new.enabled or (old is not None and old.next_run_at == new.next_run_at):
+    if not new.enabled:
         return new
+    if old is not None and old.next_run_at == new.next_run_at:
+        return new if old.due_at == new.due_at else put_off_anew(replace(new, due_at=old.due_at), now)
     later = planned(new, _passed(item, new, at, now))
     if later.status is ScheduleStatus.COMPLETED:
         field = definition.timing_field(new.timing)

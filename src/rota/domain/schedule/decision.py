@@ -75,6 +75,7 @@ __all__ = [
     "jitter_share",
     "minds_overlap",
     "planned",
+    "put_off_anew",
     "replanned",
     "resumed",
     "room_after",
@@ -355,6 +356,17 @@ def due_time(schedule: Schedule, nominal: datetime) -> datetime:
         return nominal + offset
     share = jitter_share(schedule.id, nominal.isoformat())
     return nominal + offset + timedelta(microseconds=share * ((room - offset) // _TICK) >> 64)
+
+
+def put_off_anew(schedule: Schedule, now: datetime) -> Schedule:
+    """Due when its offset and jitter, which were changed, put its next time. One that was still to come and would have
+    been due by now is left out: an edit runs nothing by itself."""
+    if schedule.next_run_at is None:
+        return schedule
+    due = due_time(schedule, schedule.next_run_at)
+    return (
+        planned(schedule, now) if due <= now and not schedule.is_due(now) else replace(schedule, due_at=due)
+    )
 
 
 def room_after(schedule: Schedule, nominal: datetime, most: timedelta) -> timedelta:

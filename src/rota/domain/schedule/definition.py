@@ -59,7 +59,7 @@ from ..recurrence import (
 )
 from .backfill import cancel as cancel_backfill
 from .calendars import check_rolling
-from .decision import NO_DAY_LEFT, due_time, planned, resumed
+from .decision import NO_DAY_LEFT, planned, put_off_anew, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
 
@@ -330,8 +330,8 @@ def edit(
         when -= {"max_runs"}
     if when and edited.status in (ScheduleStatus.ACTIVE, ScheduleStatus.COMPLETED):
         edited = _first_planned(_without_causes(edited) if "timing" in when else edited, now)
-    elif values.keys() & {"offset", "jitter"} and edited.next_run_at is not None:
-        edited = replace(edited, due_at=due_time(edited, edited.next_run_at))
+    elif values.keys() & {"offset", "jitter"}:
+        edited = put_off_anew(edited, now)
     edited = look_soon(edited, now)
     return edited if status is None else _with_status(edited, status, now, actor)
 
