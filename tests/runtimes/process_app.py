@@ -69,6 +69,23 @@ def die(how: str) -> None:
     os._exit(7)
 
 
+@app.task("fork", run_in="process")
+def fork(context: rota.Context) -> int:
+    parent = os.getpid()
+    os.fork()  # the copies return, too
+    os.fork()
+    context.log("it" if os.getpid() == parent else "a copy")
+    return parent
+
+
+@app.task("abandon", run_in="process", max_retries=0)
+def abandon() -> None:
+    if os.fork() == 0:
+        time.sleep(1000)
+    subprocess.Popen(["sleep", "1000"], close_fds=False)
+    os._exit(7)
+
+
 @app.task("hog", run_in="process", max_retries=0, memory_limit=256 * 1024 * 1024)
 def hog() -> int:
     return len(bytearray(1024 * 1024 * 1024))

@@ -77,6 +77,17 @@ async def test_a_process_that_dies_is_a_failed_attempt(bench: Bench) -> None:
     assert (await runs("pid")).status is TaskStatus.COMPLETED
 
 
+async def test_copies_that_it_forks_have_no_link_to_the_worker(bench: Bench) -> None:
+    runs = Runs(bench)
+    forked = await runs("fork")
+    assert [line.message for line in forked.logs] == ["it"]
+    answered = await runs("told", {"name": "Ada"})
+    assert answered.output == {"attempt": 1, "kind": "told"}  # not what a copy returned
+    assert (await runs("pid")).output == forked.output
+    abandoned = await runs("abandon", timeout=20)
+    assert str(abandoned.error) == "ProcessEnded: the process exited with code 7 before the handler ended"
+
+
 async def test_a_timeout_kills_it_with_its_children(bench: Bench, tmp_path: Path) -> None:
     runs, file = Runs(bench), tmp_path / "pids"
     await runs("pid")  # so that a process is warm: the timeout counts its start, too

@@ -2,6 +2,8 @@
 
 The main thread runs them. Another reads what the worker says, so that a stop is seen meanwhile: by the context, and by
 an async function as a cancellation. When the worker is gone, the process ends, and whatever it has started with it.
+
+A copy that the function forks has no link to the worker: what it returns is no answer, and it ends there.
 """
 
 from __future__ import annotations
@@ -82,13 +84,19 @@ class Child:
         self._execution: Here | None = None
         self._cancel: Callable[[], object] | None = None
         self._main: dict[str, Any] = {}
+        self._is_copy = False
+        link.set_inheritable(False)
+        os.register_at_fork(after_in_child=self._become_copy)
 
     def run(self) -> None:
         self._main = self._heard()
         sys.path[:] = self._main.pop("sys_path")
         threading.Thread(target=self._listen, daemon=True).start()
         while True:
-            self._say(self._ended(self._calls.get()))
+            ended = self._ended(self._calls.get())
+            if self._is_copy:
+                os._exit(0)
+            self._say(ended)
 
     def _listen(self) -> None:
         try:
@@ -100,6 +108,12 @@ class Child:
                     self._stop(StopReason(heard.reason))
         finally:  # the worker is gone
             os.killpg(0, signal.SIGKILL)
+
+    def _become_copy(self) -> None:
+        """Without the link: else the worker would not see its end while the copy lives."""
+        if not self._is_copy:
+            self._is_copy = True
+            os.close(self._link.detach())
 
     def _stop(self, reason: StopReason) -> None:
         if self._execution is not None:
@@ -115,6 +129,8 @@ class Child:
         return pickle.loads(self._reading.read(*LENGTH.unpack(head)))
 
     def _say(self, message: Any) -> None:
+        if self._is_copy:
+            return
         data = framed(message)
         with self._saying:
             self._link.sendall(data)
