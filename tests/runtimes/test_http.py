@@ -118,6 +118,8 @@ async def test_retry_after_is_honoured(bench: Bench) -> None:
         ("soon", None),
         ("", None),
         ("-1", None),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999", None),
+        ("Mon, 99999999999999999999 Jan 2024 00:00:00 GMT", None),
     ],
 )
 def test_how_retry_after_is_read(text: str, delay: timedelta | None) -> None:
@@ -187,6 +189,25 @@ async def test_secrets_are_sent_and_never_stored(bench: Bench, monkeypatch: pyte
     assert str(missing.error) == "NoSecret: ROTA_SECRET_OTHER is not set where the worker runs"
 
 
+async def test_secrets_are_found_however_the_answer_repeats_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_SECRET_SHORT", "key")
+    monkeypatch.setenv("ROTA_SECRET_LONG", 'key/+"x')
+    escaped = rb'{"you sent": ["key\/+\"x"], "\u006bey\/+\"x": 1}'
+    cut = b"x" * (http.KEPT - 3) + b'key/+"x' + b"x" * http.KEPT
+    async with Misbehaving().listening() as server:
+        for place, type, body in (("/a", "application/json", escaped), ("/b", "text/plain", cut)):
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: {type}\r\nContent-Length: {len(body)}\r\n\r\n"
+            server.answers[place] = head.encode() + body
+        headers = {"X-A": "secret:SHORT", "X-B": "secret:LONG"}
+        told, large = [
+            await bench.http({"url": f"{server.url}{place}", "headers": headers}) for place in ("/a", "/b")
+        ]
+    assert told.output["body"] == {"you sent": ["***"], "***": 1}
+    assert large.output["body"] == "x" * (http.KEPT - 3) + "***"
+
+
 async def test_what_an_input_says_is_no_secret(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROTA_SECRET_TOKEN", "s3cr3t")
     async with Misbehaving().listening() as server:
@@ -236,15 +257,15 @@ def test_the_example_of_the_standard() -> None:
 async def test_private_addresses_are_refused(bench: Bench) -> None:
     worker = rota.Worker(bench.queue)
     async with Misbehaving().listening() as server:
-        for host in ("127.0.0.1", "localhost"):
+        for host in ("127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"):
             made = await bench.queue.create_template(
-                host, runtime="http", command=f"http://{host}:{server.port}/", max_retries=3
+                None, runtime="http", command=f"http://{host}:{server.port}/", max_retries=3
             )
             task = await bench.queue.execute_template(made.id)
             await worker.run_once()
             done = await bench.queue.get(task.id)
             assert done.status is TaskStatus.FAILED
-            assert str(done.error).startswith(f"AddressRefused: {host} is at ")
+            assert str(done.error).startswith(f"AddressRefused: {host.strip('[]')} is at ")
     await worker.tasks.runtimes.close()
     assert not server.asked
 
@@ -268,6 +289,12 @@ async def test_private_addresses_are_refused(bench: Bench) -> None:
         "::ffff:10.0.0.1",
         "64:ff9b::a00:1",
         "2002:7f00:1::",
+        "::127.0.0.1",
+        "::ffff:0:7f00:1",
+        "64:ff9b:1::7f00:1",
+        "fec0::1",
+        "3fff::1",
+        "192.0.0.192",
     ],
 )
 def test_addresses_that_are_not_public(address: str) -> None:

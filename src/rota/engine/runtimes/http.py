@@ -42,6 +42,10 @@ LONGEST_DELAY = timedelta(days=1)
 RETRIED = frozenset((408, 425, 429))
 SECRET = "ROTA_SECRET_"
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
+UNICAST = ipaddress.ip_network("2000::/3")
+"""All of IPv6 that is in use on the public internet."""
+RESERVED = [ipaddress.ip_network(each) for each in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")]
+"""Ranges that older versions of Python take for public."""
 
 
 class HttpCalls:
@@ -107,7 +111,7 @@ class Sending:
         self._method, self._url, self._content = filled.method, httpx.URL(filled.url), filled.content
         self._most = redirects
         self._followed = 0
-        self._secrets = [secret for secret in secrets if secret]
+        self._secrets = sorted(secrets, key=len, reverse=True)  # one may begin with another
 
     async def answered(self) -> dict[str, Any]:
         """The answer that is no redirect."""
@@ -156,8 +160,13 @@ class Sending:
             }
 
     def _kept(self, response: httpx.Response, content: bytes) -> dict[str, Any]:
-        text = self._without_secrets(as_text(content[:KEPT]))
         is_whole = len(content) <= KEPT
+        text = as_text(content)
+        body = (
+            _body(text, response.headers.get("content-type", ""))
+            if is_whole
+            else self._without_secrets(text)[:KEPT]  # in this order: the cut may go through one
+        )
         headers = [
             (name, self._without_secrets(value)[:1000])
             for name, value in response.headers.items()
@@ -166,7 +175,7 @@ class Sending:
         return {
             "status": response.status_code,
             "headers": dict(headers[:HEADERS_KEPT]),
-            "body": _body(text, response.headers.get("content-type", "")) if is_whole else text,
+            "body": self._each_without_secrets(body),
             "is_whole": is_whole,
             "redirects": self._followed,
         }
@@ -175,6 +184,16 @@ class Sending:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+    def _each_without_secrets(self, value: Any) -> Any:
+        """JSON has more than one way to write a text, so it is looked at again once it is read."""
+        if isinstance(value, dict):
+            return {
+                self._without_secrets(name): self._each_without_secrets(part) for name, part in value.items()
+            }
+        if isinstance(value, list):
+            return [self._each_without_secrets(part) for part in value]
+        return self._without_secrets(value) if isinstance(value, str) else value
 
 
 class AddressRefused(Exception):
@@ -240,7 +259,9 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
-    return found.is_global and not found.is_multicast
+        if found not in UNICAST:
+            return False
+    return found.is_global and not found.is_multicast and not any(found in each for each in RESERVED)
 
 
 def _secrets(request: HttpRequest) -> Mapping[str, str]:
@@ -268,7 +289,7 @@ def _asked_delay(text: str, now: datetime) -> timedelta | None:
         return min(timedelta(seconds=int(text[:9])), LONGEST_DELAY)
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     return min(max(at - now, timedelta(0)), LONGEST_DELAY)
