@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from records import paused_queue, task
 from rota.domain import task as life
 from rota.domain import workflow
-from rota.domain.model import Task, TaskStatus
+from rota.domain.model import FOREVER, Task, TaskStatus
 from rota.domain.task import Defaults
 from rota.engine.commands import Claim, claim_tasks
 from rota.stores.base import Store
@@ -91,7 +91,7 @@ async def test_a_workflow_that_waits_for_no_time_is_parked_until_the_end_of_time
     step = workflow.open_wait(begun, wait, begun.updated_at)
     [parked] = await put(store, workflow.park(begun, [wait], [step], begun.updated_at))
     assert await get(store, Task, "a") == parked
-    assert parked.available_at == workflow.FOREVER
+    assert parked.available_at == FOREVER
     assert await claimed(store) == []
     sent = workflow.Signal(id="g", task_id="a", name="paid", at=START, actor="me")
     await put(store, workflow.send(parked, sent, begun.updated_at))

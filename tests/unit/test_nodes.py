@@ -9,7 +9,7 @@ import pytest
 
 from records import node, paused_queue, task
 from rota.domain import serving as fleet
-from rota.domain.model import NodeState, PausedQueue, TaskStatus
+from rota.domain.model import FOREVER, NodeState, PausedQueue, TaskStatus
 from rota.domain.serving import explain
 from stores import START
 
@@ -88,6 +88,21 @@ PAUSED = paused_queue(queue="default", note="moving", paused_by="ann", paused_at
             "not_due",
             "it is due in 1 minute; nobody handles `sned`; did you mean `send`?",
         ),
+        (
+            {"waits_for": ("child:bill", "receive:paid"), "available_at": FOREVER},
+            [FREE],
+            PAUSED,
+            "dependency",
+            "it waits for child:bill or the signal paid",
+        ),
+        (
+            {"waits_for": ("sleep",), "available_at": START + MINUTE},
+            [FREE],
+            None,
+            "dependency",
+            "it waits for sleep, at most 1 minute more",
+        ),
+        ({"waits_for": ("child:bill",)}, [FREE], None, "ready", "a worker should take it any moment"),
         ({}, [FREE], PAUSED, "queue_paused", "queue default was paused by ann 1 minute ago (moving)"),
         ({}, [], None, "no_worker", "no worker is known; start one with `rota worker module:app`"),
         (

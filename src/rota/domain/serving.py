@@ -10,6 +10,7 @@ of the task's queue, if that is paused; `limited` is the limit that keeps it wai
 that carries a `reason`:
 
     limited         it waits in the line of a limit, or for its moment under a rate
+    dependency      it is a workflow that waits for a child, a signal, or a time of its own
     not_due         its time has not come
     queue_paused    its queue is paused
     no_worker       no live worker handles its kind in its queue
@@ -26,7 +27,7 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 from .ids import derived_id
-from .model import NodeState, PausedQueue, Task, TaskStatus
+from .model import FOREVER, NodeState, PausedQueue, Task, TaskStatus
 from .runtimes import SHELL_KIND
 from .schedule.why import length
 from .tenants import EVERY_TENANT
@@ -123,7 +124,9 @@ PROMPT = timedelta(seconds=5)
 """A worker that has a slot free takes a task sooner than that."""
 
 
-WaitReason = Literal["limited", "not_due", "queue_paused", "no_worker", "busy", "ready", "worker_silent"]
+WaitReason = Literal[
+    "limited", "dependency", "not_due", "queue_paused", "no_worker", "busy", "ready", "worker_silent"
+]
 
 
 class Waiting(str):
@@ -171,6 +174,8 @@ def explain(
     aside = f"; {unhandled}" if unhandled else ""
     if limited is not None:
         return Waiting(f"it {limited}{aside}", "limited")
+    if task.available_at > now and task.waits_for:
+        return Waiting(f"it waits for {_waited_for(task, now)}{aside}", "dependency")
     if task.available_at > now:
         return Waiting(f"it is due in {length(task.available_at - now)}{aside}", "not_due")
     if paused is not None:
@@ -189,6 +194,15 @@ def _of_running(task: Task, now: datetime, nodes: Sequence[NodeState]) -> Waitin
         return None
     silent = f"its worker {node.id} has been silent for {length(now - node.seen_at)}"
     return Waiting(f"{silent}; the task is taken back when its lease has run out", "worker_silent")
+
+
+def _waited_for(task: Task, now: datetime) -> str:
+    labels = [
+        f"the signal {label.removeprefix('receive:')}" if label.startswith("receive:") else label
+        for label in task.waits_for
+    ]
+    is_bounded = task.available_at < FOREVER
+    return " or ".join(labels) + f", at most {length(task.available_at - now)} more" * is_bounded
 
 
 def _paused(paused: PausedQueue, now: datetime) -> str:

@@ -17,7 +17,7 @@ or a wait; what it has done is recorded as steps, and answers the function when 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from .errors import Invalid, Refused
 from .ids import derived_id
 from .model import (
+    FOREVER,
     Failure,
     Limits,
     LogLine,
@@ -78,7 +79,6 @@ MOST_STEPS = 10_000
 MOST_BYTES = 64 * 1024 * 1024
 MOST_UNREAD = 1_000
 MOST_CHILDREN = 1_000
-FOREVER = datetime.max.replace(tzinfo=UTC)
 UNDO = "undo:"
 PATIENCE = timedelta(minutes=10)
 """What should have happened so long ago does not happen by itself."""

@@ -32,6 +32,7 @@ from .schedule import (
 from .serving import NodeState, PausedQueue
 from .shared import Duration, Record, is_from_the_future
 from .task import (
+    FOREVER,
     LIVE,
     Artifact,
     Change,
@@ -46,6 +47,7 @@ from .task import (
 )
 
 __all__ = [
+    "FOREVER",
     "LIVE",
     "Alarm",
     "AlarmRule",

@@ -33,7 +33,7 @@ class TaskStatus(StrEnum):
 
 
 LIVE = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING})
-END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+FOREVER = datetime.max.replace(tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
@@ -207,7 +207,7 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
     @property
     def ready_at(self) -> datetime:
         """When a worker may find it: in a line, never."""
-        return self.available_at if self.line is None else END_OF_TIME
+        return self.available_at if self.line is None else FOREVER
 
     @property
     def lined_at(self) -> datetime | None:

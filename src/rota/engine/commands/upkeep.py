@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr, replace
 from ...domain import task as life
 from ...domain import unique
 from ...domain.checks import check_duration
-from ...domain.model import Duration, Record, Run, Schedule, Task
+from ...domain.model import FOREVER, Duration, Record, Run, Schedule, Task
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     ArtifactList,
@@ -38,7 +38,6 @@ JANITOR = "janitor"
 PARTS_AT_ONCE = 1000
 RECEIPTS_KEPT = timedelta(hours=24)
 GATES_KEPT = timedelta(hours=1)
-END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +77,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     next_in: timedelta | None = None
 
 
-def sweep(
-    limit: int, *, ran_out_by: datetime | None = None, valid_until: datetime = END_OF_TIME
-) -> Work[Sweep]:
+def sweep(limit: int, *, ran_out_by: datetime | None = None, valid_until: datetime = FOREVER) -> Work[Sweep]:
     """Return tasks whose lease ran out by then and was not renewed since (None: return none), and mark those that
     expired. A sweep whose time comes after `valid_until` returns none: it waited for the store, and so did whoever
     wanted to renew."""

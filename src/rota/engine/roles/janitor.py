@@ -14,12 +14,12 @@ from random import Random
 from msgspec.structs import replace
 
 from ...domain.errors import StoreError, Unavailable
+from ...domain.model import FOREVER
 from ...stores.base import CommitOptions, Store, Tx
 from ...stores.queries import LostLeases
 from ..artifacts import sweep_contents
 from ..clock import Clock, sleep
 from ..commands import Retention, forget_nodes, forget_old, sweep
-from ..commands.upkeep import END_OF_TIME
 from ..loops import Backoff
 from ..observe.telemetry import Observer, TaskMoved
 from .leases import LEASE
@@ -131,10 +131,10 @@ class Janitor:
         """Which leases are lost, by when they had run out; and until when that can be said. It cannot if the sweep has
         to wait for as long as the grace is."""
         if self._looked is None:
-            return None, END_OF_TIME
+            return None, FOREVER
         at, looked = self._looked
         since = timedelta(seconds=self._clock.monotonic() - looked)
-        return (at, at + since + GRACE) if since >= GRACE else (None, END_OF_TIME)
+        return (at, at + since + GRACE) if since >= GRACE else (None, FOREVER)
 
 
 async def _probe(tx: Tx) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ....domain.model import Task
-from ....domain.workflow import FOREVER, Step, StepKind
+from ....domain.model import FOREVER, Task
+from ....domain.workflow import Step, StepKind
 from ....engine.queries.workflows import Branch
 from ..texts import took
 
