@@ -170,6 +170,8 @@ def test_up_serves_beside_the_roles_and_ends_streams_properly(folder: Path) -> N
             counted = http.get("/metrics").text
             assert re.search(r"rota_schedule_runs_total\{.*\} [1-9]", counted)
             assert "rota_loop_lag_seconds" in counted
+            [node] = http.get(f"{DEFAULT}/nodes").json()["items"]
+            assert node["roles"] == ["scheduler", "worker", "janitor", "http"]
             with http.stream("GET", f"{DEFAULT}/events") as stream:
                 said = stream.iter_text()
                 next(said)

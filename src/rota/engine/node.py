@@ -69,6 +69,8 @@ class Node:
 
     always_sweeps = False
     """Whether it returns the tasks of dead workers also if it is told to be no janitor."""
+    serves_http = False
+    """Whether its process answers requests, too: others are told."""
 
     def __init__(
         self,
@@ -161,7 +163,11 @@ class Node:
             host=socket.gethostname(),
             pid=os.getpid(),
             release=__version__,
-            roles=self._role_names() + ("heartbeats",) * self._tells_of_fleet,
+            roles=(
+                *self._role_names(),
+                *["heartbeats"] * self._tells_of_fleet,
+                *["http"] * self.serves_http,
+            ),
             started_at=_UNKNOWN,
             seen_at=_UNKNOWN,
             heartbeat=self._heartbeat_every,

@@ -161,6 +161,7 @@ async def _running(session: Session, options: ProcessOptions) -> None:
         ):
             observers = (printer,) if buffered is None else (printer, buffered.observe)
             node = _node(session, options, queue, *observers)
+            node.serves_http = api_server is not None
             printer.on_unread = node.stop
             if options.app is not None:
                 await queue.declare_schedules(options.app)
