@@ -46,6 +46,8 @@ async def test_storing_changing_and_executing(bench: Bench) -> None:
     queue = bench.queue
     made = await queue.create_template("hello", runtime="shell", command="echo hello")
     await queue.create_template("report", "report")
+    await queue.create_schedule("early", target=rota.TemplateTarget(template_id="hello"), interval="1h")
+    await queue.create_schedule("daily", target=rota.TemplateTarget(template_id="report"), interval="1d")
     await queue.store.transact(write_node(WITHOUT))
     with pytest.raises(Refused, match=f"^{SENTENCE}$"):
         await queue.create_template("other", runtime="shell", command="ls")
@@ -55,6 +57,13 @@ async def test_storing_changing_and_executing(bench: Bench) -> None:
         await queue.update_template("hello", command="echo there")
     with pytest.raises(Refused, match=f"^{SENTENCE}$"):
         await queue.update_template("report", runtime="shell", command="ls")
+    with pytest.raises(Refused, match=f"^{SENTENCE}$"):
+        await queue.create_schedule("hourly", target=rota.TemplateTarget(template_id="hello"), interval="1h")
+    with pytest.raises(Refused, match=f"^{SENTENCE}$"):
+        await queue.update_schedule("daily", target=rota.TemplateTarget(template_id="hello"))
+    with pytest.raises(Refused, match=f"^{SENTENCE}$"):
+        await queue.apply({"templates": {"new": {"runtime": "shell", "command": "ls"}}})
+    assert (await queue.update_schedule("early", jitter="1m")).version == 2  # it had the command before
     assert (await queue.get_template("hello")).version == made.version
     assert (await queue.update_template("hello", enabled=False)).enabled is False
     await queue.update_template("hello", enabled=True)
@@ -84,13 +93,16 @@ def test_over_http_and_on_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     asyncio.run(be_seen())
     assert complaint("template create other --shell ls", code=1) == SENTENCE
     assert complaint("template execute hello", code=1) == SENTENCE
+    assert complaint("schedule create s --template hello --interval 1h", code=1) == SENTENCE
     with serving(address, allow_shell=True) as served:
         client = served.client(served.key())
         path = "/api/tenants/default/templates"
         made = client.post(path, json={"alias": "other", "runtime": "shell", "command": "ls"})
         run = client.post(f"{path}/hello/execute")
         v1 = client.post("/api/v1/tasks", json={"task_type": "shell", "command": "ls"})
-        for sent in (made, run, v1):
+        timing = {"schedule_type": "interval", "interval_seconds": 60}
+        timed = client.post("/api/v1/tasks/hello/$schedule", json=timing)
+        for sent in (made, run, v1, timed):
             assert (sent.status_code, sent.json()["code"], sent.json()["detail"]) == (
                 409,
                 "no_shell",

@@ -11,6 +11,7 @@ from ...domain.plan import Action, Item, Plan, Stored, naming, settled
 from ...stores.base import Tx, Work
 from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
 from .schedules import write_planned
+from .serving import check_shell
 from .shared import audit, find_schedule, limits_of
 
 __all__ = ["MakePlan", "apply_plan", "read_stored"]
@@ -65,6 +66,10 @@ def apply_plan(
                 new = settled(item, plan.at, tx.now)
             if new is not None and new is not item.old:
                 planned.append((item.old, new, _action(item), new.pause_note or ""))
+        for template in plan.templates:
+            had = None if template.old is None else template.old.command
+            if template.new is not None and template.new.command != had:
+                await check_shell(tx, template.new)
         await write_planned(tx, stored.limits, planned, actor)
         for calendar in plan.calendars:
             if calendar.new is not None and calendar.new is not calendar.old:

@@ -36,6 +36,7 @@ from ...stores.queries import RunList, ScheduleByKey
 from .buffer import Buffers
 from .chains import Chains, linked_causes
 from .gates import put_new
+from .serving import check_shell
 from .shared import (
     audit,
     check_room_for_schedules,
@@ -78,6 +79,7 @@ def create_schedule(
             return again
         made = Declared(id=id, key=key, timing=timing, target=target, fields=fields)
         new = await _created(tx, tenant, made, limits, actor)
+        await _check_shell(tx, None, new)
         return (await _write(tx, limits, [_Change(None, new, "created")], actor))[0]
 
     return work
@@ -91,6 +93,7 @@ def plan_new_schedule(
     async def work(tx: Tx) -> plan.Plan:
         made = Declared(id=derived_id("plan", key), key=key, timing=timing, target=target, fields=fields)
         new = await _created(tx, tenant, made, await limits_of(tx, tenant), actor)
+        await _check_shell(tx, None, new)
         item = plan.Item(name=key, action=plan.Action.CREATED, old=None, new=new)
         return plan.Plan(tenant=tenant, at=tx.now, schedules=(item,))
 
@@ -257,6 +260,13 @@ async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None 
     return known_target(found, target, old)
 
 
+async def _check_shell(tx: Tx, old: Schedule | None, new: Schedule) -> None:
+    """As for a template that is executed. Who declares schedules may be the worker that is about to run them, so there
+    nothing is checked."""
+    if isinstance(new.target, TemplateTarget) and (old is None or old.target != new.target):
+        await check_shell(tx, await find_template(tx, new.tenant, new.target.template_id))
+
+
 async def _known_changes(tx: Tx, old: Schedule, changes: Mapping[str, Any]) -> Mapping[str, Any]:
     known = dict(changes)
     if "target" in changes:
@@ -291,6 +301,7 @@ def edit_schedule(
             raise Refused("stale_version", record="schedule", id=key, found=old.version, expected=version)
         wanted = await _known_changes(tx, old, changes(old, tx.now))
         new = definition.edit(old, wanted, tx.now, actor, limits)
+        await _check_shell(tx, old, new)
         return (await _write(tx, limits, [_Change(old, new, "updated")], actor))[0]
 
     return work

@@ -5,13 +5,22 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...domain.model import NodeState, PausedQueue
-from ...domain.serving import is_forgotten, pause, paused_id
+from ...domain.errors import Refused
+from ...domain.model import NodeState, PausedQueue, Runtime, Template
+from ...domain.serving import is_forgotten, living, pause, paused_id, runs_no_shell
 from ...stores.base import Tx, Work
 from ...stores.queries import NodeList
 from .shared import audit
 
-__all__ = ["every_node", "forget_nodes", "pause_queue", "remove_node", "resume_queue", "write_node"]
+__all__ = [
+    "check_shell",
+    "every_node",
+    "forget_nodes",
+    "pause_queue",
+    "remove_node",
+    "resume_queue",
+    "write_node",
+]
 
 NODES_AT_ONCE = 1000
 
@@ -60,6 +69,14 @@ async def every_node(tx: Tx) -> list[NodeState]:
         found += page
         if len(page) < NODES_AT_ONCE:
             return found
+
+
+async def check_shell(tx: Tx, template: Template) -> None:
+    """A shell command needs a worker that may run it. While no worker is known, one may still be started."""
+    if template.runtime is Runtime.SHELL and runs_no_shell(
+        living(await every_node(tx), tx.now), template.tenant
+    ):
+        raise Refused("no_shell", tenant=template.tenant)
 
 
 def pause_queue(act: str, tenant: str, queue: str, actor: str, note: str) -> Work[PausedQueue]:

@@ -10,15 +10,14 @@ from msgspec.structs import fields as fields_of
 from ...domain import task
 from ...domain import template as rules
 from ...domain.errors import Refused
-from ...domain.model import Runtime, Schedule, Task, Template
+from ...domain.model import Schedule, Task, Template
 from ...domain.schedule import definition
-from ...domain.serving import living, runs_no_shell
 from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
 from .chains import Chains
 from .gates import put_new
 from .schedules import given_up
-from .serving import every_node
+from .serving import check_shell
 from .shared import audit, check_room_for_tasks, find_template, limits_of
 
 __all__ = ["create_template", "delete_template", "edit_template", "execute_template"]
@@ -36,7 +35,7 @@ def create_template(id: str, tenant: str, fields: Mapping[str, Any], actor: str)
         new = rules.create(
             id, await _with_alias(tx, tenant, id, fields), tenant=tenant, now=tx.now, limits=limits
         )
-        await _check_shell(tx, new)
+        await check_shell(tx, new)
         await _check_alias(tx, new)
         created = tx.put(new)
         audit(tx, "created", actor, None, created)
@@ -71,7 +70,7 @@ def edit_template(
         if edited is old:
             return old
         if edited.command != old.command:
-            await _check_shell(tx, edited)
+            await check_shell(tx, edited)
         await _check_alias(tx, edited)
         stored = tx.put(edited)
         audit(tx, "updated", actor, old, stored)
@@ -98,14 +97,6 @@ async def _check_alias(tx: Tx, template: Template) -> None:
     for holder in await tx.find(TemplateByAlias(tenant=template.tenant, alias_key=wanted), 1):
         if holder.id != template.id:
             raise Refused("alias_taken", alias=template.alias, holder=holder.alias)
-
-
-async def _check_shell(tx: Tx, template: Template) -> None:
-    """A shell command needs a worker that may run it. While no worker is known, one may still be started."""
-    if template.runtime is Runtime.SHELL and runs_no_shell(
-        living(await every_node(tx), tx.now), template.tenant
-    ):
-        raise Refused("no_shell", tenant=template.tenant)
 
 
 def delete_template(tenant: str, id: str, actor: str, limit: int = 100) -> Work[bool]:
@@ -160,7 +151,7 @@ def execute_template(
             return again.as_of(tx.now)
         template = await find_template(tx, tenant, template_id)
         rules.check_runs(template)
-        await _check_shell(tx, template)
+        await check_shell(tx, template)
         await check_room_for_tasks(tx, tenant, limits)
         new = task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor)
         check(new.kind, new.input)
