@@ -15,10 +15,9 @@ from typing import Any
 from ..domain.errors import Invalid
 from . import redaction, settings
 
-__all__ = ["FORMATS", "SECTIONS", "check_document", "format_of", "read", "read_text", "write"]
+__all__ = ["SECTIONS", "check_document", "format_of", "read", "read_text", "write"]
 
 SECTIONS = ("schedules", "templates", "calendars")
-FORMATS = ("yaml", "toml", "json")
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
 _MERGE = "tag:yaml.org,2002:merge"
 _PLAIN: list[tuple[str, re.Pattern[str], Iterable[str]]] = [

@@ -39,22 +39,22 @@ class FilledRequest(msgspec.Struct, frozen=True, kw_only=True):
     secret_headers: frozenset[str]
 
 
-def check_request(request: HttpRequest, field: str = "command") -> None:
+def check_request(request: HttpRequest) -> None:
     """Refused, if it could never be sent."""
     for text in _texts([request.url, *request.headers.values(), request.body]):
         for found in _BRACES.finditer(text):
             if not _PATH.fullmatch(found[1]):
-                raise Invalid(field, f"{found[0]!r:.60} is not a placeholder", _ACCEPTED)
-    check_url(request.url, f"{field}.url")
+                raise Invalid("command", f"{found[0]!r:.60} is not a placeholder", _ACCEPTED)
+    check_url(request.url, "command.url")
     for name, value in request.headers.items():
-        place = f"{field}.headers"
+        place = "command.headers"
         if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
             raise Invalid(place, f"{name!r:.60} cannot be set", "give names of headers of your own")
         if not _is_line(value):
             raise Invalid(place, f"{name} is not one line of text", "give printable characters")
     if _is_plain_text(request) and _BRACES.search(request.body):
         problem = "a body that is plain text has no placeholders: nothing says how to encode them"
-        raise Invalid(f"{field}.body", problem, "give JSON, or a form")
+        raise Invalid("command.body", problem, "give JSON, or a form")
 
 
 def secrets_of(request: HttpRequest) -> set[str]:

@@ -66,13 +66,13 @@ def _nominal(schedule: Schedule, first: datetime, after: datetime, until: dateti
 
 
 def compared(
-    old: Schedule | None, new: Schedule | None, at: datetime, ahead: timedelta = AHEAD, most: int = MOST_TIMES
+    old: Schedule | None, new: Schedule | None, at: datetime, ahead: timedelta = AHEAD
 ) -> TimeChanges:
     """Which times appear, vanish or move if the new version takes the place of the old one at `at`.
 
     A time moves if only its offset or jitter differs, or if its day has as many others as before."""
-    before, until = _listed(old, at, at + ahead, most)
-    after, until_too = _listed(new, at, at + ahead, most)
+    before, until = _listed(old, at, at + ahead)
+    after, until_too = _listed(new, at, at + ahead)
     until = min(until, until_too)
     gone = {each.nominal: each.due for each in before if each.due <= until}
     come = {each.nominal: each.due for each in after if each.due <= until}
@@ -90,14 +90,12 @@ def compared(
     )
 
 
-def _listed(
-    schedule: Schedule | None, at: datetime, until: datetime, most: int
-) -> tuple[list[Expected], datetime]:
-    """At most so many, and how far they reach."""
-    found = list(islice(expected(schedule, at, until), most + 1))
-    if len(found) <= most:
+def _listed(schedule: Schedule | None, at: datetime, until: datetime) -> tuple[list[Expected], datetime]:
+    """At most `MOST_TIMES`, and how far they reach."""
+    found = list(islice(expected(schedule, at, until), MOST_TIMES + 1))
+    if len(found) <= MOST_TIMES:
         return found, until
-    return found[:most], max(each.nominal for each in found[:most])
+    return found[:MOST_TIMES], max(each.nominal for each in found[:MOST_TIMES])
 
 
 Moves = list[tuple[datetime, datetime]]

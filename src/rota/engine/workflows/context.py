@@ -80,7 +80,7 @@ class Workflow:
     ) -> Coroutine[Any, Any, Any]:
         """Call a function, sync or async, once: when its result is recorded it does not run again. Its result is JSON.
         If it fails for good, `StepFailed` is raised. `undo` is called with the result if the run is cancelled."""
-        called = _checked_name("name", name or getattr(fn, "__name__", ""))
+        called = _checked_name(name or getattr(fn, "__name__", ""))
         attempts = Attempts(
             function=functools.partial(fn, *args, **kwargs),
             retries=check_number("retries", retries, 0, 1_000_000),
@@ -179,7 +179,7 @@ class Workflow:
         self, name: str, *, timeout: Duration | None = None, key: str | int | None = None
     ) -> Coroutine[Any, Any, Any]:
         """Wait for a signal of this name; its payload. `TimeoutError` if none comes in time."""
-        called = _checked_name("name", name)
+        called = _checked_name(name)
         delay = None if timeout is None else check_duration("timeout", timeout)
         return self._wait(StepKind.RECEIVE, f"receive:{called}", key, name=called, delay=delay)
 
@@ -255,10 +255,10 @@ class Workflow:
         return check_submission(asked)
 
 
-def _checked_name(field: str, value: object) -> str:
+def _checked_name(value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         rule = "give name= of letters, digits, blanks and _ . @ / -, at most 100"
-        raise Invalid(field, f"{shown(value)} cannot be the name of a step", rule)
+        raise Invalid("name", f"{shown(value)} cannot be the name of a step", rule)
     return value
 
 

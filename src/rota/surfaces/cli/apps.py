@@ -77,9 +77,9 @@ def _where(problem: Exception) -> str:
     return place
 
 
-def next_command(folder: Path | None = None) -> str:
+def next_command() -> str:
     """What to do next here, in one or two lines."""
-    found = list(apps_in(folder or Path()))
+    found = list(apps_in(Path()))
     if not found:
         return f"Begin with {_typed('rota up --demo')}: schedules that fire before your eyes."
     if len(found) == 1:

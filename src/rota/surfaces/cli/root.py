@@ -299,7 +299,7 @@ def artifact(ctx: click.Context) -> None:
             "pause": Entry("commands.serving:pause", "Let no worker take its tasks."),
             "resume": Entry("commands.serving:resume", "Let workers take its tasks again."),
             "drain": Entry("commands.serving:drain", "Pause it, and wait until nothing of it runs."),
-            "limit": Entry("commands.limits:limit", "Limit its tasks, or show its limit."),
+            "limit": Entry("commands.serving:limit", "Limit its tasks, or show its limit."),
         },
     },
     examples=[

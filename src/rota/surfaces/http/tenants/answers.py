@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 from ....domain import recurrence
 from ....domain.model import (
     Artifact,
+    BackfillStatus,
     Change,
     ChangeType,
     Event,
@@ -40,10 +41,10 @@ from ....domain.serving import Waiting, WaitReason
 from ....domain.workflow import Step, StepKind, StepStatus
 from ...shapes import Answer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
-from .backfills import BackfillAnswer
 from .timing_answers import ScheduleTypeAnswer, schedule_type
 
 __all__ = [
+    "BackfillAnswer",
     "CreatedExecutionAnswer",
     "CreatedScheduleAnswer",
     "attempts",
@@ -517,3 +518,20 @@ def attempts(record: Task) -> AttemptsAnswer:
             ended = "retrying" if change.status is TaskStatus.PENDING else str(change.status)
             found[-1] = replace(found[-1], ended_at=change.at, status=ended, detail=change.detail)
     return AttemptsAnswer(items=found)
+
+
+class BackfillAnswer(Answer, frozen=True, kw_only=True):
+    """Times of the past that a schedule runs after all, and how far it is."""
+
+    id: str
+    start: Time
+    end: Time
+    overlap_policy: OverlapPolicy
+    status: BackfillStatus
+    total: int
+    started: int
+    passed: int
+    note: str | None
+    created_by: str
+    created_at: Time
+    ended_at: Time | None

@@ -25,7 +25,7 @@ from ..openapi import documented
 from ..reading import Router
 from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
 from . import answers, schemas, timing_answers
-from .backfills import BackfillAnswer
+from .answers import BackfillAnswer
 
 __all__ = [
     "change_schedules",
