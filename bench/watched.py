@@ -27,9 +27,9 @@ async def drain(place: Path, tasks: int, metrics: Metrics | None) -> float:
         done = asyncio.Event()
         left = tasks
 
-        def count(signal: Observation) -> None:
+        def count(seen: Observation) -> None:
             nonlocal left
-            if isinstance(signal, TaskMoved):
+            if isinstance(seen, TaskMoved):
                 left -= 1
                 if not left:
                     done.set()

@@ -14,7 +14,7 @@ import pytest
 
 import rota
 from rota.domain.errors import Unavailable
-from rota.engine.observe.log import FIELDS, log_signals
+from rota.engine.observe.log import FIELDS, log_observation
 from rota.engine.observe.telemetry import (
     ClockJumped,
     ClockSetBack,
@@ -153,7 +153,7 @@ def test_what_a_handler_logs_names_its_task(tmp_path: Path, stream: io.StringIO,
 def test_an_outage_is_a_sentence_and_a_defect_is_a_traceback(stream: io.StringIO) -> None:
     with logging_to("info", stream):
         for error in (Unavailable("the database is away"), ZeroDivisionError("oops")):
-            log_signals(LoopFailed("worker", error, SECOND))
+            log_observation(LoopFailed("worker", error, SECOND))
     away, defect = documents(stream)
     assert away["message"] == "worker failed: the database is away; trying again in 1.0 s"
     assert "exception" not in away
@@ -183,7 +183,7 @@ TROUBLES: list[tuple[Observation, str, str]] = [
 @pytest.mark.parametrize(("signal", "level", "message"), TROUBLES, ids=lambda each: type(each).__name__)
 def test_trouble_is_one_sentence(signal: Observation, level: str, message: str, stream: io.StringIO) -> None:
     with logging_to("info", stream):
-        log_signals(signal)
+        log_observation(signal)
     (said,) = documents(stream)
     assert (said["level"], said["message"].strip()) == (level, message)
 

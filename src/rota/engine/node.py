@@ -28,7 +28,7 @@ from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop
 from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, HintsOf, Loop, MergedHints, NoHints, Recovery, keep_running
-from .observe.log import log_signals
+from .observe.log import log_observation
 from .observe.telemetry import HookFailed, LoopFailed, Observer, fan_out
 from .roles.alarms import SCAN_EVERY, AlarmWatch
 from .roles.heartbeat import Heartbeat
@@ -91,7 +91,7 @@ class Node:
         self._patient_until = 0.0
         observers = tuple(observers)
         self.notices, self.pings = _outward(queue, outward, observers, allow_private_addresses)
-        self.observe = fan_out((log_signals, *observers, self.pings.hear))
+        self.observe = fan_out((log_observation, *observers, self.pings.hear))
         self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
         in_real_time = isinstance(queue.clock, SystemClock)
         self._heartbeat_every = queue.store.heartbeat
@@ -535,7 +535,7 @@ def _outward(
         check_url(url, "heartbeat_url")
     per_hour = check_number("notices_per_hour", options.get("notices_per_hour", NOTICES_PER_HOUR), 1, 100_000)
     notices = Notices(queue.store, addresses, per_hour=per_hour) if addresses else None
-    observe = fan_out((log_signals, *observers))
+    observe = fan_out((log_observation, *observers))
     return notices, Pings(queue.store, queue.clock, observe, fleet_url=url, allow_private=allow_private)
 
 

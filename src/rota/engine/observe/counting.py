@@ -1,6 +1,6 @@
-"""Counts the signals of the engine, in series whose labels are bounded.
+"""Counts the observations of the engine, in series whose labels are bounded.
 
-`SignalCounts` is an observer. It runs once or twice for every task, so a signal costs one look-up by its type and one
+`ObservationCounts` is an observer. It runs once or twice for every task, so one costs one look-up by its type and one
 for each series.
 
 **Bounded labels.** A metric has a series for every combination of its labels, for as long as the process lives, and
@@ -46,8 +46,8 @@ __all__ = [
     "OTHER",
     "Instruments",
     "Names",
+    "ObservationCounts",
     "Series",
-    "SignalCounts",
 ]
 
 OTHER = "other"
@@ -130,8 +130,8 @@ class Instruments(msgspec.Struct, frozen=True, kw_only=True):
         return {label: Names(self.most) if names is None else names for label, names in labels.items()}
 
 
-class SignalCounts:
-    """Called with every signal."""
+class ObservationCounts:
+    """Called with every observation."""
 
     def __init__(self, make: Instruments) -> None:
         self._of_tasks(make)
@@ -143,24 +143,22 @@ class SignalCounts:
             TaskMoved: self._task_moved,
             TimesHandled: self._times_handled,
             StepRecorded: self._step_recorded,
-            WorkflowReplayed: lambda signal: self._replay(signal.task.kind).observe(
-                signal.took.total_seconds()
-            ),
+            WorkflowReplayed: lambda seen: self._replay(seen.task.kind).observe(seen.took.total_seconds()),
             WorkflowParked: self._workflow_parked,
-            LeaseLost: lambda signal: self._leases_lost(signal.task.kind, "worker").inc(),
-            ResultLost: lambda signal: self._results_lost(signal.task.kind).inc(),
-            LoopFailed: lambda signal: self._loop_failures(signal.role).inc(),
-            HookFailed: lambda signal: self._hook_failures(signal.hook).inc(),
-            LoopBlocked: lambda signal: self._loop_blocked().inc(),
-            ClockJumped: lambda signal: self._clock_jumps().inc(),
-            AlarmBegan: lambda signal: self._alarms(signal.alarm.rule.value, "began").inc(),
-            AlarmOver: lambda signal: self._alarms(signal.alarm.rule.value, "over").inc(),
+            LeaseLost: lambda seen: self._leases_lost(seen.task.kind, "worker").inc(),
+            ResultLost: lambda seen: self._results_lost(seen.task.kind).inc(),
+            LoopFailed: lambda seen: self._loop_failures(seen.role).inc(),
+            HookFailed: lambda seen: self._hook_failures(seen.hook).inc(),
+            LoopBlocked: lambda seen: self._loop_blocked().inc(),
+            ClockJumped: lambda seen: self._clock_jumps().inc(),
+            AlarmBegan: lambda seen: self._alarms(seen.alarm.rule.value, "began").inc(),
+            AlarmOver: lambda seen: self._alarms(seen.alarm.rule.value, "over").inc(),
         }
 
-    def __call__(self, signal: Observation) -> None:
-        handle = self._handle.get(type(signal))
+    def __call__(self, seen: Observation) -> None:
+        handle = self._handle.get(type(seen))
         if handle is not None:
-            handle(signal)
+            handle(seen)
 
     # What there is to count
 
@@ -231,10 +229,10 @@ class SignalCounts:
         self._clock_jumps = make.counter("rota_clock_jumps", "Times that the wall clock moved on its own.")
         self._alarms = make.counter("rota_alarms", "Alarms that began or were over.", rule=None, change=None)
 
-    # What signals mean
+    # What observations mean
 
-    def _task_started(self, signal: TaskStarted) -> None:
-        task = signal.task
+    def _task_started(self, seen: TaskStarted) -> None:
+        task = seen.task
         self._claims(task.queue).inc()
         if task.started_at is not None:
             self._wait(task.queue).observe(_seconds(task.available_at, task.updated_at))
@@ -248,8 +246,8 @@ class SignalCounts:
         if is_by_hand(task):
             self._run_of(task, RunStatus.RUNNING)
 
-    def _task_moved(self, signal: TaskMoved) -> None:
-        task = signal.task
+    def _task_moved(self, seen: TaskMoved) -> None:
+        task = seen.task
         if task.status is TaskStatus.PENDING:
             self._returned(task)
         elif task.status is TaskStatus.EXPIRED:
@@ -278,20 +276,20 @@ class SignalCounts:
         if task.attempt == 0:
             self._first_seen(task)
 
-    def _step_recorded(self, signal: StepRecorded) -> None:
-        step, kind = signal.step, signal.task.kind
+    def _step_recorded(self, seen: StepRecorded) -> None:
+        step, kind = seen.step, seen.task.kind
         if not step.is_over:
             self._step_retries(kind).inc()
         elif step.started_at is not None and step.completed_at is not None:
             self._steps(kind).observe(_seconds(step.started_at, step.completed_at))
 
-    def _workflow_parked(self, signal: WorkflowParked) -> None:
-        for step in signal.waits:
+    def _workflow_parked(self, seen: WorkflowParked) -> None:
+        for step in seen.waits:
             reason = "retry" if step.kind in (StepKind.STEP, StepKind.UNDO) else step.kind.value
-            self._parks(signal.task.kind, reason).inc()
+            self._parks(seen.task.kind, reason).inc()
 
-    def _times_handled(self, signal: TimesHandled) -> None:
-        run, task = signal.run, signal.task
+    def _times_handled(self, seen: TimesHandled) -> None:
+        run, task = seen.run, seen.task
         self._run(run.tenant, run.status, run.target_type, run.count)
         if task is None or run.started_at is None or run.trigger is RunTrigger.BACKFILL:
             return

@@ -1,4 +1,4 @@
-"""The observer that everyone has: signals as records of the standard `rota` logger.
+"""The observer that everyone has: observations as records of the standard `rota` logger.
 
 What went wrong is a warning or an error, the rest is info or debug. Each record carries the ids that it is about as
 attributes (`extra`): tenant, schedule, run, task and worker, where they apply. Inputs and results are never logged."""
@@ -32,7 +32,7 @@ from .telemetry import (
     trouble_of,
 )
 
-__all__ = ["FIELDS", "ids_of_task", "log_signals"]
+__all__ = ["FIELDS", "ids_of_task", "log_observation"]
 
 log = logging.getLogger("rota")
 
@@ -50,8 +50,8 @@ FIELDS = (
 )
 
 
-def log_signals(signal: Observation) -> None:
-    _TELL.get(type(signal), _log_trouble)(signal)
+def log_observation(seen: Observation) -> None:
+    _TELL.get(type(seen), _log_trouble)(seen)
 
 
 def ids_of_task(task: Task) -> dict[str, Any]:
@@ -90,37 +90,37 @@ def _ids_of_schedule(schedule: Schedule, run: Run | None = None, task: Task | No
     return ids if task is None else {**ids_of_task(task), **ids}
 
 
-def _task_started(signal: TaskStarted) -> None:
+def _task_started(seen: TaskStarted) -> None:
     if log.isEnabledFor(logging.DEBUG):
-        task = signal.task
+        task = seen.task
         log.debug("started %s %s (attempt %d)", task.kind, task.id, task.attempt, extra=ids_of_task(task))
 
 
-def _task_moved(signal: TaskMoved) -> None:
-    task = signal.task
+def _task_moved(seen: TaskMoved) -> None:
+    task = seen.task
     level = logging.WARNING if task.status is TaskStatus.FAILED or task.error else logging.DEBUG
     if log.isEnabledFor(level):
         detail = task.history[-1].detail if task.history else ""
         log.log(level, "%s %s is %s: %s", task.kind, task.id, task.status, detail, extra=ids_of_task(task))
 
 
-def _times_handled(signal: TimesHandled) -> None:
-    schedule, run = signal.schedule, signal.run
+def _times_handled(seen: TimesHandled) -> None:
+    schedule, run = seen.schedule, seen.run
     level = logging.WARNING if run.status is RunStatus.FAILED else logging.INFO
     what = f"{run.status} ({run.reason})" if run.reason else "fired"
-    about = _ids_of_schedule(schedule, run, signal.task)
+    about = _ids_of_schedule(schedule, run, seen.task)
     log.log(level, "schedule %s, %s: %s", schedule.key, run.scheduled_at.isoformat(), what, extra=about)
 
 
-def _schedule_stopped(signal: ScheduleStopped) -> None:
-    schedule = signal.schedule
+def _schedule_stopped(seen: ScheduleStopped) -> None:
+    schedule = seen.schedule
     why = schedule.completed_reason or schedule.pause_note
     about = _ids_of_schedule(schedule)
     log.info("schedule %s is %s: %s", schedule.key, schedule.status, why, extra=about)
 
 
-def _zones_refreshed(signal: ZonesRefreshed) -> None:
-    schedule = signal.schedule
+def _zones_refreshed(seen: ZonesRefreshed) -> None:
+    schedule = seen.schedule
     about = _ids_of_schedule(schedule)
     log.info("new zone data: schedule %s is next due at %s", schedule.key, schedule.next_run_at, extra=about)
 
@@ -130,41 +130,41 @@ def _ids_of_alarm(alarm: Alarm) -> dict[str, Any]:
     return ids | ({"schedule": alarm.subject_id} if alarm.subject_type == "schedule" else {})
 
 
-def _alarm_began(signal: AlarmBegan) -> None:
-    trouble = trouble_of(signal)
+def _alarm_began(seen: AlarmBegan) -> None:
+    trouble = trouble_of(seen)
     if trouble is not None:
-        log.warning("%s: %s", *trouble, extra=_ids_of_alarm(signal.alarm))
+        log.warning("%s: %s", *trouble, extra=_ids_of_alarm(seen.alarm))
 
 
-def _alarm_over(signal: AlarmOver) -> None:
-    alarm = signal.alarm
+def _alarm_over(seen: AlarmOver) -> None:
+    alarm = seen.alarm
     log.info(
         "%s %s: alarm over (%s)", alarm.subject_type, alarm.subject, alarm.rule, extra=_ids_of_alarm(alarm)
     )
 
 
-def _log_trouble(signal: Observation) -> None:
-    trouble = trouble_of(signal)
+def _log_trouble(seen: Observation) -> None:
+    trouble = trouble_of(seen)
     if trouble is None:
         return
-    level = logging.WARNING if isinstance(signal, (ClockJumped, ClockSetBack, PingFailed)) else logging.ERROR
-    about = ids_of_task(signal.task) if isinstance(signal, (LeaseLost, ResultLost)) else None
-    where, error = _where(signal)
+    level = logging.WARNING if isinstance(seen, (ClockJumped, ClockSetBack, PingFailed)) else logging.ERROR
+    about = ids_of_task(seen.task) if isinstance(seen, (LeaseLost, ResultLost)) else None
+    where, error = _where(seen)
     log.log(level, "%s %s%s", *trouble, where, exc_info=error, extra=about)
 
 
-def _where(signal: Observation) -> tuple[str, BaseException | None]:
+def _where(seen: Observation) -> tuple[str, BaseException | None]:
     """Where in the code it happened: lines to add, or the error to log. A store that is away is an event, not a defect:
     the sentence says it all, and an outage has many of them."""
-    match signal:
+    match seen:
         case LoopBlocked():
-            return f"\n{signal.stack}", None
+            return f"\n{seen.stack}", None
         case HookFailed():
-            return f"\n{traceback_of(signal.error)}", None
+            return f"\n{traceback_of(seen.error)}", None
         case ResultLost():
-            return "", signal.error
-        case LoopFailed() if not isinstance(signal.error, Unavailable):
-            return "", signal.error
+            return "", seen.error
+        case LoopFailed() if not isinstance(seen.error, Unavailable):
+            return "", seen.error
     return "", None
 
 

@@ -1,8 +1,8 @@
-"""Metrics for Prometheus: the signals of the engine, the calls of the store, the event loop, the state of the store.
+"""Metrics for Prometheus: observations of the engine, calls of the store, the event loop, and the state of the store.
 
     metrics = Metrics()
     queue.store = metrics.observed(queue.store)         # its calls are timed
-    node = Node(queue, observers=[metrics.observe])     # signals become counters and histograms
+    node = Node(queue, observers=[metrics.observe])     # observations become counters and histograms
     await metrics.render(queue.store)                   # what /metrics answers
 
 A process counts its own work since it began. Only the gauges are about the whole store: a scrape asks the store how
@@ -31,7 +31,7 @@ from ...domain.model import TaskStatus
 from ...stores.base import Store, Tx, Work
 from ...stores.queries import AlarmList, DueSchedules, NodeList, OpenTasks, PastExpiry, ScheduleList
 from ..clock import Clock, SystemClock
-from .counting import BRIEF, OTHER, Instruments, Names, SignalCounts
+from .counting import BRIEF, OTHER, Instruments, Names, ObservationCounts
 from .observed import LoopLag, ObservedStore
 from .telemetry import Observation
 
@@ -228,14 +228,14 @@ class Metrics:
             queue=Names(names),
             task_type=Names(names),
         )
-        self._counts = SignalCounts(make)
+        self._counts = ObservationCounts(make)
         self._of_store_and_loop(make)
         self._of_http(make)
         self.registry.register(_Gauges(lambda: families(self._reading, make)))
 
-    def observe(self, signal: Observation) -> None:
+    def observe(self, seen: Observation) -> None:
         """An Observer, for `Node(observers=…)`."""
-        self._counts(signal)
+        self._counts(seen)
 
     def observed(self, store: Store) -> Store:
         """The same store, its calls timed and its errors counted."""

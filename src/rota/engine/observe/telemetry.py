@@ -1,4 +1,4 @@
-"""What the engine reports, and who listens. Logic has no log lines: it hands a signal to an `Observer`.
+"""What the engine reports, and who listens. Logic has no log lines: it hands an observation to an `Observer`.
 
 `log.py` has the observer that everyone has; a terminal and metrics are others. What went wrong is put into words once,
 by `trouble_of`, for all of them. An observer must be quick and must
@@ -185,9 +185,9 @@ class Trouble(NamedTuple):
     words: str
 
 
-def trouble_of(signal: Observation) -> Trouble | None:
-    """A signal that something went wrong, in words. None: nothing did."""
-    match signal:
+def trouble_of(seen: Observation) -> Trouble | None:
+    """An observation that something went wrong, in words. None: nothing did."""
+    match seen:
         case LeaseLost(task):
             return Trouble(task.kind, f"lost the lease of {task.id}; what it did is not recorded")
         case ResultLost(task, error):
@@ -220,11 +220,11 @@ def fan_out(observers: Iterable[Observer]) -> Observer:
     """One observer for many."""
     listeners = tuple(observers)
 
-    def observe(signal: Observation) -> None:
+    def observe(seen: Observation) -> None:
         for listener in listeners:
             try:
-                listener(signal)
+                listener(seen)
             except BaseException as error:  # whatever it is, it is the observer's own
-                log.error("an observer failed on %s\n%s", type(signal).__name__, traceback_of(error))
+                log.error("an observer failed on %s\n%s", type(seen).__name__, traceback_of(error))
 
     return observe

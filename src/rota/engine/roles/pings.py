@@ -81,9 +81,9 @@ class Pings:
         self._waiting: deque[Ping] = deque(maxlen=WAITING_AT_MOST)
         self._client: httpx.AsyncClient | None = None
 
-    def hear(self, signal: Observation) -> None:
+    def hear(self, seen: Observation) -> None:
         """Only what may concern a schedule is kept; whether it has an address is looked up when it is sent."""
-        match signal:
+        match seen:
             case TaskStarted(task) if task.schedule_id is not None and task.attempt == 1:
                 self._add(Ping(task.schedule_id, "start", task.run_id))
             case TaskMoved(task) if task.schedule_id is not None and (said := _says(task)) is not None:

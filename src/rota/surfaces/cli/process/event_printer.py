@@ -50,8 +50,8 @@ class EventLine(NamedTuple):
 
 
 class EventPrinter:
-    """An observer that prints every signal. `totals` counts the lines so far. When nobody reads the output any more
-    (`| head`), it `is_unread`, and calls `on_unread`."""
+    """An observer that prints every observation. `totals` counts the lines so far. When nobody reads the output any
+    more (`| head`), it `is_unread`, and calls `on_unread`."""
 
     def __init__(self, session: Session, clock: Clock) -> None:
         self.totals: Counter[str] = Counter()
@@ -61,8 +61,8 @@ class EventPrinter:
         self.is_unread = False
         self.on_unread: Callable[[], None] = lambda: None
 
-    def __call__(self, signal: Observation) -> None:
-        line = _line(signal, self._clock.now())
+    def __call__(self, seen: Observation) -> None:
+        line = _line(seen, self._clock.now())
         if line is None or self.is_unread:
             return
         try:
@@ -97,8 +97,8 @@ class EventPrinter:
         return ", ".join(parts) or "nothing happened"
 
 
-def _line(signal: Observation, now: datetime) -> EventLine | None:
-    match signal:
+def _line(seen: Observation, now: datetime) -> EventLine | None:
+    match seen:
         case TimesHandled(schedule, run, task):
             return _handled(schedule, run, task, now)
         case TaskStarted(task):
@@ -112,7 +112,7 @@ def _line(signal: Observation, now: datetime) -> EventLine | None:
         case ZonesRefreshed(schedule):
             words = f"new zone data moved its next time to {schedule.next_run_at}"
             return EventLine("moved", "◔", "yellow", schedule.key, words)
-    return _trouble(signal)
+    return _trouble(seen)
 
 
 def _handled(schedule: Schedule, run: Run, task: Task | None, now: datetime) -> EventLine:
@@ -166,11 +166,11 @@ def _moved(task: Task) -> EventLine | None:
     return None
 
 
-def _trouble(signal: Observation) -> EventLine | None:
-    trouble = trouble_of(signal)
+def _trouble(seen: Observation) -> EventLine | None:
+    trouble = trouble_of(seen)
     if trouble is None:
         return None
-    about = _about(signal.task) if isinstance(signal, (LeaseLost, ResultLost)) else {}
+    about = _about(seen.task) if isinstance(seen, (LeaseLost, ResultLost)) else {}
     words = click.style(trouble.words, fg="red")
     return EventLine("trouble", "!", "red", trouble.subject, words, {"detail": trouble.words, **about})
 

@@ -167,8 +167,8 @@ class BufferedMetrics:
         self._measuring: asyncio.Task[None] | None = None
         queue.store = ObservedStore(self.store, self._answered, self._failed, queue.clock)
 
-    def observe(self, signal: Observation) -> None:
-        self._tell(lambda metrics: metrics.observe(signal))
+    def observe(self, seen: Observation) -> None:
+        self._tell(lambda metrics: metrics.observe(seen))
 
     def arrived(self, metrics: Metrics) -> None:
         self.metrics = metrics

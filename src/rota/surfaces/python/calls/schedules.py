@@ -31,7 +31,7 @@ from ....domain.schedule.backfill import check_policy
 from ....domain.schedule.why import Why
 from ....engine import commands, queries
 from ....engine.app import App
-from ....engine.observe.log import log_signals
+from ....engine.observe.log import log_observation
 from ....engine.observe.telemetry import Observer
 from ....engine.queries import Occurrence
 from ....engine.queries.overview import Hour, Overview, last_hours, overview
@@ -281,7 +281,7 @@ class ScheduleCalls(Calls):
         """The last 24 hours, oldest first: how many tasks each brought, how late they began, how long they waited."""
         return await self.store.read(last_hours(self.tenant))
 
-    async def run_due(self, *, observe: Observer = log_signals) -> DueRuns:
+    async def run_due(self, *, observe: Observer = log_observation) -> DueRuns:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
         thousand at most: if `is_more_due` is set in what it returns, call it again."""
         runs, is_more_due = await Scheduler(self.store, observe).tick()
