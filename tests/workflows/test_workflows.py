@@ -11,6 +11,8 @@ import pytest
 
 import rota
 from rota import TaskStatus, testing
+from rota.domain.workflow import StepKind, Tried, Tries
+from rota.engine.commands import record_steps
 from worlds import DAY, HOUR, MINUTE, SECOND, START, World
 
 
@@ -139,6 +141,39 @@ async def test_a_step_that_cancels_itself_has_failed(world: World, limit: int | 
         return "went on"
 
     assert "CancelledError" in (await finished(world)).output
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+async def test_an_answer_that_another_worker_recorded_first_counts(world: World, is_last: bool) -> None:
+    started: list[str] = []
+
+    async def work() -> str:
+        held = await world.queue.get(started[0])
+        first = Tried(key="work", kind=StepKind.STEP, started_at=START, output="first")
+        await world.store.transact(record_steps(held, Tries(results=(first,), number=1), []))
+        return "second"
+
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> str:
+        started.append(ctx.task.id)
+        answer: str = await ctx.step(work)
+        return answer if is_last else await ctx.step(lambda: answer, name="more")
+
+    done = await finished(world)
+    assert (done.output, done.retries, len(started)) == ("first", 0, 2)
+    steps = await world.queue.steps(done.id)
+    assert [step.output for step in steps] == (["first"] if is_last else ["first", "first"])
+
+
+async def test_the_last_step_is_recorded_with_the_end(world: World) -> None:
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> int:
+        return sum([await ctx.step(lambda: 1, name="one"), await ctx.step(lambda: 2, name="two")])
+
+    done = await finished(world)
+    [one, two] = await world.queue.steps(done.id)
+    assert (done.output, one.number, two.number) == (3, 1, 2)
+    assert (two.updated_at, two.version) == (done.updated_at, 1)
 
 
 async def test_a_wait_holds_no_worker(world: World) -> None:

@@ -16,7 +16,7 @@ or a wait; what it has done is recorded as steps, and answers the function when 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -166,6 +166,17 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     retry_in: timedelta | None = None
 
+    @property
+    def is_final(self) -> bool:
+        return self.failure is None or self.retry_in is None
+
+
+class Tries(msgspec.Struct, frozen=True, kw_only=True):
+    """Tries that ended together. `number` is the place of the first in the order of answers."""
+
+    results: tuple[Tried, ...] = ()
+    number: int = 0
+
 
 def step_id(task: Task, key: str) -> str:
     """Also what an external service may take as an idempotency key: it is the same for every try."""
@@ -213,6 +224,22 @@ def timed_out(task: Task) -> Failure:
     return Failure(
         type="TimeoutError", message=f"ran longer than its timeout of {task.timeout.total_seconds():g} s"
     )
+
+
+def after_tries(task: Task, stored: Mapping[str, Step], tries: Tries, now: datetime) -> list[Step]:
+    """The steps after these tries. `stored` are those that are recorded, by id."""
+    return [
+        tried(task, stored.get(step_id(task, result.key)), result, tries.number + place, now)
+        for place, result in enumerate(tries.results)
+    ]
+
+
+def are_told(steps: Sequence[Step], tries: Tries) -> bool:
+    """Whether the steps say what the code was told before they were recorded. If not, someone else was first."""
+    told = [
+        (result.output, result.failure, number) for number, result in enumerate(tries.results, tries.number)
+    ]
+    return [(step.output, step.error, step.number) for step in steps] == told
 
 
 def tried(task: Task, stored: Step | None, result: Tried, number: int, now: datetime) -> Step:

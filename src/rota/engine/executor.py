@@ -22,6 +22,7 @@ from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableE
 from ..domain.model import Artifact, Failure, Limits, LogLine, Task, TaskStatus
 from ..domain.options import Duration
 from ..domain.task import LOGS_KEPT, Completed, Failed, Outcome, Released, Rescheduled
+from ..domain.workflow import Tries
 from ..stores.threads import Threads
 from .artifacts import Source, leave
 from .clock import SystemClock, wait_for_any
@@ -194,6 +195,7 @@ class Execution:
         "resources",
         "stopping",
         "task",
+        "tries",
     )
 
     def __init__(
@@ -215,6 +217,7 @@ class Execution:
         self.logs: tuple[LogLine, ...] = ()
         self.error: BaseException | None = None
         self.is_settled = False  # what became of it is stored already
+        self.tries = Tries()  # of steps, to be recorded with the outcome
         self._on_report = on_report
         self._flush = flush
         self._in_thread = False
@@ -253,6 +256,9 @@ class Execution:
             return Completed(None) if self.stopping is StopReason.CANCEL else Released()
         except BaseException as error:  # a GeneratorExit from something awaited passes all but the outermost
             return self._failed(error)
+
+    def settled(self, task: Task) -> None:
+        """Its outcome is stored."""
 
     def abandon(self) -> None:
         """Stop waiting for a handler that cannot be stopped."""

@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import artifact, gate, unique
+from ...domain import artifact, gate, unique, workflow
 from ...domain import task as life
 from ...domain.checks import check_input
 from ...domain.errors import Invalid, Refused
 from ...domain.ids import derived_id
 from ...domain.model import Artifact, Limits, LogLine, Receipt, Task, Tenant
 from ...domain.task import Defaults, Outcome, Submission
+from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
 from ...stores.queries import ArtifactList, Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
 from .ending import Ending
@@ -77,12 +78,14 @@ class Renewal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """How a claimed task ended, with what its handler reported on the way. `task` is as the worker last saw it."""
+    """How a claimed task ended, with what its handler reported on the way. `task` is as the worker last saw it. `tries`
+    are those of the last steps of a workflow, which are recorded along."""
 
     task: Task
     outcome: Outcome
     progress: Any = None
     logs: tuple[LogLine, ...] = ()
+    tries: Tries = Tries()
 
 
 def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: str) -> Work[list[Task]]:
@@ -276,13 +279,38 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
 
     async def work(tx: Tx) -> list[Task | Refused]:
         stored = await tx.get_many(Task, [result.task.id for result in results])
-        answers = [_settled(stored.get(result.task.id), result, tx.now) for result in results]
+        known = await _steps_tried(tx, results)
+        answers: list[Task | Refused] = []
+        steps: list[Step] = []
+        for result in results:
+            told, recorded = _with_steps(result, known, tx.now)
+            answers.append(answer := _settled(stored.get(result.task.id), told, tx.now))
+            if isinstance(answer, Task) and answer is not stored[answer.id]:
+                steps += [step for step in recorded if step is not known.get(step.id)]
         settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
         related = await Ending.of(tx, settled, "worker")
+        for step in steps:
+            tx.put(step)
         by_id = {task.id: task for task in related.put(tx, settled, stored)}
         return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
 
     return work
+
+
+async def _steps_tried(tx: Tx, results: Sequence[Result]) -> Mapping[str, Step]:
+    ids = [workflow.step_id(result.task, tried.key) for result in results for tried in result.tries.results]
+    return await tx.get_many(Step, ids) if ids else {}
+
+
+def _with_steps(result: Result, known: Mapping[str, Step], now: datetime) -> tuple[Result, Sequence[Step]]:
+    """The result, and the steps that are recorded with it. If someone else has recorded another answer than the code
+    was told, what followed from it does not count: the task goes back, to be run over what is recorded."""
+    if not result.tries.results:
+        return result, ()
+    steps = workflow.after_tries(result.task, known, result.tries, now)
+    if workflow.are_told(steps, result.tries):
+        return result, steps
+    return replace(result, outcome=life.Released(), tries=Tries()), ()
 
 
 def _settled(task: Task | None, result: Result, now: datetime) -> Task | Refused:
@@ -296,7 +324,7 @@ def _settled(task: Task | None, result: Result, now: datetime) -> Task | Refused
 
 def _ended_by(result: Result, task: Task, now: datetime) -> Task:
     return life.settle(
-        task,
+        workflow.recorded(task) if result.tries.results else task,
         result.outcome,
         lease_id=result.task.lease_id or "",
         now=now,

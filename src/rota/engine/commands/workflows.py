@@ -22,7 +22,7 @@ from ...domain.model import (
     Tenant,
 )
 from ...domain.task import Submission, check_held
-from ...domain.workflow import Signal, Step, StepKind, StepStatus, Tried, Wait
+from ...domain.workflow import Signal, Step, StepKind, StepStatus, Tries, Wait
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, SignalList, StepList, TaskList
 from .ending import Ending
@@ -84,23 +84,16 @@ def steps_of(task: Task) -> Work[list[Step]]:
     return work
 
 
-def record_steps(
-    held: Task, results: Sequence[Tried], number: int, delivered: Sequence[Step]
-) -> Work[Recorded]:
-    """Record how steps ended, under the lease; the first result of each counts. `number` is the place of the first in
-    the order of answers. `delivered` are answers that the code got meanwhile: their places are written along."""
+def record_steps(held: Task, tries: Tries, delivered: Sequence[Step]) -> Work[Recorded]:
+    """Record how steps ended, under the lease; the first result of each counts. `delivered` are answers that the code
+    got meanwhile: their places are written along."""
 
     async def work(tx: Tx) -> Recorded:
         task = await _held(tx, held)
-        stored = await tx.get_many(Step, [workflow.step_id(task, result.key) for result in results])
-        steps = [
-            workflow.tried(
-                task, stored.get(workflow.step_id(task, result.key)), result, number + place, tx.now
-            )
-            for place, result in enumerate(results)
-        ]
+        stored = await tx.get_many(Step, [workflow.step_id(task, result.key) for result in tries.results])
         for step in delivered:
             tx.put(step)
+        steps = workflow.after_tries(task, stored, tries, tx.now)
         steps = [step if step is stored.get(step.id) else tx.put(step) for step in steps]
         new = workflow.recorded(task)
         return Recorded(task=task if new is task else tx.put(new), steps=steps)

@@ -283,7 +283,13 @@ class TaskWorker:
 
     async def _settle_now(self, batch: Sequence[tuple[Execution, Outcome]]) -> None:
         results = [
-            Result(task=execution.task, outcome=outcome, progress=execution.progress, logs=execution.logs)
+            Result(
+                task=execution.task,
+                outcome=outcome,
+                progress=execution.progress,
+                logs=execution.logs,
+                tries=execution.tries,
+            )
             for execution, outcome in batch
         ]
         answers = await self._queue.store.transact(
@@ -349,6 +355,7 @@ class TaskWorker:
         if isinstance(answer, Refused):
             self._observe(LeaseLost(execution.task))
             return  # whoever has the task now calls the hooks
+        execution.settled(answer)
         self._observe(TaskMoved(answer))
         if answer.status is TaskStatus.COMPLETED:
             self._call_hooks("on_success", answer, answer.output)

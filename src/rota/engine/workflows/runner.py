@@ -1,9 +1,11 @@
 """Runs one workflow until it ends or has nothing to do but wait.
 
-Each round: the code runs as far as its answers lead; steps that it asks for are started; what ends is recorded and
-becomes an answer. If no step is in flight, the waits are recorded and the task is parked, in one transaction; if what
-is waited for has come meanwhile, it is the answer, and the run goes on. While steps are in flight waits are looked
-after, too: at their time, and when the store has changed.
+Each round: the code runs as far as its answers lead; steps that it asks for are started; what ends becomes an answer,
+and is recorded before anything new begins. If the code has ended by then, it is recorded with that, in the worker's
+commit: a workflow of three steps has 5 commits instead of 6, one of one step 3 instead of 4. If no step is in flight,
+the waits are recorded and the task is parked, in one transaction; if what is waited for has come meanwhile, it is the
+answer, and the run goes on. While steps are in flight waits are looked after, too: at their time, and when the store
+has changed.
 
 A cancel lets steps in flight end, then raises in the code, and then what was done is undone.
 """
@@ -14,7 +16,7 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -27,7 +29,7 @@ from ...domain.model import (
     Task,
 )
 from ...domain.task import Cancelled, Failed, Outcome, Released, backoff
-from ...domain.workflow import StepKind, Tried, Wait
+from ...domain.workflow import Step, StepKind, Tried, Tries, Wait
 from ...stores.base import Store, Work
 from ...stores.threads import Threads
 from ..app import App
@@ -60,12 +62,13 @@ class Stopped(Exception):
 class WorkflowExecution(Execution):
     """One stretch of a workflow, from a claim to its end or the next wait."""
 
-    __slots__ = ("app", "observe", "store", "wake")
+    __slots__ = ("app", "observe", "store", "told", "wake")
 
     def __init__(self, app: App, observe: Observer, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.app = app
         self.observe = observe
+        self.told: list[Step] = []  # what the code was told of its `tries`
         self.wake = asyncio.Event()
 
     def start(
@@ -78,6 +81,10 @@ class WorkflowExecution(Execution):
         """The code is not cancelled: the runner sees it, and does what is right."""
         self.note_stop(reason)
         self.wake.set()
+
+    def settled(self, task: Task) -> None:
+        for step in self.told:
+            self.observe(StepRecorded(task, step))
 
     async def wait_until_left(self) -> None:
         """What a step left without waiting is stored before the step is recorded. If it cannot be, the step failed."""
@@ -171,6 +178,8 @@ class _Runner:
         """One look at where the code stands. None: it goes on."""
         self._check_stopped()
         change = replay.change()
+        if change is not None or not replay.is_over:
+            await self._record(replay)
         if change is not None:
             return Released(failure=_problem("WorkflowChanged", change), delay=LOOK_AGAIN)
         left = self._time_left()
@@ -281,18 +290,37 @@ class _Runner:
         except BaseException as error:
             return None, error
 
-    async def _record(self, replay: Replay, ended: list[asyncio.Task[Tried]]) -> None:
+    async def _take(self, replay: Replay, results: Sequence[Tried]) -> None:
+        """Tell the code how steps ended, to see where it goes from there. What is to be tried again is recorded."""
+        execution = self._execution
+        execution.tries = Tries(results=tuple(results), number=replay.number)
+        if not all(result.is_final for result in results):
+            await self._record(replay)
+            return
+        asks = (replay.asks.get(result.key) for result in results)
+        stored = {ask.step.id: ask.step for ask in asks if ask is not None and ask.step is not None}
+        execution.told = workflow.after_tries(execution.task, stored, execution.tries, self._context.now())
+        for step in execution.told:
+            replay.record(step)
+
+    async def _record(self, replay: Replay) -> None:
+        """Record what the code was told, before anything that follows from it begins."""
+        execution, tries = self._execution, self._execution.tries
+        if not tries.results:
+            return
         delivered = replay.take_delivered()
-        results = [each.result() for each in ended]
         try:
-            stored = await self._commit(record_steps(self._execution.task, results, replay.number, delivered))
+            stored = await self._commit(record_steps(execution.task, tries, delivered))
         except BaseException:
             replay.put_back(delivered)
             raise
-        self._execution.task = stored.task
+        was_told = bool(execution.told)
+        execution.task, execution.tries, execution.told = stored.task, Tries(), []
+        if was_told and not workflow.are_told(stored.steps, tries):
+            raise Stopped  # someone else was first: the code was told otherwise
         for step in stored.steps:
             replay.record(step)
-            self._execution.observe(StepRecorded(stored.task, step))
+            execution.observe(StepRecorded(stored.task, step))
 
     # Waits
 
@@ -306,7 +334,7 @@ class _Runner:
         if ended:
             for key in [key for key, each in self._flying.items() if each in ended]:
                 del self._flying[key]
-            await self._record(replay, [each for each in ended if not each.cancelled()])
+            await self._take(replay, [each.result() for each in ended if not each.cancelled()])
         elif waits and not self._execution.stopping:
             await self._look(replay, waits)
 
@@ -406,6 +434,7 @@ class _Runner:
             return self._execution.judged(None, asyncio.CancelledError())
         error = replay.main.exception()
         if isinstance(error, Restart):
+            await self._record(replay)
             await self._commit(restart_workflow(self._execution.task, error.input))
             self._execution.is_settled = True
             return Released()
