@@ -5,6 +5,7 @@ times a second. Aim: under 1."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg
@@ -39,7 +40,7 @@ async def idle(url: str, schedules: int, seconds: int, neighbour_url: str | None
     sent = 0
     sent_beside: list[None] = []
 
-    def count(record: Any) -> None:
+    def count() -> None:
         nonlocal sent
         sent += 1
 
@@ -52,7 +53,7 @@ async def idle(url: str, schedules: int, seconds: int, neighbour_url: str | None
         worker.task("noop")(lambda: None)
         running = asyncio.create_task(worker.run(handle_signals=False))
         await asyncio.sleep(3)
-        with _counting(count):
+        with counting(count):
             beside = asyncio.create_task(neighbour(neighbour_url, sent_beside)) if neighbour_url else None
             await asyncio.sleep(seconds)
             if beside is not None:
@@ -63,12 +64,12 @@ async def idle(url: str, schedules: int, seconds: int, neighbour_url: str | None
     return (sent - len(sent_beside)) / seconds
 
 
-class _counting:  # noqa: N801  reads as what it does
+class counting:  # noqa: N801  reads as what it does
     """Every statement that asyncpg sends in this process."""
 
     NAMES = ("fetch", "fetchval", "fetchrow", "execute", "executemany")
 
-    def __init__(self, count: Any) -> None:
+    def __init__(self, count: Callable[[], None]) -> None:
         self._count = count
 
     def __enter__(self) -> None:
@@ -78,7 +79,7 @@ class _counting:  # noqa: N801  reads as what it does
 
     def _counted(self, method: Any) -> Any:
         async def counted(connection: Any, *args: Any, **options: Any) -> Any:
-            self._count(None)
+            self._count()
             return await method(connection, *args, **options)
 
         return counted
