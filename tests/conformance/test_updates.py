@@ -70,7 +70,7 @@ def population() -> list[Task]:
             logs=(LogLine(at=START, attempt=1, message="one"),),
             history=tuple(created(number=number) for number in range(3, 53)),
         ),
-        task("d", output=[None], expires_at=LATER + timedelta(seconds=1)),
+        task("d", output=[None], expires_at=LATER + timedelta(seconds=1), history=(created(actor="\0"),)),
         task("expired", expires_at=LATER, priority=255),
         task("delayed", available_at=LATER + timedelta(seconds=1), priority=255),
         task("other", kind="unknown", priority=1),
@@ -115,9 +115,21 @@ async def test_an_update_changes_nothing_if_one_has_to_ask_first(
 
 
 async def test_what_the_fields_imply_of_a_history_is_there_when_it_is_read(store: Store) -> None:
-    await put(store, task("a", history=(created(),)), task("b"))
-    claimed = await store.transact(claim(2))
-    assert [[line.type for line in each.history] for each in claimed] == [["created", "claimed"], ["claimed"]]
+    until = LATER + timedelta(seconds=9)
+    histories = {
+        "a": (created(),),
+        "b": (),
+        "c": (created(expires_at=until),),
+        "d": tuple(created(number=number) for number in range(1, 51)),
+    }
+    tasks = [
+        task(id, history=lines, expires_at=until if id == "c" else None) for id, lines in histories.items()
+    ]
+    before = await put(store, *tasks)
+    assert [await get(store, Task, each.id) for each in before] == before
+    claimed = await store.transact(claim(4))
+    assert [[line.number for line in each.history] for each in claimed[:3]] == [[1, 2], [1], [1, 2]]
+    assert [line.number for line in claimed[3].history] == [1, *range(3, 52)]
     settled = [
         life.settle(each, Completed({"answer": 42}), lease_id="lease-1", now=LATER + timedelta(seconds=1))
         for each in claimed
@@ -127,7 +139,7 @@ async def test_what_the_fields_imply_of_a_history_is_there_when_it_is_read(store
         return [tx.put(new, was=old) for new, old in zip(settled, claimed, strict=True)]
 
     stored = await store.transact(work)
-    assert [await get(store, Task, id) for id in "ab"] == stored
+    assert [await get(store, Task, id) for id in histories] == stored
     assert [line.type for line in stored[0].history] == ["created", "claimed", "completed"]
     assert stored[0].output == {"answer": 42}
 
@@ -141,6 +153,7 @@ async def test_what_the_fields_imply_of_a_history_is_there_when_it_is_read(store
         {"metadata": {"k": None}, "progress": 0.5},
         {"history": (created(), created(number=2), created(number=9))},
         {"lease_expires_at": LATER, "updated_at": LATER, "history": (created(number=8),)},
+        {"lease_expires_at": LATER, "expires_at": LATER},
         {"status": TaskStatus.COMPLETED, "history": (created(status=TaskStatus.COMPLETED),)},
         {},
     ],

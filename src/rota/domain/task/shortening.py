@@ -1,7 +1,7 @@
 """The history of a task without the lines that its fields imply, for stores that keep no value twice.
 
-A claim and a completion write columns only: the lines that they add to the history can be told from those columns, so
-long as no other line has followed.
+Three lines can be told from the fields: the first, how the task was created, and the last ones, that it was claimed
+and that it completed. So a claim and a completion write columns only, and most tasks keep no line at all.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ HISTORY_KEPT = 50
 
 
 class ShortHistory(msgspec.Struct, frozen=True, gc=False):
-    """A history without its last lines, where the fields of the task imply them: how a claim had begun, and that it
-    completed. `number` is that of the last line of the whole history. `actor` is who completed the task."""
+    """A history without the lines that the fields of the task imply. `number` is that of the last line of the whole
+    history. `creator` is who created the task, if that line is left out; `actor` is who completed it, likewise."""
 
     lines: tuple[Change, ...]
     number: int
     actor: str | None = None
+    creator: str | None = None
 
 
 def short_history(task: Task) -> ShortHistory:
@@ -29,32 +30,45 @@ def short_history(task: Task) -> ShortHistory:
     lines = task.history
     if not lines:
         return ShortHistory((), 0)
+    number = lines[-1].number
+    left, actor = _implied_at_the_end(task, lines, number)
+    kept = lines[: len(lines) - left]
+    first = lines[0]
+    if kept and "\0" not in first.actor and first == _created(task, first.actor):
+        return ShortHistory(kept[1:], number, actor, first.actor)
+    return ShortHistory(kept, number, actor)
+
+
+def _implied_at_the_end(task: Task, lines: tuple[Change, ...], number: int) -> tuple[int, str | None]:
+    """How many of the last lines, and who completed the task if those say so."""
     last = lines[-1]
-    number = last.number
     if task.status is TaskStatus.RUNNING and last == _claimed(task, number, task.worker_id):
         if last_number(lines[:-1]) == number - 1:
-            return ShortHistory(lines[:-1], number)
+            return 1, None
     elif task.status is TaskStatus.COMPLETED and last == _completed(task, number, last.actor):
         before = lines[-2:-1] == (_claimed(task, number - 1, last.actor),)
         if before and last_number(lines[:-2]) == number - 2:
-            return ShortHistory(lines[:-2], number, last.actor)
-    return ShortHistory(lines, number)
+            return 2, last.actor
+    return 0, None
 
 
 def is_short_alike(old: Task, new: Task, short: ShortHistory) -> bool:
     """Whether `short`, the history of the new task, has the same lines as that of the old one. What usually happens (a
     renewed lease, a completion) can be seen without making that."""
-    if old.started_at == new.started_at and old.attempt == new.attempt:
+    if old.started_at == new.started_at and old.attempt == new.attempt and old.expires_at == new.expires_at:
         if old.status is new.status and old.worker_id == new.worker_id and old.history is new.history:
             return old.completed_at == new.completed_at
         if old.status is TaskStatus.RUNNING and short.actor is not None and old.worker_id == short.actor:
             return old.history == new.history[:-1]
-    return short_history(old).lines == short.lines
+    before = short_history(old)
+    return before.lines == short.lines and before.creator == short.creator
 
 
 def whole_history(task: Task, short: ShortHistory) -> tuple[Change, ...]:
     """The history with the lines that the fields of the task imply. Its `history` is not looked at."""
     lines, number, actor = short.lines, short.number, short.actor
+    if short.creator is not None:
+        lines = (_created(task, short.creator), *lines)
     missing = number - last_number(lines)
     if missing == 1 and task.status is TaskStatus.RUNNING:
         return appended(lines, _claimed(task, number, task.worker_id))
@@ -62,6 +76,17 @@ def whole_history(task: Task, short: ShortHistory) -> tuple[Change, ...]:
         lines = appended(lines, _claimed(task, number - 1, actor))
         return appended(lines, _completed(task, number, actor))
     return lines
+
+
+def _created(task: Task, actor: str) -> Change:
+    return Change(
+        number=1,
+        at=task.created_at,
+        status=TaskStatus.PENDING,
+        actor=actor,
+        type=ChangeType.CREATED,
+        expires_at=task.expires_at,
+    )
 
 
 def _claimed(task: Task, number: int, actor: str | None) -> Change:

@@ -102,6 +102,7 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
         _SqlColumn("progress", lambda task: json_of(task, task.progress), "json"),
         _SqlColumn("changes", lambda task, history: history.number, "integer", is_of_history=True),
         _SqlColumn("actor", lambda task, history: history.actor, is_of_history=True),
+        _SqlColumn("created_by", lambda task, history: history.creator, is_of_history=True),
     ),
     Schedule: (
         _SqlColumn("description", lambda schedule: text_of(schedule.description)),

@@ -1,7 +1,7 @@
 """A task as a row: its columns, and a `body` of the rest. Nothing is stored twice.
 
-The last lines of a history are not stored where the columns imply them (`domain/task`, `short_history`). So a claim
-and a completion change columns only, and their statements neither send nor parse the body.
+Lines of a history are not stored where the columns imply them (`domain/task`, `short_history`). So a claim and a
+completion change columns only, and their statements neither send nor parse the body.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ _IN_COLUMNS = (
 )
 """The fields that are columns. Those from `status` on are not read as they are."""
 _PLAIN = _IN_COLUMNS.index("status")
+_OUTPUT = _IN_COLUMNS.index("output")
 _TIMES = [name for name in _IN_COLUMNS if name.endswith("_at")]
 _AS_TEXT = ("retry_policy", "output", "progress", "body")
 
@@ -61,7 +62,7 @@ def _read_as(name: str) -> str:
     return f"task.{name}::text" if name in _AS_TEXT else f"task.{name}"
 
 
-COLUMNS_READ = ", ".join(_read_as(name) for name in (*_IN_COLUMNS, "changes", "actor", "body"))
+COLUMNS_READ = ", ".join(_read_as(name) for name in (*_IN_COLUMNS, "changes", "actor", "created_by", "body"))
 """What is read of a task. JSON is read as a text: on a connection of the caller's, the driver may decode it."""
 
 _REST = [field for field in msgspec.structs.fields(Task) if field.name not in (*_IN_COLUMNS, "history")]
@@ -133,7 +134,7 @@ def read_tasks(rows: Sequence[Sequence[Any]]) -> Iterator[Task]:
 
 
 def _read(row: Sequence[Any], body: Any) -> Task:
-    status, tags, policy, _, _, changes, actor, _ = row[_PLAIN:]
+    status, tags, policy, _, _, changes, actor, creator, _ = row[_PLAIN:]
     columns = dict(zip(_IN_COLUMNS, row[:_PLAIN], strict=False))
     for name in _TIMES:
         if columns[name] is not None and columns[name].tzinfo is None:  # the end of time, in asyncpg's words
@@ -145,13 +146,13 @@ def _read(row: Sequence[Any], body: Any) -> Task:
         **columns,
         **msgspec.structs.asdict(body),
     )
-    history = whole_history(task, ShortHistory(body.history, changes, actor))
+    history = whole_history(task, ShortHistory(body.history, changes, actor, creator))
     return msgspec.structs.replace(task, history=history)
 
 
 def _json_columns(row: Sequence[Any]) -> dict[str, Any]:
     """Each task gets its own."""
-    output, progress = row[-5], row[-4]
+    output, progress = row[_OUTPUT], row[_OUTPUT + 1]
     if output is None and progress is None:
         return {}
     return {

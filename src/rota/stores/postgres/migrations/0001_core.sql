@@ -2,7 +2,8 @@
 -- and the truth; their other columns repeat what indexes need and what people ask for. It is `json` and not `jsonb`: texts
 -- come back as they went (the character U+0000 included), and nothing is parsed on the way. Texts sort by code point (collation C), as on every store. Indexes are partial where a
 -- state selects few rows. The hot table leaves room for new versions of a row on its page and is vacuumed early.
--- `{schema}` is filled in when this is applied.
+-- Of a task what people look at comes first, then what is never null: the fewer nulls are before a column, the sooner it is
+-- found. `{schema}` is filled in when this is applied.
 
 create table {schema}.task (
   id text collate "C" primary key,
@@ -13,32 +14,33 @@ create table {schema}.task (
   priority smallint not null,
   attempt integer not null,
   error text,
+  created_at timestamptz not null,
+  available_at timestamptz not null,
+  updated_at timestamptz not null,
+  version bigint not null,
+  changes integer not null,
+  cancel_requested boolean not null,
+  is_workflow boolean not null default false,
+  is_parked boolean not null default false,
+  started_at timestamptz,
+  completed_at timestamptz,
+  expires_at timestamptz,
+  lease_expires_at timestamptz,
+  lined_at timestamptz,
+  asks_at timestamptz,
+  returned_at timestamptz generated always as (case when status = 'pending' and not is_parked and updated_at <> created_at then updated_at end) stored,
   output json,
   progress json,
   max_retries integer,
   retry_policy json,
   timeout interval,
   tags text[],
-  created_at timestamptz not null,
-  available_at timestamptz not null,
-  started_at timestamptz,
-  updated_at timestamptz not null,
-  completed_at timestamptz,
-  expires_at timestamptz,
   lease_id text collate "C",
-  lease_expires_at timestamptz,
   worker_id text collate "C",
-  cancel_requested boolean not null,
   schedule_id text collate "C",
-  is_workflow boolean not null default false,
   line text collate "C",
-  lined_at timestamptz,
-  asks_at timestamptz,
-  is_parked boolean not null default false,
-  returned_at timestamptz generated always as (case when status = 'pending' and not is_parked and updated_at <> created_at then updated_at end) stored,
-  changes integer not null,
   actor text,
-  version bigint not null,
+  created_by text,
   body json not null
 ) with (
   fillfactor = 80,
@@ -359,6 +361,7 @@ comment on column {schema}.task.lease_expires_at is 'While running: when the tas
 comment on column {schema}.task.worker_id is 'host:pid:… of the worker that has it.';
 comment on column {schema}.task.changes is 'How many lines its history has had.';
 comment on column {schema}.task.actor is 'Who completed it, where body does not say so.';
+comment on column {schema}.task.created_by is 'Who submitted it, where body does not say so.';
 comment on column {schema}.task.schedule_id is 'The schedule that started it, if one did.';
 comment on column {schema}.task.version is 'Counts the writes of this row.';
 comment on column {schema}.task.body is
@@ -480,11 +483,6 @@ begin
   return encode(bytes, 'hex')::uuid;
 end $$;
 comment on function {schema}.submission_id is 'Used by {schema}.submit.';
-
-create function {schema}.iso(at timestamptz) returns text language sql immutable as $$
-  select to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
-$$;
-comment on function {schema}.iso is 'Used by {schema}.submit.';
 
 -- What `rota.domain.limits` says of data. Paths are strict, since lax ones look into arrays by themselves.
 create function {schema}.check_data(field text, data jsonb, most bigint) returns void language plpgsql stable as $$
@@ -632,16 +630,12 @@ begin
   end if;
   insert into {schema}.task (
     id, tenant, status, kind, queue, priority, attempt, max_retries, timeout, tags, created_at, available_at, updated_at,
-    asks_at, expires_at, cancel_requested, changes, version, body
+    asks_at, expires_at, cancel_requested, changes, created_by, version, body
   ) values (
     task_id::text, tenant, 'pending', kind, queue, priority, 0, max_retries, make_interval(secs => timeout::double precision), labels,
-    at, greatest(schedule_at, at), at, case when asks_late then greatest(schedule_at, at) end, expires_at, false, 1, 1,
+    at, greatest(schedule_at, at), at, case when asks_late then greatest(schedule_at, at) end, expires_at, false, 1, who, 1,
     json_build_object(
-      'asks_late', asks_late, 'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key,
-      'history', json_build_array(json_build_object(
-        'number', 1, 'at', {schema}.iso(at), 'status', 'pending', 'actor', who,
-        'type', 'created', 'expires_at', {schema}.iso(expires_at)
-      ))
+      'asks_late', asks_late, 'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key
     )
   ) on conflict (id) do nothing;
   if not found then
