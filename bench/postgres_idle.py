@@ -16,9 +16,9 @@ import rota
 
 FILL = """
 insert into rota.schedule (id, tenant, key, description, status, timing, target, kind, next_run_at, due_at, run_count,
-  missed_run_policy, overlap_policy, zone_data, search, created_at, updated_at, version, body)
+  missed_run_policy, overlap_policy, zone_data, timezone, search, created_at, updated_at, version, body)
 select id || n, tenant, key || n, description, status, timing, target, kind, next_run_at, due_at, run_count,
-  missed_run_policy, overlap_policy, zone_data, search, created_at, updated_at, version,
+  missed_run_policy, overlap_policy, zone_data, timezone, search, created_at, updated_at, version,
   replace(replace(body::text, '"' || id || '"', '"' || id || n || '"'), '"' || key || '"', '"' || key || n || '"')::json
 from rota.schedule, generate_series(1, $1) n
 """

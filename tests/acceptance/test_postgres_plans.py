@@ -123,9 +123,9 @@ from generate_series(1, 3000) n;
 """
 FILL_OTHERS = """
 insert into rota.schedule (id, tenant, key, description, status, timing, target, run_count, missed_run_policy,
-  overlap_policy, zone_data, search, created_at, updated_at, version, body)
-select 's' || n, 't' || n % 5, 'k' || n, '', 'active', '{}', '{}', 0, '', '', '2026a', '', '2026-01-01'::timestamptz
-  + n * interval '1 s', '2026-01-01', 1, '{}' from generate_series(1, 3000) n;
+  overlap_policy, zone_data, timezone, search, created_at, updated_at, version, body)
+select 's' || n, 't' || n % 5, 'k' || n, '', 'active', '{}', '{}', 0, '', '', '2026a', 'UTC', '',
+  '2026-01-01'::timestamptz + n * interval '1 s', '2026-01-01', 1, '{}' from generate_series(1, 3000) n;
 insert into rota.schedule_run (id, tenant, schedule_id, scheduled_at, status, trigger, target_type, completed_at,
   created_at, version, body)
 select 'r' || n, 't' || n % 5, 's' || n % 100, '2026-01-01'::timestamptz + n * interval '1 s', 'completed', '', '',
