@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from fastapi import Response
 
-from ...domain.model import Task
-from ...engine.queries.overview import AT_MOST, Hour
+from ...domain.model import Alarm, NodeState, Task
+from ...domain.serving import is_alive
+from ...engine.queries.overview import AT_MOST, Hour, Overview
 from ..http.service import of
+from ..python.client import Page
 from .alarms import RULES
 from .texts import counted, took
 from .visit import Visit
@@ -18,6 +21,9 @@ __all__ = ["show"]
 
 SHOWN = 10
 ALARMS = 20
+SHARED_FOR = timedelta(seconds=2)
+ROLES = ("scheduler", "worker", "janitor")
+STORES = {"memory": "memory, gone when the process ends", "sqlite": "SQLite", "postgresql": "PostgreSQL"}
 
 
 class _Group(NamedTuple):
@@ -79,10 +85,32 @@ def _chart(
     return DayChart(title, words, bars)
 
 
+class _Seen(NamedTuple):
+    """What the page shows, and how long the store took to tell it."""
+
+    found: Overview
+    alarms: Page[Alarm]
+    nodes: list[NodeState]
+    took: timedelta
+
+
+async def _seen(visit: Visit) -> _Seen:
+    """As of a moment ago at most: many keep this page open, and all of a tenant share one answer."""
+
+    async def ask() -> _Seen:
+        began = visit.queue.clock.monotonic()
+        found, alarms = await visit.queue.overview(), await visit.queue.alarms(limit=ALARMS)
+        nodes = await visit.queue.nodes(dead=True)
+        return _Seen(found, alarms, nodes, timedelta(seconds=visit.queue.clock.monotonic() - began))
+
+    seen: _Seen = await of(visit.request).shared(("overview", visit.tenant), ask, SHARED_FOR)
+    return seen
+
+
 async def show(visit: Visit) -> Response:
-    found = await visit.queue.overview()
-    alarms = await visit.queue.alarms(limit=ALARMS)
+    found, alarms, nodes, took = await _seen(visit)
     keys = {id: schedule.key for id, schedule in found.schedules.items()}
+    alive = [node for node in nodes if is_alive(node, found.at)]
     return visit.show(
         "overview.html",
         found=found,
@@ -95,6 +123,13 @@ async def show(visit: Visit) -> Response:
         waiting=_grouped(found.waiting, lambda task: (task.queue, task.kind), {}),
         charts=_charts(await of(visit.request).last_day(visit.queue)),
         is_well=not (alarms or found.late or found.failed or found.waiting or found.lost),
+        alive=alive,
+        silent=[node for node in nodes if node not in alive],
+        roles=[(role, sum(role in node.roles for node in alive)) for role in ROLES],
+        busy=sum(sum(node.running.values()) for node in alive),
+        slots=sum(node.slots for node in alive if "worker" in node.roles),
+        store=STORES.get(visit.queue.store.url.partition(":")[0].partition("+")[0], "a bucket"),
+        answered_in=took,
     )
 
 

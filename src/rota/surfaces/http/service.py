@@ -114,15 +114,15 @@ class Service:
 
     async def last_day(self, queue: Queue) -> list[Hour]:
         """The last hours of a tenant, as of a minute ago at most: many look at them, and they change slowly."""
-        found: list[Hour] = await self._shared(("day", queue.tenant), queue.last_day, LOOK_BACK_AGAIN)
+        found: list[Hour] = await self.shared(("day", queue.tenant), queue.last_day, LOOK_BACK_AGAIN)
         return found
 
     async def queues(self, queue: Queue) -> list[QueueUse]:
         """The queues of a tenant, for pages that many keep open: to count them takes as long as there are tasks."""
-        found: list[QueueUse] = await self._shared(("queues", queue.tenant), queue.list_queues, timedelta(0))
+        found: list[QueueUse] = await self.shared(("queues", queue.tenant), queue.list_queues, timedelta(0))
         return found
 
-    async def _shared(self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta) -> Any:
+    async def shared(self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta) -> Any:
         """One answer for all who ask within `rest`, and within `SHARE` times as long as it took."""
         began = self.clock.monotonic()
         known = self._answers.get(name)
