@@ -113,7 +113,12 @@ def test_a_schedule_made_in_the_editor_is_seen_to_fire(page: Page, working: Serv
     expect(page.locator("#lead")).to_contain_text("for lunch")
 
     page.get_by_role("link", name="Edit").click()
-    page.locator("input[name=when]").fill("0 12 * * 1")
+    page.locator("input[name=when]").fill("0 12 * * 2")
+    expect(page.get_by_label("How often")).to_have_value("week")
+    expect(page.get_by_label("Time of day")).to_have_value("12:00")
+    page.get_by_label("Mon", exact=True).click()
+    expect(page.locator("input[name=when]")).to_have_value("0 12 * * 1,2")
+    page.get_by_label("Tue", exact=True).click()
     expect(page.locator("#meaning")).to_contain_text("only on Monday")
     with page.expect_navigation():
         page.get_by_role("button", name="Save as version").click()

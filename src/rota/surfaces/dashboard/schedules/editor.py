@@ -25,6 +25,7 @@ from ...durations import parsed
 from ..forms import json_of, span_text
 from ..texts import counted, pretty
 from ..visit import Visit
+from . import builder
 
 __all__ = ["create", "edit", "new", "save"]
 
@@ -54,6 +55,35 @@ STARTS = (
     ("the 1st of the month", "cron", "0 6 1 * *"),
     ("the last Friday of the month", "rrule", HINTS["rrule"].removeprefix("such as ")),
 )
+POLICIES: tuple[tuple[str, str, str, dict[str, tuple[str, str]]], ...] = (
+    (
+        "missed",
+        "A time was missed, because nothing was running",
+        "Say it runs every hour, and nothing ran from 08:50 to 11:20:",
+        {
+            MissedRunPolicy.SKIP: ("Skip it, and record that", "09:00, 10:00 and 11:00 do not run"),
+            MissedRunPolicy.EXECUTE_ONCE: ("Run once for all that were missed", "11:00 runs at 11:20"),
+            MissedRunPolicy.CATCH_UP: (
+                "Run each one that was missed",
+                "all three run at 11:20, oldest first",
+            ),
+        },
+    ),
+    (
+        "overlap",
+        "The run before is still going",
+        "Say the run of 09:00 takes until 11:30:",
+        {
+            OverlapPolicy.SKIP: ("Skip the new time", "10:00 and 11:00 do not run"),
+            OverlapPolicy.ALLOW: ("Run beside it", "10:00 and 11:00 run on time, three at once"),
+            OverlapPolicy.BUFFER_ONE: ("Let one wait", "10:00 runs at 11:30, 11:00 does not"),
+            OverlapPolicy.BUFFER_ALL: ("Let them wait their turn", "10:00 runs at 11:30, then 11:00"),
+            OverlapPolicy.CANCEL_PREVIOUS: ("Cancel the one that runs", "09:00 is asked to stop, 10:00 runs"),
+            OverlapPolicy.TERMINATE_PREVIOUS: ("End the one that runs", "09:00 is ended at once, 10:00 runs"),
+        },
+    ),
+)
+"""Field, question, an example, and for each answer what becomes of the example."""
 ENDS = {"success": "has succeeded", "failure": "has failed", "end": "has ended, however"}
 COMMON_ZONES = (
     "UTC",
@@ -122,6 +152,7 @@ async def new(visit: Visit) -> Response:
         "timezone": "UTC",
         "input": "null",
         **_asked(visit.query),
+        **_built(visit),
     }
     return await _form(visit, None, values)
 
@@ -138,7 +169,17 @@ async def create(visit: Visit) -> Response:
 async def edit(visit: Visit) -> Response:
     schedule = await visit.queue.get_schedule(visit.part("key"))
     asked = {name: visit.query[name].strip() for name in _FIELDS if name in visit.query}
-    return await _form(visit, schedule, {**_stored(schedule), **asked})
+    return await _form(visit, schedule, {**_stored(schedule), **asked, **_built(visit)})
+
+
+def _built(visit: Visit) -> dict[str, str]:
+    """The line that the builder makes, if it was asked for one."""
+    if visit.asked("build") is None:
+        return {}
+    return {
+        "type": "cron",
+        "when": builder.line_of(visit.query, visit.request.query_params.getlist("build_on")),
+    }
 
 
 async def save(visit: Visit) -> Response:
@@ -307,19 +348,12 @@ async def _form(
         hint=HINTS.get(values.get("type", ""), ""),
         starts=STARTS,
         zones=_zones(),
-        missed={
-            MissedRunPolicy.SKIP: "skip it, and record that",
-            MissedRunPolicy.EXECUTE_ONCE: "run once for all that were missed",
-            MissedRunPolicy.CATCH_UP: "run each one that was missed",
-        },
-        overlap={
-            OverlapPolicy.SKIP: "skip the new time",
-            OverlapPolicy.ALLOW: "run beside it",
-            OverlapPolicy.BUFFER_ONE: "let the new time wait, one at most",
-            OverlapPolicy.BUFFER_ALL: "let the new times wait their turn",
-            OverlapPolicy.CANCEL_PREVIOUS: "cancel the one that runs",
-            OverlapPolicy.TERMINATE_PREVIOUS: "end the one that runs at once",
-        },
+        policies=POLICIES,
+        builder=builder.read(values.get("when", "")) if values.get("type") == "cron" else None,
+        is_built=visit.asked("build") is not None,
+        paces=builder.PACES,
+        weekdays=builder.WEEKDAYS,
+        usual=builder.Built(),
         is_task=schedule is None or isinstance(schedule.target, TaskTarget),
     )
 

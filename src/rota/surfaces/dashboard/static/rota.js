@@ -77,6 +77,7 @@ function swap(fresh, wanted) {
     const next = fresh.getElementById(part.id)
     if (!next || next.innerHTML === part.dataset.was) continue
     if (!wanted && isPointedAt(part)) { again = true; continue }
+    if (part.dataset.live === "unless-held" && part.contains(document.activeElement)) continue
     const was = next.innerHTML
     if (part.dataset.was === undefined && was === part.innerHTML) { part.dataset.was = was; continue }
     const ticked = new Set([...part.querySelectorAll("input:checked")].map(box => box.value))
@@ -90,6 +91,8 @@ function swap(fresh, wanted) {
     if (held) part.querySelector(held)?.focus({ preventScroll: true })
     for (const strip of part.querySelectorAll("[data-strip]")) walkable(strip)
   }
+  const built = fresh.querySelector("[data-built]")  // the line that the builder writes
+  if (built) document.querySelector("input[name=when]").value = built.dataset.built
 }
 
 const held_by = part => {
@@ -188,10 +191,12 @@ for (const place of document.querySelectorAll("[data-views]")) {
 
 for (const form of document.querySelectorAll("form[data-preview]")) {
   let wait = 0
-  const look = () => {
+  const look = event => {
     clearTimeout(wait)
     const wanted = form.dataset.preview.split(",")
-    const given = new URLSearchParams([...new FormData(form)].filter(([name]) => wanted.includes(name)))
+    const isBuilt = event?.target.closest("[data-builder]")
+    const given = new URLSearchParams([...new FormData(form)].filter(([name]) => wanted.includes(name) || isBuilt && name.startsWith("build_")))
+    if (isBuilt) given.set("build", 1)
     wait = setTimeout(() => refresh(`?${given}`, true), 200)
   }
   form.addEventListener("input", look)
