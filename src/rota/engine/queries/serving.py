@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -14,7 +14,7 @@ from ...domain import serving as fleet
 from ...domain.model import Gate, NodeState, PausedQueue, Task
 from ...domain.serving import Waiting, explain, paused_id
 from ...stores.base import Tx, Work
-from ...stores.queries import OpenTasks, PausedQueues, TasksInLine, UpcomingTasks
+from ...stores.queries import EndedTasks, OpenTasks, PausedQueues, TasksInLine, UpcomingTasks
 from ..commands.serving import every_node
 from ..commands.shared import find_task
 
@@ -23,11 +23,14 @@ __all__ = ["Fleet", "QueueUse", "fleet_of", "queues_in_use", "wait_of", "waiting
 PAUSED_AT_MOST = 10_000
 LOOKED_AT = 100
 LOOKED_AT_IN_LINE = 1000
+ENDED_AT_MOST = 500
+STRETCHES = (timedelta(minutes=5), timedelta(seconds=20), timedelta(seconds=1))
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class QueueUse(msgspec.Struct, frozen=True, kw_only=True):
     """A queue, and what is in it. `oldest_at` is since when the first of its tasks could run; None: none can.
+    `ended_per_minute` is how many of its tasks ended in a minute, over the last five, or less if that is many.
     `paused` says who paused it, when and why; None: it is not."""
 
     name: str
@@ -35,6 +38,7 @@ class QueueUse(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     workers: int = 0
     oldest_at: datetime | None = None
+    ended_per_minute: float = 0.0
     paused: PausedQueue | None = None
 
 
@@ -60,7 +64,7 @@ def fleet_of(tenant: str | None) -> Work[Fleet]:
 
 
 def queues_in_use(tenant: str) -> Work[list[QueueUse]]:
-    """Every queue of the tenant that has open tasks, is paused, or is served by name; by name."""
+    """Every queue of the tenant that has or had tasks within minutes, is paused, or is served by name; by name."""
 
     async def work(tx: Tx) -> list[QueueUse]:
         tasks: Counter[tuple[str, str]] = Counter()
@@ -71,8 +75,9 @@ def queues_in_use(tenant: str) -> Work[list[QueueUse]]:
                 tasks[queue, status] += number
         paused = {each.queue: each for each in await tx.find(PausedQueues(tenant=tenant), PAUSED_AT_MOST)}
         workers = fleet.living(fleet.workers_of(await every_node(tx), tenant), tx.now)
+        rates = await _rates(tx, tenant)
         served = {name for node in workers for name in node.queues or ()}
-        names = {queue for queue, _ in tasks} | paused.keys() | served
+        names = {queue for queue, _ in tasks} | paused.keys() | served | rates.keys()
         return [
             QueueUse(
                 name=name,
@@ -80,12 +85,25 @@ def queues_in_use(tenant: str) -> Work[list[QueueUse]]:
                 running=tasks[name, "running"],
                 workers=sum(node.queues is None or name in node.queues for node in workers),
                 oldest_at=await _oldest_at(tx, tenant, name) if tasks[name, "pending"] else None,
+                ended_per_minute=rates.get(name, 0.0),
                 paused=paused.get(name),
             )
             for name in sorted(names)
         ]
 
     return work
+
+
+async def _rates(tx: Tx, tenant: str) -> dict[str, float]:
+    """How many tasks of each queue ended in a minute. Of many, those of the last seconds tell; at least so many."""
+    found: list[Task] = []
+    length = STRETCHES[0]
+    for length in STRETCHES:
+        found = await tx.find(EndedTasks(tenant=tenant, since=tx.now - length), ENDED_AT_MOST)
+        if len(found) < ENDED_AT_MOST:
+            break
+    number = Counter(task.queue for task in found)
+    return {queue: each * (timedelta(minutes=1) / length) for queue, each in number.items()}
 
 
 async def _oldest_at(tx: Tx, tenant: str, queue: str) -> datetime | None:

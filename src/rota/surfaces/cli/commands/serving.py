@@ -65,7 +65,8 @@ def _node_row(session: Session, node: NodeState, now: datetime) -> list[Cell | s
 @command(name="list", examples=["rota queue list", "rota queue list --json"])
 @with_session
 def list_queues(session: Session) -> None:
-    """Every queue that has open tasks, is paused, or is served by name; and how long the oldest task has been ready."""
+    """Every queue that has or had tasks within minutes, is paused, or is served by name; how long the oldest task has
+    been ready, and how many end in a minute."""
     from ...shapes import queue_use as shape
 
     async def ask(queue: Queue) -> tuple[list[QueueUse], datetime]:
@@ -76,16 +77,17 @@ def list_queues(session: Session) -> None:
         return session.screen.json([shape(use, now) for use in found])
     if not found:
         return session.say_none("queues", {}, "none has open tasks, and none is paused")
-    headings = ("QUEUE", "STATUS", "PENDING", "RUNNING", "WORKERS", "OLDEST", "NOTE")
+    headings = ("QUEUE", "STATUS", "PENDING", "RUNNING", "WORKERS", "OLDEST", "A MINUTE", "NOTE")
     rows = [_queue_row(session, use, now) for use in found]
-    return session.screen.table(headings, rows, yields=("WORKERS", "OLDEST", "NOTE"))
+    return session.screen.table(headings, rows, yields=("WORKERS", "A MINUTE", "OLDEST", "NOTE"))
 
 
 def _queue_row(session: Session, use: QueueUse, now: datetime) -> list[Cell | str]:
     status = session.screen.status("active" if use.paused is None else "paused")
     oldest = "-" if use.oldest_at is None else short(now - use.oldest_at)
     numbers = [f"{number:,}" for number in (use.pending, use.running, use.workers)]
-    return [Cell(use.name, "bold"), status, *numbers, oldest, "" if use.paused is None else use.paused.note]
+    note = "" if use.paused is None else use.paused.note
+    return [Cell(use.name, "bold"), status, *numbers, oldest, f"{use.ended_per_minute:,.3g}", note]
 
 
 @command(examples=["rota queue pause mail --note 'the mail server is moving'"])

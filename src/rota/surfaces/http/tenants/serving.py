@@ -61,7 +61,8 @@ class PausedQueueAnswer(Answer, frozen=True, kw_only=True):
 
 
 class QueueAnswer(Answer, frozen=True, kw_only=True):
-    """A queue and what is in it; `oldest_seconds` is for how long the first of its tasks could have run."""
+    """A queue and what is in it; `oldest_seconds` is for how long the first of its tasks could have run,
+    `ended_per_minute` how many ended in a minute, over the last five."""
 
     name: str
     pending: int
@@ -69,6 +70,7 @@ class QueueAnswer(Answer, frozen=True, kw_only=True):
     workers: int
     oldest_at: Time | None
     oldest_seconds: float | None
+    ended_per_minute: float
     paused: PausedQueueAnswer | None
 
 
