@@ -65,7 +65,7 @@ def pages(served: Served) -> dict[str, str]:
         "queues": "/ui/default/queues",
         "queue-pause": "/ui/default/queues/default/pause",
         "alarms": "/ui/default/alarms?over=1",
-        "schedule-compare": "/ui/default/schedules/daily-report/versions?old=1&new=2",
+        "schedule-compare": "/ui/default/schedules/daily-report/versions?old=1&new=4",
         "schedule-put-back": "/ui/default/schedules/daily-report/put-back?version=1",
         "empty-nodes": "/ui/nobody/nodes",
         "new": "/ui/default/new",

@@ -95,7 +95,7 @@ async def act_on_queue(visit: Visit) -> Response:
             await visit.queue.resume_queue(name)
     except Refused as refused:
         return await _question(visit, action, str(refused))
-    of(visit.request).forget_queues(visit.tenant)
+    of(visit.request).forget("queues", visit.tenant)
     return visit.go(visit.url("queues", said=action))
 
 

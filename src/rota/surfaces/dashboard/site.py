@@ -116,7 +116,7 @@ def install(api: FastAPI) -> None:
 
 def _add(api: FastAPI, path: str, page: Page, role: Role, method: str = "GET") -> None:
     async def endpoint(request: Request) -> Response:
-        visit = await Visit.begin(request, role)
+        visit = request.state.visit = await Visit.begin(request, role)
         answer = await page(visit)
         await sign_in.rotate(request, visit.queue.caller, answer)
         return answer
@@ -145,12 +145,15 @@ def _told(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Any:
 
 
 async def _page_of(error: Problem | RotaError, request: Request) -> Response:
+    if isinstance(error, Problem) and error.status == 401:
+        return await sign_in.needed(request, error)
+    visit: Visit | None = getattr(
+        request.state, "visit", None
+    )  # None: they may not visit, so there is no menu
     if isinstance(error, Problem):
-        if error.status == 401:
-            return await sign_in.needed(request, error)
-        return render(request, "error.html", error.status, sentence=str(error))
+        return render(request, "error.html", error.status, visit, sentence=str(error))
     if isinstance(error, Refused):
-        return render(request, "error.html", status_of(error), sentence=str(error))
+        return render(request, "error.html", status_of(error), visit, sentence=str(error))
     log.warning("%s %s: %s", request.method, request.url.path, error)
     status = status_of(error)
     sentence = (
@@ -158,7 +161,7 @@ async def _page_of(error: Problem | RotaError, request: Request) -> Response:
         if status == 503
         else "what is stored cannot be read; the server's log has it"
     )
-    return render(request, "error.html", status, sentence=sentence)
+    return render(request, "error.html", status, visit, sentence=sentence)
 
 
 async def _home(visit: Visit) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from fastapi import Response
@@ -9,6 +10,8 @@ from fastapi import Response
 from ...domain.errors import NotFound, Refused
 from ...domain.model import Limits, Tenant
 from ..durations import parsed
+from ..http.access import ALL_TENANTS
+from ..http.service import of
 from .forms import span_text
 from .visit import FormField, Visit
 
@@ -31,7 +34,9 @@ async def _list(visit: Visit, problem: str | None = None) -> Response:
     return visit.show(
         "tenants.html",
         200 if problem is None else 422,
-        tenants=await visit.queue.list_tenants(),
+        tenants=await of(visit.request).shared(
+            ("tenants", ALL_TENANTS), visit.queue.list_tenants, timedelta(0)
+        ),
         said=_DONE.get(visit.asked("said") or ""),
         problem=problem,
     )
@@ -43,6 +48,7 @@ async def create(visit: Visit) -> Response:
         await visit.queue.create_tenant((visit.given("name") or "").strip())
     except Refused as refused:
         return await _list(visit, str(refused))
+    of(visit.request).forget("tenants", ALL_TENANTS)
     return visit.go(visit.url("tenants", said="create"))
 
 
@@ -108,6 +114,7 @@ async def act(visit: Visit) -> Response:
             await visit.queue.resume_tenant(tenant.id)
     except Refused as refused:
         return await _question(visit, action, tenant, str(refused))
+    of(visit.request).forget("tenants", ALL_TENANTS)
     return visit.go(visit.url("tenants", said=action))
 
 

@@ -43,6 +43,7 @@ SIGNS = {
     "archived": "▪",
     "skipped": "◌",
     "active": "●",
+    "alive": "●",
     "paused": "❚❚",
     "draft": "○",
     "deleted": "–",

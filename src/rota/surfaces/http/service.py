@@ -135,9 +135,9 @@ class Service:
             self._answers[name] = known
         return known[1]
 
-    def forget_queues(self, tenant: str) -> None:
-        """One of them was changed here."""
-        self._answers.pop(("queues", tenant), None)
+    def forget(self, name: str, tenant: str) -> None:
+        """What a shared answer tells of was changed here."""
+        self._answers.pop((name, tenant), None)
 
     async def access(self) -> Access:
         if self._access is None:

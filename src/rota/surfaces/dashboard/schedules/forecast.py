@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -28,7 +29,11 @@ KEPT = 20
 """A forecast is shown for so many times as long as it took to make, at most a minute: those of many schedules take
 seconds."""
 LONGEST_KEPT = 60.0
-_kept: WeakKeyDictionary[Store, dict[str, tuple[float, Forecast]]] = WeakKeyDictionary()
+WAITS = timedelta(milliseconds=100)
+"""One that takes longer is made while its reader looks at a page that says so."""
+_Kept = dict[tuple[str, str], tuple[float, Forecast]]
+_kept: WeakKeyDictionary[Store, _Kept] = WeakKeyDictionary()
+_making: WeakKeyDictionary[Store, dict[tuple[str, str], asyncio.Task[Forecast]]] = WeakKeyDictionary()
 
 
 class _Bar(NamedTuple):
@@ -51,7 +56,10 @@ class _Cell(NamedTuple):
 
 async def show(visit: Visit) -> Response:
     zone = _zone(visit)
-    week = await _week(visit)
+    start = (await visit.queue.now()).replace(second=0, microsecond=0)
+    week = await _made(visit, start, start + 7 * DAY, "week")
+    if week is None:
+        return await _still_made(visit)
     tomorrow = week.start + DAY
     day = [each for each in week.spans if each.at < tomorrow]
     peak = max(day, key=lambda each: each.runs)
@@ -80,7 +88,9 @@ async def hour(visit: Visit) -> Response:
     begin = max(at, (await visit.queue.now()).replace(second=0, microsecond=0))
     if begin >= at + HOUR:
         raise Invalid("at", f"{_reading(at, zone)} has passed", "what has passed is not forecast")
-    found = await visit.queue.forecast(begin, at + HOUR, "minute")
+    found = await _made(visit, begin, at + HOUR, iso(at))
+    if found is None:
+        return await _still_made(visit)
     local = at.astimezone(zone)
     return visit.show(
         "forecast_hour.html",
@@ -132,21 +142,40 @@ async def act(visit: Visit) -> Response:
         said = f"{counted(done.moving, 'schedule was', 'schedules were')} spread over {done.over // MINUTE} minutes."
     except Refused as refused:
         said = f"Nothing was done: {refused}."
-    _kept.get(visit.queue.store, {}).pop(visit.tenant, None)
+    _kept.pop(visit.queue.store, None)
     return visit.go(visit.url("forecast", zone=zone, said=said))
 
 
-async def _week(visit: Visit) -> Forecast:
-    """From the minute on, minute by minute; one that took long to make is shown for a while."""
-    kept = _kept.setdefault(visit.queue.store, {})
-    until, found = kept.get(visit.tenant, (0.0, None))
+async def _made(visit: Visit, start: datetime, end: datetime, name: str) -> Forecast | None:
+    """The forecast of this name, minute by minute. One that took long to make is shown for a while. None: it is still
+    being made, and whoever asks again finds it."""
+    kept, making = _kept.setdefault(visit.queue.store, {}), _making.setdefault(visit.queue.store, {})
+    known = (visit.tenant, name)
+    until, found = kept.get(known, (0.0, None))
+    if found is not None and visit.queue.clock.monotonic() < until:
+        return found
+    task = making.get(known)
+    if task is None:
+        task = making[known] = asyncio.create_task(_make(visit, start, end, kept, known))
+        task.add_done_callback(lambda done: making.pop(known, None))
+    done, _ = await asyncio.wait({task}, timeout=WAITS.total_seconds())
+    return task.result() if done else None
+
+
+async def _make(
+    visit: Visit, start: datetime, end: datetime, kept: _Kept, known: tuple[str, str]
+) -> Forecast:
     began = visit.queue.clock.monotonic()
-    if found is None or began >= until:
-        start = (await visit.queue.now()).replace(second=0, microsecond=0)
-        found = await visit.queue.forecast(start, start + 7 * DAY, "minute")
-        ended = visit.queue.clock.monotonic()
-        kept[visit.tenant] = (ended + min(KEPT * (ended - began), LONGEST_KEPT), found)
+    found = await visit.queue.forecast(start, end, "minute")
+    ended = visit.queue.clock.monotonic()
+    for old in [each for each, (until, _) in kept.items() if until < ended]:
+        del kept[old]
+    kept[known] = (ended + min(KEPT * (ended - began), LONGEST_KEPT), found)
     return found
+
+
+async def _still_made(visit: Visit) -> Response:
+    return visit.show("forecast_made.html", number=await visit.queue.open_schedules())
 
 
 def _bars(

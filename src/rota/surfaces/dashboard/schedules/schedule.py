@@ -10,7 +10,7 @@ import msgspec
 from fastapi import Response
 
 from ....domain.errors import Invalid, NotFound, Refused
-from ....domain.model import Event, Run, RunStatus, RunTrigger, Schedule, TemplateTarget
+from ....domain.model import Event, Run, RunReason, RunStatus, RunTrigger, Schedule, TemplateTarget
 from ....domain.recurrence import After
 from ....domain.schedule import definition
 from ....domain.schedule.why import Why
@@ -22,7 +22,7 @@ from ..forms import clock_of, json_of, moment
 from ..texts import counted, pretty, took
 from ..visit import FormField, Visit
 from .listing import ACTIONS, asked_for, deed, done_words, is_late, pause_end
-from .strip import bars
+from .strip import bars, usual_interval
 
 __all__ = ["act", "ask", "ask_to_put_back", "put_back", "runs", "show", "versions"]
 
@@ -30,6 +30,8 @@ PAST = 60
 COMING = 20
 LISTED = 10
 LIMIT = 50
+SETTINGS = {RunReason.OVERLAP: "overlap", RunReason.MISSED: "missed"}
+"""Which question of the editor would have changed what became of a time."""
 _KEPT = (
     "status",
     "pause_note",
@@ -63,6 +65,11 @@ async def show(visit: Visit) -> Response:
         chosen=chosen,
         coming=coming[:LISTED],
         zone=schedule.timezone,
+        next_local=(schedule.next_run_at or now).astimezone(clock_of(schedule, now)),
+        setting=SETTINGS.get(chosen[1].run.reason)
+        if chosen and chosen[1].run and chosen[1].run.reason
+        else None,
+        interval=took(usual_interval(ran)),
         took=_chart(_lengths(ran)),
         late=_chart(_lateness(ran)),
         target=_target(schedule),

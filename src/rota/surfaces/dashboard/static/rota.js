@@ -35,7 +35,9 @@ function tellTimes(within) {
   for (const time of within.querySelectorAll("time")) {
     const at = new Date(time.dateTime)
     if ("away" in time.dataset) { time.textContent = away(at); continue }
-    time.textContent = shown(at, zone, time.closest("[data-short]"))
+    const short = time.closest("[data-short]")
+    time.textContent = shown(at, zone, short)
+    if (short) short.hidden = shown(at, zone) === shown(at, time.dataset.zone ?? "UTC")  // it is the same clock
     const there = time.dataset.zone ? `${shown(at, time.dataset.zone)} in ${time.dataset.zone}\n` : ""
     time.title = `${shown(at, zone)} here, in ${zone}\n${there}${shown(at, "UTC")} UTC`
   }
@@ -80,13 +82,13 @@ function swap(fresh, wanted) {
     if (part.dataset.live === "unless-held" && part.contains(document.activeElement)) continue
     const was = next.innerHTML
     if (part.dataset.was === undefined && was === part.innerHTML) { part.dataset.was = was; continue }
-    const ticked = new Set([...part.querySelectorAll("input:checked")].map(box => box.value))
+    const ticked = new Set([...part.querySelectorAll(".tick input:checked")].map(box => box.value))
     const row = [...part.querySelectorAll("tr")].indexOf(part.querySelector("tr.at"))
     const held = part.contains(document.activeElement) ? held_by(part) : null
     tellTimes(next)
     part.replaceChildren(...next.childNodes)
     part.dataset.was = was
-    for (const box of part.querySelectorAll("input[type=checkbox]")) box.checked = ticked.has(box.value)
+    for (const box of part.querySelectorAll(".tick input")) box.checked = ticked.has(box.value)
     part.querySelectorAll("tr")[row]?.classList.add("at")
     if (held) part.querySelector(held)?.focus({ preventScroll: true })
     for (const strip of part.querySelectorAll("[data-strip]")) walkable(strip)

@@ -25,6 +25,9 @@ ACTIONS = {"cancel": "Cancel", "replay": "Replay"}
 _BEGINS = ChangeType.CLAIMED
 
 
+_LEAST = timedelta(milliseconds=1)
+
+
 class Attempt(NamedTuple):
     """One time that a worker took a task: when it could have begun, when it began, when and how it ended."""
 
@@ -37,11 +40,38 @@ class Attempt(NamedTuple):
         return (self.ended.at if self.ended else now) - self.began_at
 
 
+class AttemptBar(NamedTuple):
+    """An attempt on the line of all of them, in parts of a thousand: where it could begin, began and ended."""
+
+    ready: float
+    began: float
+    ended: float
+
+
+def _on_a_line(attempts: Sequence[Attempt], now: datetime) -> list[AttemptBar]:
+    if not attempts:
+        return []
+    first = attempts[0].ready_at
+    whole = max(attempts[-1].began_at + attempts[-1].length(now) - first, _LEAST)
+
+    def part(at: datetime) -> float:
+        return round(1000 * ((at - first) / whole), 1)
+
+    return [
+        AttemptBar(
+            part(each.ready_at),
+            part(each.began_at),
+            max(part(each.began_at + each.length(now)), part(each.began_at) + 3),
+        )
+        for each in attempts
+    ]
+
+
 async def show(visit: Visit) -> Response:
     queue = visit.queue
     task = await queue.get(visit.part("id"))
     now = await queue.now()
-    may = visit.may_operate
+    may, attempts = visit.may_operate, attempts_of(task.history)
     return visit.show(
         "workflow.html" if task.is_workflow else "task.html",
         task=task,
@@ -50,7 +80,7 @@ async def show(visit: Visit) -> Response:
         why=_why(task),
         waiting=await queue.waiting(task.id) if task.is_live and not task.waits_for else None,
         key=await _schedule_key(visit, task),
-        attempts=attempts_of(task.history),
+        attempts=list(zip(attempts, _on_a_line(attempts, now), strict=True)),
         artifacts=[each for each in await queue.artifacts(task.id) if each.name != "result"],
         nodes={node.id for node in await queue.nodes(dead=True)} if task.worker_id else set(),
         may_cancel=may and task.is_live and not task.cancel_requested,
