@@ -34,7 +34,10 @@ from rota.domain.task import Submission
 from rota.surfaces.cli.commands import schedules as cli_schedules
 from rota.surfaces.cli.commands import tasks as cli_tasks
 from rota.surfaces.http.fields import body_name
+from rota.surfaces.http.tenants import answers
 from rota.surfaces.http.tenants import schemas as tenants
+from rota.surfaces.http.tenants.templates import StoredTemplateAnswer
+from rota.surfaces.http.v1 import answers as v1_answers
 from rota.surfaces.http.v1 import schemas as v1
 
 ROOT = Path(__file__).parent.parent.parent
@@ -83,14 +86,21 @@ COMMANDS: list[tuple[click.Command, type, dict[str, str]]] = [
     (cli_schedules.update, ScheduleOptions, ELSEWHERE),
 ]
 UNIQUE = dict.fromkeys(options_of(UniqueOptions), "its receipt has it")
+OF_TASK = {"ttl": "expires_at", "schedule_at": "available_at", **UNIQUE}
 RECORDS: list[tuple[type[msgspec.Struct], type, dict[str, str]]] = [
     (TaskRequest, TaskOptions, {}),
     (rota.TaskTarget, TaskOptions, {}),
     (rota.WorkflowTarget, TaskOptions, {}),
     (rota.Template, TemplateOptions, {}),
     (Submission, SubmitOptions, {}),
-    (rota.Task, SubmitOptions, {"ttl": "expires_at", "schedule_at": "available_at", **UNIQUE}),
+    (rota.Task, SubmitOptions, OF_TASK),
     (rota.Schedule, ScheduleOptions, {**TIMING, **TARGET}),
+]
+ANSWERS: list[tuple[type[msgspec.Struct], type, dict[str, str]]] = [
+    (answers.ExecutionAnswer, SubmitOptions, OF_TASK),
+    (answers.ScheduleAnswer, ScheduleOptions, {**TIMING, **TARGET}),
+    (StoredTemplateAnswer, TemplateOptions, {}),
+    (v1_answers.TemplateAnswer, TemplateOptions, {}),
 ]
 TABLES = {
     "submit options": SubmitOptions,
@@ -123,6 +133,14 @@ def test_a_record_keeps_every_option(
     record: type[msgspec.Struct], shape: type, left_out: dict[str, str]
 ) -> None:
     assert options_of(shape).keys() - set(record.__struct_fields__) <= left_out.keys()
+
+
+@pytest.mark.parametrize(("answer", "shape", "left_out"), ANSWERS, ids=name_of)
+def test_an_answer_shows_every_option(
+    answer: type[msgspec.Struct], shape: type, left_out: dict[str, str]
+) -> None:
+    missing = {name for name in options_of(shape) if body_name(shape, name) not in answer.__struct_fields__}
+    assert missing <= left_out.keys()
 
 
 @pytest.mark.parametrize(("body", "shape", "left_out"), BODIES, ids=name_of)

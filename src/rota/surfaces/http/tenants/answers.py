@@ -185,36 +185,42 @@ class RetryPolicyAnswer(Answer, frozen=True, kw_only=True):
     jitter: float
 
 
-class ExecutionAnswer(Answer, frozen=True, kw_only=True):
-    """A task, or a workflow, which is a task of its own type."""
+class RunnableAnswer(Answer, frozen=True, kw_only=True):
+    """What the answers for tasks and for templates have in common: the options of both."""
 
     id: str
     kind: str
-    type: Literal["task", "workflow"]
-    status: TaskStatus
-    tenant: str
     version: int
     queue: str
     priority: int
+    max_retries: int | None
+    max_reschedules: int | None
+    retry_policy: RetryPolicyAnswer | None
+    timeout_seconds: float | None
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
+    limit_key: str | None
+    created_at: Time
+    updated_at: Time
+
+
+class ExecutionAnswer(RunnableAnswer, frozen=True, kw_only=True):
+    """A task, or a workflow, which is a task of its own type."""
+
+    type: Literal["task", "workflow"]
+    status: TaskStatus
+    tenant: str
     input: Any
     output: Any
     error: FailureAnswer | None
-    metadata: dict[str, Any]
-    tags: tuple[str, ...]
-    created_at: Time
     available_at: Time
     expires_at: Time | None
     expired_at: Time | None
     started_at: Time | None
     completed_at: Time | None
-    updated_at: Time
     attempt: int
     retries: int
-    max_retries: int | None
-    retry_policy: RetryPolicyAnswer | None
     reschedules: int
-    max_reschedules: int | None
-    timeout_seconds: float | None
     lease_expires_at: Time | None
     worker_id: str | None
     cancel_requested: bool

@@ -11,7 +11,7 @@ from ....domain.errors import Invalid
 from ....domain.model import Runtime, Template
 from ....domain.options import TemplateOptions
 from ....domain.runtimes import Command, ShellCommand
-from ...shapes import Answer, Time, shaped
+from ...shapes import Answer, shaped
 from ..fields import given_options
 from ..openapi import documented
 from ..reading import Router
@@ -28,29 +28,16 @@ IfMatch = Annotated[str | None, Header(description="Only if it is still at the v
 _OWN_FORM = ("alias", "kind", "runtime", "command", "parameters", "parameters_schema")
 
 
-class StoredTemplateAnswer(Answer, frozen=True, kw_only=True):
+class StoredTemplateAnswer(answers.RunnableAnswer, frozen=True, kw_only=True):
     """A template. `command` is what its runtime runs: a simple one as a text or a list, any other by its fields."""
 
-    id: str
     alias: str
-    kind: str
     runtime: Runtime
     command: str | list[str] | dict[str, Any]
     parameters: dict[str, Any]
     parameters_schema: dict[str, Any] | None
-    queue: str
-    priority: int
-    max_retries: int | None
-    max_reschedules: int | None
-    retry_policy: answers.RetryPolicyAnswer | None
-    timeout_seconds: float | None
     ttl_seconds: float | None
     enabled: bool
-    tags: tuple[str, ...]
-    metadata: dict[str, Any]
-    version: int
-    created_at: Time
-    updated_at: Time
 
 
 class StoredTemplatesAnswer(Answer, frozen=True, kw_only=True):

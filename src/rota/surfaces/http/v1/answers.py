@@ -66,6 +66,7 @@ class TemplateAnswer(SnakeAnswer, frozen=True, kw_only=True):
     enabled: bool
     tags: tuple[str, ...]
     metadata: dict[str, Any]
+    limit_key: str | None
     version: int
     created_at: Time
     updated_at: Time
