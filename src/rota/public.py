@@ -1,5 +1,5 @@
-"""Every public name, gathered. `rota` itself loads this only when one of them is first asked for, so that the
-command line (and whoever imports one module) does not pay for all of them."""
+"""Every public name, gathered. `rota` itself loads this only when one of them is first asked for, so that the command
+line (and a program that imports one module) does not pay for all of them."""
 
 from .domain.errors import (
     Conflict,

@@ -3,7 +3,7 @@
 A small artifact is part of its record. The bytes of a larger one are *content*, kept beside the records under a key
 that is used once: the digest of the bytes, when the writing began, and the id of the writing. Content is written first,
 its record second, so a record always finds its bytes. Content that has no record after `GRACE` never gets one: a record
-is refused once half of that time is over. So whoever sweeps takes nothing that is still to be named.
+is refused once half of that time is over. So a sweep takes nothing that is still to be named.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ or a wait; what it has done is recorded as steps, and answers the function when 
 
 - **Keys.** A step is found by its key. Its id is derived from the task, how often that was begun anew, and the key: to
   record a step twice is to record it once, and the first result counts.
-- **No lost wake-up.** Whoever sends a signal or ends a child writes the task, too. If the task is parked at the same
-  moment, one of the two meets another version and looks again.
+- **No lost wake-up.** The commit that sends a signal or ends a child writes the task, too. If the task is parked at the
+  same moment, one of the two meets another version and looks again.
 - **Order.** `number` says in which order the code got its answers. A later run gives them in the same order, so that it
   takes the same way through `asyncio.gather`, a TaskGroup or a race.
 """
@@ -188,7 +188,7 @@ def child_id(task: Task, key: str) -> str:
 
 
 def trace_of(task: Task) -> str:
-    """The W3C traceparent of the whole run: that of whoever started it, else one that every attempt derives alike."""
+    """The W3C traceparent of the whole run: that of its submission, else one that every attempt derives alike."""
     if task.trace is not None:
         return task.trace
     digits = derived_id("trace", task.id).replace("-", "")
@@ -289,7 +289,7 @@ def start_child(task: Task, step: Step, asked: Submission, now: datetime, limits
 
 def answer(step: Step, unread: Sequence[Signal], now: datetime) -> tuple[Step, Signal | None]:
     """A wait, answered if what it waits for is there: (the step, the signal that it took). It is over since that came:
-    whoever looks late, after an outage, finds the same order."""
+    a look that comes late, after an outage, finds the same order."""
     if step.is_over:
         return step, None
     for signal in unread:
@@ -349,7 +349,7 @@ def park(
 
 
 def send(task: Task, signal: Signal, now: datetime) -> Task:
-    """The task to which a signal comes: it is always written, so that whoever parks it meanwhile looks again."""
+    """The task to which a signal comes: it is always written, so that a worker that parks it meanwhile looks again."""
     status = task.as_of(now).status
     if status not in (TaskStatus.PENDING, TaskStatus.RUNNING):
         raise Refused("already_ended", task=task.id, status=status)

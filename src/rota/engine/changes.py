@@ -107,7 +107,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cursor(self) -> str:
-        """The same for the same change, whoever tells it, and the point behind which to go on."""
+        """Every node gives a change the same one. A reader goes on behind it."""
         source = (
             self.id if self.event is None else self.event.id
         )  # not every line of the audit makes a version

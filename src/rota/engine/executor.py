@@ -136,8 +136,8 @@ class Context:
         return self._reported()
 
     def artifact(self, name: str, source: Source, *, media_type: str | None = None) -> Leaving:
-        """Leave something under a name, for whoever reads the task: bytes, a text, or a file by its `pathlib.Path`.
-        The last under a name counts. `media_type`: what the ending of the name says, unless given.
+        """Leave something under a name, for readers of the task: bytes, a text, or a file by its `pathlib.Path`. The
+        last under a name counts. `media_type`: what the ending of the name says, unless given.
 
         A sync handler has stored it when this returns, an async one when it has awaited it. What is not awaited is
         stored before the task ends."""
@@ -292,7 +292,7 @@ class Execution:
         return Leaving(done, self._awaited)
 
     def _awaited(self, leaving: Leaving) -> None:
-        """Whoever awaits it hears what goes wrong."""
+        """What goes wrong is raised to the caller."""
         if leaving in self._leaving:
             self._leaving.remove(leaving)
 

@@ -55,7 +55,7 @@ def find(host: str, port: int) -> Place:
 
 
 def listen(place: Place) -> socket.socket:
-    """A socket that accepts connections from now on, for whoever serves them. Port 0: any that is free."""
+    """A socket that accepts connections from now on, for the server. Port 0: any that is free."""
     try:
         listening = socket.create_server((place.host, place.port), family=place.family, backlog=BACKLOG)
     except OSError as problem:

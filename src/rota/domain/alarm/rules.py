@@ -176,7 +176,7 @@ def merged(
     now: datetime,
 ) -> list[Alarm]:
     """The alarms that change: those that began and those that are over. `subject` is its type, id and name; ids follow
-    from `mark`, so that whoever finds the same raises the same alarm."""
+    from `mark`, so that two nodes that find the same raise the same alarm."""
     type, id, name = subject
     open_rules = {alarm.rule for alarm in known}
     began = [
@@ -205,7 +205,7 @@ def as_facts(alarm: Alarm) -> dict[str, Any]:
 
 
 def silenced(known: Iterable[Alarm], now: datetime) -> list[Alarm]:
-    """The alarms as they are when they are over: whoever was told of them is to be told of that."""
+    """The alarms as they are when they are over: people who were told of them are told of that, too."""
     return [replace(alarm, over_at=now, tell_at=now, told=(), tries=0) for alarm in known]
 
 

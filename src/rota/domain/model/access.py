@@ -48,8 +48,8 @@ class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.
 
 
 class ApiKey(Record, frozen=True, kw_only=True, tag_field="record", tag="key.1"):
-    """Who may do what over HTTP. The key itself is shown once, to whoever creates it; `digest` is the SHA-256 of its
-    secret part. `tenant` is `*` for a key to every tenant."""
+    """Who may do what over HTTP. The key itself is shown once, to its creator; `digest` is the SHA-256 of its secret
+    part. `tenant` is `*` for a key to every tenant."""
 
     name: str
     role: Role

@@ -126,8 +126,8 @@ class Runnable(Record, frozen=True, kw_only=True):
 
 class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     """One piece of work. `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace`
-    is the W3C traceparent of whoever submitted it; `command` is that of its template, if no function runs it.
-    `awaited`: its schedule has something that begins when it has ended.
+    is the W3C traceparent of its submission; `command` is that of its template, if no function runs it. `awaited`: its
+    schedule has something that begins when it has ended.
 
     A workflow has more: the `workflow_version` of the code that it began with (None: it has not begun), how often it
     was begun anew (`rewinds`), what it waits for while it is parked, and how many signals and children it has. A child

@@ -2,8 +2,8 @@
 
 A set covers the days that it lists, the days on which one of its rules falls, and its windows of every day. A time is
 open if every set of `only` covers it and none of `exclude` does. Within a local day that changes only where a window
-begins or ends: between two such edges lies a *piece*, which is open or closed as a whole. Whoever looks for a time goes
-from piece to piece, forwards or backwards, and never through the times of a closed one.
+begins or ends: between two such edges lies a *piece*, which is open or closed as a whole. A search for a time goes from
+piece to piece, forwards or backwards, and never through the times of a closed one.
 
 A closed time may *roll* to the next or the previous day on which its time of day is open, within `FARTHEST`. Where two
 come to the same instant, that is one time. Then each time of the timing is looked at.

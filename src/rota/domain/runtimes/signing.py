@@ -1,4 +1,4 @@
-"""Signatures of requests, as https://www.standardwebhooks.com has them: whoever receives one can tell that it is ours,
+"""Signatures of requests, as https://www.standardwebhooks.com has them: the receiver can tell that the request is ours,
 that it was not changed, and that it is not an old one sent again. Pure."""
 
 from __future__ import annotations

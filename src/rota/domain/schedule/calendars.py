@@ -1,7 +1,7 @@
 """Calendars: what is accepted as one, and how schedules name them. Pure.
 
 A schedule names calendars in `exclude` and `only`; a window (`22:00-06:00`) may stand where a name does. It keeps what
-they cover, so that deciding about a time reads no other record; whoever changes a calendar brings the schedules that it
+they cover, so that deciding about a time reads no other record; a change of a calendar brings the schedules that it
 governs up to date. Which times are left is computed in `recurrence/calendars.py`.
 """
 

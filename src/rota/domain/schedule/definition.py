@@ -503,7 +503,7 @@ def _without_causes(schedule: Schedule) -> Schedule:
 
 
 def _without_line(schedule: Schedule) -> Schedule:
-    """What waits will not start: whoever writes this records it as skipped."""
+    """What waits will not start: the command that writes this records it as skipped."""
     return replace(schedule, buffered=(), run_count=schedule.run_count - len(schedule.buffered))
 
 

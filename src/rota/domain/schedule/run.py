@@ -57,7 +57,7 @@ _FOLLOWS = {
 
 
 def run_id(schedule: Schedule, scheduled_at: datetime) -> str:
-    """Derived: whoever fires this time of this schedule writes the same row."""
+    """Derived: two nodes that fire this time of this schedule write the same row."""
     return derived_id(schedule.id, scheduled_at)
 
 

@@ -9,9 +9,9 @@
    │  ├── cancel ────────────────────────────▶ cancelled ──┤
    │  └── now >= expires_at ─────────────────▶ expired ────┘
 
-Fencing: whoever renews or settles a running task names the lease that it holds; any other is refused.
-Expiry touches pending tasks only. A retry or a reschedule keeps `expires_at` unless it asks to move it.
-It begins as a `Submission` (`submission.py`).
+Fencing: a worker that renews or settles a running task names the lease that it holds, and is refused with any other.
+Expiry touches pending tasks only. A retry or a reschedule keeps `expires_at` unless it asks to move it. A task begins
+as a `Submission` (`submission.py`).
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ def cancel(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
 
 
 def terminate(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
-    """Cancelled at once, whatever its handler does: whoever holds it has lost it, and a workflow undoes nothing."""
+    """Cancelled at once, whatever its handler does: its worker has lost it, and a workflow undoes nothing."""
     status = task.as_of(now).status
     if status not in LIVE:
         raise Refused("already_ended", task=task.id, status=status)
@@ -471,7 +471,7 @@ def _too_late(task: Task) -> Refused:
 
 
 def check_held(task: Task, lease_id: str) -> None:
-    """Refused to whoever does not hold the task."""
+    """Refused, if the caller does not hold the task."""
     if task.status is not TaskStatus.RUNNING or task.lease_id != lease_id:
         raise Refused("lease_lost", task=task.id)
 

@@ -1,7 +1,7 @@
 """Works on backfills: what people do to them, and how a tick moves them on (`Fillings`).
 
 A tick looks at a schedule with a backfill as at one that is due: `due_at` is set for it. With `buffer_all` that is when
-the last live task ends, since that task is marked (`line.py`)."""
+the last live task ends, since that task is marked (`buffer.py`)."""
 
 from __future__ import annotations
 

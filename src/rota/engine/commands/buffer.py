@@ -1,9 +1,9 @@
 """The buffer of a schedule: times that wait (`Schedule.buffered`) until nothing of it is live, oldest first.
 
 A buffer moves on with the commit that ends the last live task of its schedule. What begins to wait marks the tasks that
-it waits for (`Task.awaited`), so only the end of a marked task costs a look. Nobody misses an end: whoever adds to a
-buffer writes the live tasks or finds them marked, whoever ends a marked task writes the schedule, and a version that
-was moved meanwhile runs the work again.
+it waits for (`Task.awaited`), so only the end of a marked task costs a look. No end is missed: the commit that adds to
+a buffer writes the live tasks or finds them marked, the commit that ends a marked task writes the schedule, and of two
+at the same time one meets another version and runs again.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Works on calendars. A schedule keeps what its calendars cover: whoever changes one brings those that name it up to
-date, in the same transaction. Whoever names one locks it until then, so that none keeps what it covered before."""
+"""Works on calendars. A schedule keeps what its calendars cover: a change of one brings the schedules that name it up
+to date, in the same transaction. A work that names one locks it until then, so that no schedule keeps what it covered
+before."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A follower names those that it comes after by their keys. Each of those has the follower's id (`Schedule.followers`), so
 the commit that ends a run finds whom to tell without a search, and marks its tasks (`Task.awaited`), so only the end of
-such a task costs a look. Whoever changes a schedule keeps both sides in step, in the same commit.
+such a task costs a look. A change of a schedule keeps both sides in step, in the same commit.
 
 Cycles are refused. Everything on the way up is written, so two commits that would close a cycle together collide.
 """

@@ -1,7 +1,7 @@
 """Works on the limits of tasks: to set them, and to plan anew what waits under them.
 
-A limit is stored with its tenant, so that whoever submits has read it already. A gate has a copy, which `replan_lines`
-brings up to date. Each of these works takes one page and says where the next begins (None: that was the last).
+A limit is stored with its tenant, which every submission reads anyway. A gate has a copy, which `replan_lines` brings
+up to date. Each of these works takes one page and says where the next begins (None: that was the last).
 """
 
 from __future__ import annotations

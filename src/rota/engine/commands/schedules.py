@@ -1,6 +1,6 @@
 """Works on schedules: what people do to them. (What time does to them: `tick.py`.)
 
-A living schedule's key is its own. Whoever takes the key of one that has completed retires it, which is a delete: its
+A living schedule's key is its own. To take the key of one that has completed is to retire it, which is a delete: its
 ledger can still be read."""
 
 from __future__ import annotations

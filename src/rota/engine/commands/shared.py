@@ -79,7 +79,7 @@ async def check_room_for_tasks(tx: Tx, tenant: str, limits: Limits, wanted: int 
 
 
 async def check_room_for_schedules(tx: Tx, tenant: str, limits: Limits, wanted: int) -> None:
-    """Whoever adds schedules counts with a lock, so that many at once cannot pass the limit together."""
+    """Schedules are counted with a lock, so that many that are added at once cannot pass the limit together."""
     if wanted:
         room = limits.schedules - await tx.count(OpenSchedules(tenant=tenant), lock=True)
         if room < wanted:

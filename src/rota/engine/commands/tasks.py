@@ -234,7 +234,7 @@ def _ready(ask: Claim, kinds: tuple[str, ...], now: datetime) -> ReadyTasks:
 
 
 def next_to_claim(ask: Claim, after: datetime) -> Work[datetime | None]:
-    """When the next task will be available to whoever claimed what was ready at `after`."""
+    """When the next task will be available, for a worker that has claimed what was ready at `after`."""
     kinds = tuple(sorted(ask.kinds))
 
     async def work(tx: Tx) -> datetime | None:

@@ -80,7 +80,7 @@ def edit_template(
 
 
 async def _with_alias(tx: Tx, tenant: str, id: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Whoever gives no alias gets the kind as one, or the command; if that is taken, with a part of the id."""
+    """Without an alias it is called as its kind, or as its command; if that is taken, with a part of the id."""
     if fields.get("alias") is not None:
         return fields
     given = fields.get("kind") or fields.get("command")

@@ -79,8 +79,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
 def sweep(limit: int, *, ran_out_by: datetime | None = None, valid_until: datetime = FOREVER) -> Work[Sweep]:
     """Return tasks whose lease ran out by then and was not renewed since (None: return none), and mark those that
-    expired. A sweep whose time comes after `valid_until` returns none: it waited for the store, and so did whoever
-    wanted to renew."""
+    expired. A sweep whose time comes after `valid_until` returns none: it waited for the store, and so did the worker
+    that wanted to renew."""
 
     async def work(tx: Tx) -> Sweep:
         lost: list[Task] = []

@@ -1,7 +1,8 @@
 """JSON as the types that annotations name, and back; with a sentence that says where it does not fit.
 
 What msgspec knows is decoded strictly: dataclasses, structs, TypedDicts, enums, dates, UUIDs, Decimals, unions, nested
-as they come. So are paths, and pydantic models: whoever has one has imported pydantic, so it is not imported here.
+as they come. So are paths, and pydantic models: a program that has one has imported pydantic, so it is not imported
+here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What the engine reports, and who listens. Logic has no log lines: it hands an observation to an `Observer`.
 
 `log.py` has the observer that everyone has; a terminal and metrics are others. What went wrong is put into words once,
-by `trouble_of`, for all of them. An observer must be quick and must
-not raise; `fan_out` keeps one that does from harming the engine or the other observers. `running_task` is the task
-whose handler runs here: for whoever reports on a handler's behalf.
+by `trouble_of`, for all of them. An observer must be quick and must not raise; `fan_out` keeps one that does from
+harming the engine or the other observers. `running_task` is the task whose handler runs here: for code that reports on
+a handler's behalf.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rota brings no tracing of its own and imports none. If the program has set a tracer provider (the SDK's, or whatever
 `opentelemetry-instrument` sets) there are spans; if not, all of this is a look into `sys.modules`.
 
-A submitted task keeps the W3C `traceparent` of its *submit* span. Whoever claims it, in whichever process, makes a
+A submitted task keeps the W3C `traceparent` of its *submit* span. The worker that claims it, in any process, makes a
 *claim* span below that, and a *run* span below the claim, which is current while the handler runs: spans that the
 handler makes, and tasks that it submits, belong to the same trace. A task that a schedule started has no submitter: its
 trace begins with the claim, and names schedule and run. A workflow is run again and again, and all of it is one trace
@@ -104,7 +104,7 @@ def _tracer_of(provider: Any) -> Any:
 
 
 def _following(traceparent: str | None) -> Any:
-    """The context that continues this trace, or begins a new one: not that of whoever happened to start the worker."""
+    """The context that continues this trace, or begins a new one: not that of the code that started the worker."""
     from opentelemetry.context import Context
 
     return _propagator().extract({"traceparent": traceparent} if traceparent else {}, Context())

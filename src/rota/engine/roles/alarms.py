@@ -1,4 +1,4 @@
-"""The role that looks for alarms: by whoever is alive, once across the fleet.
+"""The role that looks for alarms: by any node that is alive, once across the fleet.
 
 A schedule says when it has to be looked at next (`domain/schedule/watching.py`), so a round takes those that are due
 and sleeps until the next is. Every minute the role also takes a step through the ledger, and asks whether anybody does

@@ -42,13 +42,13 @@ NOTHING = Retention(tasks=None, runs=None, events=None, schedules=None)
 
 class Janitor:
     """A lease is lost if it had run out when the janitor looked, and is not renewed for a while after. A lease may run
-    out because the store was locked or slow, or the whole process stood still: then the look waited, too, and when it
-    gets through, whoever holds results or leases gets through as well, before the janitor takes anything.
+    out because the store was locked or slow, or the whole process stood still: then the look waited, too. When it gets
+    through, workers that hold results or leases get through as well, before the janitor takes anything.
 
     After a jump of the clock leases look older than they are: `hold_off` gives their holders time to renew them.
 
-    So does an outage of the store: leases ran out because nobody could renew them. Whoever held them tries again within
-    the longest backoff, so that for longer than that, and for at least a lease, nothing is taken for lost. The looks
+    So does an outage of the store: leases ran out because nobody could renew them. Workers that held them try again
+    within the longest backoff. So for longer than that, and for at least a lease, nothing is taken for lost. The looks
     become more frequent as a lease runs out: an outage that is too short for any of them to fall into it leaves the
     holders enough time."""
 

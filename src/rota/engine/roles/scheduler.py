@@ -35,7 +35,7 @@ NOW = timedelta(0)
 
 
 class Scheduler:
-    """`jumped` is set by whoever saw the clock jump; the next tick then fires at most one time per schedule.
+    """`jumped` is set by the node, when it saw the clock jump; the next tick then fires at most one time per schedule.
 
     `claim_with_tick` is called along with a tick that will fire something: a worker in the same process claims in it.
 

@@ -31,7 +31,8 @@ class JumpWatch:
         return self.every
 
     def look(self) -> None:
-        """Also for whoever is about to compare times with the clock, and cannot wait for the next round."""
+        """A role that is about to compare times with the clock calls it, too, since it cannot wait for the next
+        round."""
         jump = self._detector.observe()
         if jump:
             self._observe(ClockJumped(jump))

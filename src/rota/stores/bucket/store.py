@@ -4,7 +4,7 @@ Every node holds the whole live state in memory (`replica`) and follows a log in
 conditional write of the next entry of the log. The entry has the changes of all works of a group. A node that loses the
 race for an entry reads the winner's entry and runs its works again (`commit`).
 
-Snapshots bound how much of the log a node reads at its start (`snapshot`). Records that have ended leave memory for the
+Snapshots bound how much of the log a node reads at its start (`upkeep`). Records that have ended leave memory for the
 archive (`archive`). People and scripts read the views (`views`). The time is the service's (`service/clock`).
 
 All requests are made in threads: one thread commits, four read and poll, eight read the archive, four carry the

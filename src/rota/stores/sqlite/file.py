@@ -195,7 +195,7 @@ def _identity(path: str) -> Identity:
 
 
 class _Patience:
-    """Waits for a lock: asks again soon. SQLite's own handler waits ever longer, and loses against whoever comes
+    """Waits for a lock: asks again soon. SQLite's own handler waits ever longer, and loses against processes that come
     later. A pause takes longer than it should, so it is the stopwatch that tells when the time is up; but one that
     stands still, as in virtual time, must not make it wait for ever. When nobody waits for the answer any more, it
     gives up at once: a process that is to end does not wait for the lock."""

@@ -253,8 +253,8 @@ class _OpenFile:
         await self._start_looking(poll_interval)
 
     async def _start_looking(self, poll_interval: timedelta) -> None:
-        """Who waits looks at the WAL index; failing that, asks for the data version, rarely. And at whether the file
-        is still there: whoever is woken by that meets the error."""
+        """Who waits looks at the WAL index; failing that, asks for the data version, rarely. And at whether the file is
+        still there: the caller that is woken by that meets the error."""
         try:
             header = await self.reader.run(Header)
             look: Callable[[], object] = partial(self._file.commits_of_others, header)

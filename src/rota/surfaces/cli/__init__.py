@@ -2,7 +2,7 @@
 
 Begin with `root`, the tree of commands, and `command`, which all of them share. Commands that answer and end are in
 `commands`, those that keep running in `process`. `session` is one call: its settings, its store, its output. `options`
-reads what is typed; `render` draws answers; `words` describes schedules."""
+reads what is typed; `render` draws answers."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class Screen:
             self.say(f"{click.style(f'{name}:', dim=True)} {value}")
 
     def clock(self, at: datetime | None) -> str:
-        """A time on the clock of whoever looks, without fractions; in a pipe, and with `--utc`, of UTC."""
+        """A time on the reader's clock, without fractions; in a pipe, and with `--utc`, of UTC."""
         if at is None:
             return ""
         return (

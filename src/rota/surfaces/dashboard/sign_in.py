@@ -53,7 +53,7 @@ async def sign_in(request: Request) -> Response:
 
 
 async def rotate(request: Request, caller: Caller, answer: Response) -> None:
-    """Give whoever has an old session a new one, with the page that they asked for."""
+    """Send a new session with the page, if the one of the browser is old."""
     held = request.cookies.get(COOKIE)
     if held is not None and caller.key_id is not None:
         _give(request, answer, await (await of(request).access()).new_session(caller.key_id, held))

@@ -1,4 +1,4 @@
-"""Tenants, for whoever may act in all of them: how much each has, how much it may have, and whether it may act."""
+"""Tenants, for people who may act in all of them: how much each has, how much it may have, and whether it may act."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Times, durations and states as people read them, and the templates that use them.
 
-A time is written in UTC; the script puts it on the clock of whoever looks. Status is a sign and a word, never a colour
+A time is written in UTC; the script puts it on the reader's clock. Status is a sign and a word, never a colour
 alone."""
 
 from __future__ import annotations

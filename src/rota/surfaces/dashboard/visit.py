@@ -77,7 +77,7 @@ class Visit:
 
     @classmethod
     async def begin(cls, request: Request, role: Role) -> Visit:
-        """Refused, if whoever asks may not, or if a form came from a page of someone else."""
+        """Refused, if the caller may not do that, or if a form came from a page of another site."""
         if request.method == "POST" and not came_from_here(request):
             sentence = (
                 "this form came from another site, so nothing was done; open the page here, and send it again"

@@ -105,7 +105,7 @@ class Service:
             raise Unavailable(str(error)) from error
 
     async def alarms(self) -> list[Any]:
-        """What nobody seems to do, as of a moment ago: whoever asks for it often costs the store little."""
+        """What nobody seems to do, as of a moment ago: to ask for it often costs the store little."""
         now = self.clock.monotonic()
         if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN.total_seconds():
             self._alarms = (await (await self.opened()).store.read(check_serving())).alarms
@@ -158,8 +158,8 @@ class Service:
             raise Invalid(field, f"no {what} is registered as {kind!r}", registered)
 
     async def acting(self, request: Request, tenant: str | None, role: Role) -> Acting:
-        """The tenant's queue in the name of whoever asks, if they may. None: their own tenant, or `default` if they may
-        act in all of them."""
+        """The tenant's queue in the caller's name, if the caller may use it. None: their own tenant, or `default` if
+        they may act in all of them."""
         caller = await (await self.access()).allow(request, tenant, role)
         assert self.queue is not None
         if tenant is None:

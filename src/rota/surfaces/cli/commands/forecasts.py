@@ -87,7 +87,7 @@ def spread(session: Session, at: datetime | None, over: timedelta | None, dry_ru
 
 
 def _shown(session: Session, at: datetime) -> datetime:
-    """On the clock of whoever looks; in a pipe, and with `--utc`, of UTC."""
+    """On the reader's clock; in a pipe, and with `--utc`, of UTC."""
     is_utc = session.screen.utc or not session.screen.is_terminal
     return at.astimezone(UTC) if is_utc else at.astimezone()
 

@@ -121,7 +121,7 @@ def check_can_ask(yes: bool) -> None:
 
 
 def confirmed(question: str, yes: bool) -> bool:
-    """Whether whoever sits there agrees."""
+    """Whether the user agrees."""
     return yes or click.confirm(question, err=True)
 
 

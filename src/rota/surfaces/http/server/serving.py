@@ -157,7 +157,7 @@ class Stream:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """The body; after it, whoever asks waits to hear that the client went away."""
+        """The body; after it, the application waits to hear that the client went away."""
         if not self._has_whole_body:
             message = await self._receive()
             self._has_whole_body = not message.get("more_body", False)

@@ -26,7 +26,7 @@ Given = dict[str, Any]
 
 @router.post("/calls/{name}", include_in_schema=False)
 async def call(request: Request, tenant: TenantName, name: str) -> Response:
-    """Make one call, in the name of whoever asks."""
+    """Make one call, in the caller's name."""
     role = wire.CALLS.get(name)
     if role is None:
         raise NotFound("call", name)

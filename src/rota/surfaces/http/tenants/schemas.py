@@ -288,7 +288,7 @@ class SchedulePatch(_Policies):
 
 
 class PauseBody(Body):
-    """Why it is paused, for whoever wonders, and until when."""
+    """Why it is paused, and until when."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"note": "the warehouse is down", "until": "2026-12-31T06:00:00Z"}]}

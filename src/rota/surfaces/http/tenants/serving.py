@@ -121,8 +121,8 @@ def queue_use(record: QueueUse, now: datetime) -> QueueAnswer:
 
 @router.get("/nodes", **documented(200, NodesAnswer))
 async def list_nodes(queue: Viewer) -> Response:
-    """The nodes that work for this tenant, silent ones too. What a node of all tenants runs is told only to whoever may
-    see all of them."""
+    """The nodes that work for this tenant, silent ones too. What a node of all tenants runs is told only to callers who
+    may see all of them."""
     found, now = await queue.nodes(dead=True), await queue.now()
     sees_all = queue.caller.tenant == ALL_TENANTS
     items = [node(each, now, with_running=sees_all or each.tenant == queue.tenant) for each in found]

@@ -1,5 +1,5 @@
-"""The calls of a queue that are about tenants and their keys. Those on tenants reach beyond the queue's own: whoever
-has the store has them all."""
+"""The calls of a queue that are about tenants and their keys. Those on tenants reach beyond the queue's own: a program
+that has the store has them all."""
 
 from __future__ import annotations
 
