@@ -172,10 +172,12 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tries(msgspec.Struct, frozen=True, kw_only=True):
-    """Tries that ended together. `number` is the place of the first in the order of answers."""
+    """Tries that ended together. `number` is the place of the first in the order of answers, `known` are those of the
+    steps that were tried before, as the worker knows them."""
 
     results: tuple[Tried, ...] = ()
     number: int = 0
+    known: tuple[Step, ...] = ()
 
 
 def step_id(task: Task, key: str) -> str:

@@ -40,7 +40,7 @@ run of the work began. If the run had to wait for what it reads, `tx.now` is the
 hint. It may return early for no reason, and it may see a change of another process late, by at most the store's poll
 interval. A caller that looks first and waits then misses a change in between, so it starts to wait, then looks. With
 `of`, a caller says which types of records it waits for: a store that knows that a commit wrote none of them lets it
-wait on.
+wait on. Tasks that run and are not to be cancelled do not count: nobody waits for a claim or a renewed lease.
 
 **Queries.** `tx.find` takes a query type of `queries.py`: each names its filter and its order. Every order ends with
 `id`, so that all stores give the same answer. With `lock`, the rows found are locked until the commit, and rows that
@@ -86,6 +86,7 @@ from ..domain.model import (
     Run,
     Schedule,
     Task,
+    TaskStatus,
     Template,
     Tenant,
 )
@@ -401,7 +402,7 @@ class BufferedTx(ABC):
         self.puts: dict[type[Record], dict[str, Record]] = {}
         self.deletes: dict[type[Record], dict[str, Record]] = {}
         self.replaced: dict[type[Record], dict[str, Record]] = {}
-        self.written: set[type[Record]] = set()
+        self.written: set[type[Record]] = set()  # Record: what nobody waits for
         self._writable = writable
 
     async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
@@ -446,4 +447,9 @@ class BufferedTx(ABC):
                 f"a work writes a record once: {of_type.__name__} {record.id} was written before"
             )
         into.setdefault(of_type, {})[record.id] = stored
-        self.written.add(of_type)
+        self.written.add(of_type if _is_awaited(stored) else Record)
+
+
+def _is_awaited(record: Record) -> bool:
+    """Whether anyone who waits for records of its type may wait for this one. Nobody waits for a claim or a lease."""
+    return not isinstance(record, Task) or record.status is not TaskStatus.RUNNING or record.cancel_requested

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ...domain import alarm, keys, serving, template, tenants
+from ...domain import alarm, keys, serving, template, tenants, workflow
 from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
 from ...domain.model import (
@@ -27,6 +27,7 @@ from ...domain.model import (
 )
 from ...domain.recurrence import Covered
 from ...domain.schedule import calendars, definition
+from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, ScheduleByKey, TaskList, TemplateByAlias
 
@@ -249,3 +250,21 @@ def remove_receipt(receipt: Receipt) -> Work[None]:
         tx.delete(receipt)
 
     return work
+
+
+class RecordedSteps:
+    """The steps that were tried, as they are recorded. The first run of a work trusts what the worker knows, since
+    versions and ids will disprove it (that saves PostgreSQL 2 of 11 statements for a workflow of three steps); a later
+    run reads them."""
+
+    def __init__(self, tried: Iterable[tuple[Task, Tries]]) -> None:
+        tried = [each for each in tried if each[1].results]
+        self._ids = [workflow.step_id(task, result.key) for task, tries in tried for result in tries.results]
+        self._known = {step.id: step for _, tries in tried for step in tries.known}
+        self._is_first = True
+
+    async def read(self, tx: Tx) -> Mapping[str, Step]:
+        trusts, self._is_first = self._is_first, False
+        if trusts or not self._ids:
+            return self._known
+        return await tx.get_many(Step, self._ids)

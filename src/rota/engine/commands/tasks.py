@@ -21,7 +21,7 @@ from ...stores.base import Tx, Work
 from ...stores.queries import ArtifactList, Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
 from .ending import Ending
 from .gates import Gates, put_new
-from .shared import DEFAULT_LIMITS, check_room_for_tasks, find_task, limits_of
+from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of
 
 __all__ = [
     "Claim",
@@ -276,10 +276,11 @@ def _renewed(task: Task | None, renewal: Renewal, now: datetime) -> Task | Refus
 
 def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
     """Write down how tasks ended; for each, the task as it is now, or why the answer came too late."""
+    recorded_steps = RecordedSteps((result.task, result.tries) for result in results)
 
     async def work(tx: Tx) -> list[Task | Refused]:
         stored = await tx.get_many(Task, [result.task.id for result in results])
-        known = await _steps_tried(tx, results)
+        known = await recorded_steps.read(tx)
         answers: list[Task | Refused] = []
         steps: list[Step] = []
         for result in results:
@@ -295,11 +296,6 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
 
     return work
-
-
-async def _steps_tried(tx: Tx, results: Sequence[Result]) -> Mapping[str, Step]:
-    ids = [workflow.step_id(result.task, tried.key) for result in results for tried in result.tries.results]
-    return await tx.get_many(Step, ids) if ids else {}
 
 
 def _with_steps(result: Result, known: Mapping[str, Step], now: datetime) -> tuple[Result, Sequence[Step]]:

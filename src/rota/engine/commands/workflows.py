@@ -27,7 +27,7 @@ from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, SignalList, StepList, TaskList
 from .ending import Ending
 from .gates import Gates
-from .shared import DEFAULT_LIMITS, check_room_for_tasks, find_task, limits_of
+from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of
 from .tasks import submit_tasks
 
 __all__ = [
@@ -87,10 +87,11 @@ def steps_of(task: Task) -> Work[list[Step]]:
 def record_steps(held: Task, tries: Tries, delivered: Sequence[Step]) -> Work[Recorded]:
     """Record how steps ended, under the lease; the first result of each counts. `delivered` are answers that the code
     got meanwhile: their places are written along."""
+    recorded = RecordedSteps([(held, tries)])
 
     async def work(tx: Tx) -> Recorded:
         task = await _held(tx, held)
-        stored = await tx.get_many(Step, [workflow.step_id(task, result.key) for result in tries.results])
+        stored = await recorded.read(tx)
         for step in delivered:
             tx.put(step)
         steps = workflow.after_tries(task, stored, tries, tx.now)

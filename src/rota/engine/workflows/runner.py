@@ -293,12 +293,13 @@ class _Runner:
     async def _take(self, replay: Replay, results: Sequence[Tried]) -> None:
         """Tell the code how steps ended, to see where it goes from there. What is to be tried again is recorded."""
         execution = self._execution
-        execution.tries = Tries(results=tuple(results), number=replay.number)
+        asks = (replay.asks.get(result.key) for result in results)
+        known = tuple(ask.step for ask in asks if ask is not None and ask.step is not None)
+        execution.tries = Tries(results=tuple(results), number=replay.number, known=known)
         if not all(result.is_final for result in results):
             await self._record(replay)
             return
-        asks = (replay.asks.get(result.key) for result in results)
-        stored = {ask.step.id: ask.step for ask in asks if ask is not None and ask.step is not None}
+        stored = {step.id: step for step in known}
         execution.told = workflow.after_tries(execution.task, stored, execution.tries, self._context.now())
         for step in execution.told:
             replay.record(step)

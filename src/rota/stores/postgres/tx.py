@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule, Task, TaskStatus
+from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule, Task
 from ...domain.task import Update
 from ..base import BufferedTx
 from ..codec import RECORD_OF, TABLES, read_each, readable
@@ -123,14 +123,8 @@ class PendingWrites:
 
 
 def _concerns_others(tx: BufferedTx) -> bool:
-    """Whether other nodes may be waiting for these writes. Nobody waits for a claim, a renewed lease or a heartbeat."""
-    written = tx.puts.keys() | tx.deletes.keys()
-    if written != {Task}:
-        return not written <= {NodeState}
-    puts = cast("Iterable[Task]", tx.puts.get(Task, {}).values())
-    return Task in tx.deletes or any(
-        task.status is not TaskStatus.RUNNING or task.cancel_requested for task in puts
-    )
+    """Whether other nodes may be waiting for these writes. Nobody waits for a heartbeat."""
+    return not tx.written <= {Record, NodeState}
 
 
 def _tables_of(query: Query) -> tuple[type[Record], ...]:
@@ -249,7 +243,7 @@ class PostgresTx(BufferedTx):
                 return changed or None
             found = [row[2:] for row in rows if row[2] is not None]
             if found:
-                self.written.add(Task)
+                self.written.add(Record)
             read = read_each(found, read_tasks, self.unreadable)
             changed += read
             if len(changed) >= limit or (rows[0][0] < asked and len(read) == len(found)):
