@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rota as package
-from command_line import all_commands, bare_folder, complaint, document, rota
+from command_line import Process, all_commands, bare_folder, complaint, document, rota
 from records import node
 from rota.surfaces.remote import wire
 from served import Served, serving
@@ -39,7 +39,7 @@ async def order(ctx, sku):
     return await ctx.receive("paid")
 """
 ON_A_STORE = {
-    *("up", "worker", "serve", "scheduler run", "monitor", "tick", "migrate", "doctor", "tail"),
+    *("up", "worker", "serve", "scheduler run", "monitor", "tick", "migrate", "doctor"),
     *("keys create", "keys list", "keys revoke"),
     *("tenant create", "tenant list", "tenant limits", "tenant suspend", "tenant resume"),
 }
@@ -108,6 +108,7 @@ def test_every_command_answers_as_on_the_store(served: Served) -> None:
     assert '{"$time": 40}' in rota(f"workflow show {order}").stdout
     walk.do("workflow replay", json.loads(walk.same("workflow list", "--status cancelled"))["tasks"][0]["id"])
     walk.same("list", "--queue slow")
+    walk.same("tail", "--no-follow -n 100")
     _walk_schedules(walk)
     _walk_the_rest(walk)
     assert walk.walked == all_commands() - ON_A_STORE - NOWHERE
@@ -204,6 +205,36 @@ def test_a_profile_names_the_server_and_a_key_has_its_role(
     assert document("--profile far schedule list") == document("schedule list")
     assert "role operator" in complaint("--profile far submit -t double", code=1)
     assert viewer not in rota("--profile far config").stdout
+
+
+def test_tail_follows_over_a_server(served: Served, tmp_path: Path) -> None:
+    """As on the store, step by step and filter by filter."""
+    rota("schedule create often -t bad --interval 1h")
+    rota("schedule trigger often")
+    line = f"tail -n 1 --server {served.url} --json"
+    with Process(line, tmp_path) as all_of_it, Process(f"{line} --schedule often", tmp_path) as one:
+        for each in (all_of_it, one):
+            assert '"created"' in each.until("task_id")  # the past: from here on it hears all that happens
+        order = rota("workflow start order -i '{\"sku\": 1}'").stdout.strip()
+        rota("tick afar:app")
+        step = json.loads(all_of_it.until('"receive:paid"'))
+        assert (step["task_id"], step["step"]["status"]) == (order, "waiting")
+        json.loads(one.until('"failed"'))
+    assert {json.loads(each)["task_type"] for each in one.lines} == {"bad"}
+    numbers = [(each["task_id"], each["version"]) for each in map(json.loads, one.lines)]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_another_version_of_the_server_is_named(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_SERVER", served.url)
+    monkeypatch.setattr("rota.surfaces.remote.queue.__version__", "9.9.9")
+    assert document("list")["tasks"] == []  # what is understood is no problem
+    read, sentence = (
+        wire.read_arguments,
+        ("runs rota 0.1.0, and this is 9.9.9: they do not understand each other here; use the same version"),
+    )
+    monkeypatch.setattr(wire, "read_arguments", lambda *_: read("now", {"since": 1}))
+    assert sentence in complaint("list", code=1)
 
 
 def test_the_server_warns_of_kinds_that_nobody_handles(served: Served) -> None:

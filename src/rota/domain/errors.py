@@ -73,6 +73,8 @@ _SENTENCES = {
     " knows {known}); upgrade rota",
     "needs_store": "this needs the store itself, not a server; leave out --server and ROTA_SERVER, and name the store"
     " with --store",
+    "other_version": "{server} runs rota {theirs}, and this is {here}: they do not understand each other here; use the"
+    " same version on both sides",
     "no_such_step": "task {task} has no step {step!r}; `queue.steps` lists them",
     "not_a_workflow": "task {task} is a {kind}, which is no workflow: nothing would receive a signal",
     "not_claimable": "task {task} is {status} and cannot be claimed now",

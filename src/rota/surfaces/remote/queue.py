@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from ... import __version__
 from ...domain.checks import check_duration
 from ...domain.errors import Invalid, NotFound, Refused, RotaError, Unavailable
 from ...domain.model import Artifact, PausedQueue, Task
@@ -78,6 +79,21 @@ class RemoteQueue(Queue):
             raise NotFound("artifact", name)
         return OpenArtifact(cast(Store, _Download(self, found)), found)
 
+    @asynccontextmanager
+    async def stream(self, types: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """The records that change from now on, as the server's stream of events tells them."""
+        async with self._asked("GET", "/events", params={"types": types}) as response:
+            lines = response.aiter_lines()
+            await anext(lines)  # the stream has begun: nothing that follows is missed
+            yield self._heard(lines)
+
+    async def _heard(self, lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
+        async for line in lines:
+            name, _, rest = line.partition(": ")
+            if name == "data":
+                yield _decoded(self._server, rest.encode(), dict[str, Any])
+        raise Unavailable(f"{self._server} has ended the stream of events; begin anew", server=self._server)
+
     async def _call(self, name: str, given: Mapping[str, Any]) -> Any:
         """Make the request; what it answers."""
         body = msgspec.json.encode(wire.written_arguments(_prepared(name, given)))
@@ -86,7 +102,11 @@ class RemoteQueue(Queue):
             answered = _decoded(self._server, response.content, wire.Answered)
         for sentence in answered.warnings:
             warnings.warn(sentence, UnhandledKind, stacklevel=3)
-        return wire.read_answer(name, answered.answer)
+        try:
+            return wire.read_answer(name, answered.answer)
+        except msgspec.DecodeError:
+            self._check_version(response)
+            raise
 
     @asynccontextmanager
     async def _asked(self, method: str, path: str, **options: Any) -> AsyncIterator[httpx.Response]:
@@ -103,8 +123,16 @@ class RemoteQueue(Queue):
             problem = str(error) or type(error).__name__
             raise Unavailable(f"{self._server} does not answer ({problem})", server=self._server) from error
 
+    def _check_version(self, response: httpx.Response) -> None:
+        """What is called and answered changes with the records, so that it may not be understood by another version."""
+        theirs = response.headers.get(wire.VERSION_HEADER, "older")
+        if theirs != __version__:
+            raise Refused("other_version", server=self._server, theirs=theirs, here=__version__)
+
     def _refuse(self, response: httpx.Response) -> NoReturn:
         problem = _decoded(self._server, response.content, _Problem)
+        if "call" in problem.details or problem.details.get("field", "").startswith(("body", "$")):
+            self._check_version(response)
         if problem.code == "unauthorized" and self._key is None:
             raise Invalid("key", f"{self._server} wants one", "give it with --key or as ROTA_KEY")
         if response.status_code >= 500:

@@ -23,6 +23,7 @@ from ..python.client import Page, Queue
 
 __all__ = [
     "CALLS",
+    "VERSION_HEADER",
     "Answered",
     "named_arguments",
     "read_answer",
@@ -49,6 +50,9 @@ CALLS: Mapping[str, Role] = {
     **dict.fromkeys(_OF_ADMINS.split(), Role.ADMIN),
 }
 """Calls of `Queue`, and the role that they need, as their routes do."""
+
+VERSION_HEADER = "Rota-Version"
+"""In an answer: the version of the server."""
 
 _NOT_OVER_HTTP = ("connection",)
 _VALUES: Mapping[str, type[msgspec.Struct]] = {

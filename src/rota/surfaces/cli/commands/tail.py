@@ -1,14 +1,15 @@
 """`rota tail`: every line of every task's history, and every step of a workflow, as it happens.
 
 It looks when the store says that something changed, never more often than ten times a second. What changed
-since the look before is what `engine/changes.py` says: each line is printed once."""
+since the look before is what `engine/changes.py` says: each line is printed once. Over a server, its stream of events
+says which tasks changed, and those are asked for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from datetime import UTC, timedelta
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +31,8 @@ __all__ = ["tail"]
 
 AT_MOST_EVERY = timedelta(milliseconds=100)
 PAGE = 500
+AT_ONCE = 100
+"""So many tasks are asked of a server at once."""
 
 
 @command(
@@ -49,19 +52,34 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
     --status shows only the lines of tasks that led to this state."""
 
     async def follow(queue: Queue) -> None:
-        following = Tail(queue, filters)
-        past = [each for each in await following.begin() if status in (None, each[1].status)]
-        _print(session, past[-lines:] if lines > 0 else [])
-        while not no_follow:
-            new, too_many = await following.more()
-            if too_many:
-                session.screen.remark("Too much happened at once: some lines are left out.")
-            _print(session, [each for each in new if status is None or _led_to(each[1], status)])
+        async with _following(queue, filters) as following:
+            past = [each for each in await following.begin() if status in (None, each[1].status)]
+            _print(session, past[-lines:] if lines > 0 else [])
+            while not no_follow:
+                new, too_many = await following.more()
+                if too_many:
+                    session.screen.remark("Too much happened at once: some lines are left out.")
+                _print(session, [each for each in new if status is None or _led_to(each[1], status)])
 
     try:
         session.run(follow)
     except KeyboardInterrupt:
         session.screen.remark("")
+
+
+@asynccontextmanager
+async def _following(queue: Queue, filters: dict[str, Any]) -> AsyncIterator[Tail | RemoteTail]:
+    from ...remote.queue import RemoteQueue
+
+    if not isinstance(queue, RemoteQueue):
+        yield Tail(queue, filters)
+        return
+    async with queue.stream("task,step") as heard:
+        following = RemoteTail(queue, filters, heard)
+        try:
+            yield following
+        finally:
+            following.close()
 
 
 def _led_to(line: Change | Step, status: str) -> bool:
@@ -103,27 +121,16 @@ def _detail(step: Step) -> str:
     return ", ".join(each for each in (tries, until, str(step.error or "")) if each)
 
 
-class Tail:
-    """Changes from the first look on. A change that was shown as part of the past is not shown again."""
+class _Lines:
+    """Lines of the tasks that fit the filters. What was shown as part of the past is not shown again."""
 
     def __init__(self, queue: Queue, filters: dict[str, Any]) -> None:
-        from ....engine.changes import ChangeFollower
-
         self._queue = queue
         self._filters = filters
-        self._follower = ChangeFollower(queue.store, queue.tenant)
         self._shown: dict[str, int] = {}
-        self._tasks: dict[str, Task] = {}
-        self._schedule_id: str | None = None
 
     async def begin(self) -> list[Line]:
         """The past, oldest first; from here on only what is new."""
-        from ....engine.queries import task_query
-
-        await self._follower.look()
-        if self._filters.get("schedule") is not None:
-            named = task_query(self._queue.tenant, schedule=self._filters["schedule"])
-            self._schedule_id = (await self._queue.store.read(named)).schedule_id
         tasks = {task.id: task for task in await self._queue.list(limit=PAGE, **self._filters)}
         for status in ("pending", "running"):
             live = await self._queue.list(status=status, limit=10_000, **self._filters)
@@ -132,6 +139,96 @@ class Tail:
         lines = [(task, line) for task in tasks.values() for line in task.history]
         lines.sort(key=lambda each: (each[1].at, each[0].id, each[1].number))
         return [*lines]
+
+
+class RemoteTail(_Lines):
+    """Behind a server. A task that changed is asked for, and tells the lines that are new."""
+
+    def __init__(self, queue: Queue, filters: dict[str, Any], heard: AsyncIterator[dict[str, Any]]) -> None:
+        super().__init__(queue, filters)
+        self._schedule_id: str | None = None
+        self._changed: dict[str, set[str]] = {}
+        self._rings = asyncio.Event()
+        self._listening = asyncio.create_task(self._listen(heard))
+        self._listening.add_done_callback(lambda _: self._rings.set())
+
+    def close(self) -> None:
+        self._listening.cancel()
+
+    async def begin(self) -> list[Line]:
+        if self._filters.get("schedule") is not None:
+            self._schedule_id = (await self._queue.get_schedule(self._filters["schedule"])).id
+        return await super().begin()
+
+    async def _listen(self, heard: AsyncIterator[dict[str, Any]]) -> None:
+        """Note which tasks change, and which of their steps, until the stream ends."""
+        async for record in heard:
+            if "taskId" in record:
+                self._changed.setdefault(record["taskId"], set()).add(record["id"])
+            elif "id" in record:
+                self._changed.setdefault(record["id"], set())
+            self._rings.set()
+
+    async def more(self) -> tuple[list[Line], bool]:
+        from ....engine.clock import sleep
+
+        await self._rings.wait()
+        if self._listening.done():
+            await self._listening  # it says why
+        await sleep(AT_MOST_EVERY)
+        changed, self._changed = self._changed, {}
+        self._rings.clear()
+        asked = list(changed)[-AT_ONCE:]
+        found = await asyncio.gather(*(self._of_task(id, changed[id]) for id in asked))
+        lines = [line for each in found for line in each]
+        return sorted(lines, key=_at), len(asked) < len(changed)
+
+    async def _of_task(self, id: str, steps: set[str]) -> list[Line]:
+        from ....domain.errors import NotFound
+
+        try:
+            task = await self._queue.get(id)
+            told = [step for step in await self._queue.steps(id) if step.id in steps] if steps else []
+        except NotFound:
+            return []
+        if not self._is_wanted(task):
+            return []
+        new = [line for line in task.history if line.number > self._shown.get(id, 0)]
+        self._shown[id] = task.history[-1].number if task.history else 0
+        return [*((task, line) for line in new), *((task, step) for step in told)]
+
+    def _is_wanted(self, task: Task) -> bool:
+        is_of_schedule = self._schedule_id is not None and task.schedule_id == self._schedule_id
+        schedule = (self._filters["schedule"],) if is_of_schedule else ()
+        has = {"kind": (task.kind,), "queue": (task.queue,), "tag": task.tags, "schedule": schedule}
+        return all(wanted is None or wanted in has[name] for name, wanted in self._filters.items())
+
+
+def _at(line: Line) -> datetime:
+    from ....domain.workflow import Step
+
+    return line[1].updated_at if isinstance(line[1], Step) else line[1].at
+
+
+class Tail(_Lines):
+    """On a store: changes from the first look on."""
+
+    def __init__(self, queue: Queue, filters: dict[str, Any]) -> None:
+        from ....engine.changes import ChangeFollower
+
+        super().__init__(queue, filters)
+        self._follower = ChangeFollower(queue.store, queue.tenant)
+        self._tasks: dict[str, Task] = {}
+        self._schedule_id: str | None = None
+
+    async def begin(self) -> list[Line]:
+        from ....engine.queries import task_query
+
+        await self._follower.look()
+        if self._filters.get("schedule") is not None:
+            named = task_query(self._queue.tenant, schedule=self._filters["schedule"])
+            self._schedule_id = (await self._queue.store.read(named)).schedule_id
+        return await super().begin()
 
     async def more(self) -> tuple[list[Line], bool]:
         """Wait for a change; the lines that it brought, in order of time, or that they are too many (True)."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
+from .... import __version__
 from ....domain.errors import NotFound, Refused
 from ....domain.model import WorkflowTarget
 from ... import files
@@ -22,6 +23,7 @@ __all__ = ["router"]
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["calls"])
 Given = dict[str, Any]
+_VERSION = {wire.VERSION_HEADER: __version__}
 
 
 @router.post("/calls/{name}", include_in_schema=False)
@@ -29,7 +31,7 @@ async def call(request: Request, tenant: TenantName, name: str) -> Response:
     """Make one call, in the caller's name."""
     role = wire.CALLS.get(name)
     if role is None:
-        raise NotFound("call", name)
+        return _refused(NotFound("call", name))
     queue = await of(request).acting(request, tenant, role)
     body = read_json(await request.body())
     try:
@@ -38,13 +40,14 @@ async def call(request: Request, tenant: TenantName, name: str) -> Response:
             await _CHECKS[name](request, queue, given)
         found = await getattr(queue, name)(**given)
     except Refused as refused:
-        told = {"code": refused.code, "detail": str(refused), "details": _texts(refused.details)}
-        return answer(told, status_of(refused))
-    return answer({"answer": wire.written_answer(found), "warnings": queue.warnings})
+        return _refused(refused)
+    return answer({"answer": wire.written_answer(found), "warnings": queue.warnings}, headers=_VERSION)
 
 
-def _texts(details: dict[str, object]) -> dict[str, str]:
-    return {name: str(value) for name, value in details.items()}
+def _refused(refused: Refused) -> Response:
+    details = {name: str(value) for name, value in refused.details.items()}
+    told = {"code": refused.code, "detail": str(refused), "details": details}
+    return answer(told, status_of(refused), _VERSION)
 
 
 async def _check_submission(request: Request, queue: Acting, given: Given) -> None:
