@@ -24,4 +24,5 @@ async def main() -> None:
             print("beat", run.trigger, run.status)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -3,53 +3,30 @@
 pytest test_in_virtual_time.py
 """
 
-from datetime import UTC, datetime, timedelta
+import pytest
 
 import rota
 from rota import testing
-from rota.testing import LoopClock
+from rota.scenario import Scenario
 
 app = rota.App()
 
 
-@app.task("backup")
+@app.task("backup", cron="30 1 * * *", timezone="Europe/London")
 async def backup() -> str:
     return "saved"
 
 
-app.schedule("backup", task_type="backup", cron="30 1 * * *", timezone="Europe/London")
+@pytest.mark.rota(app, start="2026-03-27T12:00:00Z")
+async def test_a_backup_in_the_hour_that_does_not_exist(rota_scenario: Scenario) -> None:
+    await rota_scenario.run_until("2026-03-30T12:00:00Z")  # at once, in real time
+    times = ["2026-03-28 01:30", "2026-03-29 02:00", "2026-03-30 01:30"]  # on London's clock
+    await rota_scenario.assert_ran("backup", at=times)
 
 
-def test_a_backup_in_the_hour_that_does_not_exist() -> None:
-    async def main(clock: LoopClock) -> None:
-        async with rota.connect("memory:", clock=clock) as queue:
-            await queue.declare_schedules(app)
-            worker = rota.Worker(queue, app)
-            for _ in range(3):
-                schedule = await queue.get_schedule("backup")
-                assert schedule.next_run_at is not None
-                await testing.sleep_until(schedule.next_run_at)  # at once, in real time
-                await worker.run_once()
-            runs = await queue.runs("backup")
-            assert [run.scheduled_at for run in reversed(runs)] == [
-                datetime(2026, 3, 28, 1, 30, tzinfo=UTC),
-                datetime(2026, 3, 29, 1, 0, tzinfo=UTC),  # 02:00 BST: 01:30 did not exist
-                datetime(2026, 3, 30, 0, 30, tzinfo=UTC),  # 01:30 BST
-            ]
-            assert {run.status for run in runs} == {rota.RunStatus.COMPLETED}
-
-    testing.run(main, start=datetime(2026, 3, 27, 12, tzinfo=UTC))
-
-
-def test_a_weekend_without_a_scheduler_is_recorded() -> None:
-    async def main(clock: LoopClock) -> None:
-        async with rota.connect("memory:", clock=clock) as queue:
-            await queue.declare_schedules(app)
-            await testing.advance(timedelta(days=2, hours=12))
-            runs = await queue.run_due()
-            assert [(run.status, run.reason) for run in runs] == [("skipped", "missed")] * 2
-            why = await queue.why("backup", datetime(2026, 6, 6, 1, 30))  # on London's clock
-            assert why.status == "skipped"
-            assert "no scheduler was there" in why
-
-    testing.run(main, start=datetime(2026, 6, 5, 12, tzinfo=UTC))
+@pytest.mark.rota(app, start="2026-06-05T12:00:00Z")
+async def test_a_weekend_without_a_scheduler_is_recorded(rota_scenario: Scenario) -> None:
+    await testing.advance("60h")
+    await rota_scenario.run_until_idle()
+    for day in ("2026-06-06 01:30", "2026-06-07 01:30"):
+        await rota_scenario.assert_skipped("backup", at=day, reason="missed")
