@@ -2,8 +2,9 @@
 transaction that claims 50 and is undone. Aim: within 2x.
 
 The two tables are in databases of their own, and asked in turn, so that whatever else the machine does meets both. The
-rows are made by the server: 6 million take some minutes and 6 GB. `--parked` adds workflows that wait, half of them
-for a time.
+rows are made by the server: 6 million take some minutes and 6 GB. `--parked` adds workflows that wait, each with the
+step that says for what, half of them for a time; then an idle worker that runs this kind is watched on both tables for
+`--idle` seconds: its statements, and the processor time of the server. A million take a minute and 2 GB.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from typing import Any
 
 import asyncpg
 
 import measure
 import postgres_rig
 import rota
+from postgres_idle import counting
 from postgres_server import Server
 from rota.stores.base import Tx
 from rota.stores.queries import ReadyTasks
@@ -33,12 +36,17 @@ from (select $1 || n as id, n, now() - n * interval '1 ms' as at from generate_s
 """One in ten is for tomorrow, as it is where tasks are delayed."""
 
 PARK = """
-insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, updated_at,
-  cancel_requested, changes, version, body)
-select 'parked' || n, 'default', 'pending', 'noop', 'default', 128, 1, now(),
-  case when n % 2 = 0 then '9999-12-31T00:00:00Z'::timestamptz else now() + n * interval '1 minute' end,
-  now(), false, 0, 1, format('{"padding":"%s"}', repeat('x', 300))::json
-from generate_series(1, $1::bigint) n
+insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, started_at,
+  updated_at, cancel_requested, is_workflow, is_parked, changes, version, body)
+select 'parked' || n, 'default', 'pending', 'sleeper', 'default', 128, 1, at,
+  case when n % 2 = 0 then '9999-12-31T00:00:00Z'::timestamptz else at + interval '1 day' + n * interval '1 s' end,
+  at, at + interval '1 ms', false, true, true, 1, 3, format('{"padding":"%s"}', repeat('x', 300))::json
+from (select n, now() - n * interval '1 ms' as at from generate_series($1::bigint, $2::bigint) n) as numbered
+"""
+STEPS = """
+insert into rota.step (id, tenant, task_id, key, kind, status, created_at, updated_at, due_at, version, body)
+select 'step-of-' || id, tenant, id, 'sleep', 'sleep', 'waiting', created_at, updated_at, available_at, 1, '{}'
+from rota.task where is_parked
 """
 
 
@@ -47,7 +55,7 @@ class Undone(Exception):
 
 
 async def claim(tx: Tx) -> None:
-    found = await tx.find(ReadyTasks(at=tx.now, kinds=("noop",), tenant="default"), 50, lock=True)
+    found = await tx.find(ReadyTasks(at=tx.now, kinds=("noop", "sleeper"), tenant="default"), 50, lock=True)
     assert len(found) == 50
     raise Undone
 
@@ -63,17 +71,45 @@ async def milliseconds(queue: rota.Queue) -> float:
 
 async def fill(server: Server, queue: rota.Queue, parked: int = 0, **numbers: int) -> None:
     connection = await asyncpg.connect(queue.store.address.dsn)  # type: ignore[attr-defined]  # of PostgresStore
-    await connection.execute(PARK, parked, timeout=1800)
+    for first in range(0, parked, AT_ONCE):
+        await connection.execute(PARK, first + 1, min(first + AT_ONCE, parked), timeout=1800)
+        await postgres_rig.command(server, "checkpoint")
+    await connection.execute(STEPS, timeout=1800)
     for status, number in numbers.items():
         for first in range(0, number, AT_ONCE):
             rows = (f"{status}{first}-", status, min(AT_ONCE, number - first))
             await connection.execute(FILL, *rows, timeout=1800)
             await postgres_rig.command(server, "checkpoint")  # or the log would take as much as the rows
     await connection.execute("vacuum analyze rota.task", timeout=1800)
+    await connection.execute("vacuum analyze rota.step", timeout=1800)
     await connection.close()
 
 
-async def measured(server: Server, pending: int, finished: int, parked: int, rounds: int) -> dict[str, float]:
+async def idle(server: Server, queue: rota.Queue, seconds: int) -> tuple[float, float]:
+    """What a worker that runs the kind of those who wait costs: statements a second, and how many milliseconds of the
+    processor the server takes a second."""
+    sent: list[None] = []
+    app = rota.App()
+
+    @app.workflow("sleeper")
+    async def sleeper(ctx: rota.Workflow) -> None:
+        raise AssertionError("nothing is due")
+
+    worker = rota.Worker(queue, app)
+    running = asyncio.create_task(worker.run(handle_signals=False))
+    await asyncio.sleep(3)
+    before = postgres_rig.cpu_seconds(server)
+    with counting(lambda: sent.append(None)):
+        await asyncio.sleep(seconds)
+    used = postgres_rig.cpu_seconds(server) - before
+    worker.stop()
+    await running
+    return round(len(sent) / seconds, 2), round(1000 * used / seconds, 2)
+
+
+async def measured(
+    server: Server, pending: int, finished: int, parked: int, rounds: int, idle_seconds: int
+) -> dict[str, Any]:
     small, large = [await postgres_rig.database(server, name) for name in ("few", "many")]
     async with rota.connect(small) as few, rota.connect(large) as many:
         began = time.perf_counter()
@@ -86,19 +122,22 @@ async def measured(server: Server, pending: int, finished: int, parked: int, rou
                 took = await milliseconds(queue)
                 if each >= 0:
                     seen[name].append(took)
+        costs = [await idle(server, queue, idle_seconds) for queue in (few, many)] if parked else []
     medians = {name: statistics.median(values) for name, values in seen.items()}
     return {
         **{name: round(value, 3) for name, value in medians.items()},
         "ratio": round(medians["many_ms"] / medians["few_ms"], 2),
         "filled_in_seconds": round(filled, 1),
+        "idle_statements_per_second": [statements for statements, _ in costs],
+        "idle_server_ms_per_second": [cpu for _, cpu in costs],
     }
 
 
 def main() -> None:
-    options = measure.arguments(__doc__, pending=1_000_000, finished=5_000_000, parked=0, rounds=200)
+    options = measure.arguments(__doc__, pending=1_000_000, finished=5_000_000, parked=0, rounds=200, idle=60)
     with postgres_rig.server(options.folder) as server:
         results = asyncio.run(
-            measured(server, options.pending, options.finished, options.parked, options.rounds)
+            measured(server, options.pending, options.finished, options.parked, options.rounds, options.idle)
         )
     sizes = {"pending": options.pending, "finished": options.finished, "parked": options.parked}
     postgres_rig.report(
