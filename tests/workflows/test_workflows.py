@@ -380,6 +380,32 @@ async def test_signals_wait_for_their_receiver_in_order(world: World) -> None:
     assert done.unread_signals == 1
 
 
+async def test_a_signal_that_comes_second_in_a_race_is_not_lost(world: World) -> None:
+    """Both are there when the code is asked again: the other is still to be received."""
+
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> Any:
+        first, one = await ctx.first(a=ctx.receive("a"), b=ctx.receive("b"))
+        other = await ctx.receive("b" if first == "a" else "a")
+        late, _ = await ctx.first(c=ctx.receive("c"), late=ctx.sleep(MINUTE))
+        both = await asyncio.gather(*[ctx.receive("d", key=n) for n in range(2)])
+        return [one, other, late, await ctx.receive("c"), both]
+
+    task = await world.queue.start_workflow("flow")
+    for name in ("b", "a"):
+        await world.queue.signal(task.id, name, name)
+        await testing.advance(SECOND)
+    async with world.running():
+        await world.at(10 * SECOND)
+    await world.at(2 * MINUTE)  # no worker was there when the time was up
+    await world.queue.signal(task.id, "c", "c")
+    await world.queue.signal(task.id, "d", 1)
+    async with world.running():
+        await world.queue.signal(task.id, "d", 2)
+        done = await world.queue.wait(task.id)
+    assert done.output == ["b", "a", "late", "c", [1, 2]]
+
+
 async def test_signals_are_refused_where_nobody_could_receive_them(world: World) -> None:
     world.app.task("plain")(lambda: None)
     plain = await world.queue.submit("plain")

@@ -289,9 +289,31 @@ def start_child(task: Task, step: Step, asked: Submission, now: datetime, limits
         return Failure(type="Invalid", message=str(refused))
 
 
-def answer(step: Step, unread: Sequence[Signal], now: datetime) -> tuple[Step, Signal | None]:
-    """A wait, answered if what it waits for is there: (the step, the signal that it took). It is over since that came:
-    a look that comes late, after an outage, finds the same order."""
+def answer(
+    waits: Sequence[Step], unread: Sequence[Signal], number: int, now: datetime
+) -> tuple[list[Step], Signal | None]:
+    """Waits, answered if what they wait for is there, in the order in which it came; and the signal that was taken. A
+    signal is taken only by the first of all: code that waits for whichever comes first gives the others up, and who
+    looks again with the next wait finds the signal still there."""
+    found = [_answered(step, unread, now) for step in waits]
+    order = sorted(
+        (each for each in found if each[0].is_over and each[0].number is None),
+        key=lambda each: (each[0].completed_at or now, -1 if each[1] is None else unread.index(each[1])),
+    )
+    taken = order[0][1] if order else None
+    places = {
+        step.id: number + place for place, (step, signal) in enumerate(order) if signal is None or place == 0
+    }
+    steps = [
+        replace(step, number=places[step.id]) if step.id in places else wait
+        for wait, (step, _) in zip(waits, found, strict=True)
+    ]
+    return steps, taken
+
+
+def _answered(step: Step, unread: Sequence[Signal], now: datetime) -> tuple[Step, Signal | None]:
+    """One of them, and the signal that it would take. It is over since that came: a look that comes late, after an
+    outage, finds the same order."""
     if step.is_over:
         return step, None
     for signal in unread:

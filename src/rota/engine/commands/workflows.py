@@ -134,19 +134,14 @@ class _Waiting:
         self.stored = stored
         self.now = now
         self.limits = limits
-        self.unread = list(unread)
+        self.unread = unread
         self.steps: list[Step] = []
-        self.received: list[Signal] = []
         self.children: list[Task] = []
 
     def add(self, wait: Wait) -> None:
         step = self.stored.get(workflow.step_id(self.task, wait.key))
         if step is None:
             step = self._opened(wait)
-        step, signal = workflow.answer(step, self.unread, self.now)
-        if signal is not None:
-            self.unread.remove(signal)
-            self.received.append(signal)
         self.steps.append(step)
 
     def _opened(self, wait: Wait) -> Step:
@@ -170,18 +165,18 @@ class _Waiting:
     ) -> Waited:
         for step in delivered:
             tx.put(step)
-        numbered = self._numbered(number)
-        steps = [step if step is self.stored.get(step.id) else tx.put(step) for step in numbered]
-        for signal in self.received:
+        answered, signal = workflow.answer(self.steps, self.unread, number, self.now)
+        steps = [step if step is self.stored.get(step.id) else tx.put(step) for step in answered]
+        if signal is not None:
             tx.put(workflow.receive(signal, self.now))
         for child in self.children:
             tx.put(child)
-        task = self._task()
+        task = self._task(0 if signal is None else 1)
         ends = workflow.deadline(task)
         is_late = ends is not None and self.now >= ends
         due = any(step.due_at is not None and step.due_at <= self.now for step in steps)
-        answered = due or is_late or any(step.is_over for step in steps)
-        if parting is None or answered or (task.cancel_requested and not parting.is_cancelled):
+        goes_on = due or is_late or any(step.is_over for step in steps)
+        if parting is None or goes_on or (task.cancel_requested and not parting.is_cancelled):
             stored = task if task is self.task else tx.put(task)
             return Waited(task=stored, steps=steps, at=self.now)
         parked = workflow.park(task, waits, steps, self.now, parting.progress, parting.logs)
@@ -189,16 +184,9 @@ class _Waiting:
         gates.put(tx)
         return Waited(task=tx.put(parked), steps=steps, at=self.now, is_parked=True)
 
-    def _numbered(self, number: int) -> list[Step]:
-        """Those that are over get their places in the order of answers: by when they were."""
-        over = [step for step in self.steps if step.is_over and step.number is None]
-        over.sort(key=lambda step: step.completed_at or self.now)
-        places = {step.id: place for place, step in enumerate(over, start=number)}
-        return [replace(step, number=places[step.id]) if step.id in places else step for step in self.steps]
-
-    def _task(self) -> Task:
+    def _task(self, received: int) -> Task:
         changes = {
-            "unread_signals": self.task.unread_signals - len(self.received),
+            "unread_signals": self.task.unread_signals - received,
             "live_children": self.task.live_children + len(self.children),
         }
         same = all(getattr(self.task, name) == value for name, value in changes.items())
