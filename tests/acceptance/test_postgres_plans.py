@@ -200,6 +200,18 @@ async def test_a_count_with_a_limit_stops_there() -> None:
         assert max(walked) < 200
 
 
+async def test_who_looks_for_expired_tasks_reads_none_that_cannot_expire() -> None:
+    """If no task has an expiry, all that the planner knows of the column is that it is null."""
+    async with as_the_store_does(new_database()) as connection:
+        never = FILL.replace("3000", "30000").replace("'2026-01-03'", "null").replace("n % 6", "3")
+        padded = never.replace("'{}'", "to_json(repeat('x', 300))")  # to walk short rows would be cheap
+        await connection.execute(padded)
+        await connection.execute("vacuum analyze rota.task")
+        for statement in (STATEMENTS.find["past_expiry"], STATEMENTS.locked["past_expiry"]):
+            plan, used = await explained(connection, statement, {}, generic=True)
+            assert used == {"task_expiry"}, plan
+
+
 async def test_a_task_that_never_returns_is_in_none_of_the_new_indexes() -> None:
     async with as_the_store_does(new_database()) as connection:
         await connection.execute(FILL)
