@@ -20,8 +20,15 @@ async def order(ctx, sku):
     return await ctx.receive("paid")
 
 
+@app.task("mail")
+async def mail():
+    return "sent"
+
+
 @app.workflow("bad")
 async def bad(ctx):
+    ctx.progress(50, "half")
+    await ctx.child(mail)
     await ctx.step(lambda: 1 / 0, name="divide", retries=0)
 """
 
@@ -66,7 +73,12 @@ def test_one_that_is_cancelled_undoes_and_one_that_failed_runs_again() -> None:
     rota("tick ordering:app")
     steps = document(f"workflow show {run}")["steps"]
     assert {"reserve", "undo:reserve"} <= {step["key"] for step in steps}
-    assert "ZeroDivisionError" in rota(f"workflow show {bad}").stdout
+    assert ": sold)" in rota(f"workflow show {run}").stdout
+    shown = rota(f"workflow show {bad}").stdout
+    assert "ZeroDivisionError" in shown
+    assert '"half"' in shown
+    [child] = [step["child_id"] for step in document(f"workflow show {bad}")["steps"] if step["child_id"]]
+    assert f'task {child}: "sent"' in shown
     assert document(f"workflow replay {bad} --from-step divide")["status"] == "pending"
 
 

@@ -195,7 +195,7 @@ def _fields(
 ) -> Iterator[tuple[str, str]]:
     yield "id", task.id
     yield "task_type", click.style(task.kind, bold=True)
-    yield "status", styled(session.screen.status(task.status)) + _about_status(task)
+    yield "status", styled(session.screen.status(task.status)) + about_status(task)
     if waiting is not None:
         yield "waiting", waiting
     yield "queue", f"{task.queue}, priority {task.priority}"
@@ -211,11 +211,11 @@ def _fields(
         yield "idempotency_key", task.idempotency_key
     if task.tags:
         yield "tags", ", ".join(task.tags)
-    yield from _contents(session.screen, task)
+    yield from contents_of(session.screen, task)
 
 
-def _about_status(task: Task) -> str:
-    if task.status == "running" and task.cancel_requested:
+def about_status(task: Task) -> str:
+    if task.is_live and task.cancel_requested:
         return f" (cancel requested by {task.cancelled_by})"
     if task.status == "cancelled" and task.cancelled_by:
         reason = f": {task.cancel_reason}" if task.cancel_reason else ""
@@ -233,7 +233,7 @@ def _times(screen: Screen, task: Task, now: datetime) -> Iterator[tuple[str, str
         yield "took", short(task.completed_at - task.started_at)
 
 
-def _contents(screen: Screen, task: Task) -> Iterator[tuple[str, str]]:
+def contents_of(screen: Screen, task: Task) -> Iterator[tuple[str, str]]:
     for name in ("input", "output", "progress", "metadata"):
         value = getattr(task, name)
         if value is not None and value != {}:
@@ -370,7 +370,7 @@ def _each(
                 session.screen.remark(f"{click.style('error:', fg='red', bold=True)} {problem}")
             else:
                 session.screen.json_line(shape(task)) if session.as_json else session.screen.say(
-                    f"{task.id} {verb}: {styled(session.screen.status(task.status))}{_about_status(task)}"
+                    f"{task.id} {verb}: {styled(session.screen.status(task.status))}{about_status(task)}"
                 )
         return refused
 

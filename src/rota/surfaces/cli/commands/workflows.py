@@ -13,9 +13,9 @@ from ...durations import relative, short
 from .. import completing
 from ..command import command
 from ..options import JSON_TEXT
-from ..render import Cell, styled, written
+from ..render import Cell, Screen, styled, written
 from ..session import Session, with_session
-from .tasks import STATUSES, show_page
+from .tasks import STATUSES, about_status, contents_of, show_page
 
 if TYPE_CHECKING:
     from ....domain.model import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cancel", "list_workflows", "replay", "show", "signal", "start"]
 
-_STEPS = ["NUMBER", "STEP", "STATUS", "TRIES", "TOOK", "RESULT"]
+_STEPS = ["#", "STEP", "STATUS", "TRIES", "BEGAN", "TOOK", "RESULT"]
 _LONGEST = 200
 
 
@@ -75,7 +75,8 @@ def show(session: Session, id: str) -> None:
     screen.fields(_fields(session, task, unread, now))
     if steps:
         screen.say()
-        screen.table(_STEPS, [_row(task, step, now) for step in steps], yields=("TRIES", "TOOK", "RESULT"))
+        rows = [_row(screen, task, step, now) for step in steps]
+        screen.table(_STEPS, rows, yields=("TRIES", "BEGAN", "TOOK", "RESULT"))
     if screen.is_terminal and (advice := _advice(task)):
         screen.remark(click.style(advice, dim=True))
     return None
@@ -89,9 +90,7 @@ def _fields(
     screen = session.screen
     yield "id", task.id
     yield "workflow", click.style(task.kind, bold=True)
-    yield "status", styled(session.screen.status(task.status))
-    if task.cancel_requested and task.is_live:
-        yield "cancel", f"requested by {task.cancelled_by}"
+    yield "status", styled(session.screen.status(task.status)) + about_status(task)
     if task.workflow_version is not None:
         yield "code version", str(task.workflow_version)
     if task.waits_for and task.status == "pending":
@@ -106,31 +105,31 @@ def _fields(
     ends = deadline(task)
     if ends is not None:
         yield "deadline", screen.when(ends, now)
-    for name in ("input", "output"):
-        value = getattr(task, name)
-        if value is not None:
-            yield name, written(value)
-    if task.error is not None:
-        yield "error", click.style(str(task.error), fg="red")
+    yield from contents_of(screen, task)
 
 
-def _row(task: Task, step: Step, now: datetime) -> Sequence[Cell | str]:
+def _row(screen: Screen, task: Task, step: Step, now: datetime) -> Sequence[Cell | str]:
     took, is_left = "", not (step.is_over or task.is_live)
     if step.started_at and step.completed_at and step.completed_at >= step.started_at:
         took = short(step.completed_at - step.started_at)
     elif step.due_at is not None and not step.is_over and not is_left:
         took = f"due {relative(step.due_at, now)}"
-    if step.error is not None:
-        result = str(step.error)
-    elif step.child_id is not None and not step.is_over:
-        result = f"task {step.child_id}"
-    else:
-        result = "" if step.output is None else written(step.output)
-    shown = result if len(result) <= _LONGEST else result[: _LONGEST - 1] + "…"
+    began = "" if step.started_at is None else relative(step.started_at, now)
     number = "" if step.number is None else str(step.number)
     tries = str(step.attempts) if step.attempts else ""
     status = "left" if is_left else str(step.status)  # nobody waits for it any more
-    return [number, Cell(step.key, "bold"), status, tries, took, shown]
+    return [number, Cell(step.key, "bold"), status, tries, began, took, _result(screen, step)]
+
+
+def _result(screen: Screen, step: Step) -> str:
+    """What came of it; of a child the beginning of its id, too, by which it is found."""
+    result = "" if step.output is None else written(step.output)
+    if step.error is not None:
+        result = str(step.error)
+    if step.child_id is not None:
+        child = f"task {step.child_id[:8] if screen.is_terminal else step.child_id}"
+        result = f"{child}: {result}" if result else child
+    return result if len(result) <= _LONGEST else result[: _LONGEST - 1] + "…"
 
 
 def _advice(task: Task) -> str:
