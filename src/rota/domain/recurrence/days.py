@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from calendar import isleap
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from math import gcd
 from typing import Final, NamedTuple
@@ -558,6 +558,7 @@ def _downwards(listed: array[int], index: int, end: int) -> Iterator[int]:
         position = len(listed)
 
 
+@cache
 def _distances(months: int, direction: int) -> tuple[int, ...]:
     """From each month of the year, how many months it is to the nearest allowed one."""
     return tuple(

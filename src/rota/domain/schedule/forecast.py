@@ -11,6 +11,7 @@ numbered (`following`). A pause counts until its end; one without an end, a draf
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
@@ -46,6 +47,7 @@ COLLISION = 5
 EXACTLY = 300_000
 """So many times with jitter are computed one by one; beyond them, groups of `MANY` are shared out evenly."""
 MANY = 100
+FEW = 48
 _TICK = timedelta(microseconds=1)
 _MINUTE = 60_000_000
 _ONCE = 60 * 24 * 60 * _MINUTE
@@ -116,7 +118,8 @@ class _Due(NamedTuple):
 
 class _Group(msgspec.Struct):
     """Schedules that fire alike, one of which is `like`, from `low` to before `high`. With `every` (in microseconds)
-    their times are arithmetic."""
+    their times are arithmetic. `minutes` are those in which they fire, if they are few: who is in a minute is asked
+    again and again, and most are not."""
 
     like: Schedule
     low: datetime
@@ -124,6 +127,7 @@ class _Group(msgspec.Struct):
     most: int | None
     every: int | None
     members: list[_Member] = msgspec.field(default_factory=list)
+    minutes: array[int] | None = None
     runs: int = 0
 
     def times(self, low: datetime, high: datetime) -> Iterator[datetime]:
@@ -238,14 +242,17 @@ class Forecaster:
     def _count_plain(self, group: _Group) -> int:
         number = len(group.members)
         seconds = sum(each.seconds or 0.0 for each in group.members)
-        steps, before = 0, -1
+        steps, before, few = 0, -1, array("i")
         for minute, times in self._minutes_of(group):
             steps += 1
+            if steps <= FEW:
+                few.append(minute)
             self.runs[minute] += times * number
             self.work[minute] += times * seconds
             self.schedules[minute] += number if minute != before else 0
             group.runs += times
             before = minute
+        group.minutes = few if steps <= FEW else None
         return steps
 
     def _minutes_of(self, group: _Group) -> Iterator[tuple[int, int]]:
@@ -339,7 +346,7 @@ class Forecaster:
         for minute in nlargest(LOOKED_AT, range(self._minutes), key=self.runs.__getitem__):
             if self.runs[minute] and len(found) < BUSIEST:
                 at = self._first + minute * MINUTE
-                keys = chain.from_iterable(self._who(group, at) for group in self._groups.values())
+                keys = chain.from_iterable(self._who(group, at) for group in self._around(at))
                 found.setdefault(tuple(islice(keys, NAMED)), minute)
         return [(minute, keys) for keys, minute in found.items()]
 
@@ -405,9 +412,14 @@ class Forecaster:
         minute = (at - self._first) // MINUTE
         return self.runs[minute : minute + over // MINUTE]
 
+    def _around(self, at: datetime) -> Iterator[_Group]:
+        """The groups that may fire in a minute."""
+        minute = (at - self._first) // MINUTE
+        return (each for each in self._groups.values() if each.minutes is None or minute in each.minutes)
+
     def _firing(self, at: datetime, longest: timedelta) -> list[tuple[_Group, datetime, timedelta]]:
         """The groups that fire in a minute and are not put off so far: when, and by how much they could be."""
-        plain = (group for group in self._groups.values() if not group.like.most_put_off)
+        plain = (group for group in self._around(at) if not group.like.most_put_off)
         found = ((group, nominal) for group in plain if (nominal := _nominal(group, at)) is not None)
         return [(group, nominal, group.room(nominal, longest)) for group, nominal in found]
 
