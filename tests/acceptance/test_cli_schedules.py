@@ -265,7 +265,7 @@ def test_an_expired_task_reads_as_a_skipped_run_at_once() -> None:
 def test_backfill_says_what_it_would_do_and_does_it() -> None:
     rota("schedule create nightly -t report --cron '0 2 * * *'")
     asked = "schedule backfill nightly --from 2026-01-01T00:00Z --to 2026-01-03T00:00Z"
-    assert rota(f"{asked} --dry-run").stdout == "running: would start 2 of 2 times\n"
+    assert rota(f"{asked} --dry-run").stdout == "dry run: would start 2 of 2 times\n"
     begun = document(f"{asked} --yes --no-wait")
     assert (begun["status"], begun["total"], begun["overlap_policy"]) == ("running", 2, "buffer_all")
     assert rota("schedule backfill nightly --cancel").stdout.startswith("cancelled (cancelled by ")

@@ -52,7 +52,7 @@ async def test_a_burst_is_one_message_and_who_was_told_is_written_down() -> None
         [asked] = server.asked
         body = msgspec.json.decode(asked.body)
         assert (asked.method, asked.path) == ("POST", "/hook")
-        assert body["title"] == "Rota: alarms: 30 began"
+        assert (body["title"], body["type"]) == ("Rota: alarms: 30 began", "failure")
         assert "and 10 more" in body["message"]
         assert await notices.run_once() is None
         assert {each.told for each in await stored(queue.store)} == {(label_of(address),)}

@@ -52,12 +52,13 @@ def check_addresses(addresses: Sequence[str]) -> None:
             )
 
 
-def send(address: str, title: str, body: str) -> bool:
-    """Whether it was taken."""
-    from apprise import Apprise
+def send(address: str, title: str, body: str, *, is_over: bool) -> bool:
+    """Whether it was taken. Where a service has colours, what is over has another."""
+    from apprise import Apprise, NotifyType
 
     sender = Apprise()
-    return bool(sender.add(address) and sender.notify(title=title, body=body))
+    kind = NotifyType.SUCCESS if is_over else NotifyType.FAILURE
+    return bool(sender.add(address) and sender.notify(title=title, body=body, notify_type=kind))
 
 
 class Notices:
@@ -84,7 +85,8 @@ class Notices:
             return True
         title, body = notices.message(new)
         try:
-            sending = asyncio.to_thread(send, self._addresses[label], title, body)
+            is_over = not any(alarm.is_open for alarm in new)
+            sending = asyncio.to_thread(send, self._addresses[label], title, body, is_over=is_over)
             return await asyncio.wait_for(sending, PATIENCE)
         except Exception:  # whatever a service does, others are told, and this one again
             return False

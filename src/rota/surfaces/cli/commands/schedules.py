@@ -202,7 +202,7 @@ def backfill(session: Session, schedule_id: str, cancel: bool, **asked: Any) -> 
     asked["end"] = asked["end"] or session.run(lambda queue: queue.now())
     plan = session.run(lambda queue: queue.backfill(schedule_id, **asked, dry_run=True))
     if dry_run:
-        _say_backfill(session, plan, "would start")
+        _say_backfill(session, plan, dry_run=True)
         return
     if not yes and sys.stdin.isatty() and sys.stderr.isatty():
         click.confirm(f"Start {plan.started:,} of {plan.total:,} times?", abort=True, err=True)
@@ -229,7 +229,7 @@ async def _watch(queue: Queue, schedule_id: str, begun: Backfill, bar: Bar) -> B
     return found
 
 
-def _say_backfill(session: Session, found: Backfill, verb: str = "started") -> None:
+def _say_backfill(session: Session, found: Backfill, *, dry_run: bool = False) -> None:
     from ...shapes import fields_of
 
     if session.as_json:
@@ -237,7 +237,8 @@ def _say_backfill(session: Session, found: Backfill, verb: str = "started") -> N
         return
     note = f" ({found.note})" if found.note else ""
     passed = f"; {found.passed:,} had run already" if found.passed else ""
-    session.screen.say(f"{found.status}{note}: {verb} {found.started:,} of {found.total:,} times{passed}")
+    what = "dry run: would start" if dry_run else f"{found.status}{note}: started"
+    session.screen.say(f"{what} {found.started:,} of {found.total:,} times{passed}")
 
 
 @command(examples=["rota schedule delete daily-report", "rota schedule delete daily-report --hard --yes"])
