@@ -30,6 +30,7 @@ MODULE_LIMIT = 600
 FUNCTION_LIMIT = 60
 FILES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted(package_file.parent for package_file in SOURCE.rglob("__init__.py"))
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 PLAIN_WORDS = """
 __version__ advance api arguments check cli clock conflict connect contrib corrupt day deadlock django domain due
 engine error failed found frequency http invalid io line loop memory missed model month not of open permanent policy
@@ -216,6 +217,23 @@ def test_files_that_are_named_are_there(document: str) -> None:
     named = set(re.findall(r"`([\w./]+/[\w.]+\.(?:py|sql|md))`", (ROOT / document).read_text()))
     assert named
     assert not [name for name in sorted(named) if not ((ROOT / name).exists() or (SOURCE / name).exists())]
+
+
+def test_modules_that_docstrings_name_are_there() -> None:
+    places = [f"/{path.relative_to(SOURCE)}" for path in (*FILES, *PACKAGES)]
+    rooms = {package.name for package in PACKAGES}
+    wrong = []
+    for path in FILES:
+        texts = (ast.get_docstring(node) or "" for node in nodes_of(path) if isinstance(node, DOCUMENTED))
+        for name in re.findall(r"`([\w/]+(?:\.py)?)`", " ".join(texts)):
+            if not (name.endswith(".py") or ("/" in name and name.split("/")[0] in rooms)):
+                continue
+            is_there = any(
+                place.removesuffix(".py").endswith(f"/{name.removesuffix('.py')}") for place in places
+            )
+            if not (is_there or (ROOT / name).exists()):
+                wrong.append(f"{path.relative_to(SOURCE)} names {name}")
+    assert not wrong
 
 
 def test_a_decision_has_a_number_of_its_own() -> None:

@@ -57,7 +57,7 @@ from rota.engine.observe.telemetry import Observer
 from rota.engine.queries import Occurrence, TenantUse
 from rota.engine.queries.overview import Hour, Overview
 from rota.engine.queries.serving import QueueUse
-from rota.engine.queries.workflows import Branch
+from rota.engine.queries.workflows import RunTree
 from rota.surfaces.python.calls.base import DueRuns, Page
 from rota.surfaces.python.calls.tasks import Tasks
 
@@ -130,7 +130,7 @@ class Queue:
         """What a workflow did and waits for, oldest first."""
     def unread_signals(self, task_id: str) -> builtins.list[Signal]:
         """What was sent to a workflow and not received yet, oldest first."""
-    def run_tree(self, task_id: str) -> Branch:
+    def run_tree(self, task_id: str) -> RunTree:
         """A workflow with what it started: its steps, and the tasks and workflows below them."""
     def submit(
         self,

@@ -17,7 +17,7 @@ from ..commands.serving import every_node
 from ..commands.shared import find_task
 from ..commands.workflows import steps_of
 
-__all__ = ["Branch", "check_workflows", "tree_of"]
+__all__ = ["RunTree", "check_workflows", "tree_of"]
 
 DEPTH = 5
 MOST_CHILDREN = 200
@@ -26,33 +26,33 @@ LOOKED_AT = 5000
 EVERY = 1_000_000
 
 
-class Branch(msgspec.Struct, frozen=True, kw_only=True):
+class RunTree(msgspec.Struct, frozen=True, kw_only=True):
     """A task, its steps in the order in which its code got the answers, and by the id of the step those that it
     started. A task that is no workflow has no steps."""
 
     task: Task
     steps: Sequence[Step] = ()
-    children: dict[str, Branch] = msgspec.field(default_factory=dict)
+    children: dict[str, RunTree] = msgspec.field(default_factory=dict)
 
 
-def tree_of(tenant: str, id: str) -> Work[Branch]:
-    async def work(tx: Tx) -> Branch:
+def tree_of(tenant: str, id: str) -> Work[RunTree]:
+    async def work(tx: Tx) -> RunTree:
         task = (await find_task(tx, tenant, id)).as_of(tx.now)
-        return await _branch(tx, task, DEPTH, [MOST_CHILDREN])
+        return await _tree(tx, task, DEPTH, [MOST_CHILDREN])
 
     return work
 
 
-async def _branch(tx: Tx, task: Task, depth: int, left: list[int]) -> Branch:
+async def _tree(tx: Tx, task: Task, depth: int, left: list[int]) -> RunTree:
     steps = await steps_of(task)(tx) if task.is_workflow else []
     started = {step.child_id: step.id for step in steps if step.child_id is not None}
     wanted = list(started)[: left[0]] if depth else []
     left[0] -= len(wanted)
     found = await tx.get_many(Task, wanted) if wanted else {}
     children = {
-        started[id]: await _branch(tx, child.as_of(tx.now), depth - 1, left) for id, child in found.items()
+        started[id]: await _tree(tx, child.as_of(tx.now), depth - 1, left) for id, child in found.items()
     }
-    return Branch(task=task, steps=steps, children=children)
+    return RunTree(task=task, steps=steps, children=children)
 
 
 def check_workflows(tenant: str) -> Work[list[str]]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ....domain.model import FOREVER, Task
 from ....domain.workflow import Step, StepKind
-from ....engine.queries.workflows import Branch
+from ....engine.queries.workflows import RunTree
 from ..texts import took
 
 __all__ = ["WIDTH", "Axis", "StepRow", "axis_of", "rows_of", "waits_for"]
@@ -55,14 +55,14 @@ class StepRow(NamedTuple):
     key: str | None
 
 
-def axis_of(tree: Branch, now: datetime) -> Axis:
+def axis_of(tree: RunTree, now: datetime) -> Axis:
     task = tree.task
     begins = min([task.created_at, *(step.created_at for step in tree.steps)])
     ends = task.completed_at or now
     return Axis(begins, max(ends, begins + _LEAST))
 
 
-def rows_of(tree: Branch, axis: Axis, now: datetime, depth: int = 0) -> Iterator[StepRow]:
+def rows_of(tree: RunTree, axis: Axis, now: datetime, depth: int = 0) -> Iterator[StepRow]:
     for step in sorted(tree.steps, key=lambda each: (each.started_at or each.created_at, each.key)):
         child = tree.children.get(step.id)
         yield _row(step, None if child is None else child.task, axis, now, depth)

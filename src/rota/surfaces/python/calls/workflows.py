@@ -18,7 +18,7 @@ from ....domain.options import SubmitManyOptions, SubmitOptions
 from ....domain.task import Submission
 from ....domain.workflow import Signal, Step
 from ....engine import commands, queries
-from ....engine.queries.workflows import Branch, tree_of
+from ....engine.queries.workflows import RunTree, tree_of
 from .. import arguments
 from .tasks import TaskCalls, Tasks, task_id_of
 
@@ -80,7 +80,7 @@ class WorkflowCalls(TaskCalls):
         """What was sent to a workflow and not received yet, oldest first."""
         return await self.store.read(queries.unread_signals(self.tenant, task_id_of("task_id", task_id)))
 
-    async def run_tree(self, task_id: str) -> Branch:
+    async def run_tree(self, task_id: str) -> RunTree:
         """A workflow with what it started: its steps, and the tasks and workflows below them."""
         return await self.store.read(tree_of(self.tenant, task_id_of("task_id", task_id)))
 
