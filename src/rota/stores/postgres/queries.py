@@ -8,42 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.model import Record, ScheduleStatus, Task, TaskStatus
+from ...domain.model import Record, Task, TaskStatus
 from ...domain.task import Update
-from ..codec import search_text, tallied
-from ..queries import (
-    AlarmList,
-    ApiKeyList,
-    Cursor,
-    DueSchedules,
-    EventList,
-    GateList,
-    LostLeases,
-    NodeList,
-    PastExpiry,
-    Query,
-    RunList,
-    ScheduleByKey,
-    ScheduleList,
-    SinceQuery,
-    TaskList,
-    TemplateList,
-    TenantList,
-    UntoldAlarms,
-    WatchedSchedules,
-    begins_behind,
-)
+from ..codec import tallied
+from ..queries import Query, TaskList
 from ..sql_files import load
+from ..sql_parameters import UNUSUAL, Parameters, usual_statement
 from .rows import WHOLE_RECORD, WRITERS, text_of
 
 __all__ = [
-    "MANY_PENDING",
     "RecordStatements",
     "Statement",
     "Statements",
@@ -57,33 +35,7 @@ _LOCK = "for update skip locked"
 _SORT = re.compile(r"order by [^\n]* (?=limit :limit::bigint\Z)")
 _LIMIT = re.compile(r"limit :limit::bigint( \{lock\})?\Z")
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
-_BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-_END = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
-_LAST = chr(0x10FFFF)
-_OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
-    DueSchedules: {"at": _END},
-    LostLeases: {"at": _END},
-    PastExpiry: {"at": _END},
-    WatchedSchedules: {"at": _END},
-    UntoldAlarms: {"at": _END},
-    AlarmList: {"after_at": _END, "after_id": ""},
-    TaskList: {"since": _BEGINNING, "after_at": _END, "after_id": ""},
-    ScheduleList: {"after_at": _END, "after_id": ""},
-    RunList: {"since": _BEGINNING, "until": _END, "after_at": _END, "after_id": ""},
-    EventList: {"after_at": _BEGINNING, "after_id": ""},
-    TemplateList: {"after": _LAST},
-    ApiKeyList: {"after": _LAST},
-    TenantList: {"after": ""},
-    GateList: {"after": ""},
-    NodeList: {"after": ""},
-}
-"""What stands for a bound that was not given."""
-
-MANY_PENDING = 10_000
-"""Up to so many pending tasks are sorted to list them; more are found by walking all tasks, newest first."""
-
-_UNUSUAL = {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
-_NAMES = {each: re.sub(r"(?<!^)([A-Z])", r"_\1", each.__name__).lower() for each in Query.__subclasses__()}
+_PARAMETERS = Parameters({str: text_of, tuple: lambda value: [text_of(each) for each in value]})
 
 
 class Statement(NamedTuple):
@@ -198,47 +150,19 @@ def _select(sql: str, what: str, lock: str = "") -> Statement:
 
 
 def values_of(query: Query, limit: int | None) -> dict[str, Any]:
-    """The parameters: the fields of the query, as PostgreSQL takes them, with open ends closed."""
-    values: dict[str, Any] = {"limit": limit, **_OPEN_ENDS.get(type(query), {})}
-    if isinstance(query, SinceQuery):
-        behind = begins_behind(query)
-        return values | {
-            "tenant": text_of(query.tenant),
-            "after_at": behind.at,
-            "after_id": text_of(behind.id),
-        }
-    for name in query.__struct_fields__:
-        value = getattr(query, name)
-        if isinstance(value, Cursor):
-            values |= {"after_at": value.at, "after_id": text_of(value.id)}
-        elif isinstance(value, tuple):
-            values[name] = [text_of(each) for each in value]
-        elif isinstance(value, str):
-            values[name] = text_of(search_text(value) if name == "text" else value)
-        elif value is not None or name not in values:
-            values[name] = value
-    return values
+    """The parameters: the fields of the query, as PostgreSQL takes them."""
+    return _PARAMETERS.of(query, limit)
 
 
 def statement_name(query: Query, *, many_pending: bool = False) -> str:
     """The statement that finds what the query asks for: with the best index for the filters given."""
-    if isinstance(query, TaskList):
-        return _task_list(query, many_pending)
-    if isinstance(query, ScheduleByKey) and query.deleted:
-        return "schedule_by_key_deleted"
-    if isinstance(query, EventList) and query.subject_id is not None:
-        return "event_list_of_subject"
-    if isinstance(query, ScheduleList | ApiKeyList | AlarmList) and query.tenant is None:
-        return f"{_NAMES[type(query)]}_of_all"
-    if isinstance(query, ScheduleList) and query.status not in (None, ScheduleStatus.ACTIVE):
-        return "schedule_list_unusual"
-    return _NAMES[type(query)]
+    return _task_list(query, many_pending) if isinstance(query, TaskList) else usual_statement(query)
 
 
 def _task_list(query: TaskList, many_pending: bool) -> str:
     if query.schedule_id is not None:
         return "task_list_of_schedule"
-    if query.status in _UNUSUAL:
+    if query.status in UNUSUAL:
         return "task_list_unusual"
     if query.status is TaskStatus.EXPIRED:
         return "task_list_expired"

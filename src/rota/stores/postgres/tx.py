@@ -20,7 +20,8 @@ from ...domain.task import Update
 from ..base import BufferedTx
 from ..codec import RECORD_OF, TABLES, read_each, readable
 from ..queries import OpenSchedules, Query, ReadyTasks, ScheduleByKey, TaskList
-from .queries import MANY_PENDING, Statement, Statements, statement_name, values_of, values_of_update
+from ..sql_parameters import MANY_PENDING
+from .queries import Statement, Statements, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
 from .task_row import read_tasks
 from .transaction import DatabaseTransaction, Records

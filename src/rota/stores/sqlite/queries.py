@@ -20,36 +20,11 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from ...domain.model import ScheduleStatus, TaskStatus
-from ..codec import micros, search_text, tallied
-from ..queries import (
-    AlarmList,
-    ApiKeyList,
-    Cursor,
-    DueSchedules,
-    EventList,
-    GateList,
-    LostLeases,
-    NodeList,
-    OpenSchedules,
-    OpenTasks,
-    OutdatedZones,
-    PastExpiry,
-    Query,
-    ReadyTasks,
-    RunList,
-    ScheduleByKey,
-    ScheduleList,
-    SinceQuery,
-    TaskList,
-    TemplateList,
-    TenantList,
-    UntoldAlarms,
-    UpcomingTasks,
-    WatchedSchedules,
-    begins_behind,
-)
+from ...domain.model import TaskStatus
+from ..codec import micros, tallied
+from ..queries import OpenSchedules, OpenTasks, OutdatedZones, Query, ReadyTasks, TaskList, UpcomingTasks
 from ..sql_files import load
+from ..sql_parameters import MANY_PENDING, UNUSUAL, Parameters, name_of, usual_statement
 
 __all__ = ["COUNT", "FIND", "SEEK", "count", "find", "tally", "tally_statement"]
 
@@ -74,31 +49,7 @@ _UNORDERED = {name: re.sub(r"order by .* (?=limit :limit$)", "", sql) for name, 
 COUNT = {name: f"select count(*) from ({sql.replace('{what}', '1')})" for name, sql in _UNORDERED.items()}
 SEEK = load("sqlite")
 
-_FOREVER = 2**63 - 1
-_LAST = chr(0x10FFFF)
-_OPEN_ENDS: dict[type[Query], dict[str, Any]] = {
-    DueSchedules: {"at": _FOREVER},
-    LostLeases: {"at": _FOREVER},
-    PastExpiry: {"at": _FOREVER},
-    WatchedSchedules: {"at": _FOREVER},
-    UntoldAlarms: {"at": _FOREVER},
-    AlarmList: {"after_at": _FOREVER, "after_id": ""},
-    TaskList: {"since": -_FOREVER, "after_at": _FOREVER, "after_id": ""},
-    ScheduleList: {"after_at": _FOREVER, "after_id": ""},
-    RunList: {"since": -_FOREVER, "until": _FOREVER, "after_at": _FOREVER, "after_id": ""},
-    EventList: {"after_at": -_FOREVER, "after_id": ""},
-    TemplateList: {"after": _LAST},
-    ApiKeyList: {"after": _LAST},
-    TenantList: {"after": ""},
-    GateList: {"after": ""},
-    NodeList: {"after": ""},
-}
-"""What stands for a bound that was not given."""
-
-_MANY_PENDING = 10_000
-"""Up to so many pending tasks are sorted to list them; more are found by walking all tasks, newest first."""
-
-_UNUSUAL = {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
+_PARAMETERS = Parameters({datetime: micros, tuple: lambda value: msgspec.json.encode(value).decode()})
 _NO_LIMIT = -1
 
 Values = dict[str, Any]
@@ -115,7 +66,7 @@ class Lane(NamedTuple):
 
 def find(db: apsw.Connection, query: Query, limit: int) -> list[str]:
     """The bodies of what the query finds, in its order."""
-    values = _values(query, limit)
+    values = _PARAMETERS.of(query, limit)
     if isinstance(query, ReadyTasks):
         return _ready(db, query, values, limit)
     if isinstance(query, UpcomingTasks):
@@ -133,7 +84,7 @@ def count(db: apsw.Connection, query: Query, at_most: int | None = None) -> int:
     if isinstance(query, OpenSchedules):
         number = _number(db, SEEK["open_schedules_number"], {"tenant": query.tenant})
         return number if at_most is None else min(number, at_most)
-    values = _values(query, _NO_LIMIT if at_most is None else at_most)
+    values = _PARAMETERS.of(query, _NO_LIMIT if at_most is None else at_most)
     number = 0
     for part in _parts(db, query, values):
         number += part
@@ -155,7 +106,7 @@ def _parts(db: apsw.Connection, query: Query, values: Values) -> Iterator[int]:
 def tally(db: apsw.Connection, query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
     """How many `find` would give without a limit, by the values of these columns."""
     columns = ", ".join(column.name for column in tallied(query, by))
-    values = _values(query, _NO_LIMIT)
+    values = _PARAMETERS.of(query, _NO_LIMIT)
     numbers: Counter[tuple[str, ...]] = Counter()
     for name in _statements(db, query):
         for *found, number in db.execute(tally_statement(name, columns), values):
@@ -173,64 +124,28 @@ def _number(db: apsw.Connection, statement: str, values: Any) -> int:
     return number
 
 
-def _name(query: Query) -> str:
-    return _NAMES[type(query)]
-
-
-_NAMES = {each: re.sub(r"(?<!^)([A-Z])", r"_\1", each.__name__).lower() for each in Query.__subclasses__()}
-
-
-def _values(query: Query, limit: int) -> Values:
-    """The parameters: the fields of the query, as SQLite writes them, with open ends closed."""
-    values: Values = {"limit": limit, **_OPEN_ENDS.get(type(query), {})}
-    if isinstance(query, SinceQuery):
-        behind = begins_behind(query)
-        return values | {"tenant": query.tenant, "after_at": micros(behind.at), "after_id": behind.id}
-    for name in query.__struct_fields__:
-        value = getattr(query, name)
-        if isinstance(value, Cursor):
-            values |= {"after_at": micros(value.at), "after_id": value.id}
-        elif isinstance(value, datetime):
-            values[name] = micros(value)
-        elif isinstance(value, tuple):
-            values[name] = msgspec.json.encode(value).decode()
-        elif name == "text" and value is not None:
-            values[name] = search_text(value)
-        elif value is not None or name not in values:
-            values[name] = value
-    return values
-
-
 def _statements(db: apsw.Connection, query: Query) -> list[str]:
     """The statements that together find what the query asks for: the best index for the filters given."""
     if isinstance(query, TaskList):
         return _task_list(db, query)
-    if isinstance(query, ScheduleByKey) and query.deleted:
-        return ["schedule_by_key_deleted"]
-    if isinstance(query, EventList) and query.subject_id is not None:
-        return ["event_list_of_subject"]
     if isinstance(query, OpenTasks):
         return ["open_tasks_pending", "open_tasks_running"]
-    if isinstance(query, ScheduleList | ApiKeyList | AlarmList) and query.tenant is None:
-        return [f"{_name(query)}_of_all"]
-    if isinstance(query, ScheduleList) and query.status not in (None, ScheduleStatus.ACTIVE):
-        return ["schedule_list_unusual"]
     if isinstance(query, OutdatedZones):
         return ["outdated_zones_before", "outdated_zones_after"]
-    return [_name(query)]
+    return [usual_statement(query)]
 
 
 def _task_list(db: apsw.Connection, query: TaskList) -> list[str]:
     if query.schedule_id is not None:
         return ["task_list_of_schedule"]
-    if query.status in _UNUSUAL:
+    if query.status in UNUSUAL:
         return ["task_list_unusual"]
     if query.status is TaskStatus.EXPIRED:
         return ["task_list_unusual", "task_list_past_expiry"]
     if query.status is TaskStatus.RUNNING:
         return ["task_list_running"]
     if query.status is TaskStatus.PENDING:
-        few = _number(db, SEEK["pending_at_most"], (_MANY_PENDING + 1,)) <= _MANY_PENDING
+        few = _number(db, SEEK["pending_at_most"], (MANY_PENDING + 1,)) <= MANY_PENDING
         if few:
             return ["task_list_pending"]
     return ["task_list_workflow"] if query.is_workflow else ["task_list"]
@@ -278,7 +193,7 @@ class _Lanes:
                 cursor.close()
 
     def _statement(self, lane: Lane) -> str:
-        return "ready_tasks_unpaused" if lane.queue in self._paused else _name(self._query)
+        return "ready_tasks_unpaused" if lane.queue in self._paused else name_of(self._query)
 
     def _values(self, values: Values, lane: Lane) -> Values:
         if lane.queue not in self._paused:
