@@ -115,6 +115,7 @@ async def test_retry_after_is_honoured(bench: Bench) -> None:
         ("5", timedelta(seconds=5)),
         ("999999999999", timedelta(days=1)),
         ("Wed, 21 Oct 2015 07:28:00 GMT", timedelta(0)),
+        ("Fri, 01 Jan 2100 00:00:00 GMT", timedelta(days=1)),
         ("soon", None),
         ("", None),
         ("-1", None),

@@ -38,9 +38,13 @@ def test_fields_are_hidden_by_name_at_any_depth(value: Any, shown: Any) -> None:
 
 @pytest.mark.usefixtures("hiding")
 def test_only_what_was_given_is_redacted_in_an_answer() -> None:
-    body = {"items": [{"id": "1", "password": "a name of Rota's", "input": {"password": "s"}}]}
-    assert redaction.document(body) == {
-        "items": [{"id": "1", "password": "a name of Rota's", "input": {"password": HIDDEN}}]
+    given = ["input", "output", "result", "progress", "metadata", "targetMetadata", "parameters", "command"]
+    given += ["before", "after"]
+    body = {"id": "1", "password": "a name of Rota's", **{name: {"password": "s"} for name in given}}
+    assert redaction.document({"items": [body]}) == {
+        "items": [
+            {"id": "1", "password": "a name of Rota's", **{name: {"password": HIDDEN} for name in given}}
+        ]
     }
 
 

@@ -71,6 +71,29 @@ async def test_one_death_a_day_does_not_end_a_run_of_many_days(world: World) -> 
     assert done.started_at == START
 
 
+async def test_deaths_count_anew_after_each_step(world: World) -> None:
+    @world.app.workflow("flow", max_retries=1)
+    async def flow(ctx: rota.Workflow) -> int:
+        for _ in range(4):
+            await ctx.step(asyncio.sleep, 100, name="work")
+        return 4
+
+    task = await world.queue.start_workflow("flow")
+    for death in range(3):
+        worker = world.worker(worker_id=f"worker-{death}")
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        await testing.advance(150 * SECOND)
+        assert (await world.queue.get(task.id)).worker_id == f"worker-{death}"
+        worker.tasks.abandon_handlers()  # it dies in the middle of a step
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await testing.advance(MINUTE)
+    async with world.running():
+        done = await world.queue.wait(task.id)
+    assert (done.status, done.output) == (TaskStatus.COMPLETED, 4)
+    assert sum(line.type == "lease_lost" for line in done.history) == 3
+
+
 async def test_a_start_and_progress_are_kept_over_waits(world: World) -> None:
     @world.app.workflow("flow")
     async def flow(ctx: rota.Workflow) -> None:
@@ -404,6 +427,23 @@ async def test_a_signal_that_comes_second_in_a_race_is_not_lost(world: World) ->
         await world.queue.signal(task.id, "d", 2)
         done = await world.queue.wait(task.id)
     assert done.output == ["b", "a", "late", "c", [1, 2]]
+
+
+async def test_a_signal_after_the_deadline_comes_too_late_whenever_somebody_looks(world: World) -> None:
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> str:
+        label, _ = await ctx.first(paid=ctx.receive("paid", timeout=HOUR), late=ctx.sleep(2 * HOUR))
+        return label
+
+    async with world.running():
+        task = await world.queue.start_workflow("flow")
+        await world.at(MINUTE)
+    await world.at(3 * HOUR)  # nobody works
+    await world.queue.signal(task.id, "paid")
+    async with world.running():
+        done = await world.queue.wait(task.id)
+    assert (done.status, done.output) == (TaskStatus.FAILED, None)
+    assert "no signal 'paid' came in time" in str(done.error)
 
 
 async def test_signals_are_refused_where_nobody_could_receive_them(world: World) -> None:
