@@ -84,6 +84,13 @@ def test_a_beginning_is_enough_wherever_an_id_is() -> None:
     assert complaint("status 01990000-0000", code=1) == "there is no task '01990000-0000'"
 
 
+def test_what_takes_longer_than_a_second_shows_that_it_lives() -> None:
+    task = rota("submit -t nobody").stdout.strip()
+    shown = "\n".join(at_terminal("wait", task, "--timeout", "1200ms"))
+    assert "waiting for sqlite:///rota.db" in shown
+    assert "has not ended in time" in shown
+
+
 def test_a_key_is_revoked_by_the_beginning_of_its_id() -> None:
     key = document("keys create --role viewer --name phone")["id"]
     assert "revoked phone" in rota(f"keys revoke {key[:18]}").stdout

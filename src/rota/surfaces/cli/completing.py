@@ -1,4 +1,4 @@
-"""What a shell completes: schedules, templates, ids of tasks, kinds and zones.
+"""What a shell completes: schedules, templates, calendars, queues, ids of tasks and workflows, kinds and zones.
 
 Completion never fails: at worst it knows nothing."""
 
@@ -14,7 +14,7 @@ from .session import Session
 if TYPE_CHECKING:
     from ..python.client import Queue
 
-__all__ = ["kinds", "schedules", "task_ids", "templates", "zones"]
+__all__ = ["calendars", "kinds", "queues", "schedules", "task_ids", "templates", "workflow_ids", "zones"]
 
 AT_MOST = 1000
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -28,7 +28,7 @@ def _from_store(ask: Callable[[Queue], Awaitable[Iterable[str]]]) -> Completion:
             if name in ("store", "server", "key", "tenant", "profile")
         }
         try:
-            found = Session({**(ctx.find_object(dict) or {}), **flags}).run(ask)
+            found = Session({**(ctx.find_object(dict) or {}), **flags}).run(ask, may_be_long=True)
         except Exception:
             return []
         return [name for name in dict.fromkeys(found) if name.startswith(incomplete)]
@@ -46,6 +46,18 @@ async def _templates(queue: Queue) -> Iterable[str]:
 
 async def _task_ids(queue: Queue) -> Iterable[str]:
     return [each.id for each in await queue.list(limit=AT_MOST)]
+
+
+async def _workflow_ids(queue: Queue) -> Iterable[str]:
+    return [each.id for each in await queue.list(limit=AT_MOST, workflow=True)]
+
+
+async def _calendars(queue: Queue) -> Iterable[str]:
+    return [each.name for each in await queue.list_calendars()]
+
+
+async def _queues(queue: Queue) -> Iterable[str]:
+    return [each.name for each in await queue.list_queues()]
 
 
 async def _kinds(queue: Queue) -> Iterable[str]:
@@ -71,3 +83,6 @@ schedules = _from_store(_schedules)
 templates = _from_store(_templates)
 task_ids = _from_store(_task_ids)
 kinds = _from_store(_kinds)
+workflow_ids = _from_store(_workflow_ids)
+calendars = _from_store(_calendars)
+queues = _from_store(_queues)

@@ -77,6 +77,33 @@ class NoBar:
         """Nobody is watching."""
 
 
+class Spinner:
+    """A sign of life on stderr, from the first second on."""
+
+    def __init__(self, what: str) -> None:
+        from threading import Timer
+
+        self._what = what
+        self._shown: Any = None
+        self._timer = Timer(BUSY.total_seconds(), self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        self._timer.join()
+        if self._shown is not None:
+            self._shown.stop()
+
+    def _show(self) -> None:
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        self._shown = Progress(*columns, console=_console(stderr=True), transient=True)
+        self._shown.add_task(self._what, total=None)
+        self._shown.start()
+
+
 class Screen:
     """Where answers go: stdout for answers, stderr for remarks."""
 
@@ -86,8 +113,10 @@ class Screen:
         self.is_terminal = _is_terminal(sys.stdout)
         self.wide = wide
         self.utc = utc
+        self._spinner: Spinner | None = None
 
     def say(self, text: str = "") -> None:
+        self.still()
         click.echo(text, color=None if self.coloured else False)
 
     def prose(self, text: str) -> None:
@@ -96,6 +125,7 @@ class Screen:
 
     def remark(self, text: str) -> None:
         """To stderr: not part of the answer."""
+        self.still()
         plain = not _is_terminal(sys.stderr) or bool(os.environ.get("NO_COLOR"))
         click.echo(text, err=True, color=False if plain else None)
 
@@ -118,6 +148,7 @@ class Screen:
 
         from .. import redaction
 
+        self.still()
         click.echo(json.dumps(redaction.document(document), ensure_ascii=False, default=_plain))
         sys.stdout.flush()
 
@@ -179,37 +210,27 @@ class Screen:
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
-        """A sign of life on stderr, if someone is watching and it takes longer than a second."""
-        if not _is_terminal(sys.stderr):
+        """A sign of life on stderr, if someone is watching and it takes longer than a second; until something is said,
+        or asked."""
+        if self._spinner is not None or not _is_terminal(sys.stderr):
             yield
             return
-        from threading import Timer
-
-        shown: list[Any] = []
-
-        def show() -> None:
-            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-            bars = Progress(*columns, console=_console(stderr=True), transient=True)
-            bars.add_task(what, total=None)
-            shown.append(bars)
-            bars.start()
-
-        timer = Timer(BUSY.total_seconds(), show)
-        timer.daemon = True
-        timer.start()
+        self._spinner = Spinner(what)
         try:
             yield
         finally:
-            timer.cancel()
-            timer.join()
-            for bars in shown:
-                bars.stop()
+            self.still()
+
+    def still(self) -> None:
+        """End the sign of life."""
+        spinner, self._spinner = self._spinner, None
+        if spinner is not None:
+            spinner.stop()
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Bar]:
         """A bar on stderr, if someone is watching; `total` None: nobody knows how long it takes."""
+        self.still()
         if not _is_terminal(sys.stderr):
             yield NoBar()
             return

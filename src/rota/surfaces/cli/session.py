@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,9 +47,12 @@ class Session:
             raise Refused("needs_store")
         return settings
 
-    def run(self, work: Callable[[Queue], Awaitable[T]], *, creates: bool = False) -> T:
+    def run(
+        self, work: Callable[[Queue], Awaitable[T]], *, creates: bool = False, may_be_long: bool = False
+    ) -> T:
         """Open the store, do the work with its queue, close it. A store is made only by a work that `creates`
-        something: any other needs what is there already."""
+        something: any other needs what is there already. After a second there is a sign of life, unless it
+        `may_be_long`."""
         import asyncio
         import warnings
 
@@ -58,7 +62,14 @@ class Session:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_: self.screen.warn(str(message))
-            return asyncio.run(self._with_queue(work, creates))
+            with nullcontext() if may_be_long else self.screen.busy(f"waiting for {self._place()}"):
+                return asyncio.run(self._with_queue(work, creates))
+
+    def _place(self) -> str:
+        from ..stores import without_secrets
+
+        settings = self.settings()
+        return without_secrets(settings["server"] or settings["store"])
 
     async def _with_queue(self, work: Callable[[Queue], Awaitable[T]], creates: bool) -> T:
         from ...domain.errors import NotFound
@@ -75,8 +86,6 @@ class Session:
 
     def say_none(self, what: str, filters: Mapping[str, Any], advice: str = "") -> None:
         """That nothing was found: of what, where, and with which filters."""
-        from ..stores import without_secrets
-
         settings = self.settings()
         given = [
             f"{_FLAGS.get(name, name)} {value}"
@@ -84,9 +93,8 @@ class Session:
             if value and name not in _PAGES
         ]
         matching = f" with {', '.join(given)}" if given else ""
-        place = without_secrets(settings["server"] or settings["store"])
         tenant = "" if settings.is_default("tenant") else f" of tenant {settings['tenant']}"
-        said = f"no {what}{matching}{tenant} in {place}" + (f"; {advice}" if advice else "")
+        said = f"no {what}{matching}{tenant} in {self._place()}" + (f"; {advice}" if advice else "")
         self.screen.remark(prose_for(sys.stderr, said))
 
 

@@ -78,7 +78,7 @@ def get(session: Session, task_id: str, name: str, output: str) -> None:
             await opened.save(output)
         return opened.artifact
 
-    written = session.run(write)
+    written = session.run(write, may_be_long=output == STDOUT)
     if output != STDOUT:
         session.screen.remark(f"wrote {written.size:,} bytes to {output}")
 

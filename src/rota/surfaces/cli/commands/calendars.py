@@ -9,6 +9,7 @@ import click
 
 from ....domain.schedule.calendar_options import MOST_ICS, CalendarOptions
 from ...durations import relative
+from .. import completing
 from ..command import command
 from ..options import TIME, shape_options, together
 from ..render import Cell, seconds
@@ -52,7 +53,7 @@ def create(session: Session, name: str, **given: Any) -> None:
         "rota calendar update closing-days --day 2027-12-24 --day 2027-12-31 --day 2028-01-02",
     ]
 )
-@click.argument("name")
+@click.argument("name", shell_complete=completing.calendars)
 @_options
 @click.option("--version", type=int, help="Only if it is still at this version.")
 @with_session
@@ -90,7 +91,7 @@ def list_calendars(session: Session) -> None:
 
 
 @command(examples=["rota calendar show closing-days", "rota calendar show closing-days --json"])
-@click.argument("name")
+@click.argument("name", shell_complete=completing.calendars)
 @with_session
 def show(session: Session, name: str) -> None:
     """One calendar."""
@@ -109,7 +110,7 @@ def show(session: Session, name: str) -> None:
 
 
 @command(examples=["rota calendar delete closing-days"])
-@click.argument("name")
+@click.argument("name", shell_complete=completing.calendars)
 @with_session
 def delete(session: Session, name: str) -> None:
     """Remove it for good; refused while a schedule names it."""

@@ -40,8 +40,7 @@ def forecast(session: Session, start: datetime | None, end: datetime | None, by:
     async def ask(queue: Any) -> Any:
         return await queue.forecast(_shown(session, start or await queue.now()), end, by)
 
-    with session.screen.busy("counting"):
-        made = session.run(ask)
+    made = session.run(ask)
     if session.as_json:
         return session.screen.json(_builtins(forecasts.answer(made)))
     for line in forecasts.lines(made, lambda at: _shown(session, at)):
@@ -69,8 +68,7 @@ def spread(session: Session, at: datetime | None, over: timedelta | None, dry_ru
 
     if not dry_run:
         check_can_ask(yes)
-    with session.screen.busy("counting"):
-        found = session.run(lambda queue: queue.spread(at, over, dry_run=True))
+    found = session.run(lambda queue: queue.spread(at, over, dry_run=True))
     if not session.as_json:
         for line in forecasts.spread_lines(found, lambda each: _shown(session, each)):
             session.screen.say(line)

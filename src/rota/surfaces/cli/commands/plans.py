@@ -68,9 +68,11 @@ def apply(session: Session, file: str, prune: bool, force: bool, yes: bool) -> N
         made = await queue.plan(source, prune=prune, force=force)
         if not session.as_json:
             show_plan(session, made, prune=prune)
+        session.screen.still()
         if made.changes and not confirmed("Apply this?", yes):
             return None
-        return await queue.apply(source, made, prune=prune, force=force)
+        with session.screen.busy("applying"):
+            return await queue.apply(source, made, prune=prune, force=force)
 
     applied(session, work)
 

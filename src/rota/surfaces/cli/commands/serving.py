@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...durations import relative, short
+from .. import completing
 from ..command import command
 from ..options import DURATION
 from ..render import Cell, seconds
@@ -91,7 +92,7 @@ def _queue_row(session: Session, use: QueueUse, now: datetime) -> list[Cell | st
 
 
 @command(examples=["rota queue pause mail --note 'the mail server is moving'"])
-@click.argument("name")
+@click.argument("name", shell_complete=completing.queues)
 @click.option("--note", default="", metavar="TEXT", help="Why, for those who look.")
 @with_session
 def pause(session: Session, name: str, note: str) -> None:
@@ -100,7 +101,7 @@ def pause(session: Session, name: str, note: str) -> None:
 
 
 @command(examples=["rota queue resume mail"])
-@click.argument("name")
+@click.argument("name", shell_complete=completing.queues)
 @with_session
 def resume(session: Session, name: str) -> None:
     """Let workers take tasks of a queue again."""
@@ -111,7 +112,7 @@ def resume(session: Session, name: str) -> None:
 
 
 @command(examples=["rota queue drain mail --timeout 5m --note 'deploying'"])
-@click.argument("name")
+@click.argument("name", shell_complete=completing.queues)
 @click.option("--note", default="", metavar="TEXT", help="Why, for those who look.")
 @click.option("--timeout", type=DURATION, help="Give up after this long. The queue stays paused.")
 @with_session
@@ -145,7 +146,7 @@ def _show_paused(session: Session, paused: PausedQueue, what: str) -> None:
         "rota queue limit mail --off",
     ]
 )
-@click.argument("queue_name", metavar="QUEUE")
+@click.argument("queue_name", metavar="QUEUE", shell_complete=completing.queues)
 @click.option("--concurrency", type=int, metavar="NUMBER", help="At most so many of its tasks at once.")
 @click.option("--rate", metavar="RATE", help="At most so many begin in a while: 50/s, 100/m, 3/10s.")
 @click.option("--off", is_flag=True, help="Take the limit away.")

@@ -62,7 +62,7 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
                 _print(session, [each for each in new if status is None or _led_to(each[1], status)])
 
     try:
-        session.run(follow)
+        session.run(follow, may_be_long=True)
     except KeyboardInterrupt:
         session.screen.remark("")
 

@@ -262,15 +262,13 @@ def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **
     """The newest tasks that match all filters."""
     screen = session.screen
     if count:
-        with screen.busy("counting"):
-            number = session.run(lambda queue: queue.count(**filters))
+        number = session.run(lambda queue: queue.count(**filters))
         return screen.json({"count": number}) if session.as_json else screen.say(str(number))
 
     async def ask(queue: Queue) -> tuple[Page[Task], datetime]:
         return await queue.list(limit=limit, cursor=cursor, **filters), await queue.now()
 
-    with screen.busy("looking"):
-        page, now = session.run(ask)
+    page, now = session.run(ask)
     if session.as_json:
         from ...shapes import task as shape
 
@@ -399,8 +397,7 @@ def cancel(
         raise click.UsageError("filters work together with --all")
     if task_ids:
         return _each(session, task_ids, lambda queue, task_id: queue.cancel(task_id, reason), "cancel")
-    with session.screen.busy("cancelling"):
-        number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
+    number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
     if session.as_json:
         return session.screen.json({"cancelled": number})
     return session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
@@ -429,8 +426,7 @@ def replay(
         if dry_run:
             raise click.UsageError("--dry-run is for filters; `rota status` says how a task ended")
         return _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
-    with session.screen.busy("counting" if dry_run else "replaying"):
-        number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
+    number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
     if session.as_json:
         return session.screen.json({"replayed": 0 if dry_run else number, "matching": number})
     done = f"{number:,} tasks would be replayed" if dry_run else f"replayed {number:,} tasks"

@@ -52,7 +52,7 @@ def start(session: Session, kind: str, text: str | None, **options: Any) -> None
 @command(
     examples=["rota workflow show 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota workflow show $ID --json"]
 )
-@click.argument("id", shell_complete=completing.task_ids)
+@click.argument("id", shell_complete=completing.workflow_ids)
 @with_session
 def show(session: Session, id: str) -> None:
     """What a workflow did, what it waits for and until when, and what can be done."""
@@ -163,7 +163,7 @@ def list_workflows(session: Session, **filters: Any) -> None:
 
 
 @command(examples=["rota workflow signal $ID paid '{\"amount\": 40}'", "rota workflow signal $ID approved"])
-@click.argument("id", shell_complete=completing.task_ids)
+@click.argument("id", shell_complete=completing.workflow_ids)
 @click.argument("name")
 @click.argument("payload", required=False, type=JSON_TEXT)
 @click.option("--idempotency-key", metavar="KEY", help="The same key is the same signal.")
@@ -178,7 +178,7 @@ def signal(session: Session, id: str, name: str, payload: str | None, idempotenc
 
 
 @command(examples=["rota workflow cancel $ID --reason 'out of stock'"])
-@click.argument("id", shell_complete=completing.task_ids)
+@click.argument("id", shell_complete=completing.workflow_ids)
 @click.option("--reason", default="", help="Why, for the history.")
 @with_session
 def cancel(session: Session, id: str, reason: str) -> None:
@@ -189,7 +189,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
 
 
 @command(examples=["rota workflow replay $ID", "rota workflow replay $ID --from-step charge"])
-@click.argument("id", shell_complete=completing.task_ids)
+@click.argument("id", shell_complete=completing.workflow_ids)
 @click.option("--from-step", metavar="KEY", help="The key of the step to begin with.")
 @with_session
 def replay(session: Session, id: str, from_step: str | None) -> None:
