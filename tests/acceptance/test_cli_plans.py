@@ -90,7 +90,11 @@ def test_the_app_of_a_module_declares_schedules_too(folder: Path) -> None:
     assert rota("plan shop:app --check").stdout == "No change: 1 are as declared.\n"
 
 
+DOUBLED = "".join(f"  {'x' * n}: &{'x' * n} [*{'x' * (n - 1)}, *{'x' * (n - 1)}]\n" for n in range(2, 40))
 WRONG = [
+    ("rota.yaml", f"schedules:\n  x: &x {{}}\n{DOUBLED}", "file: rota.yaml has too many values; the most is"),
+    ("rota.yaml", "schedules: &a {a: {input: *a}}", "file: rota.yaml is nested too deeply; the most is 100"),
+    ("rota.json", '{"schedules": %s' % ("[" * 9999), "file: rota.json is nested too deeply; the most is 100"),
     ("rota.yaml", FILE, "schedule 'sync': interval: '1:30' is not a duration"),
     ("rota.yaml", "schedules:\n  a: {cron: '* * * * *'}\n", "schedule 'a': task_type: no task was given"),
     ("rota.yaml", "schedules:\n  a: {}\n  a: {}\n", "file: rota.yaml is not YAML: 'a' is there twice"),

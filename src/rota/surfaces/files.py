@@ -17,6 +17,8 @@ from . import redaction, settings
 
 __all__ = ["SECTIONS", "check_document", "format_of", "read", "read_text", "write"]
 
+DEEPEST = 100
+LARGEST = 2_000_000
 SECTIONS = ("schedules", "templates", "calendars")
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
 _MERGE = "tag:yaml.org,2002:merge"
@@ -77,7 +79,23 @@ def read_text(text: str, format: str, name: str = "it") -> Document:
     except ValueError as problem:
         said = " ".join(str(problem).split())
         raise Invalid("file", f"{name} is not {format.upper()}: {said}") from None
+    except RecursionError:
+        raise Invalid("file", f"{name} is nested too deeply", f"the most is {DEEPEST} levels") from None
+    if _extent(document, name, {}) > LARGEST:
+        raise Invalid("file", f"{name} has too many values", f"the most is {LARGEST:,}, aliases included")
     return check_document(document)
+
+
+def _extent(value: object, name: str, known: dict[int, int], depth: int = 0) -> int:
+    """How many values are in it. Aliases of YAML may repeat a few a billion times, or contain themselves."""
+    if depth > DEEPEST:
+        raise Invalid("file", f"{name} is nested too deeply", f"the most is {DEEPEST} levels")
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_extent(each, name, known, depth + 1) for each in inner)
+    return known[id(value)]
 
 
 def check_document(document: object) -> Document:
