@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -170,6 +170,7 @@ async def test_refusals(world: World) -> None:
     now = await world.queue.now()
     for start, end, options, problem in [
         (START, START - HOUR, {}, "end: .* is before start"),
+        (datetime(1, 1, 1, tzinfo=UTC), START, {}, "start: .* is out of range; give a time since 1970"),
         (START, now + HOUR, {}, "end: .* is still to come; give a time in the past"),
         (START - 2 * DAY, START, {}, "at_most: it has more than 1,000 times"),
         (START - HOUR, START, {"at_most": 0}, "at_most: 0 is too small|at_most: .*1"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -65,5 +65,10 @@ async def test_a_peak_is_spread_once_and_for_all(world: World) -> None:
         await world.queue.spread(NINE, timedelta(seconds=30))
     with pytest.raises(rota.Invalid, match=r"at: .* has passed"):
         await world.queue.spread(START - HOUR)
+    for call in (world.queue.forecast, world.queue.spread):
+        with pytest.raises(
+            rota.Invalid, match=r"9999-12-31.* is out of range; give a time from 1970 to 9998"
+        ):
+            await call(datetime(9999, 12, 31, tzinfo=UTC))
     with pytest.raises(rota.Invalid, match="by: 'week' is not one of them; give minute, hour, day"):
         await world.queue.forecast(by="week")

@@ -27,6 +27,7 @@ from .run import cut_short, run_id, skipped
 
 __all__ = ["Portion", "awake", "begin", "cancel", "carved", "check_policy", "own_times", "step", "upcoming"]
 
+_FIRST_YEAR = 1970
 TIMES_PER_TICK = 100
 MOST = 10_000
 AT_MOST = 1_000
@@ -53,6 +54,8 @@ def begin(
 ) -> Backfill:
     """A checked backfill of [start, end]. Refused while another is under way."""
     first, last = check_time("start", start), check_time("end", end)
+    if first.year < _FIRST_YEAR:
+        raise Invalid("start", f"{first.isoformat()} is out of range", f"give a time since {_FIRST_YEAR}")
     if last < first:
         raise Invalid("end", f"{last.isoformat()} is before start", "give a time after start")
     if last > now:

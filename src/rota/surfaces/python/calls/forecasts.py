@@ -18,6 +18,7 @@ __all__ = ["AHEAD", "ForecastCalls"]
 
 AHEAD = timedelta(hours=24)
 AT_ONCE = 500
+_YEARS = (1970, 9998)
 _BY = ("minute", "hour", "day")
 
 
@@ -80,4 +81,6 @@ def _aware(name: str, at: object) -> datetime:
     """A naive time is the local time of the process."""
     if not isinstance(at, datetime):
         raise Invalid(name, f"{at!r:.60} is not a time", "give a datetime")
+    if not _YEARS[0] <= at.year <= _YEARS[1]:
+        raise Invalid(name, f"{at.isoformat()} is out of range", "give a time from {} to {}".format(*_YEARS))
     return at if at.utcoffset() is not None else at.astimezone()
