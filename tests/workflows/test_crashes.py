@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ EXPECTED = {
 
 
 class Rich:
-    """A workflow with steps, gather, a TaskGroup, nested children, waits, a race, a signal and a failing step."""
+    """A workflow with steps, gather, a TaskGroup, nested children, waits, a race, a signal, a failing
+    step and an undo."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -74,7 +76,8 @@ class Rich:
             return 3
 
         found: dict[str, Any] = {}
-        found["stock"] = await ctx.step(self.did, ctx, "reserve", 7, name="reserve", undo=print)
+        release = partial(self.did, ctx, "release")
+        found["stock"] = await ctx.step(self.did, ctx, "reserve", 7, name="reserve", undo=release)
         pages = [ctx.step(self.did, ctx, f"render[{n}]", n * 10, name="render", key=n) for n in range(3)]
         found["pages"] = await asyncio.gather(*pages)
         async with asyncio.TaskGroup() as group:
@@ -86,6 +89,7 @@ class Rich:
         found["first"] = list(await ctx.first(paid=ctx.receive("paid"), late=ctx.sleep(timedelta(days=1))))
         found["again"] = list(await ctx.first(paid=ctx.receive("paid"), late=ctx.sleep(5)))
         found["tried"] = await ctx.step(flaky, retry_policy=rota.RetryPolicy(initial=timedelta(seconds=1)))
+        await ctx.undo()
         return found
 
     async def branch(self, ctx: rota.Workflow) -> str:
@@ -111,6 +115,7 @@ async def scenario(world: World, plans: list[Plan], key: str = "") -> tuple[Rich
     assert (done.status, done.error) == (TaskStatus.COMPLETED, None)
     assert done.output == EXPECTED
     assert rich.again == [], "a step ran that was recorded"
+    assert rich.ran[f"{task.id}:release"]
     troubles = sum(line.type in ("lease_lost", "retried", "released") for line in done.history)
     assert len(done.history) == 3 + 2 * troubles, "waits write no history"
     steps = await world.queue.steps(task.id)
@@ -144,8 +149,11 @@ class FaultAfterCommit(FaultyStore):
         return answer
 
 
+@pytest.mark.parametrize("store", EVERY_STORE if THOROUGH else ["memory"])
 @pytest.mark.parametrize("fault", [Fault.AFTER, Fault.DIES_AFTER])
-def test_one_fault_after_every_commit(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_fault_after_every_commit(
+    fault: Fault, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Node, "store_class", FaultAfterCommit)
     last = 1000
 
@@ -161,7 +169,9 @@ def test_one_fault_after_every_commit(fault: Fault, tmp_path: Path, monkeypatch:
     call = 0
     while call < last:
         call += 1 if THOROUGH else 4 if fault is Fault.DIES_AFTER else 5
-        play(one, STORES["memory"], tmp_path)
+        folder = tmp_path / str(call)
+        folder.mkdir()
+        play(one, EVERY_STORE[store], folder)
     assert last > 30
 
 

@@ -7,6 +7,7 @@ the orders one by one."""
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -18,9 +19,10 @@ import pytest
 import rota
 from rota import testing
 from rota.domain.errors import Conflict
+from rota.stores.base import Store
 from rota.stores.memory.store import MemoryStore, MemoryTx
 from rota.stores.works import drive
-from worlds import THOROUGH, World, play
+from worlds import EVERY_STORE, THOROUGH, World, play, seeds
 
 MOST = 4 if THOROUGH else 2
 """How often someone else than the first goes next. Each lost wake-up that was ever seen needed one or two."""
@@ -217,3 +219,52 @@ def test_every_order_comes_to_the_same_end(name: str, tmp_path: Path) -> None:
         play(one, lambda folder, clock: SlowStore(clock), tmp_path)
     assert seen > 3
     assert conflicts, "nobody met another: the race proves nothing"
+
+
+class UnevenStore:
+    """Passes everything on. Each commit begins late and is answered late, by chance."""
+
+    def __init__(self, inner: Store, chance: random.Random) -> None:
+        self._inner = inner
+        self._chance = chance
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def transact(self, work: Any, *options: Any) -> Any:
+        await asyncio.sleep(self._chance.random() / 100)
+        answer = await self._inner.transact(work, *options)
+        await asyncio.sleep(self._chance.random() / 100)
+        return answer
+
+
+@pytest.mark.parametrize(
+    "store", [name for name in EVERY_STORE if THOROUGH or name not in ("memory", "folder")]
+)
+@pytest.mark.parametrize("seed", seeds(few=1, every=20))
+def test_orders_by_chance_on_every_store(seed: int, store: str, tmp_path: Path) -> None:
+    """The works of one race, of all workers and all who act, meet as the store lets them."""
+
+    async def one(world: World) -> None:
+        flow, acts, is_right, workers = RACES[name]
+        undone.clear()
+        reserved.clear()
+        Begun.event = asyncio.Event()
+        world.queue.store = UnevenStore(world.store, random.Random(f"{seed} {name}"))  # type: ignore[assignment]
+        world.app.workflow("flow")(flow)
+        world.app.task("kid")(kid)
+        async with AsyncExitStack() as running:
+            for _ in range(workers + 1):
+                await running.enter_async_context(world.running(scheduler=False, concurrency=1))
+            task = await world.queue.start_workflow("flow")
+            acting = [asyncio.create_task(act(world.queue, task.id)) for act in acts]
+            done = await world.queue.wait(task.id, timeout=60)
+            answers = await asyncio.gather(*acting, return_exceptions=True)
+        assert all(isinstance(each, rota.Refused) for each in answers if isinstance(each, Exception))
+        assert is_right(done), (done.status, done.output, done.error, undone)
+        assert (done.live_children, done.retries) == (0, 0)
+
+    for name in RACES:
+        folder = tmp_path / name
+        folder.mkdir()
+        play(one, EVERY_STORE[store], folder)
