@@ -189,6 +189,22 @@ async def test_a_cancel_that_comes_before_the_start_ends_it_at_once(world: World
     assert (await world.queue.cancel(task.id)).status is TaskStatus.CANCELLED
 
 
+async def test_a_cancel_during_the_last_step_undoes_it_too(world: World) -> None:
+    undid: list[str] = []
+
+    @world.app.workflow("order")
+    async def order(ctx: rota.Workflow) -> str:
+        await ctx.step(asyncio.sleep, 10, "all", undo=undid.append)
+        return "done"
+
+    async with world.running():
+        task = await world.queue.start_workflow("order")
+        await world.at(5 * SECOND)
+        await world.queue.cancel(task.id)
+        done = await world.queue.wait(task.id)
+    assert (done.status, done.output, undid) == (TaskStatus.CANCELLED, None, ["all"])
+
+
 async def test_a_cancel_that_comes_too_late_changes_nothing(world: World) -> None:
     @world.app.workflow("order")
     async def order(ctx: rota.Workflow) -> str:

@@ -26,7 +26,8 @@ from worlds import EVERY_STORE, THOROUGH, World, play, seeds
 
 MOST = 4 if THOROUGH else 2
 """How often someone else than the first goes next. Each lost wake-up that was ever seen needed one or two."""
-RACED = {"wait_or_park", "send_signal", "settle_tasks", "cancel_task"}
+RACED = {"wait_or_park", "send_signal", "settle_tasks", "_change"}
+"""`_change` is that of `cancel_task`."""
 
 
 class Order:
@@ -131,6 +132,16 @@ async def reserve(sku: str) -> str:
     return sku
 
 
+async def reserve_slowly(sku: str) -> str:
+    await reserve(sku)
+    await asyncio.sleep(1)
+    return sku
+
+
+async def short(ctx: rota.Workflow) -> None:
+    await ctx.step(reserve_slowly, "sku", undo=undone.append)
+
+
 async def cancelled(ctx: rota.Workflow) -> Any:
     await ctx.step(reserve, "sku", undo=undone.append)
     return await ctx.child("kid", await ctx.receive("a"))
@@ -142,6 +153,12 @@ def send(name: str, payload: Any) -> Act:
 
 async def cancel(queue: rota.Queue, id: str) -> None:
     await Begun.event.wait()
+    await queue.cancel(id)
+
+
+async def cancel_a_second_later(queue: rota.Queue, id: str) -> None:
+    await Begun.event.wait()
+    await asyncio.sleep(1)
     await queue.cancel(id)
 
 
@@ -172,7 +189,19 @@ RACES = {
         [cancel, send("a", 2)],
         lambda done: undone == reserved if done.status == "cancelled" else done.output == {"kid": 2},
     ),
+    "a cancel and the end": Race(
+        short,
+        [cancel_a_second_later],
+        lambda done: undone == (reserved if done.status == "cancelled" else []),
+    ),
 }
+
+
+def check_cancels(race: Race, answers: list[Any], done: rota.Task) -> None:
+    """A cancel that was acknowledged is done, or refused: the run had ended."""
+    for act, answer in zip(race.acts, answers, strict=True):
+        if act in (cancel, cancel_a_second_later) and not isinstance(answer, Exception):
+            assert done.status == "cancelled", (done.status, done.history)
 
 
 def orders(most: int) -> Iterator[Order]:
@@ -209,9 +238,11 @@ def test_every_order_comes_to_the_same_end(name: str, tmp_path: Path) -> None:
             answers = await asyncio.gather(*acting, return_exceptions=True)
             assert all(isinstance(each, rota.Refused) for each in answers if isinstance(each, Exception))
             done = await world.queue.get(task.id)
+            check_cancels(RACES[name], answers, done)
             assert not done.is_live, f"lost a wake-up: waits for {done.waits_for}"
             assert is_right(done), (done.status, done.output, done.error, undone)
-            assert (done.live_children, done.retries) == (0, 0)
+            assert done.retries == 0
+            assert not done.live_children or done.status == "cancelled"
         conflicts += store.conflicts
 
     for order in orders(MOST):  # noqa: B007  `one` reads it
@@ -250,7 +281,7 @@ def test_orders_by_chance_on_every_store(seed: int, store: str, tmp_path: Path) 
         undone.clear()
         reserved.clear()
         Begun.event = asyncio.Event()
-        world.queue.store = UnevenStore(world.store, random.Random(f"{seed} {name}"))  # type: ignore[assignment]
+        world.queue.store = UnevenStore(world.store, random.Random(f"{seed} {name}"))
         world.app.workflow("flow")(flow)
         world.app.task("kid")(kid)
         async with AsyncExitStack() as running:
@@ -262,7 +293,8 @@ def test_orders_by_chance_on_every_store(seed: int, store: str, tmp_path: Path) 
             answers = await asyncio.gather(*acting, return_exceptions=True)
         assert all(isinstance(each, rota.Refused) for each in answers if isinstance(each, Exception))
         assert is_right(done), (done.status, done.output, done.error, undone)
-        assert (done.live_children, done.retries) == (0, 0)
+        check_cancels(RACES[name], answers, done)
+        assert done.retries == 0
 
     for name in RACES:
         folder = tmp_path / name

@@ -568,7 +568,8 @@ async def test_a_restart_is_the_same_run_without_its_steps(world: World) -> None
         await ctx.step(lambda: input, name="count")
         if input < 3:
             await ctx.sleep(MINUTE)
-            await ctx.restart(input + 1)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ctx.restart(input + 1))
         return [input, await ctx.receive("kept")]
 
     async with world.running():

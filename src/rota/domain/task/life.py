@@ -234,7 +234,8 @@ def settle(
     logs: tuple[LogLine, ...] = (),
 ) -> Task:
     """What becomes of a running task when its handler has ended. A task that was to be cancelled is then; a workflow
-    only when it says that it is, since it may have something to undo, here or on another worker."""
+    only when it says that it is, since it may have something to undo, here or on another worker. One that has ended
+    before it heard of the cancel is run again for that."""
     check_held(task, lease_id)
     actor = task.worker_id or "worker"
     released: dict[str, Any] = {"lease_id": None, "lease_expires_at": None, "worker_id": None}
@@ -246,6 +247,8 @@ def settle(
         output, why = outcome.output if isinstance(outcome, Completed) else None, task.cancel_reason or ""
         change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=why)
         return _ended(task, change, output=output, **released)
+    if task.cancel_requested and isinstance(outcome, Completed):
+        outcome = Released()
     match outcome:
         case Completed(output):
             change = _change(task, now, TaskStatus.COMPLETED, actor, ChangeType.COMPLETED)

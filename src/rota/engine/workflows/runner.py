@@ -422,8 +422,9 @@ class _Runner:
     # Ends
 
     async def _ended(self, replay: Replay) -> Outcome | None:
-        if replay.is_cancelled and not self._is_compensating:
+        if self._is_cancelling and not self._is_compensating:
             self._is_compensating = True
+            replay.cancel()
             replay.compensate()
             return None
         if self._is_compensating:
@@ -434,12 +435,13 @@ class _Runner:
         if replay.main.cancelled():
             return self._execution.judged(None, asyncio.CancelledError())
         error = replay.main.exception()
-        if isinstance(error, Restart):
+        parts = [] if error is None else parts_of(error)
+        if len(parts) == 1 and is_a(parts[0], Restart):
             await self._record(replay)
-            await self._commit(restart_workflow(self._execution.task, error.input))
+            await self._commit(restart_workflow(self._execution.task, parts[0].input))
             self._execution.is_settled = True
             return Released()
-        if error is not None and any(is_a(part, Refused) for part in parts_of(error)):
+        if error is not None and any(is_a(part, Refused) for part in parts):
             return Failed(failure=self._execution.failure_of(error).failure, permanent=True)
         return self._execution.judged(None if error is not None else replay.main.result(), error)
 
