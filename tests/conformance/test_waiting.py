@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from records import schedule, task
-from rota.domain.model import Schedule, Task, Tenant
+from rota.domain.model import Schedule, Task, TaskStatus, Tenant
 from rota.stores.base import Store
 from stores import put
 
@@ -74,3 +76,14 @@ async def test_a_wait_for_other_types_is_ended_by_what_follows(store: Store) -> 
     await put(store, task())
     await put(store, schedule("s"))
     await waiting
+
+
+async def test_a_claim_ends_a_wait_for_anything_and_a_cancel_one_for_tasks(store: Store) -> None:
+    [pending] = await put(store, task())
+    anything = asyncio.create_task(store.wait(None))
+    tasks = asyncio.create_task(store.wait(None, of={Task}))
+    await asyncio.sleep(0)
+    [running] = await put(store, replace(pending, status=TaskStatus.RUNNING))
+    await anything
+    await put(store, replace(running, cancel_requested=True))
+    await tasks

@@ -241,3 +241,31 @@ async def test_hooks_given_to_two_workers_are_called_once_each(world: World) -> 
 async def test_queues_must_be_a_list(world: World, queues: object) -> None:
     with pytest.raises(rota.Invalid, match=r"queues: .* is not a list; give a list of names"):
         world.worker(queues=queues)
+
+
+async def test_what_a_handler_changes_in_its_input_is_not_stored(world: World) -> None:
+    @world.app.task("work", max_retries=1)
+    async def work(context: rota.Context, items: list[Any]) -> list[Any]:
+        seen = list(items)
+        items.append("changed")
+        context.task.input["items"].clear()
+        context.task.metadata["also"] = "changed"
+        if context.attempt == 1:
+            raise RuntimeError("once more")
+        return seen
+
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow, items: list[Any]) -> list[Any]:
+        seen = list(items)
+        items.append("changed")
+        ctx.task.input["items"].clear()
+        return seen
+
+    given = {"items": [1, {"two": 2}]}
+    async with world.running():
+        for task in (
+            await world.queue.submit("work", given),
+            await world.queue.start_workflow("flow", given),
+        ):
+            done = await world.queue.wait(task.id)
+            assert (done.input, done.output, done.metadata) == (given, given["items"], {})

@@ -17,6 +17,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
+import msgspec
+
 from ..domain.checks import check_duration, check_input
 from ..domain.errors import Invalid, PermanentError, RescheduleError, RetryableError
 from ..domain.model import Artifact, Failure, Limits, LogLine, Task, TaskStatus
@@ -91,7 +93,7 @@ class Context:
     @property
     def task(self) -> Task:
         """As it was when it was claimed or last renewed."""
-        return self._execution.task
+        return self._execution.shown()
 
     @property
     def attempt(self) -> int:
@@ -185,6 +187,7 @@ class Execution:
         "_loop",
         "_on_report",
         "_running",
+        "_shown",
         "error",
         "handler",
         "is_settled",
@@ -225,6 +228,13 @@ class Execution:
         self._calling: asyncio.Task[Any] | None = None
         self._running: asyncio.Task[Outcome] | None = None
         self._loop = asyncio.get_running_loop()
+        self._shown: tuple[Task, Task] | None = None
+
+    def shown(self) -> Task:
+        """The task for code of users: a copy, since `task` is what will be stored, and its input can be changed."""
+        if self._shown is None or self._shown[0] is not self.task:
+            self._shown = self.task, _copy(self.task, Task)
+        return self._shown[1]
 
     def start(
         self, queue: Any, now: Callable[[], datetime], threads: Threads, claimed_since: datetime
@@ -380,7 +390,7 @@ class Execution:
             return await self._called_with(made, context, threads)
 
     async def _called_with(self, made: Mapping[str, Any], context: Context, threads: Threads) -> Any:
-        args, kwargs = self.handler.arguments(self.task.input, context, made)
+        args, kwargs = self.handler.arguments(_copy(self.task.input), context, made)
         entering_handler()
         if self.handler.is_async:
             return await self.handler.function(*args, **kwargs)
@@ -453,6 +463,7 @@ class _NoExecution(Execution):
         self.task = task
         self.stopping = None
         self.logs = ()
+        self._shown = task, task
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(coroutine)
@@ -471,6 +482,11 @@ def context_outside(kind: str, queue: Any) -> Context:
     status = TaskStatus.RUNNING
     task = Task(id="", kind=kind, status=status, attempt=1, created_at=now, available_at=now, updated_at=now)
     return Context(_NoExecution(task), queue, clock.now)
+
+
+def _copy(value: Any, type: Any = Any) -> Any:
+    """Of what a store gave: it can be JSON."""
+    return msgspec.json.decode(msgspec.json.encode(value), type=type)
 
 
 def _is_on(loop: asyncio.AbstractEventLoop) -> bool:

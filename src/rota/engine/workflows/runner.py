@@ -123,7 +123,7 @@ class _Runner:
         self._looked_at = 0.0
 
     async def run(self) -> Outcome:
-        task = self._execution.task
+        task = self._execution.shown()
         unfit = workflow.misfit(task, self._handler.version, self._handler.accepts)
         if unfit is not None:
             failure = _problem("WorkflowVersion", unfit)
