@@ -53,6 +53,9 @@ class Here:
         self.logs: tuple[LogLine, ...] = ()
         self._say = say
 
+    def shown(self) -> Task:
+        return self.task
+
     def reported(self) -> None:
         reports = self.lease, self.progress, self.logs
         self.lease, self.progress, self.logs = None, None, ()
