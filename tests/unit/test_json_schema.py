@@ -95,3 +95,16 @@ def test_a_schema_that_is_not_understood_is_refused(schema: Any, sentence: str) 
     with pytest.raises(Invalid) as refused:
         check_schema(schema, "schema")
     assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": {"anyOf": [{"const": number} for number in range(1000)]}},
+        {"items": {"enum": list(range(1000))}},
+        {"not": {"items": {"oneOf": [{"const": number} for number in range(1000)]}}},
+    ],
+)
+def test_a_check_that_would_take_long_is_given_up(schema: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match=r"^input: to check it against its schema takes too long; give less"):
+        check_against(schema, [999] * 1000, "input")

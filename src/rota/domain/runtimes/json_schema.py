@@ -1,7 +1,8 @@
 """What parameters may be, as a JSON Schema says it. Pure.
 
 Understood are the keywords below; another one is refused when the schema is given, so that none is passed over in
-silence. `pattern` is not among them: a regular expression of one tenant could hold up all others.
+silence. `pattern` is not among them: a regular expression of one tenant could hold up all others. For the same reason a
+check has a bound.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "integer": lambda value: _is_number(value) and float(value).is_integer(),
     "number": lambda value: _is_number(value),
 }
+MOST_STEPS = 100_000
+"""Schemas and parts of values that are compared at most, about a fifth of a second."""
 _KNOWN = (
     *("type", "enum", "const", "properties", "required", "additionalProperties", "items", "not"),
     *_NUMBERS,
@@ -88,18 +91,71 @@ def _check_keyword(name: str, value: Any, field: str) -> None:
 
 def check_against(schema: Any, value: Any, field: str) -> None:
     """Refused, if the value is not what the schema asks for. The sentence names the place."""
-    if isinstance(schema, bool):
-        if not schema:
-            raise Invalid(field, "nothing is accepted here")
-        return
-    _check_value(schema, value, field)
-    _check_size(schema, value, field)
-    if isinstance(value, dict):
-        _check_object(schema, value, field)
-    if isinstance(value, list) and "items" in schema:
-        for number, part in enumerate(value):
-            check_against(schema["items"], part, f"{field}[{number}]")
-    _check_combined(schema, value, field)
+    _Check(field).fits(schema, value, field)
+
+
+class _Check:
+    """One value against one schema. It may take `MOST_STEPS`: a list of alternatives for each part of a long list would
+    hold up everybody for minutes."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._left = MOST_STEPS
+
+    def fits(self, schema: Any, value: Any, field: str) -> None:
+        if isinstance(schema, bool):
+            if not schema:
+                raise Invalid(field, "nothing is accepted here")
+            return
+        self._count(1 + len(schema.get("enum", ())) + len(schema.get("required", ())))
+        _check_value(schema, value, field)
+        _check_size(schema, value, field)
+        if isinstance(value, dict):
+            self._check_object(schema, value, field)
+        if isinstance(value, list) and "items" in schema:
+            for number, part in enumerate(value):
+                self.fits(schema["items"], part, f"{field}[{number}]")
+        self._check_combined(schema, value, field)
+
+    def _count(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise _TooLong(self._field, "to check it against its schema takes too long", "give less at once")
+
+    def _check_object(self, schema: dict[str, Any], value: dict[str, Any], field: str) -> None:
+        for name in schema.get("required", ()):
+            if name not in value:
+                raise Invalid(f"{field}.{name}", "it is missing")
+        known = schema.get("properties", {})
+        for name, part in value.items():
+            wanted = known[name] if name in known else schema.get("additionalProperties", True)
+            if wanted is False:
+                accepted = f"accepted are {', '.join(known) or 'none'}"
+                raise Invalid(f"{field}.{name}", "there is no such parameter", accepted)
+            self.fits(wanted, part, f"{field}.{name}")
+
+    def _check_combined(self, schema: dict[str, Any], value: Any, field: str) -> None:
+        for part in schema.get("allOf", ()):
+            self.fits(part, value, field)
+        if "anyOf" in schema and not any(self._does_fit(part, value) for part in schema["anyOf"]):
+            raise Invalid(field, f"{_shown(value)} fits none of what is accepted")
+        if "oneOf" in schema and sum(self._does_fit(part, value) for part in schema["oneOf"]) != 1:
+            raise Invalid(field, f"{_shown(value)} does not fit exactly one of what is accepted")
+        if "not" in schema and self._does_fit(schema["not"], value):
+            raise Invalid(field, f"{_shown(value)} is what must not be")
+
+    def _does_fit(self, schema: Any, value: Any) -> bool:
+        try:
+            self.fits(schema, value, "")
+        except _TooLong:
+            raise
+        except Invalid:
+            return False
+        return True
+
+
+class _TooLong(Invalid):
+    """Not an answer to whether the value fits."""
 
 
 def _check_value(schema: dict[str, Any], value: Any, field: str) -> None:
@@ -138,38 +194,6 @@ def _check_size(schema: dict[str, Any], value: Any, field: str) -> None:
             f"above {schema.get('exclusiveMinimum', '…')} and below {schema.get('exclusiveMaximum', '…')}"
         )
         raise Invalid(field, f"{_shown(value)} is out of range", f"accepted are numbers {bounds}")
-
-
-def _check_object(schema: dict[str, Any], value: dict[str, Any], field: str) -> None:
-    for name in schema.get("required", ()):
-        if name not in value:
-            raise Invalid(f"{field}.{name}", "it is missing")
-    known = schema.get("properties", {})
-    for name, part in value.items():
-        wanted = known[name] if name in known else schema.get("additionalProperties", True)
-        if wanted is False:
-            accepted = f"accepted are {', '.join(known) or 'none'}"
-            raise Invalid(f"{field}.{name}", "there is no such parameter", accepted)
-        check_against(wanted, part, f"{field}.{name}")
-
-
-def _check_combined(schema: dict[str, Any], value: Any, field: str) -> None:
-    for part in schema.get("allOf", ()):
-        check_against(part, value, field)
-    if "anyOf" in schema and not any(_fits(part, value) for part in schema["anyOf"]):
-        raise Invalid(field, f"{_shown(value)} fits none of what is accepted")
-    if "oneOf" in schema and sum(_fits(part, value) for part in schema["oneOf"]) != 1:
-        raise Invalid(field, f"{_shown(value)} does not fit exactly one of what is accepted")
-    if "not" in schema and _fits(schema["not"], value):
-        raise Invalid(field, f"{_shown(value)} is what must not be")
-
-
-def _fits(schema: Any, value: Any) -> bool:
-    try:
-        check_against(schema, value, "")
-    except Invalid:
-        return False
-    return True
 
 
 def _of_type(value: Any, kind: type, field: str) -> Any:
