@@ -48,6 +48,13 @@ def test_commands(quiet: Tenant) -> None:
     )
     wrong = send(quiet, "POST", "templates", {"runtime": "http", "command": {"url": "ftp://x"}})
     assert (wrong.status_code, wrong.json()["field"]) == (422, "command.url")
+    wrong = send(quiet, "POST", "templates", {"runtime": "http", "command": 5})
+    assert wrong.json()["detail"].startswith("command: 5 is not accepted; give a URL, or an object")
+    deep: dict[str, Any] = {}
+    for _ in range(400):
+        deep = {"not": deep}
+    wrong = send(quiet, "POST", "templates", {"kind": "echo", "parametersSchema": deep})
+    assert wrong.json()["detail"] == "parametersSchema: it is nested too deeply; the most is 64 levels"
 
 
 def test_parameters_that_do_not_fit_are_refused(quiet: Tenant) -> None:

@@ -335,7 +335,8 @@ def test_addresses_that_are_public(address: str) -> None:
             },
             "command.body: a body that is plain text has no placeholders",
         ),
-        (5, "command.url: "),
+        (5, "command: 5 is not accepted; give a URL, or an object"),
+        (["https://e.com"], "command: ['https://e.com'] is not accepted; give a URL"),
     ],
 )
 async def test_a_request_that_cannot_be_is_refused(bench: Bench, command: Any, sentence: str) -> None:

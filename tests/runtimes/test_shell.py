@@ -330,7 +330,7 @@ async def test_a_task_keeps_the_command_it_was_started_with(bench: Bench) -> Non
         ({"run": "ls", "success_codes": [256]}, "command.success_codes[0]: "),
         ({"run": "ls", "retry_codes": [0]}, "command.retry_codes: 0 is a success code, too"),
         ({"success_codes": [0]}, "command: object missing required field `run`"),
-        (5, "command.run: "),
+        (5, "command: 5 is not accepted; give a command line, a list of texts, or an object"),
     ],
 )
 async def test_a_command_that_cannot_be_is_refused(bench: Bench, command: Any, sentence: str) -> None:

@@ -12,6 +12,10 @@ from .request import check_request
 
 __all__ = ["check_command"]
 
+_ACCEPTED = {
+    "shell": "give a command line, a list of texts, or an object with its fields",
+    "http": "give a URL, or an object with the fields of the request",
+}
 _TYPES: dict[str, type[ShellCommand] | type[HttpRequest]] = {"shell": ShellCommand, "http": HttpRequest}
 
 
@@ -41,10 +45,11 @@ def check_command(runtime: str, value: object) -> Command:
 def _fields(runtime: str, value: object) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
+    if not isinstance(value, str | list | tuple) or (runtime == "http" and not isinstance(value, str)):
+        raise Invalid("command", f"{value!r:.60} is not accepted", _ACCEPTED[runtime])
     if runtime == "shell":
         return {"run": value}
-    if not isinstance(value, str):
-        return {"url": value}
+    assert isinstance(value, str), "as was checked above"
     method, blank, url = value.partition(" ")
     return {"method": method, "url": url.strip()} if blank and method.isalpha() else {"url": value}
 

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from ...domain.checks import NAME_RULE, shown
+from ...domain.checks import MAX_DEPTH, NAME_RULE, shown
 from ...domain.errors import Refused, RotaError, Unavailable
 from ..shapes import Answer
 from .fields import as_given, in_words_of
@@ -223,6 +223,8 @@ def _from_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
 def _one(error: Mapping[str, Any]) -> WrongField:
     source, *parts = error["loc"]
     place = [str(part) for part in parts]
+    if error["type"] == "recursion_depth_exceeded":
+        place = place[:1]
     if source == "header":
         place = [part.title() for part in place]
     elif source == "body":
@@ -281,6 +283,9 @@ _WORDS: Mapping[str, Words] = {
     "enum": lambda given, about: f"{_json(given)} is not known; {_choices(about['expected'])}",
     "too_long": lambda given, about: f"there are too many; the most is {about['max_length']}",
     "none_required": lambda given, about: f"{_json(given)} is not accepted; leave it out",
+    "recursion_depth_exceeded": lambda given, about: (
+        f"it is nested too deeply; the most is {MAX_DEPTH} levels"
+    ),
     "value_error": lambda given, about: str(about["error"]),
 }
 

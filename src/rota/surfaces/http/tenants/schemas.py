@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
 
 from ....domain.model import Runtime
 from ....domain.options import (
@@ -65,13 +65,21 @@ ReadOnly = Annotated[Any, Field(json_schema_extra={"readOnly": True})]
 
 
 Command = Annotated[
-    Text | list[Text] | dict[str, Json],
-    Field(
-        description="python: the kind under which the function is registered. shell: a command line, or a list: a"
-        " program and its arguments. http: a URL, after its method if that is not GET. Or an object with all that can"
-        " be said of a shell command or a request."
+    Json,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "object"},
+            ],
+            "description": "python: the kind under which the function is registered. shell: a command line, or a list:"
+            " a program and its arguments. http: a URL, after its method if that is not GET. Or an object with all that"
+            " can be said of a shell command or a request.",
+        }
     ),
 ]
+"""What it may be is the runtime's to say."""
 
 
 class Once(Body):
