@@ -223,8 +223,8 @@ SENTENCES: dict[type[Query], Sentence] = {
     ),
     TasksInLine: Sentence(
         Task,
-        lambda q, t: t.line == q.gate and status_at(t, q.at) == "pending",
-        lambda t: (-t.priority, t.lined_at, t.id),
+        lambda q, t: t.line in q.gates and status_at(t, q.at) == "pending",
+        lambda t: (t.line, -t.priority, t.lined_at, t.id),
     ),
     LostLeases: Sentence(
         Task,
@@ -407,7 +407,13 @@ def expected(query: Query, records: Iterable[Record]) -> list[Record]:
     if isinstance(query, ReadyTasks):
         paused = {(each.tenant, each.queue) for each in records if isinstance(each, PausedQueue)}
         found = [each for each in found if (each.tenant, getattr(each, "queue", "")) not in paused]
-    return sorted(found, key=sentence.order, reverse=sentence.newest)
+    found = sorted(found, key=sentence.order, reverse=sentence.newest)
+    if isinstance(query, TasksInLine):
+        lines = [
+            [each for each in found if getattr(each, "line", None) == gate] for gate in sorted(query.gates)
+        ]
+        return [each for line in lines for each in line[: query.most]]
+    return found
 
 
 def some(*values: Any) -> tuple[Any, ...]:
@@ -493,7 +499,9 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
     elif kind in (EndedTasks, ReturnedTasks, EndedRuns, UpdatedSteps):
         yield from since_then(kind, records)
     elif kind is TasksInLine:
-        yield from (TasksInLine(gate=gate, at=at) for gate, at in product((*GATES, "none"), TIMES))
+        some_gates = [(), *((gate,) for gate in GATES), (*reversed(GATES), "none")]
+        for gates, most, at in product(some_gates, (1, 100), TIMES):
+            yield TasksInLine(gates=gates, most=most, at=at)
     elif kind in (PausedQueues, CalendarList):
         yield from (kind(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
     elif kind in (TemplateList, ApiKeyList, TenantList, NodeList, GateList):

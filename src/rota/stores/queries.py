@@ -140,9 +140,11 @@ class LiveTasks(Query, frozen=True, kw_only=True):
 
 
 class TasksInLine(Query, frozen=True, kw_only=True):
-    """Task: pending, in the line of `gate`, not past its expiry at `at`. By priority (highest first), lined_at, id."""
+    """Task: pending, in the line of one of `gates`, not past its expiry at `at`; of each line the first `most`. By
+    line, priority (highest first), lined_at, id."""
 
-    gate: str
+    gates: tuple[str, ...]
+    most: int
     at: datetime
 
 

@@ -17,7 +17,7 @@ from ...domain.model import Gate, Limits, Task, TaskStatus, Tenant
 from ...stores.base import Tx
 from ...stores.queries import TasksInLine
 
-__all__ = ["Gates", "put_new"]
+__all__ = ["Gates", "first_in_lines", "put_new"]
 
 
 class Gates:
@@ -144,10 +144,21 @@ async def _moving_lines(tx: Tx, stored: dict[str, Gate], tasks: Sequence[Task]) 
         if gate.is_limited(task):
             leaving.update(task.gates[: task.passed])
             leaving.update([task.line] if task.line is not None else [])
-    lines = {}
+    places: dict[int, list[str]] = {}
     for id, number in sorted(leaving.items()):
         found = stored.get(id)
         if found is not None and found.waiting:
-            line = TasksInLine(gate=id, at=tx.now)
-            lines[id] = await tx.find(line, min(found.waiting, gate.room(found) + number))
+            places.setdefault(min(found.waiting, gate.room(found) + number), []).append(id)
+    lines: dict[str, list[Task]] = {}
+    for most, ids in places.items():
+        lines |= await first_in_lines(tx, ids, most)
+    return lines
+
+
+async def first_in_lines(tx: Tx, gates: Sequence[str], most: int) -> dict[str, list[Task]]:
+    """Who is next in each of these lines."""
+    lines: dict[str, list[Task]] = {id: [] for id in gates}
+    for task in await tx.find(TasksInLine(gates=tuple(gates), most=most, at=tx.now), most * len(gates)):
+        if task.line is not None:
+            lines[task.line].append(task)
     return lines

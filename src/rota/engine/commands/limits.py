@@ -15,8 +15,8 @@ from ...domain import gate
 from ...domain.model import Gate, Limit, Task, TaskStatus, Tenant
 from ...domain.task import with_gates
 from ...stores.base import Tx, Work
-from ...stores.queries import Cursor, GateList, TaskList, TasksInLine, UpcomingTasks
-from .gates import Gates
+from ...stores.queries import Cursor, GateList, TaskList, UpcomingTasks
+from .gates import Gates, first_in_lines
 from .shared import audit
 
 __all__ = ["gate_waiting", "limit_tasks", "replan_lines", "replan_moments"]
@@ -82,7 +82,7 @@ def replan_lines(tenant: str, subject: str, after: str | None, page: int) -> Wor
             changed[id] = gate.with_limit(stored[id], limit, tx.now)
             wanted = min(gate.room(changed[id]), stored[id].waiting, left)
             if wanted:
-                lines[id] = await tx.find(TasksInLine(gate=id, at=tx.now), wanted)
+                lines |= await first_in_lines(tx, [id], wanted)
                 left -= len(lines[id])
             if not left:
                 break  # there may be more in its line

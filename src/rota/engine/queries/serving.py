@@ -14,7 +14,8 @@ from ...domain import serving as fleet
 from ...domain.model import Gate, NodeState, PausedQueue, Task
 from ...domain.serving import Waiting, explain, paused_id
 from ...stores.base import Tx, Work
-from ...stores.queries import EndedTasks, OpenTasks, PausedQueues, TasksInLine, UpcomingTasks
+from ...stores.queries import EndedTasks, OpenTasks, PausedQueues, UpcomingTasks
+from ..commands.gates import first_in_lines
 from ..commands.serving import every_node
 from ..commands.shared import find_task
 
@@ -134,6 +135,6 @@ async def _limit_of(tx: Tx, task: Task) -> str | None:
         return None
     if task.line is None or task.line not in gates:
         return gate.describe_moment(task, list(gates.values()), tx.now)
-    line = await tx.find(TasksInLine(gate=task.line, at=tx.now), LOOKED_AT_IN_LINE)
+    line = (await first_in_lines(tx, [task.line], LOOKED_AT_IN_LINE))[task.line]
     before = next((number for number, other in enumerate(line) if other.id == task.id), len(line))
     return gate.describe_line(gates[task.line], before, is_more=before == LOOKED_AT_IN_LINE)

@@ -179,7 +179,9 @@ def _startable(
 
 
 def _in_line(state: State, query: TasksInLine) -> Iterator[Task]:
-    return _startable(state, state.index["line"].ascending((query.gate,)), query.at, None)
+    for gate in sorted(set(query.gates)):
+        line = _startable(state, state.index["line"].ascending((gate,)), query.at, None)
+        yield from islice(line, query.most)
 
 
 def _lost_leases(state: State, query: LostLeases) -> Iterator[Task]:

@@ -311,10 +311,14 @@ cross join lateral (
 order by task.available_at, task.id limit :limit::bigint
 
 -- name: tasks_in_line
-select {what} from {schema}.task
-where line is not null and line = :gate::text and status = 'pending'
-  and (expires_at is null or expires_at > :at::timestamptz)
-order by priority desc, lined_at, id limit :limit::bigint {lock}
+select {what} from unnest(:gates::text[]) as gate (id)
+cross join lateral (
+  select task.* from {schema}.task
+  where line is not null and line = gate.id collate "C" and status = 'pending'
+    and (expires_at is null or expires_at > :at::timestamptz)
+  order by priority desc, lined_at, task.id limit :most::bigint
+) as task
+order by task.line, task.priority desc, task.lined_at, task.id limit :limit::bigint
 
 -- name: lost_leases
 select {what} from {schema}.task

@@ -136,9 +136,14 @@ where status = 'pending' and queue = :queue and kind = :kind and priority = :pri
 order by available_at, id limit :limit
 
 -- name: tasks_in_line
-select {what} from task indexed by task_line
-where line is not null and line = :gate and status = 'pending' and (expires_at is null or expires_at > :at)
-order by priority desc, lined_at, id limit :limit
+select {what} from (select value as gate from json_each(:gates)) cross join task
+where id in (
+  select first.id from task as first indexed by task_line
+  where first.line is not null and first.line = gate and first.status = 'pending'
+    and (first.expires_at is null or first.expires_at > :at)
+  order by first.priority desc, first.lined_at, first.id limit :most
+)
+order by line, priority desc, lined_at, id limit :limit
 
 -- name: lost_leases
 select {what} from task indexed by task_lease
