@@ -351,3 +351,14 @@ async def test_a_queue_is_limited_that_has_tasks_already(world: World) -> None:
         await all_done(world, [*first, *await world.queue.submit_many([("work", {"customer": 1})] * 9)])
     assert marks.most == {"1": 2}
     await check_empty(world)
+
+
+async def test_a_queue_says_since_when_its_line_waits(world: World) -> None:
+    marks = Marks(world, seconds=60)
+    world.app.task("work")(marks.handle)
+    await world.queue.limit_queue("mail", concurrency=1)
+    await world.queue.submit_many([("work", {"customer": 1})] * 3, queue="mail")
+    async with world.running():
+        await world.at(5 * SECOND)
+        [mail] = await world.queue.list_queues()
+        assert (mail.pending, mail.running, mail.oldest_at) == (2, 1, START)

@@ -14,7 +14,7 @@ from ...domain import serving as fleet
 from ...domain.model import Gate, NodeState, PausedQueue, Task
 from ...domain.serving import Waiting, explain, paused_id
 from ...stores.base import Tx, Work
-from ...stores.queries import EndedTasks, OpenTasks, PausedQueues, UpcomingTasks
+from ...stores.queries import EndedTasks, GateList, OpenTasks, PausedQueues, UpcomingTasks
 from ..commands.gates import first_in_lines
 from ..commands.serving import every_node
 from ..commands.shared import find_task
@@ -30,7 +30,8 @@ LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class QueueUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue, and what is in it. `oldest_at` is since when the first of its tasks could run; None: none can.
+    """A queue, and what is in it. `oldest_at` is since when the first of its tasks could run, or waits in the line of a
+    limit; None: none does.
     `ended_per_minute` is how many of its tasks ended in a minute, over the last five, or less if that is many.
     `paused` says who paused it, when and why; None: it is not."""
 
@@ -76,7 +77,7 @@ def queues_in_use(tenant: str) -> Work[list[QueueUse]]:
                 tasks[queue, status] += number
         paused = {each.queue: each for each in await tx.find(PausedQueues(tenant=tenant), PAUSED_AT_MOST)}
         workers = fleet.living(fleet.workers_of(await every_node(tx), tenant), tx.now)
-        rates = await _rates(tx, tenant)
+        rates, lined = await _rates(tx, tenant), await _lined_at(tx, tenant)
         served = {name for node in workers for name in node.queues or ()}
         names = {queue for queue, _ in tasks} | paused.keys() | served | rates.keys()
         return [
@@ -85,7 +86,9 @@ def queues_in_use(tenant: str) -> Work[list[QueueUse]]:
                 pending=tasks[name, "pending"],
                 running=tasks[name, "running"],
                 workers=sum(node.queues is None or name in node.queues for node in workers),
-                oldest_at=await _oldest_at(tx, tenant, name) if tasks[name, "pending"] else None,
+                oldest_at=(
+                    await _oldest_at(tx, tenant, name, lined.get(name)) if tasks[name, "pending"] else None
+                ),
                 ended_per_minute=rates.get(name, 0.0),
                 paused=paused.get(name),
             )
@@ -107,9 +110,21 @@ async def _rates(tx: Tx, tenant: str) -> dict[str, float]:
     return {queue: each * (timedelta(minutes=1) / length) for queue, each in number.items()}
 
 
-async def _oldest_at(tx: Tx, tenant: str, queue: str) -> datetime | None:
+async def _oldest_at(tx: Tx, tenant: str, queue: str, lined_at: datetime | None) -> datetime | None:
     found = await tx.find(UpcomingTasks(after=LONG_AGO, queues=(queue,), tenant=tenant), LOOKED_AT)
-    return next((task.available_at for task in found if task.is_available_at(tx.now)), None)
+    ready_at = next((task.available_at for task in found if task.is_available_at(tx.now)), None)
+    return min((at for at in (ready_at, lined_at) if at is not None), default=None)
+
+
+async def _lined_at(tx: Tx, tenant: str) -> dict[str, datetime]:
+    """By queue, since when the first in a line of its tasks waits there. Of very many lines only some are looked at."""
+    gates = await tx.find(GateList(tenant=tenant), LOOKED_AT_IN_LINE)
+    waiting = [each.id for each in gates if each.waiting]
+    lines = await first_in_lines(tx, waiting, 1) if waiting else {}
+    found: dict[str, datetime] = {}
+    for [task] in filter(None, lines.values()):
+        found[task.queue] = min(task.available_at, found.get(task.queue, task.available_at))
+    return found
 
 
 def waiting_of(tenant: str, id: str) -> Work[Waiting | None]:
