@@ -17,7 +17,7 @@ from .alarms import RULES
 from .texts import counted, took
 from .visit import Visit
 
-__all__ = ["show"]
+__all__ = ["seen_of", "show"]
 
 SHOWN = 10
 ALARMS = 20
@@ -85,7 +85,7 @@ def _chart(
     return DayChart(title, words, bars)
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """What the page shows, and how long the store took to tell it."""
 
     found: Overview
@@ -94,21 +94,21 @@ class _Seen(NamedTuple):
     took: timedelta
 
 
-async def _seen(visit: Visit) -> _Seen:
+async def seen_of(visit: Visit) -> Seen:
     """As of a moment ago at most: many keep this page open, and all of a tenant share one answer."""
 
-    async def ask() -> _Seen:
+    async def ask() -> Seen:
         began = visit.queue.clock.monotonic()
         found, alarms = await visit.queue.overview(), await visit.queue.alarms(limit=ALARMS)
         nodes = await visit.queue.nodes(dead=True)
-        return _Seen(found, alarms, nodes, timedelta(seconds=visit.queue.clock.monotonic() - began))
+        return Seen(found, alarms, nodes, timedelta(seconds=visit.queue.clock.monotonic() - began))
 
-    seen: _Seen = await of(visit.request).shared(("overview", visit.tenant), ask, SHARED_FOR)
+    seen: Seen = await of(visit.request).shared(("overview", visit.tenant), ask, SHARED_FOR)
     return seen
 
 
 async def show(visit: Visit) -> Response:
-    found, alarms, nodes, took = await _seen(visit)
+    found, alarms, nodes, took = await seen_of(visit)
     keys = {id: schedule.key for id, schedule in found.schedules.items()}
     alive = [node for node in nodes if is_alive(node, found.at)]
     return visit.show(

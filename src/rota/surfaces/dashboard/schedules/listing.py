@@ -11,10 +11,11 @@ from fastapi import Response
 
 from ....domain.errors import Invalid, Refused
 from ....domain.model import Schedule, ScheduleStatus
-from ....engine.queries.overview import LATE
+from ....engine.queries.overview import AT_MOST, LATE, Overview
 from ... import files
 from ...python.client import Page
 from ..forms import moment
+from ..overview import seen_of
 from ..texts import counted, kind_of, tags_of
 from ..visit import HEADERS, FormField, Visit
 from .strip import small_strip
@@ -40,7 +41,7 @@ _HOUR = timedelta(hours=1)
 
 async def show(visit: Visit) -> Response:
     page, words = await _found(visit)
-    now = await visit.queue.now()
+    now, known = await visit.queue.now(), (await seen_of(visit)).found
     runs = await visit.queue.last_runs(page, limit=RUNS)
     return visit.show(
         "schedules.html",
@@ -50,6 +51,8 @@ async def show(visit: Visit) -> Response:
         failing={id: _failing([str(run.status) for run in rows]) for id, rows in runs.items()},
         late={schedule.id for schedule in page if is_late(schedule, now)},
         total=await visit.queue.open_schedules(),
+        numbers={"late": len(known.late), "failing": len(_failing_ones(known))},
+        most=AT_MOST,
         states=STATES,
         words=words,
         said=done_words(visit),
@@ -79,9 +82,13 @@ async def _of_overview(visit: Visit, state: str | None) -> tuple[list[Schedule],
     if state == "late":
         return known.late, "due more than 5 seconds ago and not started"
     if state == "failing":
-        ids = dict.fromkeys(task.schedule_id for task in known.failed if task.schedule_id in known.schedules)
-        return [known.schedules[id] for id in ids if id], "with a task that failed in the last day"
+        return _failing_ones(known), "with a task that failed in the last day"
     return [*known.late, *known.coming], "due within the hour, soonest first"
+
+
+def _failing_ones(known: Overview) -> list[Schedule]:
+    ids = dict.fromkeys(task.schedule_id for task in known.failed if task.schedule_id in known.schedules)
+    return [known.schedules[id] for id in ids if id]
 
 
 def _matches(schedule: Schedule, filters: Mapping[str, str | None]) -> bool:

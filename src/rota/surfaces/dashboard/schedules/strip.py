@@ -1,8 +1,8 @@
 """The strip: one bar for each expected time, oldest left.
 
 Outcome is shape and colour: completed solid, failed solid with a cut, skipped a hollow low box, cancelled a flat line,
-expected an outline. Height is how long it took against the schedule's interval, by the fourth root: twice as long is a
-fifth taller, a second of an hour can be seen, and a bar that fills its slot is about to overlap."""
+expected an outline. Height is how long it took against the schedule's interval, by the fifth root: twice as long is a
+seventh taller, a second of an hour can be seen, and a bar that fills its slot is about to overlap."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ __all__ = ["StripBar", "bars", "small_strip", "summary", "usual_interval"]
 
 _LEAST_INTERVAL = timedelta(seconds=1)
 _LOW = 3.0
+_CUT = 11.0
+"""As low as a bar may be; one that failed must have room for its cut."""
 
 
 class StripBar(NamedTuple):
@@ -120,7 +122,8 @@ def _height(run: Run, interval: timedelta, height: int) -> float:
     if run.started_at is None or run.completed_at is None:
         return height * 0.45
     length = max(run.completed_at - run.started_at, timedelta(0))
-    return max(_LOW, float(min(1.0, length / interval) ** 0.25) * (height - 2))
+    least = _CUT if run.status is RunStatus.FAILED else _LOW
+    return max(least, float(min(1.0, length / interval) ** 0.2) * (height - 2))
 
 
 def _outline(status: str, x: int, width: int, height: int, tall: float) -> str:

@@ -279,6 +279,7 @@ document.addEventListener("change", () => {
   for (const place of document.querySelectorAll("[data-selected]")) place.textContent = ticked ? `${ticked} selected` : "selected"
 })
 
+document.querySelector(".top nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" })
 tellTimes(document)
 for (const strip of document.querySelectorAll("[data-strip]")) walkable(strip)
 setInterval(keepAway, 1000)
