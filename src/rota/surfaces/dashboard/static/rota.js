@@ -120,13 +120,16 @@ function say(state, words) {
   light.textContent = words
 }
 
-let stream = null
+let stream = null, retry = 0
 function listen() {
   stream?.close()
   if (paused) { say("paused", "paused"); return }
   stream = new EventSource(events)
   stream.onopen = () => { say("live", "live"); later() }  // what changed before the stream began is told by none
-  stream.onerror = () => say("off", "connecting")
+  stream.onerror = () => {
+    say("off", "connecting")
+    if (stream.readyState === EventSource.CLOSED) { clearTimeout(retry); retry = setTimeout(() => { listen(); later() }, 2 * pace) }  // refused: there are too many
+  }
   const names = ["created", "started", "cancelling", "retrying", "rescheduled", "returned", "replayed", "completed", "failed", "cancelled", "expired", "skipped", "fired", "updated", "paused", "resumed", "deleted", "restored", "triggered", "backfilled", "backfill cancelled", "replanned"]
   for (const type of ["task", "run", "schedule"]) for (const name of names) stream.addEventListener(`${type}.${name}`, later)
   stream.addEventListener("resync", later)

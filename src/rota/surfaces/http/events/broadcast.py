@@ -32,7 +32,7 @@ BACKLOG = 1000
 """A listener with more than this in its queue, when more comes, is too slow."""
 
 JOIN_WITHIN = timedelta(seconds=10)
-PER_KEY = 20
+PER_KEY = 100
 PER_PROCESS = 1000
 
 
