@@ -49,9 +49,12 @@ async def one_node(visit: Visit) -> Response:
 
 async def queues(visit: Visit) -> Response:
     words = {"pause": "The queue was paused.", "resume": "The queue was resumed."}
+    found = await of(visit.request).shared_soon(("queues", visit.tenant), visit.queue.list_queues)
+    if found is None:
+        return visit.being_made("Queues", "Their tasks are being counted.", nav="queues")
     return visit.show(
         "queues.html",
-        queues=await of(visit.request).queues(visit.queue),
+        queues=found,
         now=await visit.queue.now(),
         said=words.get(visit.asked("said") or ""),
     )

@@ -31,12 +31,16 @@ async def show(visit: Visit) -> Response:
 
 async def _list(visit: Visit, problem: str | None = None) -> Response:
     visit.need_all_tenants()
+    service, name = of(visit.request), ("tenants", ALL_TENANTS)
+    found = await service.shared_soon(name, visit.queue.list_tenants)
+    if found is None and problem is not None:
+        found = await service.shared(name, visit.queue.list_tenants, timedelta(0))
+    if found is None:
+        return visit.being_made("Tenants", "What they have is being counted.", nav="tenants")
     return visit.show(
         "tenants.html",
         200 if problem is None else 422,
-        tenants=await of(visit.request).shared(
-            ("tenants", ALL_TENANTS), visit.queue.list_tenants, timedelta(0)
-        ),
+        tenants=found,
         said=_DONE.get(visit.asked("said") or ""),
         problem=problem,
     )

@@ -165,6 +165,10 @@ class Visit:
     def show(self, template: str, code: int = 200, **values: Any) -> Response:
         return render(self.request, template, code, self, **values)
 
+    def being_made(self, title: str, sentence: str, nav: str) -> Response:
+        """Instead of a page whose answer takes a while: it is asked for again every second."""
+        return self.show("being_made.html", title=title, sentence=sentence, nav=nav)
+
     def ask(
         self,
         title: str,

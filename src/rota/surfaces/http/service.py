@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from hashlib import sha256
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote
 
@@ -21,7 +22,6 @@ from ...engine.clock import Clock, SystemClock
 from ...engine.commands import once
 from ...engine.queries.health import check_serving
 from ...engine.queries.overview import Hour
-from ...engine.queries.serving import QueueUse
 from ...stores.base import Store, Tx, Work
 from .. import redaction
 from ..python.client import Queue
@@ -39,7 +39,10 @@ DEFAULT_TENANT = "default"
 LOOK_AGAIN = timedelta(seconds=10)
 LOOK_BACK_AGAIN = timedelta(minutes=1)
 SHARE = 20
+LONGEST_SHARED = timedelta(minutes=1)
 ANSWERS_REMEMBERED = 1000
+SOON = 0.1
+"""Seconds that a page waits for a shared answer, before it says that it is being made."""
 _SAFE = "/:@!$&'()*+,;=~"
 TenantName = Annotated[
     str, Path(description="Whose schedules and tasks.", min_length=1, max_length=255, examples=["acme"])
@@ -76,6 +79,7 @@ class Service:
         self._alarms: list[str] = []
         self._looked_at: float | None = None
         self._answers: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._asked: dict[tuple[str, str], asyncio.Task[Any]] = {}
 
     async def open(self) -> Queue:
         async with self._opening:
@@ -93,6 +97,8 @@ class Service:
 
     async def close(self) -> None:
         """Close the store, unless it was given: then it stays open."""
+        for each in list(self._asked.values()):
+            each.cancel()
         if self.queue is not None and (self._given is None or isinstance(self._given, str)):
             await self.queue.close()
         self.queue = None
@@ -117,27 +123,50 @@ class Service:
         found: list[Hour] = await self.shared(("day", queue.tenant), queue.last_day, LOOK_BACK_AGAIN)
         return found
 
-    async def queues(self, queue: Queue) -> list[QueueUse]:
-        """The queues of a tenant, for pages that many keep open: to count them takes as long as there are tasks."""
-        found: list[QueueUse] = await self.shared(("queues", queue.tenant), queue.list_queues, timedelta(0))
-        return found
-
     async def shared(self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta) -> Any:
-        """One answer for all who ask within `rest`, and within `SHARE` times as long as it took."""
+        """One answer for all who ask within `rest`, and within `SHARE` times as long as it took, a minute at most."""
+        until, answer = self._answers.get(name, (-inf, None))
+        if self.clock.monotonic() < until:
+            return answer
+        return await asyncio.shield(self._asking(name, ask, rest))
+
+    async def shared_soon(
+        self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta = timedelta(0)
+    ) -> Any | None:
+        """The same, for pages that must not wait; None: it takes longer, and whoever asks again finds it."""
+        done, _ = await asyncio.wait({asyncio.ensure_future(self.shared(name, ask, rest))}, timeout=SOON)
+        return done.pop().result() if done else None
+
+    def _asking(
+        self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta
+    ) -> asyncio.Task[Any]:
+        """The question, which is asked once for all who wait for its answer."""
+        task = self._asked.get(name)
+        if task is None:
+            task = self._asked[name] = asyncio.create_task(self._ask(name, ask, rest))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # told to whoever waits
+        return task
+
+    async def _ask(self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta) -> Any:
         began = self.clock.monotonic()
-        known = self._answers.get(name)
-        if known is None or began >= known[0]:
+        try:
             answer = await ask()
-            took = self.clock.monotonic() - began
-            if len(self._answers) >= ANSWERS_REMEMBERED:
-                self._answers.clear()
-            known = (began + max(rest.total_seconds(), SHARE * took), answer)
-            self._answers[name] = known
-        return known[1]
+        finally:
+            is_forgotten = self._asked.get(name) is not asyncio.current_task()  # it was forgotten meanwhile
+            if not is_forgotten:
+                del self._asked[name]
+        ended = self.clock.monotonic()
+        if len(self._answers) >= ANSWERS_REMEMBERED:
+            self._answers.clear()
+        if not is_forgotten:
+            kept = max(rest, min(SHARE * timedelta(seconds=ended - began), LONGEST_SHARED))
+            self._answers[name] = (ended + kept.total_seconds(), answer)
+        return answer
 
     def forget(self, name: str, tenant: str) -> None:
         """What a shared answer tells of was changed here."""
         self._answers.pop((name, tenant), None)
+        self._asked.pop((name, tenant), None)
 
     async def access(self) -> Access:
         if self._access is None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 from fastapi import Response
@@ -14,7 +12,7 @@ from fastapi import Response
 from ....domain.errors import Invalid, Refused
 from ....domain.recurrence import zone_names
 from ....domain.schedule.forecast import Forecast, ForecastSpan
-from ....stores.base import Store
+from ...http.service import of
 from ..texts import counted, iso, took
 from ..visit import Visit
 
@@ -24,16 +22,8 @@ DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
 QUARTER = timedelta(minutes=15)
 TALL = 56
 LEVELS = 5
+WEEK = "forecast of the week"
 SPREADS = (5, 10, 15, 30, 60)
-KEPT = 20
-"""A forecast is shown for so many times as long as it took to make, at most a minute: those of many schedules take
-seconds."""
-LONGEST_KEPT = 60.0
-WAITS = timedelta(milliseconds=100)
-"""One that takes longer is made while its reader looks at a page that says so."""
-_Kept = dict[tuple[str, str], tuple[float, Forecast]]
-_kept: WeakKeyDictionary[Store, _Kept] = WeakKeyDictionary()
-_making: WeakKeyDictionary[Store, dict[tuple[str, str], asyncio.Task[Forecast]]] = WeakKeyDictionary()
 
 
 class _Bar(NamedTuple):
@@ -57,7 +47,7 @@ class _Cell(NamedTuple):
 async def show(visit: Visit) -> Response:
     zone = _zone(visit)
     start = (await visit.queue.now()).replace(second=0, microsecond=0)
-    week = await _made(visit, start, start + 7 * DAY, "week")
+    week = await _made(visit, start, start + 7 * DAY, WEEK)
     if week is None:
         return await _still_made(visit)
     tomorrow = week.start + DAY
@@ -88,7 +78,7 @@ async def hour(visit: Visit) -> Response:
     begin = max(at, (await visit.queue.now()).replace(second=0, microsecond=0))
     if begin >= at + HOUR:
         raise Invalid("at", f"{_reading(at, zone)} has passed", "what has passed is not forecast")
-    found = await _made(visit, begin, at + HOUR, iso(at))
+    found = await _made(visit, begin, at + HOUR, f"forecast of {iso(at)}")
     if found is None:
         return await _still_made(visit)
     local = at.astimezone(zone)
@@ -142,40 +132,25 @@ async def act(visit: Visit) -> Response:
         said = f"{counted(done.moving, 'schedule was', 'schedules were')} spread over {done.over // MINUTE} minutes."
     except Refused as refused:
         said = f"Nothing was done: {refused}."
-    _kept.pop(visit.queue.store, None)
+    of(visit.request).forget(WEEK, visit.tenant)
     return visit.go(visit.url("forecast", zone=zone, said=said))
 
 
 async def _made(visit: Visit, start: datetime, end: datetime, name: str) -> Forecast | None:
-    """The forecast of this name, minute by minute. One that took long to make is shown for a while. None: it is still
-    being made, and whoever asks again finds it."""
-    kept, making = _kept.setdefault(visit.queue.store, {}), _making.setdefault(visit.queue.store, {})
-    known = (visit.tenant, name)
-    until, found = kept.get(known, (0.0, None))
-    if found is not None and visit.queue.clock.monotonic() < until:
-        return found
-    task = making.get(known)
-    if task is None:
-        task = making[known] = asyncio.create_task(_make(visit, start, end, kept, known))
-        task.add_done_callback(lambda done: making.pop(known, None))
-    done, _ = await asyncio.wait({task}, timeout=WAITS.total_seconds())
-    return task.result() if done else None
+    """The forecast of this name, minute by minute. None: those of many schedules take seconds, and it is being made."""
 
+    async def ask() -> Forecast:
+        return await visit.queue.forecast(start, end, "minute")
 
-async def _make(
-    visit: Visit, start: datetime, end: datetime, kept: _Kept, known: tuple[str, str]
-) -> Forecast:
-    began = visit.queue.clock.monotonic()
-    found = await visit.queue.forecast(start, end, "minute")
-    ended = visit.queue.clock.monotonic()
-    for old in [each for each, (until, _) in kept.items() if until < ended]:
-        del kept[old]
-    kept[known] = (ended + min(KEPT * (ended - began), LONGEST_KEPT), found)
+    found: Forecast | None = await of(visit.request).shared_soon((name, visit.tenant), ask)
     return found
 
 
 async def _still_made(visit: Visit) -> Response:
-    return visit.show("forecast_made.html", number=await visit.queue.open_schedules())
+    number = await visit.queue.open_schedules()
+    return visit.being_made(
+        "Forecast", f"It is being made from {counted(number, 'schedule')}.", nav="forecast"
+    )
 
 
 def _bars(
