@@ -4,8 +4,8 @@ keep the overview open cost the server.
 Pages are asked of the application itself, without a socket: what a browser waits for before its first paint, on SQLite
 and on PostgreSQL. Each is asked for once to warm up, then `--rounds` times; the figure is the median, with the
 processor time of this process beside it. Viewers ask a server of their own, as the script of the page does: each hears
-the events of one task a second, and reads the overview every eight seconds, for `--seconds`; the figure is what the server
-used of a core, above what it used without them.
+the events of one task a second, and reads the overview every eight seconds, for `--seconds`; the figure is what the
+server used of a core, above what it used without them.
 """
 
 from __future__ import annotations
