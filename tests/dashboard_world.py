@@ -86,15 +86,15 @@ async def furnish(queue: Queue) -> None:
         timezone="Europe/London",
         description="The shop is closed, and nobody reads reports.",
     )
-    for key, options in shop.items():
+    for number, region in enumerate(("north", "south", "east", "west", "harbour", "airport", "online") * 2):
+        await queue.create_schedule(
+            f"stock-{region}-{number // 7 + 1}", cron="0 6 * * *", timezone="Europe/London", task_type="stock"
+        )
+    for key, options in reversed(shop.items()):
         schedule = await queue.create_schedule(key, **options)
         bad = {"sync-orders": 0.12, "price-feed": 0.03}.get(key, 0.02)
         await with_ledger(
             queue, schedule, {"month-close": 11}.get(key, 60), bad=bad, failing=key == "sync-orders"
-        )
-    for number, region in enumerate(("north", "south", "east", "west", "harbour", "airport", "online") * 2):
-        await queue.create_schedule(
-            f"stock-{region}-{number // 7 + 1}", cron="0 6 * * *", timezone="Europe/London", task_type="stock"
         )
     await queue.update_schedule(
         "daily-report", cron="0 9 * * 1-5", input={"region": "EMEA", "format": "xlsx"}

@@ -42,6 +42,8 @@ def pages(served: Served) -> dict[str, str]:
     busiest = served.call(lambda queue: queue.forecast()).busiest[0]
     nine = busiest.at.strftime("%Y-%m-%dT%H:%MZ")
     failed = newest(status="failed", workflow=False)
+    events = served.call(lambda queue: queue.schedule_history("daily-report"))
+    versions = [event.after["version"] for event in events if event.after]
     waiting, broken = newest(workflow=True, status="pending"), newest(workflow=True, status="failed")
     return {
         "overview": "/ui/default",
@@ -65,7 +67,7 @@ def pages(served: Served) -> dict[str, str]:
         "queues": "/ui/default/queues",
         "queue-pause": "/ui/default/queues/default/pause",
         "alarms": "/ui/default/alarms?over=1",
-        "schedule-compare": "/ui/default/schedules/daily-report/versions?old=1&new=4",
+        "schedule-compare": f"/ui/default/schedules/daily-report/versions?old={versions[0]}&new={versions[-1]}",
         "schedule-put-back": "/ui/default/schedules/daily-report/put-back?version=1",
         "empty-nodes": "/ui/nobody/nodes",
         "new": "/ui/default/new",

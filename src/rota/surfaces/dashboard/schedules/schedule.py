@@ -32,6 +32,8 @@ LISTED = 10
 LIMIT = 50
 SETTINGS = {RunReason.OVERLAP: "overlap", RunReason.MISSED: "missed"}
 """Which question of the editor would have changed what became of a time."""
+_BOOKS = ("next_run_at", "last_run_at", "last_task_id", "run_count")
+"""What the scheduler writes down: no difference that anyone made."""
 _KEPT = (
     "status",
     "pause_note",
@@ -195,7 +197,7 @@ async def versions(visit: Visit) -> Response:
         "versions.html",
         schedule=schedule,
         events=[(event, (event.after or {}).get("version")) for event in events[::-1][:LIMIT]],
-        compared=changed_fields(*pair) if pair else None,
+        compared=[each for each in changed_fields(*pair) if each[0] not in _BOOKS] if pair else None,
         old=old,
         new=new,
         now=await visit.queue.now(),
