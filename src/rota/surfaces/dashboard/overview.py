@@ -76,7 +76,8 @@ def _depth(number: float) -> str:
 def _chart(
     title: str, words: str, hours: Sequence[Hour], values: Sequence[tuple[float | None, str]]
 ) -> DayChart:
-    top = max((value for value, _ in values if value is not None), default=0) or 1
+    """As high as the highest, or as one task or one second: what is less than that is no trouble."""
+    top = max(1.0, *(value for value, _ in values if value is not None))
     bars = []
     for place, (hour, (value, text)) in enumerate(zip(hours, values, strict=True)):
         if value is not None:

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from ...domain.model import Schedule, Task, TemplateTarget
 from .. import redaction, words
 from ..durations import relative, short
+from ..http.access import LOCAL
 from ..versions import differences
 
 __all__ = [
@@ -165,10 +166,15 @@ def tags_of(schedule: Schedule) -> Sequence[str]:
     return () if isinstance(schedule.target, TemplateTarget) else schedule.target.tags
 
 
+def person(actor: str | None) -> str:
+    """Who did something, without what the API puts before their name."""
+    return "this machine" if actor == LOCAL else (actor or "").removeprefix("key:")
+
+
 def owner_of(schedule: Schedule) -> str:
     """Whose it is: who its metadata says, or else who made it."""
     named = schedule.metadata.get("owner")
-    return named if isinstance(named, str) and named else (schedule.created_by or "").removeprefix("key:")
+    return named if isinstance(named, str) and named else person(schedule.created_by)
 
 
 def duration_of(task: Task) -> timedelta | None:
@@ -204,6 +210,7 @@ TEMPLATES.globals.update(
     kind_of=kind_of,
     tags_of=tags_of,
     owner_of=owner_of,
+    person=person,
     duration_of=duration_of,
     sentence=words.sentence,
     policies=words.policies,
