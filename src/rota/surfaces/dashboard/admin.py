@@ -8,7 +8,6 @@ from fastapi import Response
 
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.model import Event
-from ..http.service import of
 from ..python.arguments import cursor_text
 from .visit import Visit
 
@@ -49,7 +48,7 @@ async def make_key(visit: Visit) -> Response:
         key, shown = await visit.queue.create_key(visit.given("name") or "", visit.given("role") or "")
     except Refused as refused:
         return await _keys(visit, problem=str(refused))
-    (await of(visit.request).access()).forget(key.id)
+    (await visit.service.access()).forget(key.id)
     return await _keys(visit, made=shown)
 
 
@@ -75,7 +74,7 @@ async def revoke_key(visit: Visit) -> Response:
     if visit.queue.caller.key_id == id:
         raise Invalid("id", "this is the key that you are signed in with", "revoke it with another one")
     revoked = await visit.queue.revoke_key(id)
-    (await of(visit.request).access()).forget(revoked.id)
+    (await visit.service.access()).forget(revoked.id)
     return visit.go(visit.url("keys"))
 
 

@@ -7,7 +7,6 @@ from fastapi import Response
 from ...domain.errors import NotFound, Refused
 from ...domain.model import TaskStatus
 from ...domain.serving import is_alive
-from ..http.service import of
 from .visit import FormField, Visit
 
 __all__ = ["act_on_queue", "ask_about_queue", "nodes", "one_node", "queues"]
@@ -49,7 +48,7 @@ async def one_node(visit: Visit) -> Response:
 
 async def queues(visit: Visit) -> Response:
     words = {"pause": "The queue was paused.", "resume": "The queue was resumed."}
-    found = await of(visit.request).shared_soon(("queues", visit.tenant), visit.queue.list_queues)
+    found = await visit.service.shared_soon(("queues", visit.tenant), visit.queue.list_queues)
     if found is None:
         return visit.being_made("Queues", "Their tasks are being counted.", nav="queues")
     return visit.show(
@@ -98,7 +97,7 @@ async def act_on_queue(visit: Visit) -> Response:
             await visit.queue.resume_queue(name)
     except Refused as refused:
         return await _question(visit, action, str(refused))
-    of(visit.request).forget("queues", visit.tenant)
+    visit.service.forget("queues", visit.tenant)
     return visit.go(visit.url("queues", said=action))
 
 

@@ -11,7 +11,6 @@ from fastapi import Response
 from ...domain.model import Alarm, NodeState, Task
 from ...domain.serving import is_alive
 from ...engine.queries.overview import AT_MOST, Hour, Overview
-from ..http.service import of
 from ..python.client import Page
 from .alarms import RULES
 from .texts import counted, took
@@ -104,7 +103,7 @@ async def seen_of(visit: Visit) -> Seen:
         nodes = await visit.queue.nodes(dead=True)
         return Seen(found, alarms, nodes, timedelta(seconds=visit.queue.clock.monotonic() - began))
 
-    seen: Seen = await of(visit.request).shared(("overview", visit.tenant), ask, SHARED_FOR)
+    seen: Seen = await visit.service.shared(("overview", visit.tenant), ask, SHARED_FOR)
     return seen
 
 
@@ -122,7 +121,7 @@ async def show(visit: Visit) -> Response:
         keys=keys,
         failed=_grouped(found.failed, lambda task: (task.schedule_id, task.kind), keys),
         waiting=_grouped(found.waiting, lambda task: (task.queue, task.kind), {}),
-        charts=_charts(await of(visit.request).last_day(visit.queue)),
+        charts=_charts(await visit.service.last_day(visit.queue)),
         is_well=not (alarms or found.late or found.failed or found.waiting or found.lost),
         alive=alive,
         silent=[node for node in nodes if node not in alive],

@@ -11,7 +11,6 @@ from ...domain.errors import NotFound, Refused
 from ...domain.model import Limits, Tenant
 from ..durations import parsed
 from ..http.access import ALL_TENANTS
-from ..http.service import of
 from .forms import span_text
 from .visit import FormField, Visit
 
@@ -31,7 +30,7 @@ async def show(visit: Visit) -> Response:
 
 async def _list(visit: Visit, problem: str | None = None) -> Response:
     visit.need_all_tenants()
-    service, name = of(visit.request), ("tenants", ALL_TENANTS)
+    service, name = visit.service, ("tenants", ALL_TENANTS)
     found = await service.shared_soon(name, visit.queue.list_tenants)
     if found is None and problem is not None:
         found = await service.shared(name, visit.queue.list_tenants, timedelta(0))
@@ -52,7 +51,7 @@ async def create(visit: Visit) -> Response:
         await visit.queue.create_tenant((visit.given("name") or "").strip())
     except Refused as refused:
         return await _list(visit, str(refused))
-    of(visit.request).forget("tenants", ALL_TENANTS)
+    visit.service.forget("tenants", ALL_TENANTS)
     return visit.go(visit.url("tenants", said="create"))
 
 
@@ -118,7 +117,7 @@ async def act(visit: Visit) -> Response:
             await visit.queue.resume_tenant(tenant.id)
     except Refused as refused:
         return await _question(visit, action, tenant, str(refused))
-    of(visit.request).forget("tenants", ALL_TENANTS)
+    visit.service.forget("tenants", ALL_TENANTS)
     return visit.go(visit.url("tenants", said=action))
 
 

@@ -14,7 +14,7 @@ from ...domain.model import Role, Schedule
 from ..http.access import ALL_TENANTS, COOKIE, LOCAL, came_from_here
 from ..http.fields import SLASH
 from ..http.problems import Problem
-from ..http.service import Acting, of
+from ..http.service import Acting, Service, of
 from .texts import TEMPLATES
 
 __all__ = ["HEADERS", "FormField", "Visit", "address", "path_of", "render"]
@@ -87,6 +87,11 @@ class Visit:
         queue = await of(request).acting(request, None if tenant is None else _whole(tenant), role)
         body = await request.body() if request.method == "POST" else b""
         return cls(request, queue, parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+
+    @property
+    def service(self) -> Service:
+        """What all requests share, answers too."""
+        return of(self.request)
 
     @property
     def actor(self) -> str:

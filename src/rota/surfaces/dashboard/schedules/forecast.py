@@ -12,7 +12,6 @@ from fastapi import Response
 from ....domain.errors import Invalid, Refused
 from ....domain.recurrence import zone_names
 from ....domain.schedule.forecast import Forecast, ForecastSpan
-from ...http.service import of
 from ..texts import counted, iso, took
 from ..visit import Visit
 
@@ -132,7 +131,7 @@ async def act(visit: Visit) -> Response:
         said = f"{counted(done.moving, 'schedule was', 'schedules were')} spread over {done.over // MINUTE} minutes."
     except Refused as refused:
         said = f"Nothing was done: {refused}."
-    of(visit.request).forget(WEEK, visit.tenant)
+    visit.service.forget(WEEK, visit.tenant)
     return visit.go(visit.url("forecast", zone=zone, said=said))
 
 
@@ -142,7 +141,7 @@ async def _made(visit: Visit, start: datetime, end: datetime, name: str) -> Fore
     async def ask() -> Forecast:
         return await visit.queue.forecast(start, end, "minute")
 
-    found: Forecast | None = await of(visit.request).shared_soon((name, visit.tenant), ask)
+    found: Forecast | None = await visit.service.shared_soon((name, visit.tenant), ask)
     return found
 
 
