@@ -43,7 +43,7 @@ def timings(now: datetime) -> Iterator[Timing]:
             yield RRule("FREQ=DAILY", begin.replace(microsecond=0), zone)
         else:
             yield Several((Cron("0 8 * * *", zone), Cron(f"{number % 60} 17 * * *", zone)))
-        yield Once(begin + timedelta(hours=number % 24))
+        yield Once(begin + timedelta(hours=1 + number % 24))
 
 
 RULES = (

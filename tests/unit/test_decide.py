@@ -29,6 +29,8 @@ from rota.domain.model import (
 from rota.domain.recurrence import Cron, Interval, Once, RRule, Timing
 from rota.domain.schedule import Decision, Skip, decide, definition, due_time, planned
 from rota.domain.schedule import decision as tick
+from rota.domain.schedule.expected import Expected, expected
+from rota.surfaces.words import policies, sentence
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -597,6 +599,24 @@ def test_an_offset_puts_off_every_time_and_makes_none_late(
         schedule = decision.schedule
     assert found == [NOON + MINUTE * each for each in dues]
     assert rows == list(islice(recurrence.between(timing, NOON - SECOND, NOON + DAY), len(dues)))
+
+
+@pytest.mark.parametrize(
+    "timing", [Cron("0 * * * *", "Europe/Gone"), RRule("FREQ=HOURLY", NOON - DAY, "Europe/Gone")], ids=str
+)
+def test_a_zone_that_only_others_know_stops_nothing_but_its_schedule(timing: Timing) -> None:
+    schedule = replace(created(HOURLY), timing=timing)
+    assert policies(schedule)
+    assert sentence(schedule).endswith(", in Europe/Gone")
+    assert list(expected(schedule, NOON - SECOND, NOON + DAY)) == [Expected(NOON, NOON)]
+    decision = decide(schedule, NOON, [])
+    assert fired(decision) == [NOON], "as it was promised"
+    assert decision.schedule.status is ScheduleStatus.COMPLETED
+    assert decision.schedule.completed_reason == (
+        "its time zone, Europe/Gone, is not known here; give it one that is"
+    )
+    again = definition.edit(decision.schedule, {"timing": HOURLY}, NOON, "test", Limits())
+    assert again.next_run_at == NOON + HOUR
 
 
 # Times

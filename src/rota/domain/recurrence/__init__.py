@@ -20,7 +20,18 @@ from __future__ import annotations
 from .advice import ClockChange, clock_changes, dst_note, left_out, local, warnings
 from .calendars import Covered, Openings, Stretch, check_rule, covered_days, parse_window
 from .cron import split_zone
-from .occurrences import begun_after, between, check, count, latest, next_after, on_clock, parts_of, with_zone
+from .occurrences import (
+    begun_after,
+    between,
+    check,
+    count,
+    latest,
+    next_after,
+    on_clock,
+    parts_of,
+    unknown_zone,
+    with_zone,
+)
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
 from .timing import (
     MOST_TIMINGS,
@@ -81,6 +92,7 @@ __all__ = [
     "parts_of",
     "split_zone",
     "tzdata_version",
+    "unknown_zone",
     "warnings",
     "with_zone",
     "zone_countries",

@@ -32,7 +32,7 @@ from .timing import (
     Timing,
 )
 from .walk import Elapsed, following
-from .zones import Zone, zone
+from .zones import UnknownZone, Zone, zone
 
 __all__ = [
     "EPOCH",
@@ -50,6 +50,7 @@ __all__ = [
     "part_at",
     "parts_of",
     "seconds",
+    "unknown_zone",
     "with_zone",
 ]
 
@@ -72,7 +73,15 @@ class Compiled(NamedTuple):
 
 @lru_cache(maxsize=16_384)
 def compiled(timing: Timing) -> Compiled:
-    """Validate and prepare; `ValueError` with one sentence when the timing is not acceptable."""
+    """Validate and prepare; `ValueError` with one sentence when the timing is not acceptable. In a zone that this
+    machine does not know it has no times: what another release has stored must not stop this one."""
+    try:
+        return _prepared(timing)
+    except UnknownZone:
+        return _NOWHERE
+
+
+def _prepared(timing: Timing) -> Compiled:
     match timing:
         case Cron():
             return _cron(timing)
@@ -91,6 +100,9 @@ def compiled(timing: Timing) -> Compiled:
     raise ValueError(
         f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron, RRule, Several and After"
     )
+
+
+_NOWHERE: Final = Compiled(Never(), True, zone("UTC"), None)
 
 
 def seconds(at: datetime) -> int:
@@ -186,7 +198,16 @@ def _aware(field: str, at: datetime) -> datetime:
 
 def check(timing: Timing) -> None:
     """Refuse a timing that is malformed or can never fire, with a sentence that names the field."""
+    for part in parts_of(timing):
+        if compiled(part) is _NOWHERE:
+            _prepared(part)
     compiled(timing)
+
+
+def unknown_zone(timing: Timing) -> str | None:
+    """A zone of the timing that this machine does not know."""
+    unknown = (part for part in parts_of(timing) if compiled(part) is _NOWHERE)
+    return next((str(getattr(part, "timezone", "")) for part in unknown), None)
 
 
 def begun_after(timing: RRule, after: datetime) -> RRule:

@@ -367,6 +367,10 @@ def _coming(offsets: list[int], file: ZoneFile) -> list[frozenset[int]]:
     return coming[::-1]
 
 
+class UnknownZone(ValueError):
+    """No zone has this name, as far as the zone data of this machine goes."""
+
+
 @lru_cache(maxsize=1024)
 def zone(name: str) -> Zone:
     """The zone called `name`, which is case-sensitive as everywhere; `ValueError` if there is none."""
@@ -375,8 +379,9 @@ def zone(name: str) -> Zone:
 
 @lru_cache(maxsize=1024)
 def zone_tzinfo(name: str) -> tzinfo:
-    """A `tzinfo` of the same data, for showing local times."""
-    return UTC if name == "UTC" else ZoneInfo.from_file(BytesIO(_data(name)), key=name)
+    """A `tzinfo` of the same data, for showing local times: UTC, if there is no such zone."""
+    data = None if name == "UTC" else read_zone(name)
+    return UTC if data is None else ZoneInfo.from_file(BytesIO(data), key=name)
 
 
 def _data(name: str) -> bytes:
@@ -386,5 +391,5 @@ def _data(name: str) -> bytes:
         hint = (
             f"did you mean {' or '.join(near)}?" if near else "accepted are IANA names such as Europe/Paris"
         )
-        raise ValueError(f"timezone: {str(name)[:64]!r} is not a known time zone; {hint}")
+        raise UnknownZone(f"timezone: {str(name)[:64]!r} is not a known time zone; {hint}")
     return data

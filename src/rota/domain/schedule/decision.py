@@ -567,6 +567,8 @@ def _completed(schedule: Schedule, reason: str) -> Schedule:
 
 
 def _why_no_more(schedule: Schedule, after: datetime) -> str:
+    if (unknown := recurrence.unknown_zone(schedule.timing)) is not None:
+        return f"its time zone, {unknown}, is not known here; give it one that is"
     if (
         schedule.calendars
         and recurrence.next_after(schedule.timing, after, end_at=schedule.end_at) is not None
