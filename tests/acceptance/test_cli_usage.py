@@ -163,6 +163,10 @@ def test_a_module_that_cannot_be_imported_is_named_with_its_line(folder: Path) -
     said = complaint("worker broken_app:app")
     assert "broken_app cannot be imported: ZeroDivisionError: division by zero" in said
     assert "line 2" in said
+    (folder / "unread_app.py").write_text("x = 1\ny = (\n")
+    assert complaint("worker unread_app:app").endswith(
+        "SyntaxError: '(' was never closed (unread_app.py, line 2)"
+    )
 
 
 def test_config_says_where_values_come_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

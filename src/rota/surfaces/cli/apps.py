@@ -71,7 +71,7 @@ def _where(problem: Exception) -> str:
     place = ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if "importlib" not in file and not file.startswith("<"):
+        if "importlib" not in file and not file.startswith("<") and file != __file__:
             place = f" ({file}, line {trace.tb_lineno})"
         trace = trace.tb_next
     return place
