@@ -354,7 +354,7 @@ def choices(stream: str, chance: random.Random, reference: Store) -> list[Step]:
 def last_ids(reference: Store, kind: type[Record]) -> list[str]:
     """Looked up in memory's own table: a snapshot before each step would be most of the time."""
     assert isinstance(reference, MemoryStore)
-    return sorted(reference._state._rows[kind])[-8:]
+    return sorted(row.record.id for row in reference.state.rows(kind))[-8:]
 
 
 async def compare(stream: str, chance: random.Random, sides: list[Side], every: int) -> None:

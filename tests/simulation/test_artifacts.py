@@ -150,10 +150,9 @@ async def test_the_last_under_a_name_counts_and_the_same_is_not_written_again(wo
 async def test_a_stale_worker_leaves_nothing(world: World) -> None:
     await world.queue.submit("work")
     world.app.task("work")(lambda: None)
-    held: list[rota.Task] = []
     stale = world.worker(scheduler=False, janitor=False)
-    await stale.tasks._claim()
-    held = [execution.task for execution in stale.tasks._running]
+    await stale.tasks.claim()
+    held = stale.tasks.held
     stale.tasks.abandon_handlers()
     stale.tasks.close()
     await world.at(MINUTE)

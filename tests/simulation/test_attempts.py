@@ -185,7 +185,7 @@ async def test_a_batch_may_hold_two_results_of_a_task_that_was_lost_and_claimed_
     await lost.begin()  # its result is there, and nobody settles it
     first = await world.queue.get(task.id)
     await lost.lose()
-    await lost.worker.tasks._claim()
+    await lost.worker.tasks.claim()
     second = await world.queue.get(task.id)
     assert (first.attempt, second.attempt) == (1, 2)
     failed = Failed(failure=Failure(type="Old", message="of the first attempt"))

@@ -62,7 +62,7 @@ async def test_a_dead_workers_task_comes_back_though_the_old_cannot_be_read(
     await put(world.store, event(id="old", at=START - 2 * DAY))
     task = await world.queue.submit("work")
     dead = world.worker(lease=30, scheduler=False, janitor=False)
-    await dead.tasks._claim()
+    await dead.tasks.claim()
     dead.tasks.abandon_handlers()
     async with world.running(lease=30, retention=rota.Retention(tasks=DAY, events=DAY)):
         done = await world.queue.wait(task.id)

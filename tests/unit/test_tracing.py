@@ -180,7 +180,7 @@ def test_a_handler_that_is_stopped_before_its_first_step_leaves_nothing(
 
         await world.queue.submit("work")
         worker = world.worker()
-        await worker.tasks._claim()
+        await worker.tasks.claim()
         worker.tasks.abandon_handlers()
         await asyncio.sleep(0)
         worker.tasks.close()

@@ -67,7 +67,7 @@ class SlowStore(MemoryStore):
             return await super().transact(work, *options)
         while True:
             await self._turn()
-            tx = MemoryTx(self._state, self._clock.now())
+            tx = MemoryTx(self.state, self._clock.now())
             answer = drive(work, tx)
             await self._turn()
             try:

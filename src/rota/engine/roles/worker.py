@@ -98,8 +98,13 @@ class TaskWorker:
         self._hooks: set[asyncio.Task[None]] = set()
 
     @property
+    def held(self) -> list[Task]:
+        """The tasks whose handlers run now."""
+        return [execution.task for execution in self._running]
+
+    @property
     def kinds_running(self) -> tuple[str, ...]:
-        return tuple(sorted({execution.task.kind for execution in self._running}))
+        return tuple(sorted({task.kind for task in self.held}))
 
     def described(self, node: NodeState) -> NodeState:
         """The node, and what it does as a worker."""
@@ -114,7 +119,7 @@ class TaskWorker:
             },
             queues=self._queues,
             slots=self._concurrency,
-            running=dict(Counter(execution.task.kind for execution in self._running)),
+            running=dict(Counter(task.kind for task in self.held)),
         )
 
     @property
@@ -123,7 +128,7 @@ class TaskWorker:
 
     async def run_once(self) -> timedelta:
         """Settle and claim; how long until there is something to do without being woken."""
-        _, claimed = await _all(self._settle(), self._claim())
+        _, claimed = await _all(self._settle(), self.claim())
         next_at = None if claimed is None else await self._next_at(*claimed)
         return self._delay(None if next_at is None else next_at - await self._queue.store.now())
 
@@ -162,7 +167,7 @@ class TaskWorker:
         schedule begins after 33 ms instead of 47 ms on a busy machine: `bench/lateness.py`.)"""
         try:
             if self._free():
-                await self._claim()
+                await self.claim()
         finally:
             self.wake.set()
 
@@ -173,7 +178,7 @@ class TaskWorker:
         taken = len(self._running) + len(self._overrunning) + self._asked_for
         return max(0, self._concurrency - taken) if self.accepting else 0
 
-    async def _claim(self) -> tuple[Claim, datetime] | None:
+    async def claim(self) -> tuple[Claim, datetime] | None:
         """Take what is ready, and start it. If there was less than asked for: what was asked, and as of when."""
         free = self._free()
         if not free and not self._running:

@@ -100,7 +100,7 @@ class MemoryStore(Store):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._state = State()
+        self.state = State()
         self._contents = MemoryContents(self.url)
         self._waiters = Waiters(clock.now)
         self._is_open = False
@@ -129,12 +129,12 @@ class MemoryStore(Store):
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
         self._check_open()
         await asyncio.sleep(0)
-        return run_work(work, lambda: MemoryTx(self._state, self._clock.now()), self._commit)
+        return run_work(work, lambda: MemoryTx(self.state, self._clock.now()), self._commit)
 
     async def read(self, work: Work[T], /) -> T:
         self._check_open()
         await asyncio.sleep(0)
-        return drive(work, MemoryTx(self._state, self._clock.now(), writable=False))
+        return drive(work, MemoryTx(self.state, self._clock.now(), writable=False))
 
     async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         self._check_open()
@@ -147,11 +147,11 @@ class MemoryStore(Store):
 
     async def snapshot(self) -> dict[str, list[Record]]:
         self._check_open()
-        return {TABLES[each].name: list(self._state.all(each)) for each in RECORD_TYPES}
+        return {TABLES[each].name: list(self.state.all(each)) for each in RECORD_TYPES}
 
     def _commit(self, tx: MemoryTx) -> None:
         if tx.puts or tx.deletes:
-            self._state.apply(self._state.prepare(tx.puts, tx.deletes))
+            self.state.apply(self.state.prepare(tx.puts, tx.deletes))
             self._waiters.changed(tx.written)
 
     def _check_open(self) -> None:
