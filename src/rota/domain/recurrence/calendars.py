@@ -137,7 +137,7 @@ def covered_days(covering: Covered, first: date, most: int, ahead: int = 366) ->
 
 
 class Openings(NamedTuple):
-    """The times that calendars leave of a timing, within its bounds. `timezone` is that of the timing."""
+    """The times of a timing that its calendars leave, within its bounds. `timezone` is that of the timing."""
 
     timing: Timing
     only: tuple[Covered, ...]

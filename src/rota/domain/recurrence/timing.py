@@ -53,7 +53,7 @@ class DayMatch(StrEnum):
 
 
 def _utc() -> str:
-    """The zone of those who say none. Made, so that it is always written, unlike the other defaults."""
+    """The default zone. It is a function, so that the zone is always written, unlike other defaults."""
     return "UTC"
 
 

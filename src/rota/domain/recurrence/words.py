@@ -1,11 +1,8 @@
 """Timings in plain English.
 
-Cron lines are put into words by cron-descriptor, which knows the language well and validates nothing: it
-only ever sees what our parser accepted. It takes a third of a second to import, hence only here and late.
-
-Small words: lists, ordinals, durations.
-
-RRULEs in plain English: `Every 2 weeks on Monday and Friday at 09:00, 10 times`.
+Cron lines are put into words by cron-descriptor, which knows the language well and validates nothing: it only ever sees
+what our parser accepted. It takes a third of a second to import, so it is imported late. RRULEs are put into words
+here: `Every 2 weeks on Monday and Friday at 09:00, 10 times`.
 """
 
 from __future__ import annotations

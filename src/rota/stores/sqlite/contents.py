@@ -1,7 +1,7 @@
 """The contents of large artifacts, as files in a folder next to the database: `rota.db-artifacts/`.
 
-A file is written under a passing name, brought to the disk, and then given its own. A writing that was cut short leaves
-its passing name behind, which counts as a key like any other: nobody names it, so it is removed.
+A file is written under a temporary name, brought to the disk, and then given its own. A write that was cut short leaves
+the temporary name behind. It counts as a key like any other: no record names it, so it is removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _THREADS = 4
 
 
 class FolderContents(Contents):
-    """One file for each key, in a folder for each beginning of a key. The folder is made by the first writing."""
+    """One file for each key, in a folder for each beginning of a key. The folder is made by the first write."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""A SQLite file: opening it, its settings, its failures in words, and seeing that someone else changed it.
+"""A SQLite file: it is opened and set up, its failures are put into words, and changes by others are seen.
 
 Failures are told in one sentence that names the file and what to do: `Unavailable` where trying again may
 help, `Corrupt` where the file is not what it should be.
@@ -6,11 +6,9 @@ help, `Corrupt` where the file is not what it should be.
 `Header` reads how many commits the WAL index has counted, of any process. SQLite keeps that in shared memory
 (https://sqlite.org/walformat.html#the_wal_index_header). It asks SQLite itself for the address (the documented
 `xShmMap` of the file's methods). Opening the `-shm` file by hand would work, too, until it is closed: closing *any*
-descriptor of a file drops all POSIX locks that the process has on it, SQLite's included. Without our own commits, which
-are counted here, these are the commits of others.
-
-Who has committed opens the `-wal` file and closes it again (SQLite has no locks on that one): whoever watches it
-(`FileWatch`) hears of the commit when it can be seen.
+descriptor of a file drops all POSIX locks that the process has on it, SQLite's included. Our own commits are counted
+here, and the rest are the commits of others. A process that has committed opens the `-wal` file and closes it again
+(SQLite has no locks on that one), so that a `FileWatch` of another process hears of the commit when it can be seen.
 
 A file that was deleted, moved or replaced while it is open can still be written, and nobody would find what was
 written. So each commit and each read compares what is at the path, and at those of its -wal and -shm, with what was
@@ -91,17 +89,17 @@ class SqliteFile:
             raise apsw.CantOpenError(str(error)) from error
 
     def remember_place(self) -> None:
-        """What is there now is what `gone` compares with. Called when it is open, before it is used."""
+        """Remember the files as they are now, for `gone`. Called when the file is open, before it is used."""
         real = os.path.realpath(self.path)
         paths = [os.path.abspath(self.path), f"{real}-wal", f"{real}-shm"]
         self._opened = {path: _identity(path) for path in paths}
 
     def whereabouts(self) -> list[Identity]:
-        """Different when something happened to one of the files."""
+        """A value that changes when something happens to one of the files."""
         return [_identity(path) for path in self._opened]
 
     def gone(self) -> Unavailable | None:
-        """That the file, or what belongs to it, is no longer the one that was opened."""
+        """The error, if the file or what belongs to it is no longer what was opened."""
         for path, identity in self._opened.items():
             if _identity(path) != identity:
                 return Unavailable(
@@ -113,7 +111,7 @@ class SqliteFile:
 
     @contextmanager
     def committing(self, *, writes: bool) -> Iterator[None]:
-        """Around a commit of our own: it is counted, and told to those who watch the file."""
+        """Count a commit of our own, and tell the processes that watch the file."""
         self._is_committing = True
         try:
             yield
@@ -128,14 +126,15 @@ class SqliteFile:
             os.close(os.open(self.wal, os.O_RDONLY | os.O_CLOEXEC))
 
     def commits_of_others(self, header: Header) -> int:
-        """How many there were, counted from anywhere. While we commit ourselves: as before, since nobody else can."""
+        """The number of commits by other processes, counted from any start. It stays while we commit, since nobody else
+        can."""
         if not self._is_committing:
             self._others_seen = header.commits() - self._own_commits
         return self._others_seen
 
     @property
     def wal(self) -> str:
-        """Where SQLite writes first."""
+        """The file to which SQLite writes first."""
         return f"{os.path.realpath(self.path)}-wal"
 
     def look(self, function: Callable[[apsw.Connection], T], url: str, is_awaited: Callable[[], bool]) -> T:
@@ -235,7 +234,8 @@ class FileThread:
         return self._db
 
     async def open(self, settings: str) -> None:
-        """Going into WAL mode does not wait for others by itself: try until it works or the time is over."""
+        """Open the file in WAL mode. That does not wait for others by itself: it is tried until it works or the time is
+        over."""
         tries = int(self.file.busy_timeout / _RETRY)
         with self.file.told_in_words():
             while self._db is None:
@@ -248,7 +248,7 @@ class FileThread:
                     await asyncio.sleep(_RETRY.total_seconds())
 
     async def look(self, function: Callable[[apsw.Connection], T], url: str) -> T:
-        """Before it is opened: as `SqliteFile.look`, in the thread."""
+        """The same as `SqliteFile.look`, in the thread, before the file is opened."""
         return await self.thread.call(self.file.look, function, url, self._is_awaited)
 
     async def run(self, function: Callable[[apsw.Connection], T]) -> T:
@@ -322,7 +322,7 @@ class Header:
         self._address = region.value
 
     def commits(self) -> int:
-        """How many there were, by anyone, counted from anywhere. Only while the connection is open."""
+        """The number of commits by all processes, counted from any start. Only while the connection is open."""
         return ctypes.c_uint32.from_address(self._address + self._COUNTER).value
 
 
@@ -333,7 +333,7 @@ class FileWatch:
     """Calls `heard` on the event loop when any process has opened a file. Linux only (inotify)."""
 
     def __init__(self, path: str, heard: Callable[[], None]) -> None:
-        """Raises OSError where there is no such thing."""
+        """Raises OSError where there is no inotify."""
         libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(libc, "inotify_init1"):
             raise OSError("this system has no inotify")
@@ -357,7 +357,7 @@ class FileWatch:
 
 
 class DataVersion:
-    """The same by a statement, for where there is no header: needs a connection of its own."""
+    """The commits of others by a statement, where there is no header. It needs a connection of its own."""
 
     def __init__(self, file: SqliteFile) -> None:
         self._db = file.connect(_SQL["reader_settings"])

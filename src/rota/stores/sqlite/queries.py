@@ -1,9 +1,9 @@
 """The queries of `stores/queries.py` as SQLite statements: which one, with which values, and how several are merged.
 
-Most queries are one statement. Some are not: ready and upcoming tasks look into each lane (queue, kind,
-priority) by itself, since an index over all of them would have to walk what is delayed or less urgent; a
-listing of expired tasks is made of those that are marked and those that only read so, and open tasks of those
-that wait and those that run. Names of the statements in `statements.sql` follow those of the queries.
+Most queries are one statement. Some are not: ready and upcoming tasks look into each lane (queue, kind, priority) by
+itself, since an index over all of them would have to walk what is delayed or less urgent; a listing of expired tasks is
+made of the marked ones and of pending ones past their expiry, and open tasks of the pending and the running ones. Names
+of the statements in `statements.sql` follow those of the queries.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ one by one, so that only those that cannot be done fail. Reads have a connection
 and never wait for the disk.
 
 `wait` sees commits of this process at once, and those of others by looking at the WAL index in shared memory, which
-costs no statement; where that is impossible, by a slow `pragma data_version`. On Linux it looks when somebody who has
-committed tells it; elsewhere, fifty times a second.
+costs no statement; where that is impossible, by a slow `pragma data_version`. On Linux it looks when another process
+tells that it has committed; elsewhere, fifty times a second.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[A
 
 
 def _run(db: apsw.Connection, clock: Clock, jobs: list[Job[Any]]) -> None:
-    """All works. An error of SQLite ends the group, any other only the work that raised it."""
+    """Run all works. An error of SQLite ends the group, any other only the work that raised it."""
     for job in jobs:
         job.error = None
         try:
@@ -229,7 +229,7 @@ def _options(url: str, query: str) -> dict[str, Any]:
 
 
 class _OpenFile:
-    """What an open store has: two connections with their threads, the queue of works, and who waits."""
+    """The parts of an open store: two connections with their threads, the queue of works, and the callers that wait."""
 
     def __init__(self, file: SqliteFile, clock: Clock) -> None:
         self._file = file
@@ -253,8 +253,8 @@ class _OpenFile:
         await self._start_looking(poll_interval)
 
     async def _start_looking(self, poll_interval: timedelta) -> None:
-        """Who waits looks at the WAL index; failing that, asks for the data version, rarely. And at whether the file is
-        still there: the caller that is woken by that meets the error."""
+        """Look for commits of others while a caller waits: at the WAL index, or else, rarely, at the data version. It
+        is also seen whether the file is still there: the caller that is woken by that meets the error."""
         try:
             header = await self.reader.run(Header)
             look: Callable[[], object] = partial(self._file.commits_of_others, header)
@@ -265,7 +265,7 @@ class _OpenFile:
         self.waiters = Waiters(self.clock.now, lambda: (look(), self._file.whereabouts()), interval)
 
     def _watch_wal(self) -> bool:
-        """Not in virtual time, in which nothing happens by itself."""
+        """Watch the WAL file, except in virtual time, in which nothing happens by itself."""
         if isinstance(asyncio.get_running_loop(), VirtualTime):
             return False
         try:

@@ -32,8 +32,7 @@ _TAKEN = {apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE}
 
 
 class _Statements:
-    """What is said to SQLite about one record type. A row is (id, version, columns, body), the fixed
-    columns first."""
+    """The statements for one record type. A row is (id, version, columns, body), the fixed columns first."""
 
     def __init__(self, table: Table[Any]) -> None:
         self.table = table
@@ -171,7 +170,7 @@ def _write(db: apsw.Connection, writes: list[tuple[str, list[Row]]]) -> None:
 
 
 def _changed(db: apsw.Connection, statement: str, rows: list[Row]) -> int:
-    """How many rows a statement changed. Where a trigger counts along, its own changes are left out."""
+    """How many rows a statement changed. The changes of triggers are left out."""
     if statement not in _TRIGGERING:
         before = db.total_changes()
         db.executemany(statement, rows)
