@@ -12,11 +12,11 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
 
 from ...domain.errors import Refused, RotaError
 from ...domain.model import Role
 from ..http.problems import Problem, status_of
+from ..http.reading import BareRoute
 from . import admin, alarms, fleet, overview, sign_in, tenants
 from .schedules import backfill, calendars, editor, forecast, schedule
 from .schedules import listing as schedules
@@ -109,9 +109,7 @@ def install(api: FastAPI) -> None:
         ("GET", "/assets/{name}", _asset),
         ("GET", "/ui/{rest:path}", _nothing),
     ):
-        api.router.routes.append(
-            Route(path, _told(path, endpoint), methods=[method], include_in_schema=False)
-        )
+        api.router.routes.append(BareRoute(path, _told(endpoint), method))
 
 
 def _add(api: FastAPI, path: str, page: Page, role: Role, method: str = "GET") -> None:
@@ -121,21 +119,13 @@ def _add(api: FastAPI, path: str, page: Page, role: Role, method: str = "GET") -
         await sign_in.rotate(request, visit.queue.caller, answer)
         return answer
 
-    api.router.routes.append(Route(path, _told(path, endpoint), methods=[method], include_in_schema=False))
+    api.router.routes.append(BareRoute(path, _told(endpoint), method))
 
 
-class _Named:
-    """The name of the route in the metrics."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-
-def _told(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Any:
+def _told(endpoint: Callable[[Request], Awaitable[Response]]) -> Any:
     """The endpoint with its errors as pages."""
 
     async def answer(request: Request) -> Response:
-        request.scope["route"] = _Named(path)
         try:
             return await endpoint(request)
         except (Problem, RotaError) as error:

@@ -10,10 +10,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from .problems import Problem, Unreadable
 
-__all__ = ["Router", "check_query", "read_json"]
+__all__ = ["BareRoute", "Router", "check_query", "read_json"]
 
 
 class Router(APIRouter):
@@ -33,6 +35,17 @@ class _Route(APIRoute):
             return await handle(_Request(request.scope, request.receive))
 
         return handle_strictly
+
+
+class BareRoute(Route):
+    """A route without FastAPI's reading and description. The metrics know it by its path, like the others."""
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Any], method: str) -> None:
+        super().__init__(path, endpoint, methods=[method], include_in_schema=False)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        await super().handle(scope, receive, send)
 
 
 class _Request(Request):

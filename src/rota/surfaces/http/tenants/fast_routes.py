@@ -11,12 +11,11 @@ from __future__ import annotations
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
-from starlette.routing import Route
 
 from ....domain.errors import Invalid
 from ....domain.model import Role
 from ..fields import SLASH
-from ..reading import check_query, read_json
+from ..reading import BareRoute, check_query, read_json
 from ..service import of
 from . import executions, schedules
 from .schemas import ExecutionBody
@@ -30,11 +29,10 @@ _SCHEDULE = "/api/tenants/{tenant}/schedules/{id}"
 def install(api: FastAPI) -> None:
     """Before all other routes."""
     for path, method, endpoint in ((_TASKS, "POST", submit), (_SCHEDULE, "GET", get_schedule)):
-        api.router.routes.insert(0, Route(path, endpoint, methods=[method], include_in_schema=False))
+        api.router.routes.insert(0, BareRoute(path, endpoint, method))
 
 
 async def submit(request: Request) -> Response:
-    request.scope["route"] = _Named(_TASKS)
     check_query(request, ())
     queue = await of(request).acting(request, request.path_params["tenant"], Role.OPERATOR)
     raw = await request.body()
@@ -50,17 +48,9 @@ async def submit(request: Request) -> Response:
 
 
 async def get_schedule(request: Request) -> Response:
-    request.scope["route"] = _Named(_SCHEDULE)
     check_query(request, ())
     queue = await of(request).acting(request, request.path_params["tenant"], Role.VIEWER)
     return await schedules.get(queue, request.path_params["id"].replace(SLASH, "/"))
-
-
-class _Named:
-    """The name of the route in the metrics."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
 
 
 def _once(request: Request) -> str | None:
