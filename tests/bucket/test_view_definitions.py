@@ -35,6 +35,7 @@ EVERYTHING: dict[str, Any] = {
     "catch_up_window": timedelta(hours=7),
     "overlap_policy": "cancel_previous",
     "jitter": timedelta(seconds=2.25),
+    "offset": timedelta(minutes=3),
     "pause_on_failure": True,
     "pause_note": "until the move",
     "metadata": {"team": "blue"},
