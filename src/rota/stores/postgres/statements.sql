@@ -102,6 +102,9 @@ select pg_advisory_xact_lock(hashtextextended('{schema} ' || :of::text, 0))
 
 -- ## Every record type (a column that varies is an array, and `given` has it; any other is one value for all rows)
 
+-- `case` hides from the planner what is compared besides the id. Behind a pooler, where it is free to choose, it would take
+-- that for rare and compare each row of a small table with each that is given: 21 µs of the server for a task, not 13.
+
 -- name: insert
 with new as (
   insert into {schema}.{table} ({columns}) select {values} from unnest({arrays}) as given ({varying})
@@ -113,7 +116,7 @@ select count(*) from new
 with new as (
   update {schema}.{table} as stored set version = {version}, {changes}
   from unnest({arrays}) as given ({varying})
-  where stored.id = given.id and stored.version = {version} - 1 and {unchanged}
+  where stored.id = given.id and case when stored.version = {version} - 1 and {unchanged} then true end
   returning 1
 )
 select count(*) from new
@@ -122,7 +125,7 @@ select count(*) from new
 with gone as (
   delete from {schema}.{table} as stored
   using unnest({arrays}) as given ({varying})
-  where stored.id = given.id and stored.version = {version} and {unchanged}
+  where stored.id = given.id and case when stored.version = {version} and {unchanged} then true end
   returning 1
 )
 select count(*) from gone
@@ -140,7 +143,7 @@ select {notified}
 with new as (
   update {schema}.{table} as stored set version = {version}, {changes}
   from unnest({arrays}) as given ({varying})
-  where stored.id = given.id and stored.version = {version} - 1 and {unchanged}
+  where stored.id = given.id and case when stored.version = {version} - 1 and {unchanged} then true end
   returning 1
 ), checked as (
   select {schema}.expect(count(*), cardinality($1)) from new
