@@ -15,9 +15,9 @@ from rota.domain.options import SubmitOptions, names_of
 
 QUEUE = """
 submit submit_many get task_id list count history artifacts open_artifact cancel cancel_many request_cancellation
-replay archive mark_expired wait now create_schedule get_schedule list_schedules count_schedules update_schedule
-pause_schedule resume_schedule trigger_schedule delete_schedule restore_schedule schedule_history runs preview why
-run_due enable_schedule disable_schedule close start_workflow start_workflows signal steps preview_timing
+replay archive mark_expired wait now create_schedule create_schedules get_schedule list_schedules count_schedules
+update_schedule pause_schedule resume_schedule trigger_schedule delete_schedule restore_schedule schedule_history runs
+preview why run_due enable_schedule disable_schedule close start_workflow start_workflows signal steps preview_timing
 create_template get_template list_templates update_template delete_template execute_template create_tenant get_tenant
 list_tenants set_limits suspend_tenant resume_tenant create_key list_keys revoke_key events nodes waiting list_queues
 pause_queue resume_queue drain_queue replay_many explained_runs last_runs open_schedules overview plan apply export

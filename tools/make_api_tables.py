@@ -45,7 +45,14 @@ WORKFLOW_CALLS = ["start_workflow", "start_workflows", "signal", "steps", "unrea
 WORKFLOW = ["task", "version", "idempotency_key", "step", "child", "map", "sleep", "receive", "first", "undo"]
 WORKFLOW += ["restart", "progress", "log"]
 SCHEDULE_CALLS = [
-    *("create_schedule", "get_schedule", "list_schedules", "count_schedules", "update_schedule"),
+    *(
+        "create_schedule",
+        "create_schedules",
+        "get_schedule",
+        "list_schedules",
+        "count_schedules",
+        "update_schedule",
+    ),
     *(
         "pause_schedule",
         "disable_schedule",

@@ -224,6 +224,8 @@ class Queue:
         """Create a schedule: what to run (`task_type` with `input`, or `target`) and when (one of `cron`,
         `interval`, `run_at`, `rrule`, `rule`, `timings`, `after`). A key that a completed schedule has is taken from
         it."""
+    def create_schedules(self, schedules: Mapping[str, ScheduleOptions]) -> builtins.list[Schedule]:
+        """Create many schedules in one transaction, all of them or none: by key, the options of `create_schedule`."""
     def get_schedule(self, schedule_id: str) -> Schedule: ...
     def list_schedules(
         self,

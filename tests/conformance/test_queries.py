@@ -91,6 +91,7 @@ from rota.stores.queries import (
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SchedulesByKeys,
     SignalList,
     StepList,
     TaskList,
@@ -288,6 +289,11 @@ SENTENCES: dict[type[Query], Sentence] = {
         lambda q, s: (s.tenant, s.key) == (q.tenant, q.key) and (s.deleted_at is not None) == q.deleted,
         lambda s: (s.created_at, s.id),
         newest=True,
+    ),
+    SchedulesByKeys: Sentence(
+        Schedule,
+        lambda q, s: s.tenant == q.tenant and s.key in q.keys and s.deleted_at is None,
+        lambda s: s.key,
     ),
     OpenSchedules: Sentence(
         Schedule,
@@ -549,6 +555,10 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (
             ScheduleByKey(tenant=t, key=k, deleted=d) for t, k, d in product(TENANTS, keys, (False, True))
         )
+    elif kind is SchedulesByKeys:
+        keys = [each.key for each in records if isinstance(each, Schedule)][:20]
+        some_keys = ((), tuple(keys), ("nobody", *keys[:2]), (keys[0], keys[0]))
+        yield from (SchedulesByKeys(tenant=t, keys=each) for t, each in product(TENANTS, some_keys))
     elif kind is RunList:
         for each, status, since, until in product(
             SCHEDULES, some(*RunStatus), some(*TIMES[1:4]), some(*TIMES[3:])

@@ -53,6 +53,7 @@ from rota.stores.queries import (
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SchedulesByKeys,
     TaskList,
     TasksByBeginning,
     TemplateList,
@@ -277,6 +278,7 @@ class Stream:
                     status=chance.choice((None, *TaskStatus)),
                     **self.task_filter(),
                 ),
+                lambda: SchedulesByKeys(tenant=who, keys=tuple(chance.choices("abc", k=2))),
                 lambda: ScheduleByKey(tenant=who, key=chance.choice("abc"), deleted=chance.random() < 0.5),
                 lambda: ScheduleList(
                     tenant=who, after=after, deleted=chance.random() < 0.5, **self.schedule_filter()

@@ -109,6 +109,7 @@ CALLS: dict[str, Call] = {
     "count_schedules": lambda queue: queue.count_schedules(),
     "create_key": lambda queue: queue.create_key("ci", "viewer"),
     "create_schedule": lambda queue: queue.create_schedule("other", task_type="work", interval=60),
+    "create_schedules": lambda queue: queue.create_schedules({"many": {"task_type": "t", "interval": "1h"}}),
     "apply": lambda queue: queue.apply({}),
     "export": lambda queue: queue.export(),
     "plan": lambda queue: queue.plan({}),

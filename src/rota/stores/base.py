@@ -47,8 +47,9 @@ wait on. Tasks that run and are not to be cancelled do not count: nobody waits f
 another transaction has locked are left out (on stores where transactions overlap).
 
 **Unreadable records.** A record may have been damaged, or written by another program. `get`, `get_many`, `snapshot` and
-the query ScheduleByKey raise `Corrupt` for it. Every other `find` leaves it out, fills its place with the next record,
-logs it once, and adds it to `tx.unreadable`: one bad record never stops a batch. `count` and `tally` count it.
+the queries ScheduleByKey and SchedulesByKeys raise `Corrupt` for it. Every other `find` leaves it out, fills its place
+with the next record, logs it once, and adds it to `tx.unreadable`: one bad record never stops a batch. `count` and
+`tally` count it.
 
 **Contents.** `store.contents` keeps bytes that are too many for a record, each under a key that is written once. It
 knows no records and takes no part in transactions: content is durable when `write` returns, and a record that names it

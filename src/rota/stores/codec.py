@@ -61,6 +61,7 @@ from .queries import (
     ScheduleByKey,
     ScheduleList,
     ScheduleQuery,
+    SchedulesByKeys,
     SignalList,
     StepQuery,
     TaskQuery,
@@ -280,7 +281,8 @@ async def readable(
     try:
         return list(read(rows))
     except Corrupt:
-        if isinstance(query, ScheduleByKey):  # without it, the answer would be that there is no such schedule
+        # Without it, the answer would be that there is no such schedule.
+        if isinstance(query, ScheduleByKey | SchedulesByKeys):
             raise
     asked = limit
     while True:

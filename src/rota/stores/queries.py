@@ -50,6 +50,7 @@ __all__ = [
     "ScheduleByKey",
     "ScheduleList",
     "ScheduleQuery",
+    "SchedulesByKeys",
     "SignalList",
     "SinceQuery",
     "StepList",
@@ -207,6 +208,13 @@ class ScheduleByKey(Query, frozen=True, kw_only=True):
     tenant: str
     key: str
     deleted: bool = False
+
+
+class SchedulesByKeys(Query, frozen=True, kw_only=True):
+    """Schedule: of `tenant`, living, with one of `keys`. By key."""
+
+    tenant: str
+    keys: tuple[str, ...]
 
 
 class OpenSchedules(Query, frozen=True, kw_only=True):
@@ -432,6 +440,7 @@ ScheduleQuery = (
     DueSchedules
     | OutdatedZones
     | ScheduleByKey
+    | SchedulesByKeys
     | OpenSchedules
     | OldSchedules
     | ScheduleList

@@ -27,6 +27,7 @@ from .plans import MakePlan, apply_plan, read_stored
 from .schedules import (
     Declared,
     create_schedule,
+    create_schedules,
     declare_schedules,
     delete_schedule,
     edit_schedule,
@@ -124,6 +125,7 @@ __all__ = [
     "create_calendar",
     "create_key",
     "create_schedule",
+    "create_schedules",
     "create_template",
     "create_tenant",
     "declare_schedules",

@@ -32,7 +32,7 @@ from ...domain.recurrence import Covered, Timing
 from ...domain.schedule import after, backfill, calendars, definition, run, spread
 from ...domain.template import check_runs, known_target
 from ...stores.base import Tx, Work
-from ...stores.queries import RunList, ScheduleByKey
+from ...stores.queries import RunList, ScheduleByKey, SchedulesByKeys
 from .buffer import Buffers
 from .chains import Chains, linked_causes
 from .gates import put_new
@@ -52,6 +52,7 @@ from .shared import (
 __all__ = [
     "Declared",
     "create_schedule",
+    "create_schedules",
     "declare_schedules",
     "delete_schedule",
     "edit_schedule",
@@ -81,6 +82,25 @@ def create_schedule(
         new = await _created(tx, tenant, made, limits, actor)
         await _check_shell(tx, None, new)
         return (await _write(tx, limits, [_Change(None, new, "created")], actor))[0]
+
+    return work
+
+
+def create_schedules(tenant: str, made: Sequence[Declared], actor: str) -> Work[list[Schedule]]:
+    """Create all of them or none. An error names the schedule."""
+
+    async def work(tx: Tx) -> list[Schedule]:
+        limits = await limits_of(tx, tenant)
+        again = await tx.get_many(Schedule, [each.id for each in made])
+        if again:
+            return [again[each.id] for each in made]
+        changes = []
+        for each in made:
+            with naming_schedule(each.key), each.in_words():
+                new = await _created(tx, tenant, each, limits, actor)
+                await _check_shell(tx, None, new)
+            changes.append(_Change(None, new, "created"))
+        return await _write(tx, limits, changes, actor)
 
     return work
 
@@ -236,15 +256,18 @@ async def _written(
 
 async def _retired(tx: Tx, changes: Sequence[_Change], actor: str) -> list[_Change]:
     """The completed schedules whose keys are taken, deleted. The key of any other is refused."""
+    takers = {each.new.key: each.new for each in changes if each.takes_key}
+    if not takers:
+        return []
+    tenant = changes[0].new.tenant
     retired = []
-    for each in changes:
-        if not each.takes_key:
-            continue
-        for holder in await tx.find(ScheduleByKey(tenant=each.new.tenant, key=each.new.key), 1):
-            if holder.status is not ScheduleStatus.COMPLETED:
-                raise Refused("key_taken", key=each.new.key)
-            gone = definition.delete(holder, tx.now, actor)
-            retired.append(_Change(holder, gone, "deleted", f"its key was taken by schedule {each.new.id}"))
+    for holder in await tx.find(SchedulesByKeys(tenant=tenant, keys=tuple(takers)), len(takers)):
+        if holder.status is not ScheduleStatus.COMPLETED:
+            raise Refused("key_taken", key=holder.key)
+        gone = definition.delete(holder, tx.now, actor)
+        retired.append(
+            _Change(holder, gone, "deleted", f"its key was taken by schedule {takers[holder.key].id}")
+        )
     return retired
 
 

@@ -70,6 +70,7 @@ from ..queries import (
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SchedulesByKeys,
     SignalList,
     StepList,
     TaskList,
@@ -262,6 +263,11 @@ def _by_key(state: State, query: ScheduleByKey) -> Iterator[Schedule]:
     if query.deleted:
         return _records(state, Schedule, state.index["deleted_key"].descending((query.tenant, query.key)))
     return _records(state, Schedule, state.with_key(query.tenant, query.key))
+
+
+def _by_keys(state: State, query: SchedulesByKeys) -> Iterator[Schedule]:
+    for key in sorted(set(query.keys)):
+        yield from _records(state, Schedule, state.with_key(query.tenant, key))
 
 
 def _open_schedules(state: State, query: OpenSchedules) -> Iterator[Schedule]:
@@ -468,6 +474,7 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     RunList: _run_list,
     ScheduleByKey: _by_key,
     ScheduleList: _schedule_list,
+    SchedulesByKeys: _by_keys,
     SignalList: _signal_list,
     StepList: _step_list,
     TaskList: _task_list,

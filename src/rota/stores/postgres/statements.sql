@@ -492,6 +492,11 @@ select {what} from {schema}.schedule
 where deleted_at is not null and tenant = :tenant::text and key = :key::text
 order by created_at desc, id desc limit :limit::bigint {lock}
 
+-- name: schedules_by_keys
+select {what} from {schema}.schedule
+where deleted_at is null and tenant = :tenant::text and key = any(:keys::text[])
+order by key limit :limit::bigint {lock}
+
 -- name: open_schedules
 select {what} from {schema}.schedule
 where deleted_at is null and tenant = :tenant::text and status <> 'completed'

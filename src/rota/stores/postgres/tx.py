@@ -19,7 +19,7 @@ from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule
 from ...domain.task import Update
 from ..base import BufferedTx
 from ..codec import RECORD_OF, TABLES, read_each, readable
-from ..queries import OpenSchedules, Query, ReadyTasks, ScheduleByKey, TaskList
+from ..queries import OpenSchedules, Query, ReadyTasks, ScheduleByKey, SchedulesByKeys, TaskList
 from ..sql_parameters import MANY_PENDING
 from .queries import Statement, Statements, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
@@ -42,6 +42,8 @@ class PendingWrites:
         self._replaced: Records = {}
         self._deletes: Records = {}
         self._must_notify = False
+        self.open_schedules: dict[str, int] = {}
+        """How many the database has, by tenant, while nobody else may add one."""
 
     async def get(self, statement: str, of_type: type[Record], id: str) -> Record | None:
         """A record: as it was written here, as it was read before, or from the database. A new copy each time."""
@@ -120,6 +122,7 @@ class PendingWrites:
         """Send all writes; with `commit`, end the transaction with them."""
         puts, deletes, replaced, notify = self._puts, self._deletes, self._replaced, self._must_notify
         self._puts, self._deletes, self._replaced, self._must_notify = {}, {}, {}, False
+        self.open_schedules.clear()
         await self._transaction.write(deletes, puts, replaced, commit=commit, notify=notify)
 
 
@@ -223,10 +226,11 @@ class PostgresTx(BufferedTx):
 
     def _is_found_without_writes(self, query: Query) -> bool:
         """Whether what is to be written makes no difference to the query: new schedules have other keys."""
-        if not isinstance(query, ScheduleByKey):
+        if not isinstance(query, ScheduleByKey | SchedulesByKeys):
             return False
         new = self._pending_writes.new_schedules()
-        return new is not None and all((each.tenant, each.key) != (query.tenant, query.key) for each in new)
+        keys = {query.key} if isinstance(query, ScheduleByKey) else set(query.keys)
+        return new is not None and not any(each.tenant == query.tenant and each.key in keys for each in new)
 
     async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
         """One statement, which is the whole commit if there are no other works."""
@@ -266,23 +270,30 @@ class PostgresTx(BufferedTx):
     async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         name = statement_name(query)
-        if lock and self._writable:
+        is_locked = lock and self._writable
+        if is_locked:
             await self._transaction.lock_count(f"{name} {text_of(getattr(query, 'tenant', None) or '')}")
         if isinstance(query, OpenSchedules):
-            number = await self._number_of_open_schedules(query)
+            number = await self._number_of_open_schedules(query, is_locked)
         else:
             await self._pending_writes.flush_before_query(*_tables_of(query))
             number = await self._number(self._statements.count[name], values_of(query, at_most))
         return number if at_most is None else min(number, at_most)
 
-    async def _number_of_open_schedules(self, query: OpenSchedules) -> int:
-        """The number that the database keeps, and those that it has not seen yet."""
+    async def _number_of_open_schedules(self, query: OpenSchedules, is_locked: bool) -> int:
+        """The number that the database keeps, and those that it has not seen yet. The works of a group that add
+        schedules ask for it once: that saves a third of the statements of 32 that are created at once."""
         new = self._pending_writes.new_schedules()
         if new is None:
             await self._pending_writes.flush()
             new = []
-        statement = self._statements.plain["open_schedules_number"]
-        number = await self._number(statement, values_of(query, None))
+        known = self._pending_writes.open_schedules
+        number = known.get(query.tenant) if is_locked else None
+        if number is None:
+            statement = self._statements.plain["open_schedules_number"]
+            number = await self._number(statement, values_of(query, None))
+        if is_locked:
+            known[query.tenant] = number
         return number + sum(each.is_open and each.tenant == query.tenant for each in new)
 
     async def _number(self, statement: Statement, values: dict[str, Any]) -> int:

@@ -285,6 +285,11 @@ select {what} from schedule indexed by schedule_deleted_key
 where deleted_at is not null and tenant = :tenant and key = :key
 order by created_at desc, id desc limit :limit
 
+-- name: schedules_by_keys
+select {what} from schedule indexed by schedule_living_key
+where deleted_at is null and tenant = :tenant and key in (select value from json_each(:keys))
+order by key limit :limit
+
 -- name: open_schedules
 select {what} from schedule indexed by schedule_living_key
 where deleted_at is null and tenant = :tenant and status <> 'completed'

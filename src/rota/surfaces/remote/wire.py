@@ -41,8 +41,8 @@ submit submit_many start_workflow signal cancel cancel_many replay replay_many a
 trigger_schedule backfill cancel_backfill execute_template pause_queue resume_queue limit_queue
 """
 _OF_ADMINS = """
-create_schedule update_schedule delete_schedule restore_schedule create_template update_template delete_template
-create_calendar update_calendar delete_calendar apply spread set_alarm_rules remove_alarm_rules
+create_schedule create_schedules update_schedule delete_schedule restore_schedule create_template update_template
+delete_template create_calendar update_calendar delete_calendar apply spread set_alarm_rules remove_alarm_rules
 """
 CALLS: Mapping[str, Role] = {
     **dict.fromkeys(_OF_VIEWERS.split(), Role.VIEWER),

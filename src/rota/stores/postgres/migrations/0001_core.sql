@@ -129,8 +129,17 @@ begin
   return null;
 end $$;
 
-create trigger schedule_created_counted after insert on {schema}.schedule for each row
-  when (new.deleted_at is null and new.status <> 'completed') execute function {schema}.count_schedule();
+-- Many schedules of one statement are counted once: ten thousand changes of one row would each walk over those before.
+create function {schema}.count_new_schedules() returns trigger language plpgsql as $$
+begin
+  insert into {schema}.schedule_count as counted (tenant, number)
+  select tenant, count(*) from added where deleted_at is null and status <> 'completed' group by tenant order by tenant
+  on conflict (tenant) do update set number = counted.number + excluded.number;
+  return null;
+end $$;
+
+create trigger schedule_created_counted after insert on {schema}.schedule referencing new table as added
+  for each statement execute function {schema}.count_new_schedules();
 create trigger schedule_changed_counted after update on {schema}.schedule for each row
   when ((new.deleted_at is null and new.status <> 'completed') <> (old.deleted_at is null and old.status <> 'completed'))
   execute function {schema}.count_schedule();
@@ -380,6 +389,7 @@ comment on column {schema}.schedule_run.target_id is 'The task that was started.
 comment on table {schema}.event is 'Who changed what, when, with before and after. Rows are only added.';
 comment on table {schema}.schedule_count is 'How many schedules of a tenant are neither deleted nor completed.';
 comment on function {schema}.count_schedule is 'Keeps schedule_count.';
+comment on function {schema}.count_new_schedules is 'Keeps schedule_count.';
 comment on table {schema}.template is 'Stored task definitions.';
 comment on column {schema}.template.alias_key is 'The alias as it is compared: without letter case, - and _.';
 comment on table {schema}.tenant is 'Tenants with limits or a status of their own; others have the defaults.';

@@ -71,6 +71,12 @@ async def _check_schedule(request: Request, queue: Acting, given: Given) -> None
         of(request).check_known("task_type", kind, is_workflow=isinstance(target, WorkflowTarget))
 
 
+async def _check_schedules(request: Request, queue: Acting, given: Given) -> None:
+    for options in given["schedules"].values() if isinstance(given["schedules"], dict) else ():
+        if isinstance(options, dict):
+            await _check_schedule(request, queue, options)
+
+
 async def _check_template(request: Request, queue: Acting, given: Given) -> None:
     runtime = given.get("runtime")
     if runtime is None and given.get("command") is not None and "template_id" in given:
@@ -89,6 +95,7 @@ _CHECKS: dict[str, Callable[[Request, Acting, Given], Awaitable[None]]] = {
     "submit_many": _check_submissions,
     "start_workflow": _check_start,
     "create_schedule": _check_schedule,
+    "create_schedules": _check_schedules,
     "update_schedule": _check_schedule,
     "create_template": _check_template,
     "update_template": _check_template,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Unpack
@@ -64,18 +64,51 @@ class ScheduleCalls(Calls):
         work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
         with arguments.in_words_of(options):
             created = await self._commit(work)
-        await self._warn_of_unhandled(*await self._started_by(created.target))
+        await self._warn_of_unhandled(*await self._started_by([created.target]))
         return created
 
-    async def _started_by(self, target: Target) -> list[tuple[str, str]]:
-        """The kind and the queue of the tasks that it starts; none, if its template cannot be read: the schedule is
-        stored already, and only a warning is lost."""
-        if not isinstance(target, TemplateTarget):
-            return [(target.kind, target.queue)]
-        with suppress(StoreError, NotFound):
-            template = await self.store.read(queries.one_template(self.tenant, target.template_id))
-            return [(template.kind, template.queue)]
-        return []
+    async def create_schedules(self, schedules: Mapping[str, ScheduleOptions]) -> list[Schedule]:
+        """Create many schedules in one transaction, all of them or none: by key, the options of `create_schedule`."""
+        if not isinstance(schedules, Mapping):
+            raise Invalid(
+                "schedules", "they are not a dict", 'give {"a-key": {"cron": …, "task_type": …}, …}'
+            )
+        now = await self.now()
+        made = []
+        for key, options in schedules.items():
+            with commands.naming_schedule(str(key)):
+                made.append(self._made(check_key(key), options, now))
+        created = await self._commit(commands.create_schedules(self.tenant, made, self.actor))
+        await self._warn_of_unhandled(*await self._started_by(each.target for each in created))
+        return created
+
+    def _made(self, key: str, options: ScheduleOptions, now: datetime) -> commands.Declared:
+        timing, target, fields = arguments.new_schedule(options, now)
+        self._check_target(target)
+        return commands.Declared(
+            id=self._new_id(),
+            key=key,
+            timing=timing,
+            target=target,
+            fields=fields,
+            in_words=lambda: arguments.in_words_of(options),
+        )
+
+    async def _started_by(self, targets: Iterable[Target]) -> set[tuple[str, str]]:
+        """The kinds and the queues of the tasks that they start; without those of templates that cannot be read: the
+        schedules are stored already, and only a warning is lost."""
+        found = set()
+        templates = set()
+        for target in targets:
+            if isinstance(target, TemplateTarget):
+                templates.add(target.template_id)
+            else:
+                found.add((target.kind, target.queue))
+        for id in sorted(templates):
+            with suppress(StoreError, NotFound):
+                template = await self.store.read(queries.one_template(self.tenant, id))
+                found.add((template.kind, template.queue))
+        return found
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
         return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))
