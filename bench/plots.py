@@ -29,11 +29,8 @@ def drawn(figure: str, curve: dict[str, Any]) -> str:
         across = (math.log10(size) - first) / (last - first)
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - cost / top * (HEIGHT - TOP - BOTTOM)
 
-    shapes = [
-        _text(LEFT, TOP - 18, figure, weight="bold"),
-        _text(WIDTH - RIGHT, HEIGHT - 8, curve["x"], "end"),
-    ]
-    shapes.append(_text(LEFT - 8, TOP - 4, curve["y"], "end"))
+    title = f"{figure}: {curve['y']} by {curve['x']}"
+    shapes = [_text(LEFT, TOP - 18, title, weight="bold")]
     for cost in (0, top / 2, top):
         height = place(10**first, cost)[1]
         shapes.append(f'<path d="M{LEFT} {height:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
@@ -45,8 +42,7 @@ def drawn(figure: str, curve: dict[str, Any]) -> str:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" style="{STYLE}" role="img">'
     )
-    title = f"<title>{escape(figure)}: {escape(curve['y'])} by {escape(curve['x'])}</title>"
-    return "\n".join([head, title, *shapes, "</svg>\n"])
+    return "\n".join([head, f"<title>{escape(title)}</title>", *shapes, "</svg>\n"])
 
 
 def _line(name: str, colour: str, places: list[tuple[float, float]]) -> list[str]:
