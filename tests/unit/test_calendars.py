@@ -100,6 +100,14 @@ def test_where_excluded_times_go(
     assert back[::-1] == found
 
 
+@pytest.mark.parametrize(("policy", "day"), [("skip", 26), ("next", 28), ("previous", 24)])
+def test_what_a_schedule_does_with_an_excluded_time(policy: str, day: int) -> None:
+    found = schedule(Cron("0 9 26 * *"), XMAS, WEEKENDS, excluded_policy=policy).next_run_at
+    assert found == datetime(
+        2027 if policy == "skip" else 2026, 1 if policy == "skip" else 12, day, 9, tzinfo=UTC
+    )
+
+
 def test_a_time_that_moves_keeps_its_clock_through_a_change_of_clocks() -> None:
     free = Covered(name="free", days=(date(2026, 10, 24),))
     openings = Openings(Cron("30 1 24 * *", "Europe/London"), (), (free,), "Europe/London", rolls=1)

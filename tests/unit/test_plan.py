@@ -28,6 +28,7 @@ from rota.domain.plan import (
 )
 from rota.domain.plan.making import PRUNED
 from rota.domain.schedule import calendars, decide, definition
+from rota.domain.schedule.expected import Expected, expected
 from rota.surfaces.python.arguments import declared_changes, declared_schedule
 from worlds import seeds
 
@@ -252,6 +253,12 @@ def at_half_past_eight(cron: str, **more: Any) -> tuple[datetime, ...]:
     stored = replace(stored, schedules={"a": decide(stored.schedules["a"], at, []).schedule})
     plan = planned({"a": {**DAILY, "cron": cron, **more}}, stored, at)
     return plan.skipped_today(only(plan))
+
+
+def test_what_was_put_off_is_expected_until_it_is_due() -> None:
+    of = store_with(a={**DAILY, "offset": "1h"}).schedules["a"]
+    nine = NOON + 2 * DAY - 3 * HOUR
+    assert next(expected(of, nine + HOUR / 2, NOON + 9 * DAY)) == Expected(nine, nine + HOUR)
 
 
 def test_an_edit_of_the_offset_runs_nothing_by_itself() -> None:
