@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from pathlib import Path
 
 import pytest
 
-from command_line import bare_folder, complaint, document, rota, use_store
+from command_line import Process, bare_folder, complaint, document, rota, use_store
 
 APP = """
 import rota
@@ -87,3 +89,29 @@ def test_refusals() -> None:
     assert "the payload is not JSON" in complaint(f"workflow signal {run} paid {{")
     assert "there is no task 'nobody'" in complaint("workflow signal nobody paid", code=1)
     assert "only a failed or cancelled task" in complaint(f"workflow replay {run}", code=1)
+
+
+def test_the_tutorial_goes_on_when_its_worker_is_killed(folder: Path) -> None:
+    """As docs/workflows.md has it, only that nobody waits as long."""
+    page = (Path(__file__).parents[2] / "docs" / "workflows.md").read_text()
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    assert "asyncio.sleep(10)" in program
+    (folder / "shop.py").write_text(program.replace("asyncio.sleep(10)", "asyncio.sleep(0.5)"))
+    run = start('order -i \'{"sku":"lamp"}\'')
+    with Process("worker shop:app --lease 1s", folder) as victim:
+        victim.until("reserved lamp")
+        rota(f"workflow signal {run} paid 40")
+        victim.until("charging 40 for lamp")
+        victim.end(signal.SIGKILL)
+    with Process("worker shop:app --lease 3s", folder) as other:
+        other.until("charging 40 for lamp")
+        other.until("completed")
+        chair = start('order -i \'{"sku":"chair"}\'')
+        other.until("reserved chair")
+        rota(f"workflow cancel {chair} --reason 'out of stock'")
+        other.until("released chair")
+        other.until("cancelled")
+        assert "reserved lamp" not in other.lines
+    done = document(f"workflow show {run}")
+    assert (done["status"], done["output"]) == ("completed", {"sku": "lamp", "paid": 40})
+    assert {step["key"]: step["attempts"] for step in done["steps"]}["reserve"] == 1
