@@ -677,6 +677,11 @@ async def unkeyed_and_not_awaited(ctx: rota.Workflow) -> None:
         await first
 
 
+async def not_awaited(ctx: rota.Workflow) -> None:
+    ctx.step(lambda: 1, name="a")  # type: ignore[unused-coroutine]  # this is the fault
+    await ctx.step(lambda: 1, name="b")
+
+
 async def no_name(ctx: rota.Workflow) -> None:
     await ctx.step(lambda: 1)
 
@@ -708,6 +713,7 @@ async def unknown(ctx: rota.Workflow) -> None:
         (unkeyed_and_far_apart, "calls 'a' in branches that run at the same time"),
         (unkeyed_beside_a_group, "calls 'a' in branches that run at the same time"),
         (unkeyed_and_not_awaited, "calls 'a' in branches that run at the same time"),
+        (not_awaited, "has ended and never awaited 'a'; write `await ctx.step"),
         (no_name, "'<lambda>' cannot be the name of a step; give name="),
         (not_json, "a: PermanentError: the step's result cannot be stored: output: a value of type object"),
         (inside, "the context of a workflow works only inside its function"),

@@ -76,6 +76,7 @@ _SENTENCES = {
     "other_version": "{server} runs rota {theirs}, and this is {here}: they do not understand each other here; use the"
     " same version on both sides",
     "no_such_step": "task {task} has no step {step!r}; `queue.steps` lists them",
+    "not_awaited": "the workflow has ended and never awaited {calls}; write `await ctx.step(…)`, or leave the call out",
     "not_a_workflow": "task {task} is a {kind}, which is no workflow: nothing would receive a signal",
     "not_claimable": "task {task} is {status} and cannot be claimed now",
     "not_connected": "there is no queue to submit {function} to; open one with app.connect(…), or name one:"

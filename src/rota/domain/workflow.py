@@ -56,6 +56,7 @@ __all__ = [
     "child_id",
     "deadline",
     "kept_steps",
+    "listed",
     "may_wait_in_vain",
     "misfit",
     "open_wait",
@@ -207,8 +208,8 @@ def misfit(task: Task, version: int, accepts: int) -> Refused | None:
 
 def changed(unasked: Sequence[str], instead: Sequence[str], ended: str = "") -> Refused:
     """The code did not ask for what is recorded. Both sides are named; nothing was run."""
-    asked = f"asks for {_listed(instead)}" if instead else (ended or "waits for nothing else")
-    return Refused("workflow_changed", recorded=_listed(unasked), asked=asked)
+    asked = f"asks for {listed(instead)}" if instead else (ended or "waits for nothing else")
+    return Refused("workflow_changed", recorded=listed(unasked), asked=asked)
 
 
 def deadline(task: Task) -> datetime | None:
@@ -528,6 +529,6 @@ def _later(at: datetime, by: timedelta) -> datetime:
     return at + by if by < FOREVER - at else FOREVER
 
 
-def _listed(keys: Sequence[str]) -> str:
+def listed(keys: Sequence[str]) -> str:
     shown = ", ".join(repr(key) for key in keys[:5])
     return shown if len(keys) <= 5 else f"{shown} and {len(keys) - 5} more"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from heapq import heappop, heappush
@@ -143,6 +144,15 @@ class Replay:
     def new_asks(self) -> list[str]:
         """What the code asks for and is not recorded."""
         return [key for key, ask in self.asks.items() if ask.step is None]
+
+    def forgotten(self) -> Refused | None:
+        """What the code called and never awaited, when it has ended: it may not have been done. None: nothing."""
+        calls = [
+            key
+            for key, each in self._unawaited.items()
+            if inspect.getcoroutinestate(each) == inspect.CORO_CREATED
+        ]
+        return Refused("not_awaited", calls=workflow.listed(calls)) if calls else None
 
     def change(self) -> Refused | None:
         """How the code differs from what is recorded; None: not at all. Asked when it can get no further."""

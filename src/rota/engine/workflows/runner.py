@@ -435,6 +435,9 @@ class _Runner:
         if replay.main.cancelled():
             return self._execution.judged(None, asyncio.CancelledError())
         error = replay.main.exception()
+        forgotten = replay.forgotten() if error is None else None
+        if forgotten is not None:
+            return Failed(failure=_problem("Refused", forgotten), permanent=True)
         parts = [] if error is None else parts_of(error)
         if len(parts) == 1 and is_a(parts[0], Restart):
             await self._record(replay)
