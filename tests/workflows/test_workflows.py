@@ -697,6 +697,13 @@ async def inside(ctx: rota.Workflow) -> None:
     await ctx.step(step, retries=0)
 
 
+async def restarts_inside(ctx: rota.Workflow) -> None:
+    async def step() -> None:
+        await ctx.restart(1)
+
+    await ctx.step(step, retries=0)
+
+
 async def unknown(ctx: rota.Workflow) -> None:
     await ctx.child(finished)
 
@@ -717,6 +724,7 @@ async def unknown(ctx: rota.Workflow) -> None:
         (no_name, "'<lambda>' cannot be the name of a step; give name="),
         (not_json, "a: PermanentError: the step's result cannot be stored: output: a value of type object"),
         (inside, "the context of a workflow works only inside its function"),
+        (restarts_inside, "the context of a workflow works only inside its function"),
         (unknown, "is no handler of this app"),
     ],
 )

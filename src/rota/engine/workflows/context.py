@@ -204,6 +204,7 @@ class Workflow:
 
     async def restart(self, input: Any = None) -> NoReturn:
         """Begin again with another input: the same run, without its steps. Signals that were not received stay."""
+        self._replay.check_inside()
         raise Restart(check_input(input, _DEFAULT_LIMITS))
 
     def progress(self, value: Any, message: str | None = None) -> None:

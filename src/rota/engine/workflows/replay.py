@@ -215,6 +215,11 @@ class Replay:
             coroutine.close()
         self.loop.shut()
 
+    def check_inside(self) -> None:
+        """Only the code of the workflow may call its context, and only as long as it runs."""
+        if self._is_closed or asyncio._get_running_loop() is not self.loop:
+            raise Refused("workflow_outside")
+
     def ask(
         self,
         kind: StepKind,
@@ -228,8 +233,7 @@ class Replay:
     ) -> Coroutine[Any, Any, Any]:
         """Reserve a key, now; the answer, when it is awaited: `decode` makes it of what is stored. An `explicit` key is
         taken once; without, repeats are numbered, as long as they come one after the other."""
-        if self._is_closed or asyncio._get_running_loop() is not self.loop:
-            raise Refused("workflow_outside")
+        self.check_inside()
         key = name if explicit else self._numbered(name)
         if key in self._keys:
             raise Refused("step_key_taken", key=key)
