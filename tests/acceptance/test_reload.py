@@ -38,6 +38,6 @@ def test_an_edit_starts_again_and_running_tasks_are_safe(tmp_path: Path) -> None
         app.write_text(APP.format(waits=False))
         process.until("edited: shop.py; starting again")
         process.until("completed")
-        assert process.end(signal.SIGTERM) == 0
+        assert process.end(signal.SIGHUP) == 0  # as when its terminal is closed
     ended = document(f"status {task} --store {store}")
     assert (ended["status"], ended["output"]) == ("completed", "by the new code")

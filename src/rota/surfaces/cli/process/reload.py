@@ -29,8 +29,9 @@ def run_reloading(session: Session, arguments: Sequence[str]) -> None:
     except ImportError:
         raise click.UsageError("--reload needs watchfiles: pip install 'rota[reload]'") from None
     stop = Event()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: stop.set())
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the last, where there is one: the terminal was closed
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda *_: stop.set())
     child = _started(arguments)
     try:
         folder = Path.cwd()
