@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from ..history import ChangeType, describe
+from ..recurrence import MICROSECOND
 from ..runtimes import Command
 from .shared import Duration, Record, Value, aware
 
@@ -34,7 +35,6 @@ class TaskStatus(StrEnum):
 
 LIVE = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING})
 FOREVER = datetime.max.replace(tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 
 
 class RetryPolicy(Value, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ from ..options import (
     options_of,
     value_type,
 )
-from ..recurrence import After, Cron, Interval, Once, RRule, Several, Timing
+from ..recurrence import MICROSECOND, After, Cron, Interval, Once, RRule, Several, Timing
 from ..runtimes import Command
 from ..schedule.calendars import FIELDS as CALENDAR_FIELDS
 from ..schedule.definition import FIELDS, default_policy
@@ -160,7 +160,7 @@ def plain_value(value: Any) -> Any:
 
 def duration_text(span: timedelta) -> str | float:
     """`1h30m`; seconds as a number, if it is finer than a millisecond."""
-    left, finer = divmod(span // timedelta(microseconds=1), 1000)
+    left, finer = divmod(span // MICROSECOND, 1000)
     if finer or left < 0:
         return span.total_seconds()
     parts = []

@@ -34,6 +34,7 @@ from .occurrences import (
 )
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
 from .timing import (
+    MICROSECOND,
     MOST_TIMINGS,
     After,
     AfterOn,
@@ -52,6 +53,7 @@ from .words import describe
 from .zones import close_zones, tzdata_version, zone_countries, zone_names
 
 __all__ = [
+    "MICROSECOND",
     "MOST_TIMINGS",
     "After",
     "AfterOn",

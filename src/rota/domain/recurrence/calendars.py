@@ -22,7 +22,7 @@ import msgspec
 
 from .occurrences import between, count, latest, next_after, on_clock
 from .rrule.parse import parse_rrule
-from .timing import RRule, Timing
+from .timing import MICROSECOND, RRule, Timing
 from .zones import zone_tzinfo
 
 __all__ = [
@@ -39,7 +39,6 @@ FARTHEST: Final = timedelta(days=31)
 """So far a closed time rolls."""
 MOST_PIECES: Final = 1_000
 """So many closed pieces in a row, and the search ends: no time is left."""
-_TICK: Final = timedelta(microseconds=1)
 _DAY: Final = timedelta(days=1)
 _MIDNIGHT: Final = time(0)
 _RULES_BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -109,7 +108,10 @@ def _windows(texts: tuple[str, ...]) -> tuple[tuple[tuple[time, time], ...], tup
 @lru_cache(maxsize=65_536)
 def _falls_on(rule: str, day: date) -> bool:
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return next_after(RRule(rule, _RULES_BEGIN), midnight - _TICK, end_at=midnight + _DAY - _TICK) is not None
+    return (
+        next_after(RRule(rule, _RULES_BEGIN), midnight - MICROSECOND, end_at=midnight + _DAY - MICROSECOND)
+        is not None
+    )
 
 
 def _covers(covering: Covered, local: datetime) -> bool:
@@ -159,7 +161,7 @@ class Openings(NamedTuple):
             piece = self.piece_at(at)
             if piece.closed_by is None:
                 return at
-            after = piece.end - _TICK
+            after = piece.end - MICROSECOND
         return None
 
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
@@ -179,7 +181,7 @@ class Openings(NamedTuple):
             piece = self.piece_at(at)
             if piece.closed_by is None:
                 return at
-            until = piece.begin - _TICK
+            until = piece.begin - MICROSECOND
         return None
 
     def stretches(self, after: datetime, until: datetime) -> Iterator[Stretch]:
@@ -189,9 +191,9 @@ class Openings(NamedTuple):
         gathered: Stretch | None = None
         while (first := next_after(self.timing, after, **bounds)) is not None and first <= until:
             piece = self.piece_at(first)
-            after = min(piece.end - _TICK, until)
-            last = latest(self.timing, first - _TICK, after, **bounds) or first
-            number = 1 if last == first else count(self.timing, first - _TICK, last, **bounds)
+            after = min(piece.end - MICROSECOND, until)
+            last = latest(self.timing, first - MICROSECOND, after, **bounds) or first
+            number = 1 if last == first else count(self.timing, first - MICROSECOND, last, **bounds)
             if gathered is not None and gathered.closed_by == piece.closed_by:
                 gathered = gathered._replace(last=last, number=gathered.number + number)
                 continue
@@ -222,7 +224,9 @@ class Openings(NamedTuple):
         """The last of the closed times that go to `at`."""
         low, high = (at - FARTHEST, at) if self.rolls > 0 else (at, at + FARTHEST)
         found = [
-            each for each in self._nominal(low - _TICK, high) if self._landing(each) == at and each != at
+            each
+            for each in self._nominal(low - MICROSECOND, high)
+            if self._landing(each) == at and each != at
         ]
         return found[-1] if self.rolls and found else None
 

@@ -18,6 +18,7 @@ from .cron import CronLine, parse_cron, split_zone
 from .rrule.parse import first_counted, parse_rrule
 from .ticks import LATEST, MILLION, Never, Point, Progression, Ticks, Union, WholeSeconds
 from .timing import (
+    MICROSECOND,
     MOST_TIMINGS,
     After,
     Cron,
@@ -55,7 +56,6 @@ __all__ = [
 ]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _SHORTEST: Final = timedelta(seconds=1)
 
 
@@ -112,7 +112,7 @@ def seconds(at: datetime) -> int:
 
 
 def microseconds(at: datetime) -> int:
-    return (at - EPOCH) // _MICROSECOND
+    return (at - EPOCH) // MICROSECOND
 
 
 def on_clock(reading: datetime, timezone: str) -> datetime:
@@ -181,13 +181,13 @@ def part_at(timing: Timing, at: datetime) -> Simple | After:
 
 
 def _fires(timing: Simple, at: datetime) -> bool:
-    return next_after(timing, at - _MICROSECOND, end_at=at) == at
+    return next_after(timing, at - MICROSECOND, end_at=at) == at
 
 
 def _step(every: timedelta) -> int:
     if not isinstance(every, timedelta) or every < _SHORTEST:
         raise ValueError(f"interval: every is {every!s:.40}; accepted are durations of one second or more")
-    return every // _MICROSECOND
+    return every // MICROSECOND
 
 
 def _aware(field: str, at: datetime) -> datetime:

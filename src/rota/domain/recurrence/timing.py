@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 __all__ = [
+    "MICROSECOND",
     "MOST_TIMINGS",
     "After",
     "AfterOn",
@@ -26,6 +27,9 @@ __all__ = [
     "Simple",
     "Timing",
 ]
+
+MICROSECOND = timedelta(microseconds=1)
+"""The least that two times differ by: `at - MICROSECOND` is the last moment before `at`."""
 
 
 class DstGap(StrEnum):

@@ -18,17 +18,16 @@ come before that time are part of the same run. When it has been handled, the fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from ..model import Cause, Run, RunStatus, Schedule
-from ..recurrence import After, AfterOn
+from ..recurrence import MICROSECOND, After, AfterOn
 from .decision import due_time, ended
 
 __all__ = ["has_ended", "heard", "renamed", "upstream_of", "with_effects"]
 
-_TICK = timedelta(microseconds=1)
 _ENDS = {
     AfterOn.SUCCESS: (RunStatus.COMPLETED,),
     AfterOn.FAILURE: (RunStatus.FAILED,),
@@ -62,7 +61,7 @@ def heard(schedule: Schedule, key: str, run: Run, now: datetime) -> Schedule:
     if schedule.next_run_at is not None or len(told.causes) < len(timing.schedules):
         return told
     # Later than every time that was handled, so that each has a row of its own.
-    at = max(now + timing.delay, schedule.updated_at + _TICK)
+    at = max(now + timing.delay, schedule.updated_at + MICROSECOND)
     return replace(told, next_run_at=at, due_at=due_time(told, at))
 
 

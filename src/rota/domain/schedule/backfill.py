@@ -21,7 +21,7 @@ from .. import recurrence
 from ..checks import check_number, check_time
 from ..errors import Invalid, Refused
 from ..model import Backfill, BackfillStatus, OverlapPolicy, Run, RunReason, RunStatus, Schedule
-from ..recurrence import After, Interval, Timing
+from ..recurrence import MICROSECOND, After, Interval, Timing
 from .decision import Skip, due_time
 from .run import cut_short, run_id, skipped
 
@@ -32,7 +32,6 @@ TIMES_PER_TICK = 100
 MOST = 10_000
 AT_MOST = 1_000
 NO_ROOM = timedelta(seconds=5)
-_TICK = timedelta(microseconds=1)
 
 
 class Portion(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +66,7 @@ def begin(
     if schedule.backfill is not None and schedule.backfill.is_open:
         raise Refused("backfill_running", schedule=schedule.key)
     most = check_number("at_most", at_most, 1, MOST)
-    times = len(list(islice(_times(schedule, first - _TICK, last), most + 1)))
+    times = len(list(islice(_times(schedule, first - MICROSECOND, last), most + 1)))
     if times > most:
         problem = f"it has more than {most:,} times from {first.isoformat()} to {last.isoformat()}"
         raise Invalid("at_most", problem, f"give a shorter range, or a higher number up to {MOST:,}")
@@ -76,7 +75,7 @@ def begin(
         start=first,
         end=last,
         overlap_policy=policy,
-        after=first - _TICK,
+        after=first - MICROSECOND,
         total=times,
         created_by=actor,
         created_at=now,
@@ -151,7 +150,7 @@ def carved(row: Run, schedule: Schedule, first: datetime, last: datetime, now: d
     assert row.until is not None
     rest: list[Run] = []
     if row.scheduled_at < first:
-        rest.append(cut_short(row, schedule, first - _TICK))
+        rest.append(cut_short(row, schedule, first - MICROSECOND))
     if last < row.until:
         others = islice(_times(schedule, last, row.until), 1)
         for begins in others:

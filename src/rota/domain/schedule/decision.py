@@ -58,7 +58,7 @@ from msgspec.structs import replace
 
 from .. import recurrence
 from ..model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
-from ..recurrence import After, Interval, RRule, Several, Simple
+from ..recurrence import MICROSECOND, After, Interval, RRule, Several, Simple
 
 __all__ = [
     "LONGEST_GRACE",
@@ -90,7 +90,6 @@ ROWS_PER_OUTAGE = 100
 NO_DAY_LEFT = "its calendars leave none of its times"
 LONGEST_GRACE = timedelta(seconds=60)
 """Of a schedule that was given none."""
-_TICK = timedelta(microseconds=1)
 _SHORTEST = timedelta(seconds=1)
 _BUFFERING = (OverlapPolicy.BUFFER_ONE, OverlapPolicy.BUFFER_ALL)
 _REPLACING = (OverlapPolicy.CANCEL_PREVIOUS, OverlapPolicy.TERMINATE_PREVIOUS)
@@ -234,7 +233,8 @@ def _excluded(schedule: Schedule, until: datetime) -> tuple[Skip, ...]:
     promised = schedule.next_run_at or until
     openings = schedule.openings
     times = chain(
-        openings.stretches(first - _TICK, min(promised - _TICK, until)), openings.stretches(promised, until)
+        openings.stretches(first - MICROSECOND, min(promised - MICROSECOND, until)),
+        openings.stretches(promised, until),
     )
     stretches = [each for each in times if each.closed_by]
     if len(stretches) > ROWS_PER_OUTAGE:
@@ -306,7 +306,7 @@ def replanned(schedule: Schedule, now: datetime) -> Schedule:
     match timing:
         case After(_, _, delay):
             if schedule.next_run_at is not None:
-                schedule = replace(schedule, next_run_at=min(schedule.next_run_at, now + delay + _TICK))
+                schedule = replace(schedule, next_run_at=min(schedule.next_run_at, now + delay + MICROSECOND))
         case Several(timings):
             timing = Several(tuple(_begun_again(part, schedule, now) for part in timings))
         case _:
@@ -355,7 +355,7 @@ def due_time(schedule: Schedule, nominal: datetime) -> datetime:
     if offset == room:
         return nominal + offset
     share = jitter_share(schedule.id, nominal.isoformat())
-    return nominal + offset + timedelta(microseconds=share * ((room - offset) // _TICK) >> 64)
+    return nominal + offset + timedelta(microseconds=share * ((room - offset) // MICROSECOND) >> 64)
 
 
 def put_off_anew(schedule: Schedule, now: datetime) -> Schedule:
@@ -406,7 +406,7 @@ class _Due:
         self.schedule = schedule
         self.now = now
         self.first = first
-        self.before = first - _TICK
+        self.before = first - MICROSECOND
         self.last = self._last_due_by(now) or first
         self.last_missed = self._last_missed(schedule.misfire_grace)
 
@@ -423,17 +423,17 @@ class _Due:
     def _on_time(self, jumped: bool) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
         passed = self.last_missed or self.before
         if jumped or self.schedule.overlap_policy not in (OverlapPolicy.ALLOW, OverlapPolicy.BUFFER_ALL):
-            passed = max(passed, self.last - _TICK)
+            passed = max(passed, self.last - MICROSECOND)
         return map(Fire, self._between(passed, self.last)), self._missed(passed)
 
     def _made_up_once(self) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
         late = self.last == self.last_missed
         fire = Fire(self.last, RunTrigger.CATCH_UP if late else RunTrigger.SCHEDULED)
-        return iter((fire,)), self._missed(self.last - _TICK)
+        return iter((fire,)), self._missed(self.last - MICROSECOND)
 
     def _caught_up(self) -> tuple[Iterator[Fire], tuple[Skip, ...]]:
         missed = self.last_missed or self.before
-        too_old = max(self.before, min(missed, self.now - self.schedule.catch_up_window - _TICK))
+        too_old = max(self.before, min(missed, self.now - self.schedule.catch_up_window - MICROSECOND))
         trigger = {True: RunTrigger.CATCH_UP, False: RunTrigger.SCHEDULED}
         wanted = (Fire(at, trigger[at <= missed]) for at in self._between(too_old, self.last))
         return wanted, self._missed(too_old)
@@ -459,15 +459,15 @@ class _Due:
 
     def _last_missed(self, grace: timedelta | None) -> datetime | None:
         if grace is not None:
-            return self._last_due_by(self.now - grace - _TICK)
+            return self._last_due_by(self.now - grace - MICROSECOND)
         late = self.now - due_time(self.schedule, self.last)
-        return self.last if late > LONGEST_GRACE else self._latest(self.last - _TICK)
+        return self.last if late > LONGEST_GRACE else self._latest(self.last - MICROSECOND)
 
     def _last_due_by(self, at: datetime) -> datetime | None:
         """The last nominal time that is due at or before `at`; only one can be still to come."""
         nominal = self._latest(at)
         if nominal is not None and due_time(self.schedule, nominal) > at:
-            nominal = self._latest(nominal - _TICK)
+            nominal = self._latest(nominal - MICROSECOND)
         return nominal
 
     def _latest(self, until: datetime) -> datetime | None:

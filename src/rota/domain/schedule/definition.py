@@ -42,6 +42,7 @@ from ..model import (
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import (
+    MICROSECOND,
     After,
     AfterOn,
     Covered,
@@ -511,7 +512,7 @@ def _first_planned(schedule: Schedule, now: datetime) -> Schedule:
     """Active, from its first time after now; refused if there is none."""
     after = now
     if isinstance(schedule.timing, Once) and now - PAST_GRACE <= schedule.timing.run_at <= now:
-        after = schedule.timing.run_at - timedelta(microseconds=1)
+        after = schedule.timing.run_at - MICROSECOND
     first = planned(schedule, after)
     if first.status is ScheduleStatus.COMPLETED:
         if first.completed_reason == NO_DAY_LEFT:

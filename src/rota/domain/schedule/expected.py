@@ -10,13 +10,13 @@ import msgspec
 
 from .. import recurrence
 from ..model import Schedule
+from ..recurrence import MICROSECOND
 from .decision import due_time
 
 __all__ = ["AHEAD", "Expected", "TimeChanges", "compared", "expected", "skipped_today"]
 
 AHEAD = timedelta(days=14)
 MOST_TIMES = 5000
-_TICK = timedelta(microseconds=1)
 
 
 class Expected(msgspec.Struct, frozen=True, gc=False):
@@ -57,7 +57,7 @@ def _nominal(schedule: Schedule, first: datetime, after: datetime, until: dateti
     if first > until:
         return
     yield first
-    since = max(first, after - schedule.most_put_off - _TICK)
+    since = max(first, after - schedule.most_put_off - MICROSECOND)
     bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
     if schedule.calendars:
         yield from schedule.openings.between(since, until)
@@ -130,5 +130,5 @@ def skipped_today(old: Schedule | None, new: Schedule | None, at: datetime) -> t
         overdue = (old.due_at,)
     local = recurrence.local(old.timing, at)
     midnight = (local + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    left = midnight.astimezone(UTC) - _TICK - at
+    left = midnight.astimezone(UTC) - MICROSECOND - at
     return overdue + (compared(old, new, at, left).vanish if is_moved else ())

@@ -24,7 +24,7 @@ import msgspec
 from .. import recurrence
 from ..errors import Invalid
 from ..model import Schedule
-from ..recurrence import After, Interval, Once
+from ..recurrence import MICROSECOND, After, Interval, Once
 from .decision import jitter_share, room_after
 from .spread import MINUTE, SPREADS, Moved, Mover, Spread, first_time, moves, spread_out
 
@@ -48,7 +48,6 @@ EXACTLY = 300_000
 """So many times with jitter are computed one by one; beyond them, groups of `MANY` are shared out evenly."""
 MANY = 100
 FEW = 48
-_TICK = timedelta(microseconds=1)
 _MINUTE = 60_000_000
 _ONCE = 60 * 24 * 60 * _MINUTE
 
@@ -112,7 +111,7 @@ class _Due(NamedTuple):
     """A time: as the hash of jitter takes it, where its offset puts it, and by how much jitter may put it off."""
 
     text: str
-    tick: int
+    micros: int
     room: int
 
 
@@ -136,7 +135,7 @@ class _Group(msgspec.Struct):
         if low >= high:
             return iter(())
         if self.every is not None:
-            step = self.every * _TICK
+            step = self.every * MICROSECOND
             first = self.low + -(-(low - self.low) // step) * step
             return (first + number * step for number in range(-(-(high - first) // step)))
         left = self.most
@@ -151,7 +150,7 @@ class _Group(msgspec.Struct):
     def room(self, nominal: datetime, most: timedelta) -> timedelta:
         """By how much of `most` a time may be put off: never beyond the next one."""
         if self.every is not None:
-            return min(most, self.every * _TICK)
+            return min(most, self.every * MICROSECOND)
         return room_after(self.like, nominal, most)
 
     def dues(self) -> Iterator[datetime]:
@@ -184,7 +183,7 @@ class Forecaster:
         if first is None:
             self.following += isinstance(schedule.timing, After) and schedule.enabled
             return
-        high = self.end if schedule.end_at is None else min(self.end, schedule.end_at + _TICK)
+        high = self.end if schedule.end_at is None else min(self.end, schedule.end_at + MICROSECOND)
         if first < high:
             self._gather(schedule, seconds, first, high)
 
@@ -205,22 +204,22 @@ class Forecaster:
         if schedule.calendars:
             alike = (schedule.openings[3:], schedule.timing, schedule.exclude, schedule.only, low)
         if every is not None:
-            step = every * _TICK
+            step = every * MICROSECOND
             low = first + -(-(low - first) // step) * step
-            high, most = (high if most is None else min(high, low + (most - 1) * step + _TICK)), None
+            high, most = (high if most is None else min(high, low + (most - 1) * step + MICROSECOND)), None
             alike = (every, low)
             if not schedule.most_put_off:
-                alike = (every, self._ticks(low) // gcd(every, _MINUTE))
+                alike = (every, self._micros(low) // gcd(every, _MINUTE))
         if low >= high:
             return
         key = (alike, schedule.offset, schedule.jitter, high, most)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(schedule, low, high, most, every)
-        group.members.append(_Member(schedule.id, schedule.key, seconds, (low - group.low) // _TICK))
+        group.members.append(_Member(schedule.id, schedule.key, seconds, (low - group.low) // MICROSECOND))
 
-    def _ticks(self, at: datetime) -> int:
-        return (at - self._first) // _TICK
+    def _micros(self, at: datetime) -> int:
+        return (at - self._first) // MICROSECOND
 
     def count(self) -> Iterator[int]:
         """Go through the times of every group, and say of each how many steps that took: whoever serves others, too,
@@ -262,7 +261,7 @@ class Forecaster:
             first, dues = self._first, group.dues()
             yield from (((at - first) // MINUTE, 1) for at in dues if self.start <= at < self.end)
             return
-        low, high = self._ticks(group.low), self._ticks(group.high)
+        low, high = self._micros(group.low), self._micros(group.high)
         for minute in range(low // _MINUTE, -(-high // _MINUTE)):
             begin, end = max(minute * _MINUTE, low), min((minute + 1) * _MINUTE, high)
             times = (end - 1 - low) // every - (begin - 1 - low) // every
@@ -275,16 +274,16 @@ class Forecaster:
         for at in group.times(low, high):
             room = group.room(at, most)
             sure = min(offset, room)
-            found.append(_Due(at.isoformat(), self._ticks(at + sure), (room - sure) // _TICK))
+            found.append(_Due(at.isoformat(), self._micros(at + sure), (room - sure) // MICROSECOND))
         return found
 
     def _count_each(self, group: _Group, times: list[_Due]) -> None:
         """Each time of each schedule, when it will be due."""
-        begin, end = self._ticks(self.start), self._ticks(self.end)
+        begin, end = self._micros(self.start), self._micros(self.end)
         for id, _, seconds, _ in group.members:
             before = -1
-            for text, tick, room in times:
-                due = tick + (jitter_share(id, text) * room >> 64)
+            for text, micros, room in times:
+                due = micros + (jitter_share(id, text) * room >> 64)
                 if begin <= due < end:
                     minute = due // _MINUTE
                     self.runs[minute] += 1
@@ -298,14 +297,14 @@ class Forecaster:
         """For each minute its share of those that jitter may put there."""
         number = len(group.members)
         seconds = sum(each.seconds or 0.0 for each in group.members) / number
-        begin, end = self._ticks(self.start), self._ticks(self.end)
-        for _, tick, most in times:
+        begin, end = self._micros(self.start), self._micros(self.end)
+        for _, micros, most in times:
             room = max(most, 1)
-            low = max(tick, begin)
-            while low < min(tick + room, end):
+            low = max(micros, begin)
+            while low < min(micros + room, end):
                 minute = low // _MINUTE
-                high = min((minute + 1) * _MINUTE, tick + room, end)
-                runs = number * (high - tick) // room - number * (low - tick) // room
+                high = min((minute + 1) * _MINUTE, micros + room, end)
+                runs = number * (high - micros) // room - number * (low - micros) // room
                 self.runs[minute] += runs
                 self.work[minute] += runs * seconds
                 self.schedules[minute] += runs
@@ -363,7 +362,7 @@ class Forecaster:
 
     def _who(self, group: _Group, at: datetime) -> Iterator[str]:
         """The keys of a group's schedules that fire within the minute."""
-        most, tick = group.like.most_put_off, self._ticks(at)
+        most, micros = group.like.most_put_off, self._micros(at)
         if not most:
             if _nominal(group, at) is not None:
                 yield from (each.key for each in group.members)
@@ -371,7 +370,7 @@ class Forecaster:
         times = self._dues(group, at - most, at + MINUTE)
         for id, key, _, _ in group.members:
             dues = (due + (jitter_share(id, text) * room >> 64) for text, due, room in times)
-            if any(tick <= due < tick + _MINUTE for due in dues):
+            if any(micros <= due < micros + _MINUTE for due in dues):
                 yield key
 
     def spread(self, at: datetime, over: timedelta | None = None) -> Spread | None:
@@ -401,7 +400,7 @@ class Forecaster:
     def moves(self, spread: Spread) -> list[Moved]:
         """What becomes of each schedule that it moves."""
         movers = (
-            Mover(each.id, each.key, nominal + each.shift * _TICK)
+            Mover(each.id, each.key, nominal + each.shift * MICROSECOND)
             for group, nominal, room in self._firing(spread.at, spread.over)
             if room >= spread.over
             for each in group.members
@@ -433,7 +432,7 @@ def _every(schedule: Schedule) -> int | None:
     """The step between its times in microseconds, if that is all there is to know; a single time has a long one."""
     match schedule.timing:
         case Interval(every) if not schedule.calendars:
-            return every // _TICK
+            return every // MICROSECOND
         case Once() | After():
             return _ONCE
     return None
@@ -442,15 +441,15 @@ def _every(schedule: Schedule) -> int | None:
 def _between(schedule: Schedule, low: datetime, high: datetime) -> Iterator[datetime]:
     """The times in [low, high)."""
     if schedule.calendars:
-        return schedule.openings.between(low - _TICK, high - _TICK)
-    return recurrence.between(schedule.timing, low - _TICK, high - _TICK)
+        return schedule.openings.between(low - MICROSECOND, high - MICROSECOND)
+    return recurrence.between(schedule.timing, low - MICROSECOND, high - MICROSECOND)
 
 
 def _number(schedule: Schedule, low: datetime, high: datetime) -> int:
     """How many times are in [low, high)."""
     if schedule.calendars:
-        return schedule.openings.number(low - _TICK, high - _TICK)
-    return recurrence.count(schedule.timing, low - _TICK, high - _TICK)
+        return schedule.openings.number(low - MICROSECOND, high - MICROSECOND)
+    return recurrence.count(schedule.timing, low - MICROSECOND, high - MICROSECOND)
 
 
 def _participants(groups: list[_Group]) -> tuple[Participant, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
@@ -27,6 +27,7 @@ from ..model import (
     TemplateTarget,
     WorkflowTarget,
 )
+from ..recurrence import MICROSECOND
 from ..task import Submission, admit
 from .decision import Fire, Skip
 
@@ -45,7 +46,6 @@ __all__ = [
     "target_type",
 ]
 
-_TICK = timedelta(microseconds=1)
 _FOLLOWS = {
     TaskStatus.PENDING: RunStatus.RUNNING,
     TaskStatus.RUNNING: RunStatus.RUNNING,
@@ -102,7 +102,7 @@ def start(
         task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
         # By hand always: who triggers it does not write the schedule, and would miss a follower that is new.
         awaited = bool(schedule.awaits_ends or schedule.followers or trigger is RunTrigger.MANUAL)
-        task = replace(task, available_at=now - before * _TICK, awaited=awaited)
+        task = replace(task, available_at=now - before * MICROSECOND, awaited=awaited)
     except Invalid as refused:
         problem = str(refused)
     run = Run(

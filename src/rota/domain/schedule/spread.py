@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid
 from ..model import Schedule, ScheduleStatus
+from ..recurrence import MICROSECOND
 from .decision import room_after
 
 __all__ = [
@@ -40,7 +41,6 @@ SPREADS = tuple(timedelta(minutes=each) for each in (5, 10, 15, 30, 60))
 LISTED = 100
 LONGEST_SPREAD = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
-_TICK = timedelta(microseconds=1)
 
 
 class Mover(NamedTuple):
@@ -127,7 +127,7 @@ def _shares(loads: Sequence[int], number: int) -> list[int]:
 
 def _moved(mover: Mover, minute: int, place: int, share: int) -> Moved:
     """It stays in its minute however many seconds are between it and the others there."""
-    seconds = (MINUTE - mover.before.second * _SECOND - mover.before.microsecond * _TICK) // _SECOND
+    seconds = (MINUTE - mover.before.second * _SECOND - mover.before.microsecond * MICROSECOND) // _SECOND
     offset = minute * MINUTE + place * seconds // share * _SECOND
     return Moved(id=mover.id, key=mover.key, before=mover.before, after=mover.before + offset)
 
@@ -146,7 +146,7 @@ def can_move(schedule: Schedule, at: datetime, over: timedelta) -> bool:
     first = first_time(schedule)
     if schedule.most_put_off or first is None:
         return False
-    found = first if first >= at else schedule.next_occurrence(at - _TICK)
+    found = first if first >= at else schedule.next_occurrence(at - MICROSECOND)
     if found is None or not at <= found < at + MINUTE:
         return False
     return room_after(schedule, found, over) == over

@@ -33,13 +33,13 @@ from ..model import (
     Schedule,
     ScheduleStatus,
 )
+from ..recurrence import MICROSECOND
 from .decision import LONGEST_GRACE, MOST_BUFFERED, due_time, grace_at
 
 __all__ = ["Linked", "Pause", "Why", "check_near", "explain", "length", "meant"]
 
 Pause = tuple[datetime, datetime | None, str, str | None]
 
-_TICK = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 _PROMPT = timedelta(seconds=5)
 _FARTHEST = timedelta(days=20 * 365)
@@ -116,7 +116,7 @@ def meant(schedule: Schedule, at: datetime) -> datetime:
     at = max(_FIRST, min(at, _LAST)).astimezone(UTC)
     if at.microsecond:
         return at
-    return recurrence.latest(schedule.timing, at - _TICK, at + _SECOND - _TICK) or at
+    return recurrence.latest(schedule.timing, at - MICROSECOND, at + _SECOND - MICROSECOND) or at
 
 
 def length(duration: timedelta) -> str:
@@ -150,7 +150,7 @@ class _Story:
 
     @property
     def occurs(self) -> bool:
-        return self.schedule.next_occurrence(self.at - _TICK) == self.at
+        return self.schedule.next_occurrence(self.at - MICROSECOND) == self.at
 
     @property
     def is_excluded(self) -> bool:
@@ -160,7 +160,7 @@ class _Story:
     def _occurs_without_calendars(self) -> bool:
         schedule = self.schedule
         bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
-        return recurrence.next_after(schedule.timing, self.at - _TICK, **bounds) == self.at
+        return recurrence.next_after(schedule.timing, self.at - MICROSECOND, **bounds) == self.at
 
     # With a row
 
@@ -361,7 +361,7 @@ class _Story:
             )
         here = recurrence.local(schedule.timing, self.at)
         twin = here.replace(fold=1 - here.fold).astimezone(UTC)
-        if twin != self.at and schedule.next_occurrence(twin - _TICK) == twin:
+        if twin != self.at and schedule.next_occurrence(twin - MICROSECOND) == twin:
             which = "first" if twin < self.at else "second"
             return f"{_TWICE}, and the schedule runs only the {which} time, at {self._when(twin)}."
         bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
@@ -416,7 +416,7 @@ class _Story:
         if schedule.max_runs is not None:
             first = schedule.next_run_at or self.now
             bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
-            before = recurrence.count(schedule.timing, first - _TICK, self.at - _TICK, **bounds)
+            before = recurrence.count(schedule.timing, first - MICROSECOND, self.at - MICROSECOND, **bounds)
             left = schedule.max_runs - schedule.run_count
             if before >= left:
                 text = f"By then the schedule will have run {schedule.max_runs} times, its max_runs."
