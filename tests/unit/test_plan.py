@@ -19,12 +19,12 @@ from rota.domain.plan import (
     Item,
     Plan,
     Stored,
+    as_applied,
     basis_of,
     make,
     make_edits,
     of_schedule,
     plain_value,
-    settled,
 )
 from rota.domain.plan.making import PRUNED
 from rota.domain.schedule import calendars, decide, definition
@@ -68,7 +68,7 @@ def applied(plan: Plan, stored: Stored | None = None, now: datetime = NOON) -> S
     """What is stored after it."""
     schedules = dict(stored.schedules) if stored is not None else {}
     for item in plan.schedules:
-        if (new := settled(item, plan.at, now)) is not None:
+        if (new := as_applied(item, plan.at, now)) is not None:
             schedules[new.key] = new
     templates: dict[str, Template] = dict(stored.templates) if stored is not None else {}
     templates |= {each.new.id: each.new for each in plan.templates if each.new is not None}
@@ -533,7 +533,7 @@ def test_a_plan_that_is_applied_makes_exactly_the_times_that_it_announced(seed: 
         moved = {gone for gone, _ in times.move}
         announced = {due for due in before if due <= times.until} - set(times.vanish) - moved
         announced |= {*times.appear, *(come for gone, come in times.move if gone > now)}
-        new = settled(later, at, now)
+        new = as_applied(later, at, now)
         assert new is not None
         if new.max_runs is None or now == at:  # else what ran meanwhile counts
             came = [due for due in played(new, times.until) if due > now]

@@ -1,5 +1,6 @@
 """Plans: what a declaration of schedules, templates and calendars would change, and which times, before it is done.
-Pure. Begin with `making`; `declaration` writes records as a file has them, and reads that back."""
+Pure. Begin with `making`; `declaration` writes records as a file has them, and reads that back. Which times appear,
+vanish or move is `compared` of `domain/schedule/expected.py`."""
 
 from .declaration import of_calendar, of_schedule, of_template, plain_value, schedule_options
 from .making import (
@@ -9,11 +10,11 @@ from .making import (
     Item,
     Plan,
     Stored,
+    as_applied,
     basis_of,
     make,
     make_edits,
     naming,
-    settled,
 )
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Item",
     "Plan",
     "Stored",
+    "as_applied",
     "basis_of",
     "make",
     "make_edits",
@@ -32,5 +34,4 @@ __all__ = [
     "of_template",
     "plain_value",
     "schedule_options",
-    "settled",
 ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -30,7 +30,7 @@ from .. import template as templates
 from ..errors import Invalid, Refused
 from ..ids import derived_id
 from ..model import Calendar, Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
-from ..recurrence import Covered, Once, Timing
+from ..recurrence import MICROSECOND, Covered, Once, Timing
 from ..schedule import calendars, definition, due_time, planned, put_off_anew
 from ..schedule.after import upstream_of
 from ..schedule.expected import TimeChanges, compared, skipped_today
@@ -43,16 +43,15 @@ __all__ = [
     "Item",
     "Plan",
     "Stored",
+    "as_applied",
     "basis_of",
     "make",
     "make_edits",
     "naming",
-    "settled",
 ]
 
 PRUNED = "it is no longer in the file"
 """The note of a schedule that was paused for this. It counts as said by the file: if it comes back, it is resumed."""
-_TICK = timedelta(microseconds=1)
 R = TypeVar("R", Schedule, Template, Calendar)
 
 
@@ -175,35 +174,37 @@ def make(
     force: bool = False,
 ) -> Plan:
     """What happens if the store is made to say what is declared."""
-    room = _Room(stored, at, actor, force)
+    making = _Making(stored, at, actor, force)
     for name, options in declared.calendars.items():
         with naming("calendar", name):
-            room.declare_calendar(name, options)
+            making.declare_calendar(name, options)
     for alias, options in declared.templates.items():
         with naming("template", alias):
-            room.declare_template(alias, options)
+            making.declare_template(alias, options)
     for key, options in declared.schedules.items():
         with naming("schedule", key):
-            room.declare_schedule(key, options, declared)
+            making.declare_schedule(key, options, declared)
     for key, old in stored.schedules.items():
         if old.applied is not None and old.is_open and key not in declared.schedules:
-            room.schedules.append(_removed(old, prune, at, actor))
+            making.schedules.append(_removed(old, prune, at, actor))
     for old_template in stored.templates.values():
-        if old_template.applied is not None and old_template.id not in room.declared_templates:
-            room.templates.append(
+        if old_template.applied is not None and old_template.id not in making.declared_templates:
+            making.templates.append(
                 Item(name=old_template.alias, action=Action.REMOVED, old=old_template, new=old_template)
             )
     for calendar in stored.calendars:
         if calendar.applied is not None and calendar.name not in declared.calendars:
-            room.calendars.append(Item(name=calendar.name, action=Action.REMOVED, old=calendar, new=calendar))
-    room.govern(declared.schedules)
-    _check_chains(room.schedules, stored)
+            making.calendars.append(
+                Item(name=calendar.name, action=Action.REMOVED, old=calendar, new=calendar)
+            )
+    making.govern(declared.schedules)
+    _check_chains(making.schedules, stored)
     return Plan(
         tenant=stored.tenant,
         at=at,
-        schedules=tuple(room.schedules),
-        templates=tuple(room.templates),
-        calendars=tuple(room.calendars),
+        schedules=tuple(making.schedules),
+        templates=tuple(making.templates),
+        calendars=tuple(making.calendars),
     )
 
 
@@ -213,7 +214,7 @@ def basis_of(
     """Stands for all that a plan follows from, beside its time; None if what is declared is no plain data."""
     try:
         said = (declared.calendars, declared.templates, declared.schedules)
-        told = _told((said, stored.tenant, stored.versions, stored.limits, actor, prune, force))
+        told = _encoded((said, stored.tenant, stored.versions, stored.limits, actor, prune, force))
     except TypeError:
         return None
     return blake2b(told, digest_size=16).hexdigest()
@@ -253,7 +254,7 @@ def make_edits(edits: Mapping[str, Mapping[str, Any]], stored: Stored, at: datet
     return Plan(tenant=stored.tenant, at=at, schedules=tuple(items))
 
 
-def settled(item: Item[Schedule], at: datetime, now: datetime) -> Schedule | None:
+def as_applied(item: Item[Schedule], at: datetime, now: datetime) -> Schedule | None:
     """The new schedule as it is written at `now`, which is later than `at`, the time of the plan. It fires nothing that
     passed meanwhile."""
     old, new = item.old, item.new
@@ -277,8 +278,8 @@ def _passed(item: Item[Schedule], new: Schedule, at: datetime, now: datetime) ->
     last = recurrence.latest(new.timing, at, now, start_at=new.start_at, end_at=new.end_at)
     if last is None or due_time(new, last) <= now:
         return now
-    had_it = item.old is not None and item.old.next_occurrence(last - _TICK) == last
-    return now if had_it else last - _TICK
+    had_it = item.old is not None and item.old.next_occurrence(last - MICROSECOND) == last
+    return now if had_it else last - MICROSECOND
 
 
 @contextmanager
@@ -291,8 +292,8 @@ def naming(what: str, name: str) -> Iterator[None]:
         raise
 
 
-class _Room:
-    """Where a plan is put together: calendars and templates first, since schedules name them."""
+class _Making:
+    """A plan while it is put together: calendars and templates first, since schedules name them."""
 
     def __init__(self, stored: Stored, at: datetime, actor: str, force: bool) -> None:
         self.stored = stored
@@ -335,7 +336,7 @@ class _Room:
         return _merged(old.name, old, options, edited, declaration.of_calendar, force=self.force)
 
     def govern(self, declared: Collection[str]) -> None:
-        """Those that the file does not have, and that name a calendar which it changes."""
+        """Plan anew the schedules that the file does not declare but whose calendars it changes."""
         removed = {
             each.name: number for number, each in enumerate(self.schedules) if each.name not in declared
         }
@@ -347,11 +348,12 @@ class _Room:
             with naming("schedule", key):
                 new = definition.governed(before, self._covering(old), self.at)
             if item is None:
-                self.schedules.append(self._told(Item(name=key, action=Action.UNCHANGED, old=old, new=new)))
+                item = Item(name=key, action=Action.UNCHANGED, old=old, new=new)
+                self.schedules.append(self._with_calendars_told(item))
             else:
-                self.schedules[removed[key]] = self._told(replace(item, new=new))
+                self.schedules[removed[key]] = self._with_calendars_told(replace(item, new=new))
 
-    def _told(self, item: Item[Schedule]) -> Item[Schedule]:
+    def _with_calendars_told(self, item: Item[Schedule]) -> Item[Schedule]:
         """With the calendars by which it is planned anew."""
         old, new = item.old, item.new
         if old is None or new is None or old.calendars == new.calendars:
@@ -418,7 +420,8 @@ class _Room:
             told = declaration.of_schedule(schedule, self._aliases)
             return {name: value for name, value in told.items() if name not in leave_out}
 
-        self.schedules.append(self._told(_merged(key, old, wanted, edited, form, force=self.force)))
+        item = _merged(key, old, wanted, edited, form, force=self.force)
+        self.schedules.append(self._with_calendars_told(item))
 
     def _new_schedule(self, key: str, options: Mapping[str, Any], declared: Declaration) -> Item[Schedule]:
         timing, target, fields = declared.new(options, self.at)
@@ -492,39 +495,39 @@ def _merged(
     force: bool,
 ) -> Item[R]:
     """What is declared, laid over what is there, except for what was edited by hand since the last apply."""
-    wanted, is_form = edited(options), form(old)
-    to_be = is_form if wanted is old else form(wanted)
-    by_hand = () if force or wanted is old else _edited_by_hand(old.applied, is_form, to_be)
+    wanted, as_is = edited(options), form(old)
+    as_declared = as_is if wanted is old else form(wanted)
+    by_hand = () if force or wanted is old else _edited_by_hand(old.applied, as_is, as_declared)
     if by_hand:
         given = {k: v for k, v in options.items() if k not in by_hand}
-        wanted = edited(given | {k: is_form[k] for k in by_hand if k in is_form})
-    result = is_form if wanted is old else form(wanted) if by_hand else to_be
-    marks = _digests(to_be) | {k: v for k, v in (old.applied or {}).items() if k in by_hand}
-    marks = {k: v for k, v in marks.items() if k not in by_hand or k in (old.applied or {})}
-    told = _differences(is_form, result)
+        wanted = edited(given | {k: as_is[k] for k in by_hand if k in as_is})
+    result = as_is if wanted is old else form(wanted) if by_hand else as_declared
+    marks = {k: v for k, v in _digests(as_declared).items() if k not in by_hand}
+    marks |= {k: v for k, v in (old.applied or {}).items() if k in by_hand}
+    told = _differences(as_is, result)
     return Item(
         name=name,
         action=Action.CHANGED if told else Action.UNCHANGED,
         old=old,
         new=wanted if wanted.applied == marks else replace(wanted, applied=marks),
         differences=told,
-        kept=tuple(Difference(each, is_form.get(each), to_be.get(each)) for each in by_hand),
+        kept=tuple(Difference(each, as_is.get(each), as_declared.get(each)) for each in by_hand),
     )
 
 
 def _edited_by_hand(
-    applied: Mapping[str, str] | None, is_form: Mapping[str, Any], to_be: Mapping[str, Any]
+    applied: Mapping[str, str] | None, as_is: Mapping[str, Any], as_declared: Mapping[str, Any]
 ) -> tuple[str, ...]:
     """The options that are not as they were applied, of those that are not as they are declared."""
     if applied is None:
         return ()
-    found = _digests(is_form)
-    differing = {each.name for each in _differences(is_form, to_be)}
+    found = _digests(as_is)
+    differing = {each.name for each in _differences(as_is, as_declared)}
     return tuple(sorted(name for name in differing if found.get(name) != applied.get(name)))
 
 
 def _digests(form: Mapping[str, Any]) -> dict[str, str]:
-    return {name: blake2b(_told(value), digest_size=8).hexdigest() for name, value in sorted(form.items())}
+    return {name: blake2b(_encoded(value), digest_size=8).hexdigest() for name, value in sorted(form.items())}
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
@@ -532,9 +535,9 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[D
     return tuple(
         Difference(name, before.get(name), after.get(name))
         for name in names
-        if _told(before.get(name)) != _told(after.get(name))
+        if _encoded(before.get(name)) != _encoded(after.get(name))
     )
 
 
-def _told(value: object) -> bytes:
+def _encoded(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from ...domain.errors import Refused
 from ...domain.model import Calendar, Event, Schedule, Template, TemplateTarget
-from ...domain.plan import Action, Item, Plan, Stored, naming, settled
+from ...domain.plan import Action, Item, Plan, Stored, as_applied, naming
 from ...stores.base import Tx, Work
 from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
 from .schedules import write_planned
@@ -63,7 +63,7 @@ def apply_plan(
         planned = []
         for item in plan.schedules:
             with naming("schedule", item.name):
-                new = settled(item, plan.at, tx.now)
+                new = as_applied(item, plan.at, tx.now)
             if new is not None and new is not item.old:
                 planned.append((item.old, new, _action(item), new.pause_note or ""))
         for template in plan.templates:
