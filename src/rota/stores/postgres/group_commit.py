@@ -182,7 +182,7 @@ class _Group:
             return _fail(jobs, lost.error)
         except Blocked:
             if len(jobs) > 1:
-                jobs = await self._blocked_again(jobs)
+                jobs = await self._commit_each(jobs)
             return await self._commit_waiting_for_locks(jobs)
         except Exception as error:
             if len(jobs) == 1:
@@ -190,20 +190,22 @@ class _Group:
                 _fail(jobs, error)
                 if not isinstance(error, Conflict):
                     return None
-        return await self._commit_waiting_for_locks(
-            [job for job in jobs if await self._is_blocked(job, tries)]
-        )
+        blocked: list[Job[Any]] = []
+        for job in jobs:
+            if not await self._commit_unless_blocked(job, tries):
+                blocked.append(job)
+        return await self._commit_waiting_for_locks(blocked)
 
-    async def _blocked_again(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+    async def _commit_each(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Run each job in its own transaction, a few at a time. The answer: the jobs that are blocked even then."""
         slots = asyncio.Semaphore(_RETRIES_AT_ONCE)
 
         async def run(job: Job[Any]) -> bool:
             async with slots:
-                return await self._is_blocked(job, ATTEMPTS)
+                return await self._commit_unless_blocked(job, ATTEMPTS)
 
-        blocked = await asyncio.gather(*(run(job) for job in jobs))
-        return [job for job, is_blocked in zip(jobs, blocked, strict=True) if is_blocked]
+        answered = await asyncio.gather(*(run(job) for job in jobs))
+        return [job for job, is_answered in zip(jobs, answered, strict=True) if not is_answered]
 
     async def _commit_waiting_for_locks(self, jobs: list[Job[Any]]) -> None:
         slots = asyncio.Semaphore(_RETRIES_AT_ONCE)
@@ -214,12 +216,13 @@ class _Group:
 
         await asyncio.gather(*(run(job) for job in jobs))
 
-    async def _is_blocked(self, job: Job[Any], tries: int) -> bool:
+    async def _commit_unless_blocked(self, job: Job[Any], tries: int) -> bool:
+        """Whether the job was answered. If not, it was blocked, and is still to be run."""
         try:
             await self._commit_alone(job, tries)
         except Blocked:
-            return True
-        return False
+            return False
+        return True
 
     async def _commit_alone(self, job: Job[Any], tries: int, *, wait_for_locks: bool = False) -> None:
         """Try until the job succeeds or fails for good. The random pause parts works that met in a conflict."""

@@ -1,4 +1,5 @@
-"""One use of a connection, with at most one database transaction. Every commit is made here, by `write` or `commit`.
+"""One use of a connection, with at most one database transaction. Every commit is made here: by `write`, by `commit`,
+or by an `update` that is the whole transaction.
 
 The transaction begins as late as possible: before the first row is locked, or when one statement cannot be the whole
 commit. Until then reads are statements of their own. Under read committed that gives the same answers and saves two
@@ -219,9 +220,9 @@ def _in_order(statements: Statements, deletes: Records, puts: Records, replaced:
         new = [record for record in records.values() if record.version == 1]
         histories = writer.histories(records.values())
         for part in _deleted_first(old):
-            without_body = _with_same_body(part, replaced.get(of_type, {}), histories)
-            whole = [record for record in part if record.id not in without_body]
-            for some, with_body in ((without_body.values(), False), (whole, True)):
+            same_body = _with_same_body(part, replaced.get(of_type, {}), histories)
+            whole = [record for record in part if record.id not in same_body]
+            for some, with_body in ((same_body.values(), False), (whole, True)):
                 if some:
                     rows = writer.rows(some, histories, with_body=with_body)
                     writes.append(_write(writer, own.replace, own.replace_and_commit, rows))

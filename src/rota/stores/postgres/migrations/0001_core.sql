@@ -494,7 +494,7 @@ begin
 end $$;
 comment on function {schema}.submission_id is 'Used by {schema}.submit.';
 
--- What `rota.domain.limits` says of data. Paths are strict, since lax ones look into arrays by themselves.
+-- What `rota.domain.checks` says of data. Paths are strict, since lax ones look into arrays by themselves.
 create function {schema}.check_data(field text, data jsonb, most bigint) returns void language plpgsql stable as $$
 declare
   shown constant text := data::text;
