@@ -54,7 +54,7 @@ def test_the_doctor_proves_the_bucket(address: str) -> None:
         "compare-and-set race",
         "read after write",
         "list order",
-        "housekeeping",
+        "upkeep",
         "log length",
         "clock",
         "writable",

@@ -43,7 +43,7 @@ def ended(number: int, **changes: Any) -> Task:
 
 
 async def settle(store: BucketStore) -> None:
-    """Until the housekeeping has caught up with the commits."""
+    """Until the upkeep has caught up with the commits."""
     for _ in range(6):
         await put(store, event(at=START))
         await asyncio.sleep(0.02)

@@ -334,7 +334,7 @@ class Sleeper:
             assert await get(self.store, Task, "counter") is not None
 
     async def _removed(self) -> None:
-        """Housekeeping may be behind: then it takes further commits, and further hours, until the log is cut."""
+        """Upkeep may be behind: then it takes further commits, and further hours, until the log is cut."""
         async with asyncio.timeout(20):
             more = (task(f"more {number}") for number in count_up())
             while keys(self.bucket, "log/")[0] <= "log/000000000010.json":

@@ -161,7 +161,7 @@ async def test_a_service_that_is_away_for_a_while(fault: Fault) -> None:
 
 @pytest.mark.parametrize("seed", seeds(few=3, every=16))
 async def test_many_faults_by_seed_with_snapshots_archive_and_views(seed: int) -> None:
-    """Every third request fails in some way, also those of the housekeeping."""
+    """Every third request fails in some way, also those of the upkeep."""
     chance = random.Random(seed)
     kinds = [fault for fault in Fault if fault is not Fault.SLOW]
     tuning = replace(

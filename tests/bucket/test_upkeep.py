@@ -659,9 +659,9 @@ async def test_in_a_folder_nothing_is_left_of_a_schedule_that_was_purged(tmp_pat
 
 
 def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
-    """What was said of housekeeping; servers of other tests may run in this process."""
+    """What was said of upkeep; servers of other tests may run in this process."""
     mine = [each for each in caplog.records if each.name == "rota" and each.levelno == level]
-    return [each.getMessage() for each in mine if each.getMessage().startswith("housekeeping ")]
+    return [each.getMessage() for each in mine if each.getMessage().startswith("upkeep ")]
 
 
 @pytest.mark.parametrize(
@@ -673,7 +673,7 @@ def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
         ("delete", "log/", "delete", "objects that nobody needs any more stay"),
     ],
 )
-async def test_housekeeping_that_is_refused_is_said_once_and_again_when_it_works(
+async def test_upkeep_that_is_refused_is_said_once_and_again_when_it_works(
     kind: str, prefix: str, act: str, consequence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rota")
@@ -696,7 +696,7 @@ async def test_housekeeping_that_is_refused_is_said_once_and_again_when_it_works
     await busy(*range(60))
     assert sum(made[0] == kind and made[1].startswith(prefix) for made in requests.made) > 1
     [warning] = said(caplog, logging.WARNING)
-    assert warning.startswith(f"housekeeping of memory-bucket:: cannot {act} memory-bucket:/{prefix}")
+    assert warning.startswith(f"upkeep of memory-bucket:: cannot {act} memory-bucket:/{prefix}")
     assert "access denied (injected: 403)" in warning
     assert f"Until it works, {consequence}" in warning
     assert said(caplog, logging.INFO) == []
@@ -729,8 +729,8 @@ async def test_the_doctor_notices_that_no_snapshots_are_written() -> None:
         "30 entries and no snapshot, where there should be one after about 8"
     )
     assert "under snapshot/, archive/ and schedules/" in found["log length"].advice
-    assert not found["housekeeping"].ok
-    assert "access denied" in found["housekeeping"].found
+    assert not found["upkeep"].ok
+    assert "access denied" in found["upkeep"].found
     requests.plan = never
     store = BucketStore(requests, SystemClock(), tuning)
     await store.open()
@@ -747,7 +747,7 @@ async def test_the_doctor_notices_that_no_snapshots_are_written() -> None:
 
 @pytest.mark.parametrize("kind", ["put", "delete"])
 @pytest.mark.parametrize("prefix", ["snapshot/", "archive/", "schedules/", "tasks/", "log/"])
-async def test_the_doctor_proves_the_rights_that_housekeeping_needs(kind: str, prefix: str) -> None:
+async def test_the_doctor_proves_the_rights_that_upkeep_needs(kind: str, prefix: str) -> None:
     requests = FaultyRequests(MemoryRequests())
     store = BucketStore(requests, ManualClock(START), Tuning(views="tasks"))
     await store.open()

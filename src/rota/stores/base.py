@@ -56,7 +56,7 @@ knows no records and takes no part in transactions: content is durable when `wri
 is written after that. Content that no record names is removed by the janitor.
 
 **What only some stores can do.** `join` works inside a transaction of the caller, `take_role` names this node to the
-server, `tidy` does housekeeping, `prove` and `prove_upkeep` try the service under the store. `Store` has a default for
+server, `tidy` does upkeep, `prove` and `prove_upkeep` try the service under the store. `Store` has a default for
 each. Nobody asks what kind of store it is.
 """
 
@@ -380,7 +380,7 @@ class Store(Protocol):
         return
 
     async def tidy(self) -> None:
-        """Do the housekeeping that is due: bring up to date what the store keeps beside its records. The engine calls
+        """Do the upkeep that is due: bring up to date what the store keeps beside its records. The engine calls
         it now and then, and nothing depends on when."""
         return
 
@@ -389,7 +389,7 @@ class Store(Protocol):
         return ()
 
     async def prove_upkeep(self) -> Sequence[Proof]:
-        """Try whether the housekeeping is done, and whether the caller has the rights to do it."""
+        """Try whether the upkeep is done, and whether the caller has the rights to do it."""
         return ()
 
 

@@ -1,6 +1,6 @@
 """A node in a process of its own: `node.py STORE LOG ROLE [OPTION=VALUE …]`.
 
-ROLE is `worker` (tasks and housekeeping) or `scheduler`. Handlers append lines to LOG: a line is one write with
+ROLE is `worker` (tasks and upkeep) or `scheduler`. Handlers append lines to LOG: a line is one write with
 O_APPEND, so lines of many processes never mix. With `die=before` or `die=after` the process kills itself with
 SIGKILL around its first commit that fires something. With `window=SECONDS`, a bucket's log is cut every few moments."""
 

@@ -63,7 +63,7 @@ class Committer:
         self,
         replica: Replica,
         log: Log,
-        watch: Stopwatch,
+        stopwatch: Stopwatch,
         *,
         node: str,
         give_up_after: timedelta,
@@ -76,7 +76,7 @@ class Committer:
         self._log = log
         self._contention = log.contention
         self._give_up_after = give_up_after
-        self._watch = watch
+        self._stopwatch = stopwatch
         self._node = node
         self._now = now
         self._refresh = refresh
@@ -95,7 +95,7 @@ class Committer:
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         self._refresh()
-        began = self._watch.moment()
+        began = self._stopwatch.moment()
         losses = 0
         has_looked = not self._log.is_fresh(self._log.current_at)
         if has_looked:
@@ -120,7 +120,7 @@ class Committer:
             if self._append(draft):
                 return
             losses += 1
-            if losses >= _LOSSES and self._watch.since(began) > self._give_up_after:
+            if losses >= _LOSSES and self._stopwatch.since(began) > self._give_up_after:
                 raise Unavailable(
                     f"other nodes wrote to {self._log.name} faster for too long; nothing was written"
                 )

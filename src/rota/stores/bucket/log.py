@@ -129,7 +129,7 @@ class Log:
         self,
         bucket: Bucket,
         replica: Replica,
-        watch: Stopwatch,
+        stopwatch: Stopwatch,
         tuning: Tuning,
         node: str,
         now: Callable[[], datetime],
@@ -138,7 +138,7 @@ class Log:
         self._bucket = bucket
         self._entries = LogReader(bucket, self.is_trusted)
         self._replica = replica
-        self._watch = watch
+        self._stopwatch = stopwatch
         self._tuning = tuning
         self._node = node
         self._now = now
@@ -157,7 +157,7 @@ class Log:
         """The floor that our next entry announces."""
         self.bytes_since_snapshot = 0
         self.snapshot_bytes = 0
-        self.contention = Contention(watch, sleep)
+        self.contention = Contention(stopwatch, sleep)
         self._odds = ReadOdds()
 
     @property
@@ -165,7 +165,7 @@ class Log:
         return self._bucket.name
 
     def pauses(self) -> RetryPauses:
-        return RetryPauses(self._tuning, self._watch, self._sleep, self.contention.round_trip)
+        return RetryPauses(self._tuning, self._stopwatch, self._sleep, self.contention.round_trip)
 
     @property
     def current_at(self) -> Moment | None:
@@ -174,7 +174,7 @@ class Log:
 
     def is_fresh(self, current_at: Moment | None) -> bool:
         """Whether a state that was current then may be taken to be so still."""
-        return current_at is not None and self._watch.since(current_at) < self._tuning.fresh_for
+        return current_at is not None and self._stopwatch.since(current_at) < self._tuning.fresh_for
 
     def catch_up(self) -> bool:
         """Read all new entries; whether there were any."""
@@ -198,7 +198,7 @@ class Log:
         while self.is_trusted(position := self.position()):
             if odds is not None and not odds.is_worth(read):
                 return True
-            asked = self._watch.moment()
+            asked = self._stopwatch.moment()
             entry = self._entries.next(position)
             if not self.is_trusted(position):
                 break
@@ -218,7 +218,7 @@ class Log:
         position. Other threads may have brought the replica further meanwhile."""
         number = position.number + 1
         self._entries.check_hole(position)
-        asked = self._watch.moment()
+        asked = self._stopwatch.moment()
         pauses = self.pauses()
         while True:
             ours, problem = self._send(position, commit, body)
@@ -255,9 +255,9 @@ class Log:
     def _send(self, position: LogPosition, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
         """True if the entry is ours, False if another node's, None if it is not there or unknown."""
         try:
-            asked = self._watch.moment()
+            asked = self._stopwatch.moment()
             self._bucket.create(entry_key(position.number + 1), body)
-            self.contention.took(self._watch.since(asked))
+            self.contention.took(self._stopwatch.since(asked))
             return True, None
         except Denied as error:
             return None, error
@@ -284,7 +284,7 @@ class Log:
 
     def is_trusted(self, position: LogPosition) -> bool:
         """Whether the node can still rely on "nothing there" behind this position."""
-        return position.moment is not None and self._watch.since(position.moment) < self._tuning.window
+        return position.moment is not None and self._stopwatch.since(position.moment) < self._tuning.window
 
     def _confirm(self, number: int, at: Moment) -> None:
         with self._replica.lock:
@@ -328,7 +328,7 @@ class Log:
     def _load(self) -> None:
         """Load the newest snapshot if it is ahead of us, and the log behind it. If it is not ahead, no entry that we
         lack was removed: entries are removed only before a snapshot, and the newest snapshot always stays."""
-        asked = self._watch.moment()
+        asked = self._stopwatch.moment()
         is_first = self._position_at is None
         found = self._newest_ahead()
         with self._replica.lock:

@@ -150,8 +150,8 @@ class OpenBucket:
     """The parts of an open store. Each can be used by itself: the replica, the log, the committer, the upkeep, …"""
 
     def __init__(self, bucket: Bucket, clock: Clock, tuning: Tuning) -> None:
-        watch = Stopwatch(clock)
-        self._watch = watch
+        stopwatch = Stopwatch(clock)
+        self._stopwatch = stopwatch
         self.contents = BucketContents(bucket)
         self._closing = threading.Event()
         self.time = ServiceClock(clock, bucket.date)
@@ -159,13 +159,13 @@ class OpenBucket:
         self.segment_cache = SegmentCache(bucket, tuning.archive_in_memory)
         self.archive_reads = ArchiveReads(self.segment_cache, self._is_segment_missed, bucket.name)
         node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
-        self.log = Log(bucket, self.replica, watch, tuning, node, self.time.now, self._closing.wait)
+        self.log = Log(bucket, self.replica, stopwatch, tuning, node, self.time.now, self._closing.wait)
         self._writer = Threads(1, "rota-writer")
         self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
         self.committer = Committer(
             self.replica,
             self.log,
-            watch,
+            stopwatch,
             node=node,
             give_up_after=tuning.give_up_after,
             now=self.time.now,
@@ -185,7 +185,7 @@ class OpenBucket:
             tuning,
             lambda work: self.groups.run(work, PLAIN_COMMIT),
             node,
-            watch,
+            stopwatch,
             self.time.refresh,
         )
         self._seen = 0
@@ -213,7 +213,7 @@ class OpenBucket:
         return await self.archive_reads.run(work, lambda each: self.groups.run(each, options))
 
     async def read(self, work: Work[T]) -> T:
-        asked = self._watch.moment()
+        asked = self._stopwatch.moment()
 
         def reading(work: Work[T]) -> T:
             self._catch_up_since(asked)  # a later run is at least as current
@@ -272,7 +272,7 @@ class OpenBucket:
     def look(self, interval: timedelta) -> bool:
         """For the poller. No request is made if a commit or a read has just shown the end of the log."""
         current_at = self.log.current_at
-        if current_at is None or self._watch.since(current_at) >= interval / 2:
+        if current_at is None or self._stopwatch.since(current_at) >= interval / 2:
             self.time.refresh()
             self.log.catch_up()
         seen, self._seen = self._seen, self.replica.number

@@ -86,19 +86,21 @@ class RetryPauses:
     """Growing pauses with jitter, until `give_up_after` has passed."""
 
     def __init__(
-        self, tuning: Tuning, watch: Stopwatch, sleep: Callable[[float], object], first: float = 0.0
+        self, tuning: Tuning, stopwatch: Stopwatch, sleep: Callable[[float], object], first: float = 0.0
     ) -> None:
         self._tuning = tuning
-        self._watch = watch
+        self._stopwatch = stopwatch
         self._sleep = sleep
-        self._began = watch.moment()
+        self._began = stopwatch.moment()
         self._ceiling = max(first, tuning.shortest_pause.total_seconds())
         self._slept = 0.0
 
     @property
     def exhausted(self) -> bool:
         give_up_after = self._tuning.give_up_after
-        return self._slept > give_up_after.total_seconds() or self._watch.since(self._began) > give_up_after
+        return (
+            self._slept > give_up_after.total_seconds() or self._stopwatch.since(self._began) > give_up_after
+        )
 
     def take(self) -> None:
         pause = self._ceiling * random.uniform(0.5, 1.5)
@@ -124,8 +126,8 @@ class Contention:
     shut them out, so that they wait for 12 s. The loser's pauses save 16 % of the dollars of such commits.
     """
 
-    def __init__(self, watch: Stopwatch, sleep: Callable[[float], object]) -> None:
-        self._watch = watch
+    def __init__(self, stopwatch: Stopwatch, sleep: Callable[[float], object]) -> None:
+        self._stopwatch = stopwatch
         self._sleep = sleep
         self._others: dict[str, Moment] = {}
         self._won_at: Moment | None = None
@@ -135,7 +137,7 @@ class Contention:
 
     def seen(self, node: str) -> None:
         """Another node wrote an entry."""
-        self._others[node] = self._watch.moment()
+        self._others[node] = self._stopwatch.moment()
 
     def took(self, duration: timedelta) -> None:
         """A write took this long."""
@@ -145,12 +147,12 @@ class Contention:
     def others(self) -> int:
         """How many other nodes wrote lately."""
         for node, at in list(self._others.items()):
-            if self._watch.since(at) > _LATELY:
+            if self._stopwatch.since(at) > _LATELY:
                 self._others.pop(node, None)
         return len(self._others)
 
     def won(self) -> None:
-        self._won_at = self._watch.moment()
+        self._won_at = self._stopwatch.moment()
         self._wins += 1
 
     def lost(self, times: int) -> None:
@@ -164,7 +166,7 @@ class Contention:
         if self._won_at is None or (not others and self._wins % _WINS_IN_A_ROW):
             return others > 0
         pause = random.uniform(0, 2 * self.round_trip * (others + 1))
-        pause -= self._watch.since(self._won_at).total_seconds()
+        pause -= self._stopwatch.since(self._won_at).total_seconds()
         if pause > 0:
             self._sleep(pause)
         return True

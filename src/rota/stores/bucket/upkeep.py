@@ -45,7 +45,7 @@ __all__ = [
     "UpkeepPart",
 ]
 
-log = logging.getLogger("rota")
+logger = logging.getLogger("rota")
 
 
 class UpkeepPart(StrEnum):
@@ -68,11 +68,11 @@ class UpkeepFailures:
         logged = self._logged.setdefault(part, set())
         if type(error) not in logged:
             logged.add(type(error))
-            log.warning("housekeeping of %s: %s. Until it works, %s", self._bucket, error, part.value)
+            logger.warning("upkeep of %s: %s. Until it works, %s", self._bucket, error, part.value)
 
     def succeeded(self, part: UpkeepPart) -> None:
         if self._logged.pop(part, None):
-            log.info("housekeeping of %s: %s works again", self._bucket, part.name.lower())
+            logger.info("upkeep of %s: %s works again", self._bucket, part.name.lower())
 
 
 _TRIES_EVERY = 32
@@ -98,7 +98,7 @@ class Upkeep:
         tuning: Tuning,
         transact: Callable[[Work[bool]], Coroutine[Any, Any, bool]],
         node: str,
-        watch: Stopwatch,
+        stopwatch: Stopwatch,
         refresh: Callable[[], None],
     ) -> None:
         self._bucket = bucket
@@ -106,7 +106,7 @@ class Upkeep:
         self._log = log
         self._now = now
         self._tuning = tuning
-        self._views = ViewWriter(bucket, replica, segment_cache, watch, tuning, log.catch_up)
+        self._views = ViewWriter(bucket, replica, segment_cache, stopwatch, tuning, log.catch_up)
         self._failures = UpkeepFailures(bucket.name)
         self.log_removal = LogRemoval(bucket, replica, log, tuning, now, refresh)
         self._transact = transact

@@ -224,14 +224,14 @@ class ViewWriter:
         bucket: Bucket,
         replica: Replica,
         segment_cache: SegmentCache,
-        watch: Stopwatch,
+        stopwatch: Stopwatch,
         tuning: Tuning,
         catch_up: Callable[[], object],
     ) -> None:
         self._bucket = bucket
         self._replica = replica
         self._segment_cache = segment_cache
-        self._watch = watch
+        self._stopwatch = stopwatch
         self._tuning = tuning
         self._catch_up = catch_up
         self._compared_at: Moment | None = None
@@ -282,7 +282,7 @@ class ViewWriter:
         """Write missing and old views and remove left-over ones, if it is time to; whether it was."""
         if not self._is_time():
             return False
-        self._compared_at = self._watch.moment()
+        self._compared_at = self._stopwatch.moment()
         self._errors.clear()
         try:
             self._compare()
@@ -301,7 +301,7 @@ class ViewWriter:
         if self._is_behind and not self._failures:
             return True
         pause = _FIRST_PAUSE * 2 ** min(self._failures, 20) / 2 if self._is_behind else timedelta.max
-        return self._watch.since(self._compared_at) >= min(pause, self._tuning.rebuild_every)
+        return self._stopwatch.since(self._compared_at) >= min(pause, self._tuning.rebuild_every)
 
     def _compare(self) -> None:
         found = (each for home in self.folders for each in self._bucket.list_objects(home))
@@ -434,8 +434,8 @@ class ViewWriter:
                 self._failing_since = None
                 continue
             self._errors.append(error)
-            self._failing_since = self._failing_since or self._watch.moment()
-            if self._watch.since(self._failing_since) >= _GIVE_UP_AFTER:
+            self._failing_since = self._failing_since or self._stopwatch.moment()
+            if self._stopwatch.since(self._failing_since) >= _GIVE_UP_AFTER:
                 self._raise_first_error()
 
     def _raise_first_error(self) -> None:

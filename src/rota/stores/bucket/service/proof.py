@@ -81,7 +81,7 @@ def prove_rights(bucket: Bucket, written: Iterable[str], removed: str) -> Proof:
     except StoreError as error:
         problems.append(str(error))
     found = "; ".join(problems) or "everything can be written and removed"
-    return Proof("housekeeping", not problems, found)
+    return Proof("upkeep", not problems, found)
 
 
 def _write_and_remove(bucket: Bucket, key: str) -> str | None:

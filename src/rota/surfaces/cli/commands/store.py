@@ -262,7 +262,7 @@ async def _conditions(store: Store) -> list[Finding]:
 
 
 async def _upkeep(store: Store) -> list[Finding]:
-    """What a bucket needs for its housekeeping, which fails quietly beside the work."""
+    """What a bucket needs for its upkeep, which fails quietly beside the work."""
     return [
         Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else _UPKEEP)
         for proof in await store.prove_upkeep()

@@ -85,7 +85,7 @@ _MONITORING = ("metrics_port", "metrics_host", "log_level")
         "rota up shop.tasks:app --port 9000            # the HTTP API is there",
         "rota up shop.tasks:app --metrics-port 9464 --log-level info",
         "rota up --allow-shell            # the shell commands of templates, such as those of a crontab",
-        "rota up                          # only schedules and housekeeping, or the app of rota.toml",
+        "rota up                          # only schedules and upkeep, or the app of rota.toml",
     ]
 )
 @click.argument("app", required=False)
