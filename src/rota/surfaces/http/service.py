@@ -41,8 +41,8 @@ LOOK_BACK_AGAIN = timedelta(minutes=1)
 SHARE = 20
 LONGEST_SHARED = timedelta(minutes=1)
 ANSWERS_REMEMBERED = 1000
-SOON = 0.1
-"""Seconds that a page waits for a shared answer, before it says that it is being made."""
+SOON = timedelta(seconds=0.1)
+"""How long a page waits for a shared answer, before it says that it is being made."""
 _SAFE = "/:@!$&'()*+,;=~"
 TenantName = Annotated[
     str, Path(description="Whose schedules and tasks.", min_length=1, max_length=255, examples=["acme"])
@@ -124,7 +124,8 @@ class Service:
         return found
 
     async def shared(self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta) -> Any:
-        """One answer for all who ask within `rest`, and within `SHARE` times as long as it took, a minute at most."""
+        """One answer for all. It is kept for `rest`, or for `SHARE` times as long as it took to make (a minute at
+        most), whichever is longer."""
         until, answer = self._answers.get(name, (-inf, None))
         if self.clock.monotonic() < until:
             return answer
@@ -134,7 +135,8 @@ class Service:
         self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta = timedelta(0)
     ) -> Any | None:
         """The same, for pages that must not wait; None: it takes longer, and whoever asks again finds it."""
-        done, _ = await asyncio.wait({asyncio.ensure_future(self.shared(name, ask, rest))}, timeout=SOON)
+        asking = asyncio.ensure_future(self.shared(name, ask, rest))
+        done, _ = await asyncio.wait({asking}, timeout=SOON.total_seconds())
         return done.pop().result() if done else None
 
     def _asking(
@@ -226,7 +228,8 @@ class Acting(Queue):
         self._receipt: tuple[str, str, Callable[[Any], tuple[int, Any]]] | None = None
 
     async def once(self, request: Request, key: str | None, answer: Callable[[Any], tuple[int, Any]]) -> None:
-        """Give the answer that a request with this Idempotency-Key had before, if there was one."""
+        """The next commit is done once for this Idempotency-Key: it leaves a receipt, or raises `Replayed` if there is
+        one."""
         if key is None:
             return
         body = await request.body()
@@ -260,7 +263,8 @@ class Acting(Queue):
 
 
 def receipt_of(tenant: str, key: str, method: str, path: str, body: bytes) -> tuple[str, str]:
-    """The id of the receipt that a request leaves, and the fingerprint that another request with its key lacks."""
+    """The id of the receipt that a request leaves, and a fingerprint of the request, by which another one under the
+    same key is told apart."""
     digest = sha256(b"\n".join([method.encode(), path.encode(), body]))
     return derived_id("receipt", tenant, path, key), digest.hexdigest()
 
