@@ -15,6 +15,8 @@ import rota
 from rota import TaskStatus
 from rota.domain.errors import Invalid
 from rota.domain.model import Task
+from rota.engine.executor import STOP_GRACE
+from rota.engine.runtimes import processes, shell
 from runtimes import process_app
 from runtimes.test_shell import gone, started
 from runtimes.world import Bench
@@ -159,3 +161,8 @@ def test_what_cannot_run_there_is_refused() -> None:
     with pytest.raises(Invalid, match=r"^memory_limit: 5 is not accepted"):
         app.task("x", run_in="process", memory_limit=5)
     assert not app.handlers
+
+
+def test_what_does_not_stop_is_killed_before_the_executor_gives_it_up() -> None:
+    assert processes.KILL_AFTER < STOP_GRACE
+    assert shell.KILL_AFTER + shell.REAPED < STOP_GRACE

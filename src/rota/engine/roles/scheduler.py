@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any, TypeVar
 
 from ...domain.model import Run
-from ...stores.base import CommitOptions, Store
+from ...stores.base import CommitOptions, Store, Work
 from ..clock import sleep
 from ..commands import (
     Tick,
@@ -32,6 +33,8 @@ LOOK_AGAIN = timedelta(seconds=30)
 LOCKED_AT_MOST = timedelta(seconds=1)
 """What someone else holds is most likely being fired by them: look again soon, and less and less often."""
 NOW = timedelta(0)
+C = TypeVar("C")
+"""Where a page begins."""
 
 
 class Scheduler:
@@ -141,20 +144,23 @@ class Scheduler:
 
     async def _bring_back(self) -> None:
         """Whatever was written by a clock that was ahead, page by page."""
-        schedules = tasks = 0
-        page, more = await self._store.transact(replan_schedules(None, self._batch))
-        schedules += len(more)
-        while page is not None:
-            page, more = await self._store.transact(replan_schedules(page, self._batch))
-            schedules += len(more)
-        after, moved = await self._store.transact(bring_back_tasks(None, self._batch))
-        tasks += len(moved)
-        while after is not None:
-            after, moved = await self._store.transact(bring_back_tasks(after, self._batch))
-            tasks += len(moved)
+        schedules = await self._changed_in_pages(replan_schedules)
+        tasks = await self._changed_in_pages(bring_back_tasks)
         tasks += len(await self._store.transact(bring_back_leases()))
         if schedules or tasks:
             self._observe(ClockSetBack(schedules, tasks))
+
+    async def _changed_in_pages(
+        self, change: Callable[[C | None, int], Work[tuple[C | None, list[Any]]]]
+    ) -> int:
+        """How many records were changed, from the first page to the last."""
+        page: C | None = None
+        number = 0
+        while True:
+            page, changed = await self._store.transact(change(page, self._batch))
+            number += len(changed)
+            if page is None:
+                return number
 
     async def _refresh_zones(self) -> None:
         seen = self._batch

@@ -30,6 +30,7 @@ from .messages import LENGTH, Begin, Ended, Reported, Stop, framed
 __all__ = ["Processes"]
 
 KILL_AFTER = timedelta(seconds=3)
+"""Shorter than the executor's `STOP_GRACE`: the process is killed before the executor gives up the call."""
 GONE = timedelta(seconds=5)
 """How long a process may take to be gone after its end of the link is."""
 CHILD = "rota.engine.runtimes.child"
