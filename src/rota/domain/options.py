@@ -438,7 +438,7 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
     heartbeat_url: Annotated[
         str | None,
         Option(
-            help="A watch outside that is told of its runs: URL/start, URL on success, URL/fail.",
+            help="A monitor outside that is told of its runs: URL/start, URL on success, URL/fail.",
             check=_url,
             most=2000,
             clearable=True,

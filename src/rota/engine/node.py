@@ -33,12 +33,12 @@ from .observe.telemetry import HookFailed, LoopFailed, Observer, fan_out
 from .roles.alarms import SCAN_EVERY, AlarmWatch
 from .roles.heartbeat import Heartbeat
 from .roles.janitor import GRACE, Forgetter, Janitor
+from .roles.jumps_and_blocks import EVERY as BEAT
+from .roles.jumps_and_blocks import BlockWatch, JumpWatch
 from .roles.leases import LEASE, QueueLike
 from .roles.notices import Notices
 from .roles.pings import Pings
 from .roles.scheduler import Scheduler
-from .roles.watch import EVERY as BEAT
-from .roles.watch import BlockWatch, JumpWatch
 from .roles.worker import TaskWorker, call_hooks, run_hooks
 from .runtimes.runtimes import Runtimes
 
@@ -286,7 +286,7 @@ class Node:
 
 class Worker(Node):
     """Runs the tasks of some queues with the handlers of an app, and, unless told otherwise, the schedules and the
-    housekeeping too. It returns the tasks of dead workers in any case: where a worker is left, nothing waits for a
+    upkeep too. It returns the tasks of dead workers in any case: where a worker is left, nothing waits for a
     janitor."""
 
     always_sweeps = True

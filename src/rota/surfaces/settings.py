@@ -182,7 +182,7 @@ FIELDS: tuple[SettingField, ...] = (
         "heartbeat_url",
         None,
         _text,
-        "a watch outside that is told every minute that the fleet is well",
+        "a monitor outside that is told every minute that the fleet is well",
         is_secret=True,
     ),
     SettingField("redact_fields", (), _names, "fields of inputs and outputs that are shown to nobody"),

@@ -1,5 +1,5 @@
-"""What is an alarm, and who is told of it. Begin with `rules`: when one begins and when it is over. What is sent to
-people is in `notices`."""
+"""When something is an alarm, and what a notice of it says. Begin with `rules`: when one begins and when it is over.
+`notices` has what people are told; `engine/roles/notices.py` sends it."""
 
 from .rules import (
     FLEET,
@@ -10,11 +10,11 @@ from .rules import (
     as_facts,
     broken_run,
     checked_rules,
+    ended,
     evaluate,
     merged,
     no_success_since,
     rules_of,
-    silenced,
 )
 
 __all__ = [
@@ -26,9 +26,9 @@ __all__ = [
     "as_facts",
     "broken_run",
     "checked_rules",
+    "ended",
     "evaluate",
     "merged",
     "no_success_since",
     "rules_of",
-    "silenced",
 ]

@@ -48,7 +48,7 @@ from ..model import (
     Watch,
 )
 from ..options import AlarmOptions, check_names, check_option, options_of
-from ..recurrence import After, Once
+from ..recurrence import MICROSECOND, After, Once
 from ..schedule.watching import FLOOR, own_rules, tags_of
 from ..schedule.why import length
 
@@ -61,11 +61,11 @@ __all__ = [
     "as_facts",
     "broken_run",
     "checked_rules",
+    "ended",
     "evaluate",
     "merged",
     "no_success_since",
     "rules_of",
-    "silenced",
 ]
 
 PATIENCE = timedelta(seconds=60)
@@ -194,7 +194,7 @@ def merged(
         for rule, detail in found.items()
         if rule not in open_rules
     ]
-    over = silenced((alarm for alarm in known if alarm.rule not in found), now)
+    over = ended((alarm for alarm in known if alarm.rule not in found), now)
     return [*began, *over]
 
 
@@ -204,7 +204,7 @@ def as_facts(alarm: Alarm) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name not in _TELLING}
 
 
-def silenced(known: Iterable[Alarm], now: datetime) -> list[Alarm]:
+def ended(known: Iterable[Alarm], now: datetime) -> list[Alarm]:
     """The alarms as they are when they are over: people who were told of them are told of that, too."""
     return [replace(alarm, over_at=now, tell_at=now, told=(), tries=0) for alarm in known]
 
@@ -339,9 +339,7 @@ def _missing_row(facts: Facts, now: datetime) -> str | None:
         begin = max(begin, facts.runs[-1].scheduled_at)
     if until is None or begin >= until:
         return None
-    times = _times(
-        schedule, schedule.next_occurrence(begin), min(until - timedelta(microseconds=1), now - PATIENCE)
-    )
+    times = _times(schedule, schedule.next_occurrence(begin), min(until - MICROSECOND, now - PATIENCE))
     for time in islice(times, COUNTED):
         if not any(run.scheduled_at <= time <= (run.until or run.scheduled_at) for run in facts.runs):
             return f"the time {time.isoformat()} has no row in the ledger"

@@ -27,7 +27,8 @@ class AlarmRule(StrEnum):
 
 
 class AlarmRules(Value, frozen=True, kw_only=True):
-    """What is asked for; each None: not. `alarm_no_success`: None is three intervals, zero is off."""
+    """What is asked for. None: it is not, except for `alarm_no_success`: None is three times in a row and ten minutes,
+    zero is off."""
 
     alarm_late: timedelta | None = None
     alarm_no_success: timedelta | None = None

@@ -162,7 +162,7 @@ def _put(tx: Tx, new: Alarm) -> Alarm:
 
 
 class FleetLook(msgspec.Struct, frozen=True, kw_only=True):
-    """The alarms about the fleet that began or are over, whether all is well, and who tells a watch outside of it: of
+    """The alarms about the fleet that began or are over, whether all is well, and who tells a monitor outside of it: of
     the live nodes that have its address, the one with the first id."""
 
     alarms: list[Alarm]
@@ -330,7 +330,7 @@ async def _of_gone(tx: Tx) -> list[Alarm]:
     known = await tx.find(AlarmList(tenant=None, is_open=True), OPEN_AT_MOST)
     ids = {each.subject_id for each in known if each.subject_type == "schedule"}
     there = await tx.get_many(Schedule, ids) if ids else {}
-    return alarm.silenced((each for each in known if each.subject_id in ids - there.keys()), tx.now)
+    return alarm.ended((each for each in known if each.subject_id in ids - there.keys()), tx.now)
 
 
 async def _fleet_findings(tx: Tx, nodes: Sequence[NodeState]) -> dict[AlarmRule, str]:

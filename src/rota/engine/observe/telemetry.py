@@ -172,7 +172,7 @@ class AlarmOver(Observation, frozen=True):
 
 
 class PingFailed(Observation, frozen=True):
-    """A heartbeat could not be sent to a watch outside."""
+    """A heartbeat could not be sent to a monitor outside."""
 
     host: str
     problem: str

@@ -28,9 +28,9 @@ _READING = CommitOptions(may_be_stale=True)
 
 
 class AlarmWatch:
-    """`kept` is how long rows of the ledger are kept (None: for good). Times that are overdue are remembered from one
-    scan to the next: an alarm needs two, since a laptop that slept wakes up late by itself. `pings` hear whether the
-    fleet is well, on one node of those that would tell."""
+    """`kept` is how long rows of the ledger are kept (None: for good; then only the last day is relied on). Times that
+    are overdue are remembered from one scan to the next: an alarm needs two, since a laptop that slept wakes up late by
+    itself. `pings` hear whether the fleet is well, on one node of those that would tell."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from ..commands import claim_notices, record_notices
 
 __all__ = ["Notices", "check_addresses", "label_of"]
 
-PATIENCE = 60.0
+PATIENCE = timedelta(seconds=60)
 NOW = timedelta(0)
 _READING = CommitOptions(may_be_stale=True)
 
@@ -87,6 +87,6 @@ class Notices:
         try:
             is_over = not any(alarm.is_open for alarm in new)
             sending = asyncio.to_thread(send, self._addresses[label], title, body, is_over=is_over)
-            return await asyncio.wait_for(sending, PATIENCE)
+            return await asyncio.wait_for(sending, PATIENCE.total_seconds())
         except Exception:  # whatever a service does, others are told, and this one again
             return False

@@ -1,11 +1,11 @@
-"""Pings to a watch outside, such as Healthchecks: if they stay away, someone else says so.
+"""Pings to a monitor outside, such as Healthchecks: if they stay away, someone else says so.
 
 A schedule with a `heartbeat_url` tells of its runs: `URL/start` when one begins, `URL` when it has succeeded,
 `URL/fail` when it has failed, each with the run's id as `rid`. The fleet's own tells every minute that the store
 answers and nobody is missed: `URL`, or `URL/fail` while an alarm about the fleet is open.
 
 `Pings` is an observer: it hears of what is committed, and only puts it in a queue. The role sends from there, and tries
-again a few times. What cannot be sent is dropped, and so is what a node that dies has not sent: the watch outside
+again a few times. What cannot be sent is dropped, and so is what a node that dies has not sent: the monitor outside
 counts what comes, and work waits for none of it. Addresses that are not of the public internet are refused unless they
 are allowed, as for HTTP tasks. A new `heartbeat_url` is known everywhere within a minute.
 """
@@ -40,7 +40,7 @@ AT_ONCE = 8
 
 
 class Ping(NamedTuple):
-    """One heartbeat: of which schedule (None: of the fleet), what it says (`start`, `fail`, or nothing: success), and
+    """One ping: of which schedule (None: of the fleet), what it says (`start`, `fail`, or nothing: success), and
     of which run."""
 
     schedule_id: str | None
@@ -113,7 +113,7 @@ class Pings:
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await self.run_once()
         except (TimeoutError, StoreError):
-            pass  # the watch outside counts what comes
+            pass  # the monitor outside counts what comes
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
