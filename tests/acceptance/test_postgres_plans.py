@@ -77,6 +77,7 @@ PLANS: list[tuple[Query, str, bool]] = [
     (OldSchedules(before=NOW), "schedule_completed", False),
     (ScheduleList(tenant="t"), "schedule_created", False),
     (ScheduleList(tenant="t", status=ScheduleStatus.PAUSED), "schedule_unusual", False),
+    (ScheduleList(tenant="t", newest=1000, kind="k"), "schedule_created", False),
     (RunList(schedule_id="s"), "schedule_run_of_schedule", False),
     (OldRuns(before=NOW), "schedule_run_ended", False),
     (EventList(tenant="t"), "event_of_tenant", False),

@@ -414,6 +414,9 @@ def expected(query: Query, records: Iterable[Record]) -> list[Record]:
         paused = {(each.tenant, each.queue) for each in records if isinstance(each, PausedQueue)}
         found = [each for each in found if (each.tenant, getattr(each, "queue", "")) not in paused]
     found = sorted(found, key=sentence.order, reverse=sentence.newest)
+    if isinstance(query, ScheduleList) and query.newest is not None:
+        every = expected(ScheduleList(tenant=query.tenant, deleted=True), records)
+        return [each for each in found if each in every[: query.newest]]
     if isinstance(query, TasksInLine):
         lines = [
             [each for each in found if getattr(each, "line", None) == gate] for gate in sorted(query.gates)
@@ -462,6 +465,8 @@ def schedule_lists() -> Iterator[Query]:
         yield ScheduleList(tenant="default", kind=kind, tag=tag, template_id=template_id)
     for zone, tag in product(("UTC", "Asia/Tokyo", "Asia"), some(*TAGS)):
         yield ScheduleList(tenant="default", timezone=zone, tag=tag)
+    for newest, status in product((1, 3, 1000), some(*ScheduleStatus)):
+        yield ScheduleList(tenant="default", newest=newest, status=status, deleted=newest == 3)
 
 
 def since_then(kind: Any, records: list[Record]) -> Iterator[Query]:
@@ -638,6 +643,7 @@ PAGED = (
     TaskList(tenant="other", at=START, schedule_id="s2"),
     ScheduleList(tenant="default", deleted=True),
     ScheduleList(tenant="other", status=ScheduleStatus.ACTIVE),
+    ScheduleList(tenant="default", newest=5),
     RunList(schedule_id="s1"),
     RunList(schedule_id="s1", since=TIMES[1], until=TIMES[4]),
     EventList(tenant="default"),

@@ -350,6 +350,7 @@ class Stream:
             "template_id": "m1",
             "tag": "urgent",
             "text": "EV",
+            "newest": 3,
         }
         return {name: value for name, value in values.items() if self.chance.random() < 0.2}
 

@@ -612,3 +612,21 @@ def test_mounted_below_another_address_every_link_stays_there(tmp_path: Path) ->
     page = asyncio.run(ask()).text
     assert {link for link in Links(page).found if not link.startswith(("/rota/", "?"))} == set()
     assert 'data-events="/rota/api/tenants/default/events?' in page
+
+
+def test_a_rare_filter_looks_among_the_newest_and_says_so(
+    local: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every schedule would be read for a page; who wants that asks for it."""
+    monkeypatch.setattr("rota.engine.queries.schedules.LOOKED_THROUGH", 1)
+    with browser(local) as client:
+        for asked in ("text=sync-orders", "kind=sync_orders", "tag=shop", "timezone=America/New_York"):
+            page = client.get(f"/ui/default/schedules?{asked}").text
+            assert "Among the newest 1 schedule" in page
+            assert "No schedule matches" in page
+            every = client.get(f"/ui/default/schedules?{asked}&among=all").text
+            assert "Among the newest" not in every
+            assert "No schedule matches" not in every
+        assert "Among the newest" not in client.get("/ui/default/schedules").text
+        monkeypatch.undo()
+        assert "Among the newest" not in client.get("/ui/default/schedules?text=sync-orders").text

@@ -233,8 +233,9 @@ class ScheduleList(Query, frozen=True, kw_only=True):
     """Schedule: of `tenant` (None: any), matching every filter given; `kind` is the target's kind, `template_id` the
     target's template, `tag` one of the target's tags, `timezone` the zone of its timing, `text` a part of key,
     description, kind or a tag, any letter case.
-    Deleted ones are left out unless `deleted` is set: then they are listed among the living. By created_at,
-    id, both descending; `after` continues behind a cursor."""
+    Deleted ones are left out unless `deleted` is set: then they are listed among the living. With `newest` (and a
+    tenant): they are looked for among so many newest of the tenant, deleted ones counted. By created_at, id, both
+    descending; `after` continues behind a cursor."""
 
     tenant: str | None
     status: ScheduleStatus | None = None
@@ -244,6 +245,7 @@ class ScheduleList(Query, frozen=True, kw_only=True):
     timezone: str | None = None
     text: str | None = None
     deleted: bool = False
+    newest: int | None = None
     after: Cursor | None = None
 
 

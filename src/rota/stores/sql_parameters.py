@@ -116,6 +116,8 @@ def usual_statement(query: Query) -> str:
         return "event_list_of_subject"
     if isinstance(query, ScheduleList | ApiKeyList | AlarmList) and query.tenant is None:
         return f"{name_of(query)}_of_all"
+    if isinstance(query, ScheduleList) and query.newest is not None:
+        return "schedule_list_newest"
     if isinstance(query, ScheduleList) and query.status not in (None, ScheduleStatus.ACTIVE):
         return "schedule_list_unusual"
     return name_of(query)

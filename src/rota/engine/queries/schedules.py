@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ...domain import recurrence
 from ...domain.model import (
@@ -43,6 +44,7 @@ __all__ = [
     "deleted_schedule",
     "explained_runs",
     "last_runs",
+    "newest_schedules",
     "next_times",
     "occurrences",
     "one_schedule",
@@ -82,6 +84,25 @@ def one_schedule(tenant: str, key: str) -> Work[Schedule]:
 def schedule_page(query: ScheduleList, limit: int) -> Work[list[Schedule]]:
     async def work(tx: Tx) -> list[Schedule]:
         return await tx.find(query, limit)
+
+    return work
+
+
+LOOKED_THROUGH = 10_000
+"""Among so many of the newest is looked for schedules that match, before one has to ask for a look at all of them."""
+
+
+def newest_schedules(query: ScheduleList, limit: int) -> Work[tuple[list[Schedule], int | None]]:
+    """The newest schedules that match, and among how many of the newest they were looked for; None: among all. A filter
+    that rarely matches would read every schedule there is: without one, the first page is found at once."""
+
+    async def work(tx: Tx) -> tuple[list[Schedule], int | None]:
+        newest = None
+        if query.kind or query.template_id or query.tag or query.timezone or query.text:
+            every = ScheduleList(tenant=query.tenant, deleted=True)
+            if await tx.count(every, at_most=LOOKED_THROUGH + 1) > LOOKED_THROUGH:
+                newest = LOOKED_THROUGH
+        return await tx.find(replace(query, newest=newest), limit), newest
 
     return work
 

@@ -284,7 +284,16 @@ def _schedule_list(state: State, query: ScheduleList) -> Iterator[Schedule]:
         entries = state.index["schedule"].descending((), before)
     else:
         entries = state.index["schedule_created"].descending((query.tenant,), before)
+        if query.newest is not None:
+            entries = _among_newest(state, query.tenant, query.newest, entries)
     return (schedule for schedule in _records(state, Schedule, entries) if _is_listed(schedule, query))
+
+
+def _among_newest(
+    state: State, tenant: str, newest: int, entries: Iterator[IndexEntry]
+) -> Iterator[IndexEntry]:
+    last = next(islice(state.index["schedule_created"].descending((tenant,)), newest - 1, None), None)
+    return entries if last is None else takewhile(lambda entry: entry >= last, entries)
 
 
 def _is_listed(schedule: Schedule, query: ScheduleList) -> bool:

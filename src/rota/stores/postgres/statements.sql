@@ -517,6 +517,23 @@ where tenant = :tenant::text and (tenant, created_at, id) < (:tenant::text, :aft
   and (:deleted::boolean or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
+-- name: schedule_list_newest
+select {what} from {schema}.schedule
+where tenant = :tenant::text and (tenant, created_at, id) < (:tenant::text, :after_at::timestamptz, :after_id::text)
+  and (tenant, created_at, id) >= (
+    :tenant::text,
+    coalesce((
+      select created_at from {schema}.schedule where tenant = :tenant::text
+      order by created_at desc, id desc limit 1 offset :newest::bigint - 1
+    ), '-infinity'),
+    coalesce((
+      select id from {schema}.schedule where tenant = :tenant::text
+      order by created_at desc, id desc limit 1 offset :newest::bigint - 1
+    ), '')
+  )
+  and (:deleted::boolean or deleted_at is null) and {schedule_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
 -- name: schedule_list_unusual
 select {what} from {schema}.schedule
 where status <> 'active' and tenant = :tenant::text and status = :status::text

@@ -309,6 +309,22 @@ where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
   and {schedule_filter}
 order by created_at desc, id desc limit :limit
 
+-- name: schedule_list_newest
+select {what} from schedule indexed by schedule_created
+where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
+  and (created_at, id) >= (
+    coalesce((
+      select created_at from schedule indexed by schedule_created where tenant = :tenant
+      order by created_at desc, id desc limit 1 offset :newest - 1
+    ), -9223372036854775808),
+    coalesce((
+      select id from schedule indexed by schedule_created where tenant = :tenant
+      order by created_at desc, id desc limit 1 offset :newest - 1
+    ), '')
+  )
+  and {schedule_filter}
+order by created_at desc, id desc limit :limit
+
 -- name: schedule_list_unusual
 select {what} from schedule indexed by schedule_unusual
 where status <> 'active' and tenant = :tenant and status = :status and (created_at, id) < (:after_at, :after_id)

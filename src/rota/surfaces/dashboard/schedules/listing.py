@@ -40,7 +40,7 @@ _HOUR = timedelta(hours=1)
 
 
 async def show(visit: Visit) -> Response:
-    page, words = await _found(visit)
+    page, words, newest = await _found(visit)
     now, known = await visit.queue.now(), (await seen_of(visit)).found
     runs = await visit.queue.last_runs(page, limit=RUNS)
     return visit.show(
@@ -55,25 +55,31 @@ async def show(visit: Visit) -> Response:
         most=AT_MOST,
         states=STATES,
         words=words,
+        newest=newest,
         said=done_words(visit),
         is_filtered=any(visit.asked(name) for name in (*FILTERS, "state")),
     )
 
 
-async def _found(visit: Visit) -> tuple[Page[Schedule], str]:
-    """The schedules that the query asks for, and what they are, in words."""
+async def _found(visit: Visit) -> tuple[Page[Schedule], str, int | None]:
+    """The schedules that the query asks for, what they are, in words, and among how many of the newest they were looked
+    for, if not among all."""
     queue, state = visit.queue, visit.asked("state")
     filters: dict[str, Any] = {name: visit.asked(name) for name in FILTERS}
     if state in ("late", "failing") or visit.asked("sort") == "next":
         found, words = await _of_overview(visit, state)
-        return Page([each for each in found if _matches(each, filters)][:LIMIT]), words
+        return Page([each for each in found if _matches(each, filters)][:LIMIT]), words, None
     if state is not None and state not in STATES:
         raise Invalid(
             "state", f"{state!r:.60} is not known", f"accepted are {', '.join(STATES)}, late and failing"
         )
     if state is not None:
         filters["status"] = state
-    return await queue.list_schedules(limit=LIMIT, cursor=visit.asked("cursor"), **filters), ""
+    cursor = visit.asked("cursor")
+    if visit.asked("among") == "all":
+        return await queue.list_schedules(limit=LIMIT, cursor=cursor, **filters), "", None
+    page, newest = await queue.newest_schedules(limit=LIMIT, cursor=cursor, **filters)
+    return page, "", newest
 
 
 async def _of_overview(visit: Visit, state: str | None) -> tuple[list[Schedule], str]:

@@ -121,6 +121,15 @@ class ScheduleCalls(Calls):
         found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
         return page_of(found, limit, lambda schedule: schedule.created_at)
 
+    async def newest_schedules(
+        self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[ScheduleFilters]
+    ) -> tuple[Page[Schedule], int | None]:
+        """As `list_schedules`, for people who wait: where there are many schedules, those that match are looked for
+        among the newest 10,000. The second is that number; None: among all."""
+        query = await self._schedule_list(filters, arguments.parsed_cursor(cursor))
+        found, newest = await self.store.read(queries.newest_schedules(query, check_limit(limit)))
+        return page_of(found, limit, lambda schedule: schedule.created_at), newest
+
     async def count_schedules(self, **filters: Unpack[ScheduleFilters]) -> int:
         return await self.store.read(queries.count_schedules(await self._schedule_list(filters)))
 
