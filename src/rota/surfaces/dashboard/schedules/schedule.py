@@ -155,7 +155,7 @@ async def _who_serves(visit: Visit, schedule: Schedule) -> str | None:
         return None
     nodes = await visit.queue.nodes()
     handlers = handlers_of(nodes, schedule.tenant, target.kind, target.queue)
-    return nobody_handles(nodes, schedule.tenant, target.kind, target.queue) or (
+    return (nobody_handles(nodes, schedule.tenant, target.kind, target.queue) or "").replace("`", "") or (
         f"{counted(len(handlers), 'node serves', 'nodes serve')} it" if handlers else None
     )
 
