@@ -80,7 +80,9 @@ async def _question(visit: Visit, action: str, tenant: Tenant, problem: str | No
         "suspend": [FormField("note", "Why (others will read it)")],
         "limits": _limits(visit, tenant.limits),
     }
-    title = f"Change the limits of {tenant.id}" if action == "limits" else f"{action.capitalize()} {tenant.id}"
+    title = (
+        f"Change the limits of {tenant.id}" if action == "limits" else f"{action.capitalize()} {tenant.id}"
+    )
     return visit.ask(
         title,
         words[action],
