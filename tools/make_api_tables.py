@@ -50,6 +50,7 @@ SCHEDULE_CALLS = [
         "create_schedules",
         "get_schedule",
         "list_schedules",
+        "newest_schedules",
         "count_schedules",
         "update_schedule",
     ),
