@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import runpy
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +19,7 @@ from mypy import api
 
 import rota
 import rota.sync
+from worlds import THOROUGH
 
 ROOT = Path(__file__).parent.parent.parent
 STUB = ROOT / "src" / "rota" / "sync.pyi"
@@ -271,6 +276,26 @@ def test_programs_are_accepted_or_refused_by_a_type_checker(tmp_path: Path) -> N
         found = [each for each in lines if f"/wrong.py:{number}: error" in each]
         assert found, f"{line} was accepted\n{said}"
         assert mistake.checked in found[0]
+
+
+@pytest.mark.skipif(not THOROUGH, reason="it installs pyright from a registry: make test-all")
+@pytest.mark.long
+def test_programs_are_accepted_or_refused_by_another_type_checker(tmp_path: Path) -> None:
+    """What is wrong must be so because of its types, not of its looks: pyright counts a bare expression, too."""
+    assert shutil.which("npm") is not None, "Node.js with npm is needed for this test"
+    subprocess.run(["npm", "install", "--silent", "--prefix", tmp_path, "pyright"], check=True, timeout=200)
+    looks = {"reportUnusedVariable": False, "reportDeprecated": False}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", **looks}))
+    right, wrong, _ = programs(tmp_path)
+    options = ["--outputjson", "--pythonpath", sys.executable]
+    ran = ["node_modules/.bin/pyright", *options, right.name, wrong.name]
+    said = subprocess.run(ran, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False).stdout
+    found = json.loads(said)["generalDiagnostics"]
+    assert not [each for each in found if each["file"] == str(right)]
+    types = {"reportArgumentType", "reportCallIssue", "reportAttributeAccessIssue"}
+    refused = {each["range"]["start"]["line"] for each in found if each.get("rule") in types}
+    lines = dict(enumerate(REFUSED, start=HEAD.count("\n")))
+    assert refused == set(lines), [lines[number] for number in set(lines) - refused]
 
 
 @pytest.fixture(scope="module")
