@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import rota
 from rota.domain.task import Submission
 from rota.engine import commands
+from stores import ADDRESSES
 from worlds import HOUR, MINUTE, World
 
 DAY = timedelta(days=1)
@@ -74,6 +77,18 @@ async def test_many_at_once_and_many_in_one_call_are_one(world: World) -> None:
     many = await world.queue.submit_many([("post", n % 2) for n in range(6)], unique_for=5)
     assert [task.id for task in many[:2]] * 3 == [task.id for task in many]
     assert await world.queue.count() == 3
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "folder"])
+async def test_nodes_that_race_for_new_inputs_make_one_task_of_each(kind: str, tmp_path: Path) -> None:
+    address = ADDRESSES[kind](tmp_path)
+    async with AsyncExitStack() as nodes:
+        queues = [await nodes.enter_async_context(rota.connect(address)) for _ in range(4)]
+        asked = [queue.submit("mail", n, unique_for=HOUR) for n in range(10) for queue in queues]
+        given = {task.id for task in await asyncio.gather(*asked)}
+        stored = await queues[0].list(limit=100)
+        assert sorted(task.input for task in stored) == list(range(10))
+        assert {task.id for task in stored} == given
 
 
 async def test_a_lost_answer_is_no_second_task(world: World) -> None:
