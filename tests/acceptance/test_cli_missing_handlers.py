@@ -11,6 +11,7 @@ import pytest
 import rota as package
 from command_line import bare_folder, document, rota
 from records import node
+from rota.engine.commands import check_fleet
 from rota.engine.observe.metrics import Reading, read_gauges
 from rota.engine.queries.health import Serving, check_serving
 from stores import put
@@ -45,6 +46,16 @@ def look() -> tuple[Serving, Reading]:
             return await queue.store.read(check_serving()), await queue.store.read(read_gauges(HEARTBEAT))
 
     return asyncio.run(ask())
+
+
+def scan() -> None:
+    """What a node does every minute."""
+
+    async def ask() -> None:
+        async with package.connect() as queue:
+            await queue.store.transact(check_fleet())
+
+    asyncio.run(ask())
 
 
 def findings() -> dict[str, tuple[bool, str]]:
@@ -82,5 +93,8 @@ def test_the_doctor_the_alarms_and_the_metrics_see_a_scheduler_that_went_silent(
     serving, gauges = look()
     assert serving.alarms == ["scheduler_silent"]
     assert gauges.nodes == {("scheduler", "silent"): 1}
+    scan()
+    assert findings()["alarms"] == (False, "1 open: the fleet (scheduler_silent)")
     add_node("t", ("scheduler",))
+    scan()
     assert look()[0].alarms == []

@@ -13,6 +13,7 @@ import click
 from ....domain.errors import Corrupt, Invalid, RotaError, StoreError, Unavailable
 from ....domain.model import Alarm, Schedule, Task
 from ....domain.schedule.why import length
+from ....domain.tenants import EVERY_TENANT
 from ....engine.clock import SystemClock, new_id
 from ....engine.commands import remove_receipt, write_receipt
 from ....engine.queries import alarm_page
@@ -298,7 +299,8 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
         health = await store.read(check_health(tenant))
         findings += [_overdue(health), _leases(health), _expiries(health), _waiting(health), _states(health)]
         findings += _serving(await store.read(check_serving()))
-        findings.append(_alarms(await store.read(alarm_page(tenant, ALARMS_AT_MOST))))
+        fleet = await store.read(alarm_page(EVERY_TENANT, ALARMS_AT_MOST))
+        findings.append(_alarms([*fleet, *await store.read(alarm_page(tenant, ALARMS_AT_MOST))]))
         findings += _workflows(await store.read(check_workflows(tenant)))
         if health.ahead:
             findings.append(_from_the_future(health.ahead, await store.now()))
