@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 import debian
 from dashboard_world import furnish
 from http_world import example_app
+from rota import Queue
 from served import Served, serving
 
 PAGES = (
@@ -258,6 +259,30 @@ def test_sign_in_as_a_viewer_be_refused_and_sign_out_again(page: Page) -> None:
         expect(page.locator("h1")).to_have_text("Sign in")
 
 
+WIDE = (
+    "[...document.querySelectorAll('html, main > *, form > *, table')].some(each => each.scrollWidth > 360)"
+)
+
+
+def test_the_longest_words_stay_inside_the_window(browser: Browser, shop: Served) -> None:
+    key, word = "W" * 250, "W" * 900
+
+    async def prepare(queue: Queue) -> str:
+        await queue.create_schedule(key, interval=3600, task_type="long", description=word, input=word)
+        return str((await queue.trigger_schedule(key)).id)
+
+    task = shop.call(prepare)
+    page = browser.new_page(viewport={"width": 360, "height": 700})
+    wide = []
+    for place in ("", "schedules", f"schedules/{key}", f"schedules/{key}/versions", "tasks", f"tasks/{task}"):
+        page.goto(f"{shop.url}/ui/default/{place}")
+        if page.evaluate(WIDE):
+            wide.append(place)
+    page.close()
+    shop.call(lambda queue: queue.delete_schedule(key))
+    assert not wide
+
+
 def test_axe_finds_nothing_serious_and_nothing_scrolls_sideways(browser: Browser, shop: Served) -> None:
     axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text()
     failed = shop.call(lambda queue: queue.list(status="failed", workflow=False, limit=1))[0].id
@@ -274,8 +299,7 @@ def test_axe_finds_nothing_serious_and_nothing_scrolls_sideways(browser: Browser
             for each in page.evaluate(run, rules)["violations"]:
                 if each["impact"] in ("serious", "critical"):
                     found.append(f"{place} ({theme}): {each['id']}: {each['nodes'][0]['html'][:160]}")
-        wide = "[...document.querySelectorAll('html, main > *, form > *, table')].some(each => each.scrollWidth > 360)"
-        if page.evaluate(wide):
+        if page.evaluate(WIDE):
             found.append(f"{place}: it is wider than the window")
     context.close()
     assert not found
