@@ -20,7 +20,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_create_says_when_it_fires_first() -> None:
-    said = rota("schedule create nightly -t backup --interval 1h").stdout
+    said = rota("schedule create nightly --kind backup --interval 1h").stdout
     assert said.startswith("created nightly: Every hour; active, next in ")
     assert said.split()[-1] in {"1h", "59s"}, said
 

@@ -311,8 +311,8 @@ def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[d
         from . import completing
 
         settings["shell_complete"] = getattr(completing, _COMPLETED[name])
-    short = ["-t"] if name == "task_type" else []
-    return click.option(*short, flag, name, **settings)
+    others = ["-t", "--type", "--kind"] if name == "task_type" else []
+    return click.option(*others, flag, name, **settings)
 
 
 def _typed(name: str) -> str:
