@@ -63,7 +63,8 @@ async def test_a_task_of_an_unknown_kind_says_so(world: World) -> None:
             task = await world.queue.submit("wrok")
         with pytest.warns(rota.UnhandledKind, match="nobody handles `wrok`"):
             await world.schedule(task_type="wrok", interval=3600)
-        assert "nobody handles `wrok`" in await world.queue.why("s", START + SECOND + HOUR)
+        coming = await world.queue.why("s", START + SECOND + HOUR)
+        assert str(coming).endswith(": nobody handles `wrok`; did you mean `work`?")
         await world.queue.trigger_schedule("s")
         [run] = await world.ledger("s")
         assert "so far: nobody handles `wrok`" in await world.queue.why("s", run.scheduled_at)

@@ -430,8 +430,9 @@ class _Story:
         resumes = (
             f", when the schedule is active again: it is paused until {self._when(ends)}" if ends else ""
         )
-        to_be = f"It is expected in {length(due - self.now)}{put_off}{resumes}{self.waiting}."
-        text = f"{to_be}{away if self.suspended else ''}"
+        to_be = f"It is expected in {length(due - self.now)}{put_off}{resumes}{self.waiting}"
+        stop = "" if to_be.endswith("?") else "."
+        text = f"{to_be}{stop}{away if self.suspended else ''}"
         return self._why("upcoming", text)
 
     def _due(self) -> Why:
