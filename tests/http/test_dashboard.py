@@ -547,6 +547,19 @@ def test_the_editor_knows_calendars_and_schedules_that_follow_others(local: Serv
     assert local.call(lambda queue: queue.get_schedule("first"), tenant).exclude == ("weekends",)
     assert 'name="exclude" value="weekends"' in shown(client, f"{place}/first/edit")
     assert "4 times appear" in shown(client, f"{place}/first/edit?exclude=")
+    assert ": 8 times vanish." in shown(client, f"{place}/first/edit?excluded=next&when=0+12+*+*+6")
+    assert (
+        client.post(f"{place}/first/edit", data={**form, "excluded": "next", "offset": "90s"}).status_code
+        == 303
+    )
+    first = local.call(lambda queue: queue.get_schedule("first"), tenant)
+    assert (first.excluded_policy, first.offset) == ("next", timedelta(seconds=90))
+    page = shown(client, f"{place}/first/edit")
+    assert '<option value="next" selected>' in page
+    assert 'name="offset" value="1m30s"' in page
+    assert "offset" in shown(client, f"{place}/first/edit?offset=soon").partition('is-failed"><b>')[2][:60]
+    assert client.post(f"{place}/first/edit", data={**form, "offset": ""}).status_code == 303
+    assert not local.call(lambda queue: queue.get_schedule("first"), tenant).offset
     after = {"key": "second", "type": "after", "when": "first", "after_on": "end", "after_delay": "10m"}
     assert client.post(f"/ui/{tenant}/new", data={**after, "task_type": "t"}).status_code == 303
     timing = local.call(lambda queue: queue.get_schedule("second"), tenant).timing

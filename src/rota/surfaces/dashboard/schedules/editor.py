@@ -15,7 +15,14 @@ from fastapi import Response
 
 from ....domain import recurrence
 from ....domain.errors import Invalid, Refused
-from ....domain.model import MissedRunPolicy, OverlapPolicy, Schedule, TaskTarget, TemplateTarget
+from ....domain.model import (
+    ExcludedPolicy,
+    MissedRunPolicy,
+    OverlapPolicy,
+    Schedule,
+    TaskTarget,
+    TemplateTarget,
+)
 from ....domain.plan import Difference
 from ....domain.recurrence import After, AfterOn, Cron, Interval, Once, RRule, Several, Timing
 from ....domain.schedule.expected import TimeChanges
@@ -84,6 +91,11 @@ POLICIES: tuple[tuple[str, str, str, dict[str, tuple[str, str]]], ...] = (
     ),
 )
 """Field, question, an example, and for each answer what becomes of the example."""
+EXCLUDED = {
+    ExcludedPolicy.SKIP: "is skipped, and that is recorded",
+    ExcludedPolicy.NEXT: "moves to the next day that is allowed",
+    ExcludedPolicy.PREVIOUS: "moves to the previous day that is allowed",
+}
 ENDS = {"success": "has succeeded", "failure": "has failed", "end": "has ended, however"}
 COMMON_ZONES = (
     "UTC",
@@ -102,6 +114,8 @@ _FIELDS = (
     "after_delay",
     "exclude",
     "only",
+    "excluded",
+    "offset",
     "task_type",
     "input",
     "description",
@@ -110,7 +124,7 @@ _FIELDS = (
 )
 _OF_TIMING = ("type", "when", "timezone")
 _OF_AFTER = ("after_on", "after_delay")
-PREVIEWED = (*_OF_TIMING, *_OF_AFTER, "exclude", "only")
+PREVIEWED = (*_OF_TIMING, *_OF_AFTER, "exclude", "only", "excluded", "offset")
 """What the meaning is asked for again when it changes."""
 _YEAR = 366
 
@@ -221,6 +235,8 @@ def _changes(schedule: Schedule, values: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {
         name: _names(values.get(name)) for name in ("exclude", "only") if values.get(name, "") != before[name]
     }
+    if (offset := values.get("offset", "")) != before["offset"]:
+        given["offset"] = parsed("offset", offset or "0s")
     given["input"] = json_of(values.get("input"))
     if isinstance(schedule.target, TaskTarget):
         given["task_type"] = values.get("task_type", "")
@@ -230,8 +246,9 @@ def _changes(schedule: Schedule, values: Mapping[str, str]) -> dict[str, Any]:
 def _options(values: Mapping[str, str]) -> dict[str, Any]:
     """What the form creates."""
     calendars = {name: _names(values[name]) for name in ("exclude", "only") if values.get(name)}
+    offset = {"offset": parsed("offset", values["offset"])} if values.get("offset") else {}
     target = {"task_type": values.get("task_type", ""), "input": json_of(values.get("input"))}
-    return {**_timing(values), **_policies(values), **calendars, **target}
+    return {**_timing(values), **_policies(values), **calendars, **offset, **target}
 
 
 def _names(text: str | None) -> list[str]:
@@ -243,7 +260,11 @@ def _asked(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _policies(values: Mapping[str, str]) -> dict[str, Any]:
-    found = {"missed_run_policy": values.get("missed"), "overlap_policy": values.get("overlap")}
+    found = {
+        "missed_run_policy": values.get("missed"),
+        "overlap_policy": values.get("overlap"),
+        "excluded_policy": values.get("excluded"),
+    }
     return {
         "description": values.get("description", ""),
         **{name: each for name, each in found.items() if each},
@@ -289,6 +310,8 @@ def _stored(schedule: Schedule) -> dict[str, str]:
         "after_delay": span_text(timing.delay) if isinstance(timing, After) else "",
         "exclude": ", ".join(schedule.exclude),
         "only": ", ".join(schedule.only),
+        "excluded": str(schedule.excluded_policy),
+        "offset": span_text(schedule.offset),
         "task_type": target.template_id if isinstance(target, TemplateTarget) else target.kind,
         "input": pretty(target.input),
         "description": schedule.description,
@@ -340,6 +363,7 @@ async def _form(
         listed=LISTED,
         previewed=PREVIEWED,
         ends=ENDS,
+        excluded=EXCLUDED,
         calendars=[each.name for each in await visit.queue.list_calendars()],
         about_zone=_about_zone(zone, now),
         now=now,
