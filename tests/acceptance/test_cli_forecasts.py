@@ -30,7 +30,7 @@ def test_a_peak_is_seen_and_spread() -> None:
     assert f"12 schedules fire at {HOUR:02}:00; spreading them over " in shown
     assert max(map(len, shown.splitlines())) <= 80
     command = shown.splitlines()[-1].strip().removeprefix("rota ")
-    assert complaint(command) == "nobody can be asked here: give --yes to apply the plan"
+    assert complaint(command) == "nobody can be asked here: give --yes"
     dry = rota(f"{command} --dry-run").stdout
     assert dry.count(" → ") == 12
     planned = document("spread --dry-run")

@@ -39,7 +39,7 @@ def test_a_file_from_its_plan_to_its_change(folder: Path) -> None:
     assert "within 14 days 14 times appear: " in plan
     assert plan.endswith("3 created. Nothing runs now.\n")
     assert max(map(len, plan.splitlines())) <= 80
-    assert complaint("apply rota.yaml") == "nobody can be asked here: give --yes to apply the plan"
+    assert complaint("apply rota.yaml") == "nobody can be asked here: give --yes"
     assert rota("apply rota.yaml --yes").stdout.endswith("Applied.\n")
     assert rota("plan rota.yaml --check").stdout == "No change: 3 are as declared.\n"
     rota("schedule update nightly --description mine")

@@ -176,7 +176,7 @@ def test_delete_and_restore() -> None:
     assert "deleted" in rota("schedule list --deleted").stdout
     assert document("schedule restore nightly")["enabled"] is True
     said = complaint("schedule delete nightly --hard")
-    assert said == "--hard removes it for good, and nobody can be asked here: give --yes, too"
+    assert said == "nobody can be asked here: give --yes"
     assert document("schedule show nightly")["id"]
     rota("schedule delete nightly --hard --yes")
     assert "there is no schedule" in complaint("schedule restore nightly", code=1)
@@ -266,6 +266,7 @@ def test_backfill_says_what_it_would_do_and_does_it() -> None:
     rota("schedule create nightly -t report --cron '0 2 * * *'")
     asked = "schedule backfill nightly --from 2026-01-01T00:00Z --to 2026-01-03T00:00Z"
     assert rota(f"{asked} --dry-run").stdout == "dry run: would start 2 of 2 times\n"
+    assert complaint(f"{asked} --no-wait") == "nobody can be asked here: give --yes"
     begun = document(f"{asked} --yes --no-wait")
     assert (begun["status"], begun["total"], begun["overlap_policy"]) == ("running", 2, "buffer_all")
     assert rota("schedule backfill nightly --cancel").stdout.startswith("cancelled (cancelled by ")

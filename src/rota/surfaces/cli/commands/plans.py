@@ -119,7 +119,7 @@ def applied(session: Session, work: Callable[[Queue], Awaitable[Plan | None]]) -
 
 def check_can_ask(yes: bool) -> None:
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError("nobody can be asked here: give --yes to apply the plan")
+        raise click.UsageError("nobody can be asked here: give --yes")
 
 
 def confirmed(question: str, yes: bool) -> bool:

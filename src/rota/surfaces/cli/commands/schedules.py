@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from .. import completing
 from ..command import command
 from ..options import JSON, TIME, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session
+from .plans import check_can_ask
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -199,12 +199,13 @@ def backfill(session: Session, schedule_id: str, cancel: bool, **asked: Any) -> 
     dry_run, no_wait, yes = (asked.pop(name) for name in ("dry_run", "no_wait", "yes"))
     if asked["start"] is None:
         raise click.UsageError("--from is missing: the first time that counts")
+    check_can_ask(yes or dry_run)
     asked["end"] = asked["end"] or session.run(lambda queue: queue.now())
     plan = session.run(lambda queue: queue.backfill(schedule_id, **asked, dry_run=True))
     if dry_run:
         _say_backfill(session, plan, dry_run=True)
         return
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+    if not yes:
         click.confirm(f"Start {plan.started:,} of {plan.total:,} times?", abort=True, err=True)
     begun = session.run(lambda queue: queue.backfill(schedule_id, **asked))
     _say_backfill(session, begun if no_wait else _watched(session, schedule_id, begun))
@@ -249,10 +250,7 @@ def _say_backfill(session: Session, found: Backfill, *, dry_run: bool = False) -
 def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
     """Delete it: it stops, and is hidden; its history is kept, and `rota schedule restore` brings it back."""
     if hard and not yes:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise click.UsageError(
-                "--hard removes it for good, and nobody can be asked here: give --yes, too"
-            )
+        check_can_ask(yes)
         click.confirm(f"Remove {schedule_id} and its history for good?", abort=True, err=True)
     session.run(lambda queue: queue.delete_schedule(schedule_id, hard=hard))
     if session.as_json:
