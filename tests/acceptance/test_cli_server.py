@@ -40,8 +40,6 @@ async def order(ctx, sku):
 """
 ON_A_STORE = {
     *("up", "worker", "serve", "scheduler run", "monitor", "tick", "migrate", "doctor"),
-    *("keys create", "keys list", "keys revoke"),
-    *("tenant create", "tenant list", "tenant limits", "tenant suspend", "tenant resume"),
 }
 _AGE = re.compile(r'"oldest_seconds": [0-9.]+')
 NOWHERE = {"preview", "config", "completion", "import crontab"}
@@ -58,7 +56,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     )
     monkeypatch.syspath_prepend(tmp_path)
     with serving("sqlite:///rota.db", allow_shell=True) as server:
-        monkeypatch.setenv("ROTA_KEY", server.key())
+        monkeypatch.setenv("ROTA_KEY", server.key("*"))
         yield server
 
 
@@ -169,6 +167,17 @@ def _walk_the_rest(walk: Walk) -> None:
     walk.do("alarm-rules", "billing --alarm-late 5m")
     walk.same("alarm-rules")
     walk.same("alarms", "--over")
+    walk.do("tenant create", "acme --max-schedules 5 --min-interval 10s")
+    walk.do("tenant limits", "acme --max-pending 7 --max-input 2KB")
+    walk.do("tenant suspend", "acme --note late")
+    assert '"suspended"' in walk.same("tenant list")
+    walk.do("tenant resume", "acme")
+    walk.same("tenant limits", "acme")
+    walk.do("keys create", "--role viewer --name looks")
+    walk.do("keys create", "--role operator --name ci --tenant acme")
+    walk.same("keys list", "--tenant acme")
+    walk.do("keys revoke", "looks --tenant default")
+    assert '"ci"' in walk.same("keys list")
 
 
 def test_what_is_refused_is_said_in_the_words_of_the_command_line(
@@ -182,9 +191,7 @@ def test_what_is_refused_is_said_in_the_words_of_the_command_line(
     assert complaint("schedule show nigtly", code=1) == near
     assert "'nightly'" in near
     for name in sorted(ON_A_STORE):
-        rest = {"keys create": "--role viewer --name me", "keys revoke": "me"}.get(name, "")
-        rest = "acme" if name.startswith("tenant ") and name != "tenant list" else rest
-        assert "this needs the store itself" in complaint(f"{name} {rest}", code=1), name
+        assert "this needs the store itself" in complaint(name, code=1), name
     assert "not the address" in complaint("list --server nonsense")
     assert "does not answer" in complaint("list --server http://127.0.0.1:9", code=1)
     assert "a store is named there, too" in complaint("list --server https://a.example --store memory:")
@@ -205,6 +212,33 @@ def test_a_profile_names_the_server_and_a_key_has_its_role(
     assert document("--profile far schedule list") == document("schedule list")
     assert "role operator" in complaint("--profile far submit -t double", code=1)
     assert viewer not in rota("--profile far config").stdout
+
+
+def test_a_key_to_one_tenant_makes_keys_of_that_tenant_only(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_SERVER", served.url)
+    monkeypatch.setenv("ROTA_KEY", served.key(name="own"))
+    made = rota("keys create --role operator --name ci --tenant default").stdout.strip()
+    shown = document("keys list --tenant default")["keys"]
+    assert [each["name"] for each in shown] == ["ci", "own"]
+    assert "with another one" in complaint("keys revoke own --tenant default")
+    for line in ("keys list", "keys revoke ci", "keys create --role viewer --name me --tenant '*'"):
+        assert "made with --tenant '*', or name yours: --tenant default" in complaint(line, code=1), line
+    for rest in ("create acme", "list", "limits acme", "limits acme --max-pending 1", "suspend acme"):
+        assert complaint(f"tenant {rest}", code=1).endswith("use a key made with --tenant '*'"), rest
+    assert "no tenant 'acme'" in complaint("keys list --tenant acme", code=1)
+    fleet = served.client(served.key(name="asks")).post(
+        "/api/tenants/default/calls/alarms", json={"fleet": True}
+    )
+    assert fleet.status_code == 403
+    monkeypatch.setenv("ROTA_KEY", made)
+    for line in ("keys list", "keys create --role viewer --name me", "tenant list", "tenant resume acme"):
+        assert "role admin" in complaint(line, code=1), line
+    digests = served.client(served.key("*", name="all")).post(
+        "/api/tenants/default/calls/list_keys", json={"every_tenant": True}
+    )
+    assert {each["digest"] for each in digests.json()["answer"]["items"]} == {""}
 
 
 def test_tail_follows_over_a_server(served: Served, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from fastapi import Depends, Header, Path, Request, Response
 from ...domain.checks import check_key
 from ...domain.errors import Invalid, NotFound, RotaError, Unavailable
 from ...domain.ids import derived_id
-from ...domain.model import Role
+from ...domain.model import ApiKey, Role
+from ...engine import commands
 from ...engine.app import App
 from ...engine.clock import Clock, SystemClock
 from ...engine.commands import once
@@ -234,6 +235,21 @@ class Acting(Queue):
             return
         body = await request.body()
         self._receipt = (*receipt_of(self.tenant, key, request.method, request.url.path, body), answer)
+
+    async def revoke_key(self, key_id: str, *, every_tenant: bool = False) -> ApiKey:
+        """Any but the one that asks, whichever way it is named."""
+        tenant = None if every_tenant else self.tenant
+        revoke = commands.revoke_key(tenant, check_key(key_id, "id"), self.actor)
+
+        async def work(tx: Tx) -> ApiKey:
+            revoked = await revoke(tx)
+            if revoked.id == self.caller.key_id:
+                raise Invalid(
+                    "id", "this is the key that the request was made with", "revoke it with another one"
+                )
+            return revoked
+
+        return await self._commit(work)
 
     async def _warn_of_unhandled(self, *asked: tuple[str, str]) -> None:
         """The answer says it."""

@@ -16,12 +16,13 @@ import msgspec
 
 from ...domain.checks import shown
 from ...domain.errors import Invalid
-from ...domain.model import RetryPolicy, Role, Run, TaskTarget, TemplateTarget, WorkflowTarget
+from ...domain.model import ApiKey, RetryPolicy, Role, Run, TaskTarget, TemplateTarget, WorkflowTarget
 from ...domain.schedule.why import Why
 from ...domain.serving import Waiting, WaitReason
 from ..python.client import Page, Queue
 
 __all__ = [
+    "ABOUT_ALL_TENANTS",
     "CALLS",
     "VERSION_HEADER",
     "Answered",
@@ -43,11 +44,17 @@ trigger_schedule backfill cancel_backfill execute_template pause_queue resume_qu
 _OF_ADMINS = """
 create_schedule create_schedules update_schedule delete_schedule restore_schedule create_template update_template
 delete_template create_calendar update_calendar delete_calendar apply spread set_alarm_rules remove_alarm_rules
+create_key list_keys revoke_key
 """
+ABOUT_ALL_TENANTS = frozenset(
+    ["create_tenant", "get_tenant", "list_tenants", "set_limits", "suspend_tenant", "resume_tenant"]
+)
+"""Calls for admins whose key is good for every tenant; so are calls with `every_tenant` or `fleet`."""
+
 CALLS: Mapping[str, Role] = {
     **dict.fromkeys(_OF_VIEWERS.split(), Role.VIEWER),
     **dict.fromkeys(_OF_OPERATORS.split(), Role.OPERATOR),
-    **dict.fromkeys(_OF_ADMINS.split(), Role.ADMIN),
+    **dict.fromkeys((*_OF_ADMINS.split(), *ABOUT_ALL_TENANTS), Role.ADMIN),
 }
 """Calls of `Queue`, and the role that they need, as their routes do."""
 
@@ -158,7 +165,14 @@ def written_answer(value: Any) -> Any:
     """What a call gave back, ready to be encoded."""
     match value:
         case Page():
-            return {"items": list(value), "next_cursor": value.next_cursor}
+            return {
+                "items": [written_answer(each) for each in value],
+                "next_cursor": value.next_cursor,
+            }
+        case ApiKey():
+            return msgspec.structs.replace(value, digest="")  # nobody needs it but the server
+        case (ApiKey() as key, token):
+            return [written_answer(key), token]
         case Why():
             return _Why(str(value), value.status, value.run)
         case Waiting():

@@ -10,10 +10,11 @@ from fastapi import Request, Response
 
 from .... import __version__
 from ....domain.errors import NotFound, Refused
-from ....domain.model import WorkflowTarget
+from ....domain.model import ApiKey, Tenant, WorkflowTarget
 from ... import files
 from ...remote import wire
-from ..problems import status_of
+from ..access import ALL_TENANTS
+from ..problems import Problem, status_of
 from ..reading import Router, read_json
 from ..service import Acting, TenantName, answer, of
 from .plans import check_declared
@@ -23,7 +24,7 @@ __all__ = ["router"]
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["calls"])
 Given = dict[str, Any]
-_VERSION = {wire.VERSION_HEADER: __version__}
+_HEADERS = {wire.VERSION_HEADER: __version__, "Cache-Control": "no-store"}
 
 
 @router.post("/calls/{name}", include_in_schema=False)
@@ -36,18 +37,39 @@ async def call(request: Request, tenant: TenantName, name: str) -> Response:
     body = read_json(await request.body())
     try:
         given = wire.read_arguments(name, body)
+        _check_reach(queue, name, given)
         if name in _CHECKS:
             await _CHECKS[name](request, queue, given)
         found = await getattr(queue, name)(**given)
     except Refused as refused:
         return _refused(refused)
-    return answer({"answer": wire.written_answer(found), "warnings": queue.warnings}, headers=_VERSION)
+    await _forget(request, found)
+    return answer({"answer": wire.written_answer(found), "warnings": queue.warnings}, headers=_HEADERS)
 
 
 def _refused(refused: Refused) -> Response:
     details = {name: str(value) for name, value in refused.details.items()}
     told = {"code": refused.code, "detail": str(refused), "details": details}
-    return answer(told, status_of(refused), _VERSION)
+    return answer(told, status_of(refused), _HEADERS)
+
+
+def _check_reach(queue: Acting, name: str, given: Given) -> None:
+    """Refuse what is about all tenants to a key that is good for one."""
+    names_all = given.get("every_tenant") or given.get("fleet")
+    if queue.caller.tenant != ALL_TENANTS and (names_all or name in wire.ABOUT_ALL_TENANTS):
+        advice = f", or name yours: --tenant {queue.tenant}" if given.get("every_tenant") else ""
+        raise Problem(
+            403, "role_needed", f"this is about all tenants; use a key made with --tenant '*'{advice}"
+        )
+
+
+async def _forget(request: Request, found: Any) -> None:
+    """What this process remembers of a key or of tenants, if it may have changed."""
+    match found:
+        case ApiKey(id=id) | (ApiKey(id=id), _):
+            (await of(request).access()).forget(id)
+        case Tenant():
+            of(request).forget("tenants", ALL_TENANTS)
 
 
 async def _check_submission(request: Request, queue: Acting, given: Given) -> None:
