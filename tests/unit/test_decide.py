@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from rota.domain import recurrence
 from rota.domain.model import (
+    ExcludedPolicy,
     Limits,
     MissedRunPolicy,
     OverlapPolicy,
@@ -26,7 +27,7 @@ from rota.domain.model import (
     Task,
     TaskTarget,
 )
-from rota.domain.recurrence import Cron, Interval, Once, RRule, Timing
+from rota.domain.recurrence import Covered, Cron, Interval, Once, RRule, Timing
 from rota.domain.schedule import Decision, Skip, decide, definition, due_time, planned
 from rota.domain.schedule import decision as tick
 from rota.domain.schedule.expected import Expected, expected
@@ -617,6 +618,23 @@ def test_a_zone_that_only_others_know_stops_nothing_but_its_schedule(timing: Tim
     )
     again = definition.edit(decision.schedule, {"timing": HOURLY}, NOON, "test", Limits())
     assert again.next_run_at == NOON + HOUR
+
+
+@pytest.mark.parametrize("policy", ExcludedPolicy)
+def test_a_calendar_in_a_zone_that_is_not_known_ends_its_schedule_and_says_so(policy: ExcludedPolicy) -> None:
+    lost = Covered(name="nights", windows=("22:00-06:00",), timezone="Europe/Gone")
+    known = replace(lost, timezone="Europe/Berlin")
+    daily = created(Cron("0 12 * * *"), exclude=("nights",), excluded_policy=policy)
+    daily = planned(replace(daily, calendars=(known,)), NOON - MINUTE)
+    assert daily.zone_data == recurrence.tzdata_version(), "the zone of the calendar counts, too"
+    schedule = replace(daily, calendars=(lost,))
+    decision = decide(schedule, NOON, [])
+    assert fired(decision) == [NOON], "as it was promised"
+    assert decision.schedule.status is ScheduleStatus.COMPLETED
+    assert decision.schedule.completed_reason == (
+        "its calendars leave none of its times: the time zone of nights, Europe/Gone, is not known here"
+    )
+    assert definition.governed(decision.schedule, (known,), NOON).next_run_at == NOON + DAY
 
 
 # Times

@@ -7,6 +7,8 @@ piece to piece, forwards or backwards, and never through the times of a closed o
 
 A closed time may *roll* to the next or the previous day on which its time of day is open, within `FARTHEST`. Where two
 come to the same instant, that is one time. Then each time of the timing is looked at.
+
+A set whose own zone is not known here closes every time: which ones it covers cannot be said.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import msgspec
 from .occurrences import between, count, latest, next_after, on_clock
 from .rrule.parse import parse_rrule
 from .timing import MICROSECOND, RRule, Timing
-from .zones import zone_tzinfo
+from .zones import is_zone, zone_tzinfo
 
 __all__ = [
     "Covered",
@@ -53,6 +55,10 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rules: tuple[str, ...] = ()
     windows: tuple[str, ...] = ()
     timezone: str | None = None
+
+    @property
+    def has_unknown_zone(self) -> bool:
+        return self.timezone is not None and not is_zone(self.timezone)
 
 
 class Piece(NamedTuple):
@@ -280,6 +286,9 @@ class Openings(NamedTuple):
         pieces = []
         for number, covering in enumerate((*self.exclude, *self.only)):
             zone = covering.timezone or self.timezone
+            if covering.has_unknown_zone:
+                midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+                return Piece(midnight, midnight + _DAY, covering.name)
             local = at.astimezone(zone_tzinfo(zone)).replace(tzinfo=None)
             begin, end = _around(at, local, covering, zone)
             if _covers(covering, local) == (number < len(self.exclude)):

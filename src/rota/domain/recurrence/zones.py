@@ -30,7 +30,16 @@ from zoneinfo import TZPATH, ZoneInfo, available_timezones
 from .days import CYCLE_DAYS, month_of, month_start, shape_number, shape_of
 from .ticks import DAY, EARLIEST, LATEST
 
-__all__ = ["Zone", "close_zones", "tzdata_version", "zone", "zone_countries", "zone_names", "zone_tzinfo"]
+__all__ = [
+    "Zone",
+    "close_zones",
+    "is_zone",
+    "tzdata_version",
+    "zone",
+    "zone_countries",
+    "zone_names",
+    "zone_tzinfo",
+]
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -375,6 +384,12 @@ class UnknownZone(ValueError):
 def zone(name: str) -> Zone:
     """The zone called `name`, which is case-sensitive as everywhere; `ValueError` if there is none."""
     return Zone(name, parse_zone_file(_data(name)))
+
+
+@lru_cache(maxsize=1024)
+def is_zone(name: str) -> bool:
+    """Whether this machine knows the zone."""
+    return read_zone(name) is not None
 
 
 @lru_cache(maxsize=1024)

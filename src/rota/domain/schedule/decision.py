@@ -88,6 +88,7 @@ FIRES_PER_DECISION = 100
 MOST_BUFFERED = 100
 ROWS_PER_OUTAGE = 100
 NO_DAY_LEFT = "its calendars leave none of its times"
+"""What a reason begins with that lies in the calendars."""
 LONGEST_GRACE = timedelta(seconds=60)
 """Of a schedule that was given none."""
 _SHORTEST = timedelta(seconds=1)
@@ -394,6 +395,7 @@ def grace_at(schedule: Schedule, nominal: datetime) -> timedelta:
 def zone_data(schedule: Schedule) -> str:
     """The release of the zone data that the next time was computed with, if it depends on a zone."""
     zones = {getattr(part, "timezone", "UTC") for part in recurrence.parts_of(schedule.timing)}
+    zones |= {each.timezone or "UTC" for each in schedule.calendars}
     return "" if zones <= {"UTC"} else recurrence.tzdata_version()
 
 
@@ -573,7 +575,12 @@ def _why_no_more(schedule: Schedule, after: datetime) -> str:
         schedule.calendars
         and recurrence.next_after(schedule.timing, after, end_at=schedule.end_at) is not None
     ):
-        return NO_DAY_LEFT
+        lost = next((each for each in schedule.calendars if each.has_unknown_zone), None)
+        return (
+            NO_DAY_LEFT
+            if lost is None
+            else f"{NO_DAY_LEFT}: the time zone of {lost.name}, {lost.timezone}, is not known here"
+        )
     if schedule.end_at is not None and recurrence.next_after(schedule.timing, after) is not None:
         return f"its next time would be after its end_at, {schedule.end_at.isoformat()}"
     return "its timing has no further time"

@@ -343,8 +343,11 @@ def governed(schedule: Schedule, calendars: tuple[Covered, ...], now: datetime) 
     if calendars == schedule.calendars:
         return schedule
     changed = replace(schedule, calendars=calendars)
-    is_over = schedule.status is ScheduleStatus.COMPLETED and schedule.completed_reason == NO_DAY_LEFT
-    if schedule.deleted_at is not None or not (schedule.status is ScheduleStatus.ACTIVE or is_over):
+    is_over = (schedule.completed_reason or "").startswith(NO_DAY_LEFT)
+    can_fire = schedule.status is ScheduleStatus.ACTIVE or (
+        schedule.status is ScheduleStatus.COMPLETED and is_over
+    )
+    if schedule.deleted_at is not None or not can_fire:
         return changed
     again = planned(changed, now)
     return watched(replace(again, updated_at=now), now)
@@ -515,12 +518,13 @@ def _first_planned(schedule: Schedule, now: datetime) -> Schedule:
         after = schedule.timing.run_at - MICROSECOND
     first = planned(schedule, after)
     if first.status is ScheduleStatus.COMPLETED:
-        if first.completed_reason == NO_DAY_LEFT:
+        reason = first.completed_reason or ""
+        if reason.startswith(NO_DAY_LEFT):
             field = "only" if schedule.only else "exclude"
-            raise Invalid(field, f"this schedule would never fire, because {NO_DAY_LEFT}", "name others")
+            raise Invalid(field, f"this schedule would never fire, because {reason}", "name others")
         raise Invalid(
             timing_field(schedule.timing),
-            f"this schedule would never fire, because {first.completed_reason}",
+            f"this schedule would never fire, because {reason}",
             "give a timing with a time after now, within start_at and end_at",
         )
     return watched(first, now)
