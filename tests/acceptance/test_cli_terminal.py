@@ -60,6 +60,15 @@ def test_what_matters_is_seen_in_eighty_columns() -> None:
     assert "the-slow-lane-of-finance" in wide[1]
 
 
+def test_sentences_are_broken_between_words(folder: Path) -> None:
+    (folder / "crontab").write_text("0 9 * * * true\n")
+    lines = at_terminal(
+        "import", "crontab", "crontab", "--timezone", "America/Argentina/Buenos_Aires", "-o", "it.toml"
+    )
+    assert max(map(len, lines)) <= 80
+    assert "`rota apply it.toml`" in " ".join(lines)
+
+
 def test_times_are_relative_and_local_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     task = rota("submit -t send --at 2031-05-01T03:00:00.123456Z").stdout.strip()

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from ..command import command
+from ..render import prose_for
 from ..session import Session, with_session
 
 __all__ = ["crontab"]
@@ -66,10 +67,11 @@ def crontab(
         output.write_text(written, "utf-8")
     lines = "1 line" if found.taken == 1 else f"{found.taken:,} lines"
     clocks = ", ".join(found.zones) or zone
-    session.screen.remark(
+    said = (
         f"took {lines}, on the clock of {clocks}; nothing is changed yet:"
         f" `rota apply {'FILE' if output is None else output}` shows what would be, and asks"
     )
+    session.screen.remark(prose_for(sys.stderr, said))
 
 
 def _text(file: str | None) -> str:

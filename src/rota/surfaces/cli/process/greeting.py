@@ -5,6 +5,7 @@ It reads all schedules for that, a page at a time, and keeps a bounded part."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -20,6 +21,7 @@ from ....engine.runtimes.runtimes import Runtimes
 from ... import words
 from ...durations import relative
 from ...python.client import Queue
+from ..render import prose_for
 from ..session import Session
 
 if TYPE_CHECKING:
@@ -69,14 +71,15 @@ def _handled(options: ProcessOptions) -> Collection[str] | None:
 
 def _say_what_runs(session: Session, options: ProcessOptions, queue: Queue) -> None:
     name = click.style("rota", bold=True, fg="cyan")
-    session.screen.say(f"{name} {__version__}  {options.roles}  on {queue.store.url}")
+    said = prose_for(sys.stdout, f"rota {__version__}  {options.roles}  on {queue.store.url}")
+    session.screen.say(name + said.removeprefix("rota"))
     if options.app is not None:
         commands = ["shell commands"] * options.settings["allow_shell"]
         kinds = ", ".join([*sorted(options.app.handlers), *commands]) or "none"
         queues = ", ".join(options.settings["queues"] or ()) or "all"
         tenants = "all" if options.serves_every_tenant else queue.tenant
         concurrency = options.settings["concurrency"]
-        session.screen.say(f"tasks: {kinds}  queues: {queues}  tenants: {tenants}  at once: {concurrency}")
+        session.screen.prose(f"tasks: {kinds}  queues: {queues}  tenants: {tenants}  at once: {concurrency}")
     elif options.is_engine:
         session.screen.say(
             "no tasks are run here: give module:app for that, or --allow-shell for shell commands"

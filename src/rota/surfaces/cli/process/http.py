@@ -93,7 +93,7 @@ class ApiServer:
     async def greet(self, session: Session, queue: Queue) -> None:
         if session.as_json:
             return session.screen.remark(f"http: {self.url}")
-        session.screen.say(f"http: {self.url}  documentation: {self.url}/docs")
+        session.screen.prose(f"http: {self.url}  documentation: {self.url}/docs")
         if find_spec("jinja2") is not None:
             session.screen.say(f"dashboard: {self.url}/")
         if self.is_all:
