@@ -12,12 +12,14 @@ from typing import Any
 
 import httpx
 import uvicorn
+from fastapi import FastAPI
 
 from rota import App, Queue
 from rota.engine.clock import SystemClock
 from rota.engine.node import Worker
 from rota.stores.base import Store
 from rota.surfaces.http import create_app
+from rota.surfaces.http.events.live import broadcasts_of
 from rota.surfaces.stores import make_store
 
 NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -27,8 +29,9 @@ NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 class Served:
     """`url`, clients for it, and `call` to reach the queue behind it."""
 
-    def __init__(self, url: str, loop: asyncio.AbstractEventLoop, queue: Queue) -> None:
+    def __init__(self, url: str, loop: asyncio.AbstractEventLoop, queue: Queue, api: FastAPI) -> None:
         self.url = url
+        self.api = api
         self.queue = queue
         self._loop = loop
         self._clients: list[httpx.Client] = []
@@ -49,6 +52,10 @@ class Served:
     def key(self, tenant: str = "default", role: str = "admin", name: str = "tests") -> str:
         made = self.call(lambda q: q.create_key(name, role, every_tenant=tenant == "*"), _or_default(tenant))
         return str(made[1])
+
+    def end_streams(self) -> None:
+        """As if the server stopped: whoever listens to events is let go."""
+        self._loop.call_soon_threadsafe(broadcasts_of(self.api).end)
 
     def close(self) -> None:
         for client in self._clients:
@@ -91,7 +98,7 @@ def serving(
     assert ready.wait(30), "the server did not start"
     if "error" in found:
         raise found["error"]
-    served = Served(found["url"], found["loop"], found["queue"])
+    served = Served(found["url"], found["loop"], found["queue"], found["api"])
     try:
         yield served
     finally:
@@ -117,7 +124,7 @@ async def _serve(
     listening.setsockopt(
         socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
     )  # asyncio does so only where it knows the protocol
-    api = create_app(store, app=app, **options)
+    api = found["api"] = create_app(store, app=app, **options)
     config = uvicorn.Config(api, log_level="critical", lifespan="on", timeout_graceful_shutdown=5)
     server = _Quiet(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))

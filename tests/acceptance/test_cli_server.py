@@ -242,7 +242,7 @@ def test_a_key_to_one_tenant_makes_keys_of_that_tenant_only(
 
 
 def test_tail_follows_over_a_server(served: Served, tmp_path: Path) -> None:
-    """As on the store, step by step and filter by filter."""
+    """As on the store, step by step and filter by filter; and on, if the server lets go."""
     rota("schedule create often -t bad --interval 1h")
     rota("schedule trigger often")
     line = f"tail -n 1 --server {served.url} --json"
@@ -254,8 +254,13 @@ def test_tail_follows_over_a_server(served: Served, tmp_path: Path) -> None:
         step = json.loads(all_of_it.until('"receive:paid"'))
         assert (step["task_id"], step["step"]["status"]) == (order, "waiting")
         json.loads(one.until('"failed"'))
-    assert {json.loads(each)["task_type"] for each in one.lines} == {"bad"}
-    numbers = [(each["task_id"], each["version"]) for each in map(json.loads, one.lines)]
+        served.end_streams()
+        rota("schedule trigger often")
+        one.until("has ended the stream of events: trying again")
+        assert '"created"' in one.until("task_id")
+    told = [json.loads(each) for each in one.lines if each.startswith("{")]
+    assert {each["task_type"] for each in told} == {"bad"}
+    numbers = [(each["task_id"], each["version"]) for each in told]
     assert len(numbers) == len(set(numbers))
 
 

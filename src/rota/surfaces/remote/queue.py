@@ -80,19 +80,29 @@ class RemoteQueue(Queue):
         return OpenArtifact(cast(Store, _Download(self, found)), found)
 
     @asynccontextmanager
-    async def stream(self, types: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        """The records that change from now on, as the server's stream of events tells them."""
-        async with self._asked("GET", "/events", params={"types": types}) as response:
+    async def stream(
+        self, types: str, behind: str | None = None
+    ) -> AsyncIterator[AsyncIterator[tuple[str, dict[str, Any] | None]]]:
+        """The records that change from now on, or `behind` a position, as the server's stream of events tells them:
+        each with the position behind it. None: nothing happened up to there."""
+        headers = {} if behind is None else {"Last-Event-ID": behind}
+        async with self._asked("GET", "/events", params={"types": types}, headers=headers) as response:
             lines = response.aiter_lines()
-            await anext(lines)  # the stream has begun: nothing that follows is missed
+            await anext(lines, None)  # the stream has begun: nothing that follows is missed
             yield self._heard(lines)
 
-    async def _heard(self, lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
+    async def _heard(self, lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, dict[str, Any] | None]]:
+        position, record = None, None
         async for line in lines:
             name, _, rest = line.partition(": ")
-            if name == "data":
-                yield _decoded(self._server, rest.encode(), dict[str, Any])
-        raise Unavailable(f"{self._server} has ended the stream of events; begin anew", server=self._server)
+            if name == "id":
+                position = rest
+            elif name == "data":
+                record = _decoded(self._server, rest.encode(), dict[str, Any])
+            elif not line and position is not None:
+                yield position, record
+                position, record = None, None
+        raise Unavailable(f"{self._server} has ended the stream of events", server=self._server)
 
     async def _call(self, name: str, given: Mapping[str, Any]) -> Any:
         """Make the request; what it answers."""

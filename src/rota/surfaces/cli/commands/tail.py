@@ -7,7 +7,8 @@ says which tasks changed, and those are asked for."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..command import command
-from ..render import iso, styled
+from ..render import iso, prose_for, styled
 from ..session import Session, with_session
 from .tasks import task_filters
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ....domain.workflow import Step
     from ....engine.changes import Notice
     from ...python.client import Queue
+    from ...remote.queue import RemoteQueue
 
     Line = tuple[Task, Change | Step]
 
@@ -33,6 +35,8 @@ AT_MOST_EVERY = timedelta(milliseconds=100)
 PAGE = 500
 AT_ONCE = 100
 """So many tasks are asked of a server at once."""
+SHORTEST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
+"""Before a server that was lost is asked again."""
 
 
 @command(
@@ -52,7 +56,7 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
     --status shows only the lines of tasks that led to this state."""
 
     async def follow(queue: Queue) -> None:
-        async with _following(queue, filters) as following:
+        async with _following(queue, filters, session.screen.remark) as following:
             past = [each for each in await following.begin() if status in (None, each[1].status)]
             _print(session, past[-lines:] if lines > 0 else [])
             while not no_follow:
@@ -68,18 +72,19 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
 
 
 @asynccontextmanager
-async def _following(queue: Queue, filters: dict[str, Any]) -> AsyncIterator[Tail | RemoteTail]:
+async def _following(
+    queue: Queue, filters: dict[str, Any], remark: Callable[[str], None]
+) -> AsyncIterator[Tail | RemoteTail]:
     from ...remote.queue import RemoteQueue
 
     if not isinstance(queue, RemoteQueue):
         yield Tail(queue, filters)
         return
-    async with queue.stream("task,step") as heard:
-        following = RemoteTail(queue, filters, heard)
-        try:
-            yield following
-        finally:
-            following.close()
+    following = RemoteTail(queue, filters, remark)
+    try:
+        yield following
+    finally:
+        following.close()
 
 
 def _led_to(line: Change | Step, status: str) -> bool:
@@ -142,59 +147,103 @@ class _Lines:
 
 
 class RemoteTail(_Lines):
-    """Behind a server. A task that changed is asked for, and tells the lines that are new."""
+    """Behind a server. A task that changed is asked for, and tells the lines that are new. If the server is lost, it
+    goes on from where it was."""
 
-    def __init__(self, queue: Queue, filters: dict[str, Any], heard: AsyncIterator[dict[str, Any]]) -> None:
+    def __init__(self, queue: RemoteQueue, filters: dict[str, Any], remark: Callable[[str], None]) -> None:
         super().__init__(queue, filters)
+        self._server = queue
+        self._remark = remark
         self._schedule_id: str | None = None
+        self._position: str | None = None
         self._changed: dict[str, set[str]] = {}
+        self._told: dict[str, datetime] = {}
+        self._has_gap = False
+        self._hears = asyncio.Event()
         self._rings = asyncio.Event()
-        self._listening = asyncio.create_task(self._listen(heard))
+        self._listening = asyncio.create_task(self._listen())
+        self._listening.add_done_callback(lambda _: self._hears.set())
         self._listening.add_done_callback(lambda _: self._rings.set())
 
     def close(self) -> None:
         self._listening.cancel()
 
     async def begin(self) -> list[Line]:
+        await self._hears.wait()
+        if self._listening.done():
+            await self._listening  # it says why
         if self._filters.get("schedule") is not None:
             self._schedule_id = (await self._queue.get_schedule(self._filters["schedule"])).id
         return await super().begin()
 
-    async def _listen(self, heard: AsyncIterator[dict[str, Any]]) -> None:
-        """Note which tasks change, and which of their steps, until the stream ends."""
-        async for record in heard:
-            if "taskId" in record:
-                self._changed.setdefault(record["taskId"], set()).add(record["id"])
-            elif "id" in record:
-                self._changed.setdefault(record["id"], set())
-            self._rings.set()
+    async def _listen(self) -> None:
+        """Note which tasks change, and which of their steps. A stream that is lost is asked for again."""
+        from ....domain.errors import Unavailable
+        from ....engine.clock import sleep
+
+        pause = SHORTEST_PAUSE
+        while True:
+            try:
+                async with self._server.stream("task,step", self._position) as heard:
+                    self._hears.set()
+                    async for self._position, record in heard:
+                        pause = SHORTEST_PAUSE
+                        self._note(record)
+            except Unavailable as problem:
+                if not self._hears.is_set():
+                    raise
+                if pause == SHORTEST_PAUSE:
+                    said = f"{problem}: trying again, to go on from here; Ctrl-C ends it"
+                    self._remark(prose_for(sys.stderr, said))
+            await sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _note(self, record: dict[str, Any] | None) -> None:
+        if record is None:
+            return
+        if "taskId" in record:
+            self._changed.setdefault(record["taskId"], set()).add(record["id"])
+        elif "id" in record:
+            self._changed.setdefault(record["id"], set())
+        else:
+            self._has_gap = True  # more happened than the server can tell
+        self._rings.set()
 
     async def more(self) -> tuple[list[Line], bool]:
         from ....engine.clock import sleep
 
         await self._rings.wait()
+        self._rings.clear()
         if self._listening.done():
             await self._listening  # it says why
         await sleep(AT_MOST_EVERY)
         changed, self._changed = self._changed, {}
-        self._rings.clear()
         asked = list(changed)[-AT_ONCE:]
         found = await asyncio.gather(*(self._of_task(id, changed[id]) for id in asked))
         lines = [line for each in found for line in each]
-        return sorted(lines, key=_at), len(asked) < len(changed)
+        too_many, self._has_gap = self._has_gap or len(asked) < len(changed), False
+        return sorted(lines, key=_at), too_many
 
     async def _of_task(self, id: str, steps: set[str]) -> list[Line]:
-        from ....domain.errors import NotFound
+        from ....domain.errors import NotFound, Unavailable
+        from ....engine.clock import sleep
 
         try:
             task = await self._queue.get(id)
-            told = [step for step in await self._queue.steps(id) if step.id in steps] if steps else []
+            found = await self._queue.steps(id) if steps else []
         except NotFound:
+            return []
+        except Unavailable:  # the stream says so
+            await sleep(SHORTEST_PAUSE)
+            self._changed.setdefault(id, set()).update(steps)
+            self._rings.set()
             return []
         if not self._is_wanted(task):
             return []
         new = [line for line in task.history if line.number > self._shown.get(id, 0)]
         self._shown[id] = task.history[-1].number if task.history else 0
+        told = [step for step in found if step.id in steps and self._told.get(step.id) != step.updated_at]
+        self._told |= {step.id: step.updated_at for step in told}
         return [*((task, line) for line in new), *((task, step) for step in told)]
 
     def _is_wanted(self, task: Task) -> bool:
