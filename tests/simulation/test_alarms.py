@@ -57,6 +57,10 @@ async def test_a_run_that_takes_too_long(world: World) -> None:
 
     await world.schedule("slow", interval=2 * HOUR, alarm_duration=10 * MINUTE)
     async with world.running():
+        await world.at(30 * MINUTE)
+        await world.queue.trigger_schedule("slow")
+        await world.at(42 * MINUTE)
+        assert [each.rule for each in await world.queue.alarms()] == [AlarmRule.DURATION]
         await world.at(2 * HOUR + 9 * MINUTE)
         assert await world.queue.alarms() == []
         await world.at(2 * HOUR + 11 * MINUTE)

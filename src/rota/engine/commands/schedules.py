@@ -29,7 +29,7 @@ from ...domain.model import (
     TemplateTarget,
 )
 from ...domain.recurrence import Covered, Timing
-from ...domain.schedule import after, backfill, calendars, definition, run, spread
+from ...domain.schedule import after, backfill, calendars, definition, run, spread, watching
 from ...domain.template import check_runs, known_target
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey, SchedulesByKeys
@@ -487,6 +487,8 @@ def trigger_schedule(
         check(started.kind, started.input)
         new = await put_new(tx, {started.id: started})
         audit(tx, "triggered", actor, found, found, f"task {started.id}", act=row.id)
+        if (looked_at := watching.started(found, tx.now)) is not found:
+            tx.put(looked_at)
         return tx.put(row), new[started.id].as_of(tx.now)
 
     return work
