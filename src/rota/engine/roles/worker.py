@@ -133,14 +133,10 @@ class TaskWorker:
         return self._delay(None if next_at is None else next_at - await self._queue.store.now())
 
     async def settle_blocked(self) -> timedelta | None:
-        """One try for each result that is held up; how long until the next."""
-        for execution, outcome in list(self._blocked.items()):
-            self._settling[execution] = self._blocked.pop(execution)
-            try:
-                await self._settle_alone((execution, outcome))
-            finally:
-                if execution in self._settling:
-                    self._blocked[execution] = self._settling.pop(execution)
+        """One try for each result that is held up; how long until the next. They stay among the blocked meanwhile, so
+        that no round takes them for its own."""
+        for ended in list(self._blocked.items()):
+            await self._settle_alone(ended)
             self.wake.set()  # whoever waits for the end looks again
         return PAUSE if self._blocked else None
 
@@ -272,8 +268,14 @@ class TaskWorker:
         return None
 
     def _set_aside(self, execution: Execution) -> None:
-        self._blocked[execution] = self._settling.pop(execution)
-        self.blocked.wake.set()
+        if execution in self._settling:  # else it was set aside before
+            self._blocked[execution] = self._settling.pop(execution)
+            self.blocked.wake.set()
+
+    def _put_down(self, execution: Execution) -> None:
+        """Its result is stored, or never will be."""
+        self._settling.pop(execution, None)
+        self._blocked.pop(execution, None)
 
     async def _settle_alone(self, ended: tuple[Execution, Outcome]) -> None:
         try:
@@ -283,7 +285,7 @@ class TaskWorker:
                 raise
             self._set_aside(ended[0])
         except Exception as error:
-            del self._settling[ended[0]]
+            self._put_down(ended[0])
             self._observe(ResultLost(ended[0].task, error))
 
     async def _settle_now(self, batch: Sequence[tuple[Execution, Outcome]]) -> None:
@@ -301,7 +303,7 @@ class TaskWorker:
             settle_tasks(results), CommitOptions(fail_if_locked=True, lane=LANE)
         )
         for (execution, outcome), answer in zip(batch, answers, strict=True):
-            del self._settling[execution]
+            self._put_down(execution)
             self._report(execution, outcome, answer)
 
     # Handlers
