@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import subprocess
+import sys
 import types
 
 import pytest
@@ -32,11 +34,28 @@ def test_all_is_sorted_and_complete(module: types.ModuleType) -> None:
     assert len(set(module.__all__)) == len(module.__all__)
 
 
-def test_rota_has_no_public_name_that_is_not_announced() -> None:
-    """The package loads them lazily from `rota.public`; the two lists must agree."""
-    public = importlib.import_module("rota.public")
-    assert set(public.__all__) == set(rota.__all__) - {"__version__"}
-    assert set(dir(rota)) >= set(rota.__all__)
+PROGRAM = """
+import sys, rota, rota.domain
+assert rota.__version__ and "rota.public" not in sys.modules
+{first}
+assert "rota.public" in sys.modules
+assert set(rota.__all__) == {{"__version__", *rota.public.__all__}} <= set(dir(rota))
+"""
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["rota.Queue", "rota.__all__", "dir(rota)", "from rota import Queue", "from rota import *; Queue"],
+)
+def test_rota_loads_its_public_names_when_the_first_is_asked_for(first: str) -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM.format(first=first)], check=True)
+
+
+def test_rota_has_no_other_names() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Qeue'"):
+        rota.Qeue  # noqa: B018  it is what raises
+    with pytest.raises(AttributeError, match="no attribute '_hidden'"):
+        rota._hidden  # noqa: B018  it is what raises
 
 
 @pytest.mark.parametrize("name", QUEUE)

@@ -12,8 +12,9 @@ async with app.connect() as queue:               # the file rota.db
     await rota.Worker(queue, app).run()
 """
 
-# ruff: noqa: F403, F405  the names are those of public.py, loaded at first use; a test compares the two lists
+# ruff: noqa: F403  the names are those of public.py, loaded at first use
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,117 +22,17 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "After",
-    "Alarm",
-    "AlarmRule",
-    "AlarmRules",
-    "ApiKey",
-    "App",
-    "Arguments",
-    "Artifact",
-    "Backfill",
-    "BackfillStatus",
-    "Calendar",
-    "Change",
-    "ChangeType",
-    "ClockChange",
-    "Conflict",
-    "Context",
-    "Corrupt",
-    "Cron",
-    "DayMatch",
-    "DayOfWeek",
-    "DstFold",
-    "DstGap",
-    "DueRuns",
-    "Event",
-    "ExcludedPolicy",
-    "Failure",
-    "Forecast",
-    "Frequency",
-    "Handle",
-    "HandlerError",
-    "HttpRequest",
-    "Interval",
-    "Invalid",
-    "Limit",
-    "Limits",
-    "LogLine",
-    "MissedRunPolicy",
-    "MonthOfYear",
-    "Node",
-    "NodeState",
-    "NotFound",
-    "Occurrence",
-    "Once",
-    "OpenArtifact",
-    "OverlapPolicy",
-    "Page",
-    "PausedQueue",
-    "PermanentError",
-    "Plan",
-    "Queue",
-    "QueueUse",
-    "RRule",
-    "RecurrenceRule",
-    "Refused",
-    "RescheduleError",
-    "Retention",
-    "RetryPolicy",
-    "RetryableError",
-    "Role",
-    "RotaError",
-    "Run",
-    "RunReason",
-    "RunStatus",
-    "RunTrigger",
-    "Runtime",
-    "Schedule",
-    "ScheduleStatus",
-    "Several",
-    "ShellCommand",
-    "Signal",
-    "Spread",
-    "Step",
-    "StepFailed",
-    "StepKind",
-    "StepStatus",
-    "StoreError",
-    "Task",
-    "TaskFailed",
-    "TaskFunction",
-    "TaskStatus",
-    "TaskTarget",
-    "Template",
-    "TemplateTarget",
-    "Tenant",
-    "TenantStatus",
-    "TenantUse",
-    "Unavailable",
-    "UnhandledKind",
-    "Waiting",
-    "Why",
-    "Worker",
-    "Workflow",
-    "WorkflowFunction",
-    "WorkflowHandle",
-    "WorkflowTarget",
-    "__version__",
-    "connect",
-    "injected",
-    "verify_signature",
-]
-
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    """Load every public name, and `__all__`, when the first of them is asked for."""
+    if name == "__all__" or not name.startswith("_"):
+        public = import_module(f"{__name__}.public")
+        names = {each: getattr(public, each) for each in public.__all__}
+        globals().update(names, __all__=[*names, "__version__"])
+    if name not in globals():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import public
-
-    globals().update({each: getattr(public, each) for each in public.__all__})
     return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__getattr__("__all__")})
