@@ -18,13 +18,9 @@ from ...domain.model import (
     LIVE,
     Alarm,
     ApiKey,
-    Artifact,
-    Calendar,
     Event,
     Gate,
     NodeState,
-    PausedQueue,
-    Receipt,
     Record,
     Run,
     Schedule,
@@ -85,12 +81,14 @@ from ..queries import (
     WatchedSchedules,
     begins_behind,
 )
-from .indexes import IndexEntry
+from .indexes import INDEXES, IndexEntry
 from .state import State
 
 __all__ = ["count", "tally", "walk"]
 
 R = TypeVar("R", bound=Record)
+Walk = Callable[[State, Any], Iterator[Record]]
+"""The records that a query finds in a state, in the query's order."""
 
 
 def walk(state: State, query: Query) -> Iterator[Record]:
@@ -117,8 +115,40 @@ def _until(entries: Iterator[IndexEntry], at: datetime | None) -> Iterator[Index
     return entries if at is None else takewhile(lambda entry: entry[0] <= at, entries)
 
 
-def _before(entries: Iterator[IndexEntry], before: datetime) -> Iterator[IndexEntry]:
-    return takewhile(lambda entry: entry[0] < before, entries)
+def _up_to(index: str) -> Walk:
+    """The records of an index by time, up to `query.at`."""
+    return lambda state, query: _of_index(state, index, _until(state.index[index].ascending(), query.at))
+
+
+def _older(index: str) -> Walk:
+    """The records of an index by time, before `query.before`."""
+
+    def find(state: State, query: Any) -> Iterator[Record]:
+        entries = state.index[index].ascending()
+        return _of_index(state, index, takewhile(lambda entry: entry[0] < query.before, entries))
+
+    return find
+
+
+def _in_group(index: str, field: str) -> Walk:
+    """The records of one group of an index: a field of the query names it."""
+    return lambda state, query: _of_index(
+        state, index, state.index[index].ascending((getattr(query, field),))
+    )
+
+
+def _in_groups(index: str, field: str) -> Walk:
+    """The records of some groups of an index, one group after the other: a field of the query lists them."""
+
+    def find(state: State, query: Any) -> Iterator[Record]:
+        for name in sorted(set(getattr(query, field))):
+            yield from _of_index(state, index, state.index[index].ascending((name,)))
+
+    return find
+
+
+def _of_index(state: State, index: str, entries: Iterable[IndexEntry]) -> Iterator[Record]:
+    return _records(state, INDEXES[index][0], entries)
 
 
 def _records(state: State, type: type[R], entries: Iterable[IndexEntry]) -> Iterator[R]:
@@ -185,27 +215,6 @@ def _in_line(state: State, query: TasksInLine) -> Iterator[Task]:
         yield from islice(line, query.most)
 
 
-def _lost_leases(state: State, query: LostLeases) -> Iterator[Task]:
-    return _records(state, Task, _until(state.index["lease"].ascending(), query.at))
-
-
-def _past_expiry(state: State, query: PastExpiry) -> Iterator[Task]:
-    return _records(state, Task, _until(state.index["expiry"].ascending(), query.at))
-
-
-def _cancelling(state: State, query: Cancelling) -> Iterator[Task]:
-    return _records(state, Task, state.index["cancelling"].ascending((query.worker_id,)))
-
-
-def _live_tasks(state: State, query: LiveTasks) -> Iterator[Task]:
-    for schedule_id in sorted(set(query.schedule_ids)):
-        yield from _records(state, Task, state.index["live"].ascending((schedule_id,)))
-
-
-def _finished(state: State, query: FinishedTasks) -> Iterator[Task]:
-    return _records(state, Task, _before(state.index["finished"].ascending(), query.before))
-
-
 def _open(state: State, query: OpenTasks) -> Iterator[Task]:
     index = state.index["task_status"]
     groups = [group for group in index.groups if group[1] in LIVE]
@@ -249,10 +258,6 @@ def _task_entries(state: State, query: TaskList) -> Iterator[IndexEntry]:
     return merge(*(state.index["task_status"].descending(group, before) for group in groups), reverse=True)
 
 
-def _due(state: State, query: DueSchedules) -> Iterator[Schedule]:
-    return _records(state, Schedule, _until(state.index["due"].ascending(), query.at))
-
-
 def _outdated_zones(state: State, query: OutdatedZones) -> Iterator[Schedule]:
     index = state.index["zone"]
     others = (group for group in index.groups if group != (query.zone_data,))
@@ -268,14 +273,6 @@ def _by_key(state: State, query: ScheduleByKey) -> Iterator[Schedule]:
 def _by_keys(state: State, query: SchedulesByKeys) -> Iterator[Schedule]:
     for key in sorted(set(query.keys)):
         yield from _records(state, Schedule, state.with_key(query.tenant, key))
-
-
-def _open_schedules(state: State, query: OpenSchedules) -> Iterator[Schedule]:
-    return _records(state, Schedule, state.index["open_key"].ascending((query.tenant,)))
-
-
-def _old_schedules(state: State, query: OldSchedules) -> Iterator[Schedule]:
-    return _records(state, Schedule, _before(state.index["schedule_completed"].ascending(), query.before))
 
 
 def _schedule_list(state: State, query: ScheduleList) -> Iterator[Schedule]:
@@ -317,10 +314,6 @@ def _run_list(state: State, query: RunList) -> Iterator[Run]:
             yield run
 
 
-def _old_runs(state: State, query: OldRuns) -> Iterator[Run]:
-    return _records(state, Run, _before(state.index["run_ended"].ascending(), query.before))
-
-
 def _ended_runs(state: State, query: EndedRuns) -> Iterator[Run]:
     runs = _records(state, Run, state.index["run_ended"].ascending((), _key(begins_behind(query)) or ()))
     return (run for run in runs if run.tenant == query.tenant)
@@ -332,10 +325,6 @@ def _event_list(state: State, query: EventList) -> Iterator[Event]:
         return _records(state, Event, state.index["event_of_tenant"].ascending((query.tenant,), after))
     group = (query.tenant, query.subject_id)
     return _records(state, Event, state.index["event_of_subject"].ascending(group, after))
-
-
-def _old_events(state: State, query: OldEvents) -> Iterator[Event]:
-    return _records(state, Event, _before(state.index["event"].ascending(), query.before))
 
 
 def _by_alias(state: State, query: TemplateByAlias) -> Iterator[Template]:
@@ -358,40 +347,13 @@ def _tenant_list(state: State, query: TenantList) -> Iterator[Tenant]:
     return _records(state, Tenant, state.index["tenant"].ascending((), _id_key(query.after) or ()))
 
 
-def _old_receipts(state: State, query: OldReceipts) -> Iterator[Receipt]:
-    return _records(state, Receipt, _before(state.index["receipt"].ascending(), query.before))
-
-
 def _node_list(state: State, query: NodeList) -> Iterator[NodeState]:
     return _records(state, NodeState, state.index["node"].ascending((), _id_key(query.after) or ()))
 
 
-def _calendar_list(state: State, query: CalendarList) -> Iterator[Calendar]:
-    return _records(state, Calendar, state.index["calendar"].ascending((query.tenant,)))
-
-
-def _paused_queues(state: State, query: PausedQueues) -> Iterator[PausedQueue]:
-    return _records(state, PausedQueue, state.index["paused"].ascending((query.tenant,)))
-
-
-def _artifact_list(state: State, query: ArtifactList) -> Iterator[Artifact]:
-    for task_id in sorted(set(query.task_ids)):
-        yield from _records(state, Artifact, state.index["artifact"].ascending((task_id,)))
-
-
-def _by_content(state: State, query: ArtifactsByContent) -> Iterator[Artifact]:
-    for content in sorted(set(query.contents)):
-        yield from _records(state, Artifact, state.index["content"].ascending((content,)))
-
-
-def _step_list(state: State, query: StepList) -> Iterator[Step]:
-    for task_id in sorted(set(query.task_ids)):
-        yield from _records(state, Step, state.index["step"].ascending((task_id,)))
-
-
 def _updated_steps(state: State, query: UpdatedSteps) -> Iterator[Step]:
     behind = _key(begins_behind(query)) or ()
-    return _records(state, Step, state.index["updated step"].ascending((query.tenant,), behind))
+    return _records(state, Step, state.index["updated_step"].ascending((query.tenant,), behind))
 
 
 def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
@@ -413,15 +375,6 @@ def _just_before(beginning: str) -> IndexEntry:
     return (beginning[:-1] + chr(ord(beginning[-1]) - 1) + "\U0010ffff",) if beginning else ()
 
 
-def _watched(state: State, query: WatchedSchedules) -> Iterator[Schedule]:
-    return _records(state, Schedule, _until(state.index["watch"].ascending(), query.at))
-
-
-def _open_alarms(state: State, query: OpenAlarms) -> Iterator[Alarm]:
-    for subject_id in sorted(set(query.subject_ids)):
-        yield from _records(state, Alarm, state.index["open_alarm"].ascending((subject_id,)))
-
-
 def _alarm_list(state: State, query: AlarmList) -> Iterator[Alarm]:
     before = _key(query.after)
     if query.tenant is None:
@@ -433,51 +386,42 @@ def _alarm_list(state: State, query: AlarmList) -> Iterator[Alarm]:
             yield alarm
 
 
-def _untold_alarms(state: State, query: UntoldAlarms) -> Iterator[Alarm]:
-    return _records(state, Alarm, _until(state.index["untold_alarm"].ascending(), query.at))
-
-
-def _old_alarms(state: State, query: OldAlarms) -> Iterator[Alarm]:
-    return _records(state, Alarm, _before(state.index["old_alarm"].ascending(), query.before))
-
-
 def _gate_list(state: State, query: GateList) -> Iterator[Gate]:
     entries = state.index["gate"].ascending((query.tenant,), _id_key(query.after) or ())
     return (gate for gate in _records(state, Gate, entries) if query.subject in (None, gate.subject))
 
 
-def _idle_gates(state: State, query: IdleGates) -> Iterator[Gate]:
-    return _records(state, Gate, _before(state.index["idle_gate"].ascending(), query.before))
-
-
-_WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
+_WALKS: dict[type[Query], Walk] = {
+    DueSchedules: _up_to("due"),
+    LostLeases: _up_to("lease"),
+    PastExpiry: _up_to("expiry"),
+    UntoldAlarms: _up_to("untold_alarm"),
+    WatchedSchedules: _up_to("watch"),
+    FinishedTasks: _older("finished"),
+    IdleGates: _older("idle_gate"),
+    OldAlarms: _older("old_alarm"),
+    OldEvents: _older("event"),
+    OldReceipts: _older("receipt"),
+    OldRuns: _older("run_ended"),
+    OldSchedules: _older("schedule_completed"),
+    CalendarList: _in_group("calendar", "tenant"),
+    Cancelling: _in_group("cancelling", "worker_id"),
+    OpenSchedules: _in_group("open_key", "tenant"),
+    PausedQueues: _in_group("paused", "tenant"),
+    ArtifactList: _in_groups("artifact", "task_ids"),
+    ArtifactsByContent: _in_groups("content", "contents"),
+    LiveTasks: _in_groups("live", "schedule_ids"),
+    OpenAlarms: _in_groups("open_alarm", "subject_ids"),
+    StepList: _in_groups("step", "task_ids"),
     AlarmList: _alarm_list,
-    CalendarList: _calendar_list,
     ApiKeyList: _key_list,
-    ArtifactList: _artifact_list,
-    ArtifactsByContent: _by_content,
-    Cancelling: _cancelling,
-    DueSchedules: _due,
     EndedRuns: _ended_runs,
     EndedTasks: _ended,
     EventList: _event_list,
-    FinishedTasks: _finished,
     GateList: _gate_list,
-    IdleGates: _idle_gates,
-    LiveTasks: _live_tasks,
-    LostLeases: _lost_leases,
     NodeList: _node_list,
-    OldAlarms: _old_alarms,
-    OldEvents: _old_events,
-    OldReceipts: _old_receipts,
-    OldRuns: _old_runs,
-    OldSchedules: _old_schedules,
-    OpenAlarms: _open_alarms,
-    OpenSchedules: _open_schedules,
     OpenTasks: _open,
     OutdatedZones: _outdated_zones,
-    PastExpiry: _past_expiry,
-    PausedQueues: _paused_queues,
     ReadyTasks: _ready,
     ReturnedTasks: _returned,
     RunList: _run_list,
@@ -485,15 +429,12 @@ _WALKS: dict[type[Query], Callable[[State, Any], Iterator[Record]]] = {
     ScheduleList: _schedule_list,
     SchedulesByKeys: _by_keys,
     SignalList: _signal_list,
-    StepList: _step_list,
     TaskList: _task_list,
     TasksByBeginning: _by_beginning,
     TasksInLine: _in_line,
     TemplateByAlias: _by_alias,
     TemplateList: _template_list,
     TenantList: _tenant_list,
-    UntoldAlarms: _untold_alarms,
     UpcomingTasks: _upcoming,
     UpdatedSteps: _updated_steps,
-    WatchedSchedules: _watched,
 }

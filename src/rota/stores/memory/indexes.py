@@ -353,7 +353,7 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "artifact": (Artifact, _artifact),
     "content": (Artifact, _content),
     "step": (Step, _step),
-    "updated step": (Step, _updated_step),
+    "updated_step": (Step, _updated_step),
     "signal": (Signal, _signal),
     "alarm": (Alarm, _alarm),
     "alarm_of_tenant": (Alarm, _alarm_of_tenant),
