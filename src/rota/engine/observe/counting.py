@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -77,7 +76,7 @@ class Series(Collector, Generic[M]):
 
     def __init__(self, metric: M, labels: Mapping[str, Names]) -> None:
         self._metric: M = metric
-        self._labels = dict(labels)
+        self._labels = labels
         self._known: dict[tuple[str, ...], M] = {}
 
     def __call__(self, *values: str) -> M:
@@ -103,31 +102,25 @@ LIVES = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400, 30 * 86_400
 _ENDS = (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.EXPIRED)
 
 
-class Instruments(msgspec.Struct, frozen=True, kw_only=True):
-    """Makes metrics. The names of tenants, queues and task types are bounded across all of them; a label without
-    `Names` of its own (a status, a code) is bounded by itself."""
+class Instruments:
+    """Makes metrics, and registers them. `names` are bounded across all metrics; any other label (a status, a code) is
+    bounded in each."""
 
-    registry: CollectorRegistry
-    most: int
-    tenant: Names
-    queue: Names
-    task_type: Names
+    def __init__(self, most: int) -> None:
+        self.registry = CollectorRegistry()
+        self.names = {label: Names(most) for label in ("tenant", "queue", "task_type", "route")}
+        self._most = most
 
-    def counter(self, name: str, about: str, **labels: Names | None) -> Series[Counter]:
-        series = Series(Counter(name, about, tuple(labels), registry=None), self._bounded(labels))
+    def counter(self, name: str, about: str, *labels: str) -> Series[Counter]:
+        return self._registered(Counter(name, about, labels, registry=None), labels)
+
+    def histogram(self, name: str, about: str, bounds: tuple[float, ...], *labels: str) -> Series[Histogram]:
+        return self._registered(Histogram(name, about, labels, registry=None, buckets=bounds), labels)
+
+    def _registered(self, metric: M, labels: tuple[str, ...]) -> Series[M]:
+        series = Series(metric, {label: self.names.get(label) or Names(self._most) for label in labels})
         self.registry.register(series)
         return series
-
-    def histogram(
-        self, name: str, about: str, bounds: tuple[float, ...], **labels: Names | None
-    ) -> Series[Histogram]:
-        metric = Histogram(name, about, tuple(labels), registry=None, buckets=bounds)
-        series = Series(metric, self._bounded(labels))
-        self.registry.register(series)
-        return series
-
-    def _bounded(self, labels: dict[str, Names | None]) -> dict[str, Names]:
-        return {label: Names(self.most) if names is None else names for label, names in labels.items()}
 
 
 class ObservationCounts:
@@ -163,71 +156,63 @@ class ObservationCounts:
     # What there is to count
 
     def _of_tasks(self, make: Instruments) -> None:
-        queue, kind = make.queue, make.task_type
-        self._claims = make.counter("rota_task_claims", "Tasks that a worker took.", queue=queue)
+        self._claims = make.counter("rota_task_claims", "Tasks that a worker took.", "queue")
         self._wait = make.histogram(
-            "rota_task_wait_seconds", "From when a task could run until a worker took it.", LONG, queue=queue
+            "rota_task_wait_seconds", "From when a task could run until a worker took it.", LONG, "queue"
         )
         self._duration = make.histogram(
-            "rota_task_duration_seconds", "How long attempts took.", LONG, task_type=kind
+            "rota_task_duration_seconds", "How long attempts took.", LONG, "task_type"
         )
-        self._ended = make.counter(
-            "rota_tasks_ended", "Tasks that ended.", queue=queue, task_type=kind, status=None
-        )
+        self._ended = make.counter("rota_tasks_ended", "Tasks that ended.", "queue", "task_type", "status")
         self._retries = make.counter(
-            "rota_task_retries", "Attempts that failed and will be repeated.", task_type=kind
+            "rota_task_retries", "Attempts that failed and will be repeated.", "task_type"
         )
-        self._expired = make.counter(
-            "rota_tasks_expired", "Tasks that expired before they ran.", task_type=kind
-        )
+        self._expired = make.counter("rota_tasks_expired", "Tasks that expired before they ran.", "task_type")
         self._ttl = make.histogram(
-            "rota_task_ttl_seconds", "Time from submission to expiry.", LIVES, task_type=kind
+            "rota_task_ttl_seconds", "Time from submission to expiry.", LIVES, "task_type"
         )
-        self._leases_lost = make.counter(
-            "rota_leases_lost", "Leases that ran out.", task_type=kind, seen_by=None
-        )
+        self._leases_lost = make.counter("rota_leases_lost", "Leases that ran out.", "task_type", "seen_by")
         self._results_lost = make.counter(
-            "rota_results_lost", "Results that could not be stored.", task_type=kind
+            "rota_results_lost", "Results that could not be stored.", "task_type"
         )
 
     def _of_workflows(self, make: Instruments) -> None:
-        kind = make.task_type
         self._steps = make.histogram(
-            "rota_workflow_step_seconds", "From the first try at a step to its end.", LONG, task_type=kind
+            "rota_workflow_step_seconds", "From the first try at a step to its end.", LONG, "task_type"
         )
         self._step_retries = make.counter(
-            "rota_workflow_step_retries", "Tries at a step that failed and will be repeated.", task_type=kind
+            "rota_workflow_step_retries", "Tries at a step that failed and will be repeated.", "task_type"
         )
         self._replay = make.histogram(
-            "rota_workflow_replay_seconds", "How long code ran over what is recorded.", BRIEF, task_type=kind
+            "rota_workflow_replay_seconds", "How long code ran over what is recorded.", BRIEF, "task_type"
         )
         self._parks = make.counter(
-            "rota_workflow_waits", "Waits for which a run was parked.", task_type=kind, reason=None
+            "rota_workflow_waits", "Waits for which a run was parked.", "task_type", "reason"
         )
 
     def _of_schedules(self, make: Instruments) -> None:
         self._runs = make.counter(
             "rota_schedule_runs",
             "Times of schedules, and what became of them.",
-            tenant=make.tenant,
-            status=None,
-            target_type=None,
+            "tenant",
+            "status",
+            "target_type",
         )
         self._latency = make.histogram(
             "rota_schedule_run_latency_seconds",
             "From when a run was scheduled until it was started.",
             LONG,
-            tenant=make.tenant,
+            "tenant",
         )
 
     def _of_trouble(self, make: Instruments) -> None:
-        self._loop_failures = make.counter("rota_loop_failures", "Rounds of a loop that failed.", role=None)
-        self._hook_failures = make.counter("rota_hook_failures", "Hooks that raised.", hook=None)
+        self._loop_failures = make.counter("rota_loop_failures", "Rounds of a loop that failed.", "role")
+        self._hook_failures = make.counter("rota_hook_failures", "Hooks that raised.", "hook")
         self._loop_blocked = make.counter(
             "rota_loop_blocked", "Times that a handler kept the event loop from turning."
         )
         self._clock_jumps = make.counter("rota_clock_jumps", "Times that the wall clock moved on its own.")
-        self._alarms = make.counter("rota_alarms", "Alarms that began or were over.", rule=None, change=None)
+        self._alarms = make.counter("rota_alarms", "Alarms that began or were over.", "rule", "change")
 
     # What observations mean
 

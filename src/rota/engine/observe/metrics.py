@@ -17,7 +17,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import NamedTuple
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -38,7 +38,6 @@ from .telemetry import Observation
 __all__ = [
     "CONTENT_TYPE",
     "LATE",
-    "Bounds",
     "Metrics",
     "Reading",
     "families",
@@ -54,29 +53,42 @@ ALARMS_AT_MOST = 1000
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers: tasks by (tenant, queue, state), schedules by (tenant, state), tasks that will expire by (type)."""
+    """What a look at the store found: how many there are of each, by the labels of `_GAUGES`."""
 
-    tasks: Mapping[tuple[str, ...], int]
+    tasks: Mapping[tuple[str, ...], int] = {}
     workflows: Mapping[tuple[str, ...], int] = {}
-    schedules: Mapping[tuple[str, ...], int]
-    near_expiration: Mapping[tuple[str, ...], int]
-    overdue: int
+    schedules: Mapping[tuple[str, ...], int] = {}
+    near_expiration: Mapping[tuple[str, ...], int] = {}
+    overdue: Mapping[tuple[str, ...], int] = {}
     nodes: Mapping[tuple[str, ...], int] = {}
     unhandled: Mapping[tuple[str, ...], int] = {}
     alarms: Mapping[tuple[str, ...], int] = {}
 
 
-class Bounds(Protocol):
-    """The labels, each with its own limit."""
+class Gauge(NamedTuple):
+    """A gauge of the store: the field of a `Reading` that has its values, by these labels."""
 
-    @property
-    def tenant(self) -> Names: ...
+    name: str
+    about: str
+    field: str
+    labels: tuple[str, ...] = ()
 
-    @property
-    def queue(self) -> Names: ...
 
-    @property
-    def task_type(self) -> Names: ...
+_GAUGES = (
+    Gauge("rota_schedules_overdue", "Active schedules that should have fired more than 60 s ago.", "overdue"),
+    Gauge("rota_schedules_total", "Schedules by state.", "schedules", ("tenant", "state")),
+    Gauge("rota_tasks", "Tasks that wait or run, by queue and state.", "tasks", ("tenant", "queue", "state")),
+    Gauge("rota_workflows", "Workflows that wait or run, by state.", "workflows", ("task_type", "state")),
+    Gauge("rota_nodes", "Nodes by role; silent: not seen for three heartbeats.", "nodes", ("role", "state")),
+    Gauge(
+        "rota_tasks_unhandled",
+        "Pending tasks of a kind that no live worker handles.",
+        "unhandled",
+        ("task_type",),
+    ),
+    Gauge("rota_alarms_open", "Alarms that are not over, by rule.", "alarms", ("tenant", "rule")),
+    Gauge("rota_tasks_near_expiration", "Pending tasks that expire soon.", "near_expiration", ("task_type",)),
+)
 
 
 def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
@@ -111,7 +123,7 @@ def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
             alarms=Counter((str(each.tenant), str(each.rule)) for each in alarms),
             schedules=await tx.tally(ScheduleList(tenant=None), "tenant", "status"),
             near_expiration=Counter(soon) - Counter(past),
-            overdue=await tx.count(DueSchedules(at=now - LATE), at_most=COUNTED_AT_MOST),
+            overdue={(): await tx.count(DueSchedules(at=now - LATE), at_most=COUNTED_AT_MOST)},
         )
 
     return work
@@ -123,69 +135,24 @@ def readable(is_readable: bool) -> GaugeMetricFamily:
     return family
 
 
-def families(reading: Reading | None, bounds: Bounds) -> Iterator[GaugeMetricFamily]:
-    """The reading as gauges. Gauges that could not be read are left out: an old number would pass for a new one."""
+def families(reading: Reading | None, make: Instruments) -> Iterator[GaugeMetricFamily]:
+    """The reading as gauges. Gauges that could not be read have no values: an old number would pass for a new one."""
     yield readable(reading is not None)
-    overdue = GaugeMetricFamily(
-        "rota_schedules_overdue", "Active schedules that should have fired more than 60 s ago."
-    )
-    if reading is not None:
-        overdue.add_metric([], reading.overdue)
-    yield overdue
-    yield _family(
-        "rota_schedules_total",
-        "Schedules by state.",
-        {"tenant": bounds.tenant, "state": None},
-        {} if reading is None else reading.schedules,
-    )
-    yield _family(
-        "rota_tasks",
-        "Tasks that wait or run, by queue and state.",
-        {"tenant": bounds.tenant, "queue": bounds.queue, "state": None},
-        {} if reading is None else reading.tasks,
-    )
-    yield _family(
-        "rota_workflows",
-        "Workflows that wait or run, by state.",
-        {"task_type": bounds.task_type, "state": None},
-        {} if reading is None else reading.workflows,
-    )
-    yield _family(
-        "rota_nodes",
-        "Nodes by role; silent: not seen for three heartbeats.",
-        {"role": None, "state": None},
-        {} if reading is None else reading.nodes,
-    )
-    yield _family(
-        "rota_tasks_unhandled",
-        "Pending tasks of a kind that no live worker handles.",
-        {"task_type": bounds.task_type},
-        {} if reading is None else reading.unhandled,
-    )
-    yield _family(
-        "rota_alarms_open",
-        "Alarms that are not over, by rule.",
-        {"tenant": bounds.tenant, "rule": None},
-        {} if reading is None else reading.alarms,
-    )
-    yield _family(
-        "rota_tasks_near_expiration",
-        "Pending tasks that expire soon.",
-        {"task_type": bounds.task_type},
-        {} if reading is None else reading.near_expiration,
-    )
+    for gauge in _GAUGES:
+        yield _family(gauge, getattr(reading or Reading(), gauge.field), make.names)
 
 
 def _family(
-    name: str, about: str, labels: Mapping[str, Names | None], found: Mapping[tuple[str, ...], int]
+    gauge: Gauge, found: Mapping[tuple[str, ...], int], names: Mapping[str, Names]
 ) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, about, labels=list(labels))
-    shown: Counter[tuple[str, ...]] = Counter()
-    for values, count in sorted(found.items(), key=lambda item: -item[1]):  # the largest get names first
-        of_series = zip(labels.values(), values, strict=True)
-        shown[tuple(value if names is None else names.shown(value) for names, value in of_series)] += count
-    for series, count in shown.items():
-        family.add_metric(series, count)
+    family = GaugeMetricFamily(gauge.name, gauge.about, labels=gauge.labels)
+    bounded: Counter[tuple[str, ...]] = Counter()
+    for values, number in sorted(found.items(), key=lambda item: -item[1]):  # the largest get names first
+        of_series = zip(gauge.labels, values, strict=True)
+        shown = (names[label].shown(value) if label in names else value for label, value in of_series)
+        bounded[tuple(shown)] += number
+    for series, number in bounded.items():
+        family.add_metric(series, number)
     return family
 
 
@@ -214,20 +181,14 @@ class Metrics:
         fresh: timedelta = FRESH,
         clock: Clock | None = None,
     ) -> None:
-        self.registry = CollectorRegistry()
+        make = Instruments(names)
+        self.registry = make.registry
         self._clock = clock or SystemClock()
         self._near = near
         self._fresh = fresh.total_seconds()
         self._reading: Reading | None = None
         self._read_at: float | None = None
         self._looking = asyncio.Lock()
-        make = Instruments(
-            registry=self.registry,
-            most=names,
-            tenant=Names(names),
-            queue=Names(names),
-            task_type=Names(names),
-        )
         self._counts = ObservationCounts(make)
         self._of_store_and_loop(make)
         self._of_http(make)
@@ -273,21 +234,20 @@ class Metrics:
 
     def _of_store_and_loop(self, make: Instruments) -> None:
         self._store_seconds = make.histogram(
-            "rota_store_seconds", "How long the store took to answer.", BRIEF, operation=None
+            "rota_store_seconds", "How long the store took to answer.", BRIEF, "operation"
         )
         self._store_errors = make.counter(
-            "rota_store_errors", "Calls that the store did not answer.", operation=None, code=None
+            "rota_store_errors", "Calls that the store did not answer.", "operation", "code"
         )
         lag = make.histogram("rota_loop_lag_seconds", "How late the event loop was.", BRIEF)
         self.loop_lag = LoopLag(lag().observe, self._clock)
 
     def _of_http(self, make: Instruments) -> None:
-        routes = Names(make.most)
         self._http_requests = make.counter(
-            "rota_http_requests", "Requests that were answered.", route=routes, method=None, status=None
+            "rota_http_requests", "Requests that were answered.", "route", "method", "status"
         )
         self._http_seconds = make.histogram(
-            "rota_http_request_seconds", "How long an answer took.", BRIEF, route=routes, method=None
+            "rota_http_request_seconds", "How long an answer took.", BRIEF, "route", "method"
         )
 
     def store_answered(self, operation: str, seconds: float) -> None:
