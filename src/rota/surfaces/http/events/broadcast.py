@@ -12,17 +12,26 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Protocol
+from functools import cached_property
+from typing import Any
+
+import msgspec
 
 from ....domain.errors import Unavailable
-from ....engine.changes import LIMIT, ChangeFollower, Look, Notice
+from ....domain.model import Alarm, ApiKey, Run, Schedule, Task
+from ....domain.workflow import Step
+from ....engine.changes import LIMIT, ChangeFollower, Look, Notice, cursor
 from ....engine.clock import Clock, sleep
 from ....engine.loops import keep_running
 from ....stores.base import Store
+from ... import redaction
+from ..fields import camel_keys
 from ..problems import Problem
+from ..tenants import answers
+from ..tenants.alarms import alarm_answer
+from ..tenants.keys import api_key
 
-__all__ = ["Broadcasts", "Frame", "Listener", "TenantBroadcast", "Words"]
+__all__ = ["Broadcasts", "Frame", "Listener", "TenantBroadcast", "resync"]
 
 AT_MOST_EVERY = timedelta(milliseconds=200)
 REST = 4
@@ -34,28 +43,64 @@ BACKLOG = 1000
 JOIN_WITHIN = timedelta(seconds=10)
 PER_KEY = 100
 PER_PROCESS = 1000
+_encode = msgspec.json.Encoder().encode
 
 
-class Words(Protocol):
-    """How notices are written in a stream."""
+def resync(at: datetime, reason: str, detail: str) -> bytes:
+    """The event that says: read the listings anew."""
+    return _event(cursor(at), "resync", {"reason": reason, "detail": detail})
 
-    def notice(self, notice: Notice) -> bytes: ...
 
-    def too_many(self, at: datetime) -> bytes: ...
+def _event(id: str, name: str, data: Any) -> bytes:
+    """An event as text: `id`, `event`, `data` in one line of JSON."""
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
+        id.encode(),
+        name.encode(),
+        _encode(redaction.document(data)),
+    )
+
+
+def _data_of(notice: Notice) -> dict[str, Any]:
+    """The record as the API answers it, with the name of its schedule and the change itself."""
+    match notice.record:
+        case Task() as task:
+            shape: dict[str, Any] = msgspec.to_builtins(answers.execution(task))
+        case Step() as step:
+            shape = {"id": step.id, "taskId": step.task_id, **msgspec.to_builtins(answers.step(step))}
+        case Run() as run:
+            shape = msgspec.to_builtins(answers.run(run))
+        case Schedule() as schedule:
+            shape = msgspec.to_builtins(answers.schedule(schedule))
+        case Alarm() as alarm:
+            shape = msgspec.to_builtins(alarm_answer(alarm))
+        case ApiKey() as key:
+            shape = msgspec.to_builtins(api_key(key))
+        case _:
+            facts = notice.event and (notice.event.after or notice.event.before)
+            shape = {"id": notice.id, **camel_keys(facts or {})}
+    if notice.type in ("task", "run"):
+        shape["scheduleName"] = notice.schedule and notice.schedule.key
+    if notice.line is not None:
+        shape["change"] = answers.change(notice.line)
+    elif notice.event is not None:
+        shape["change"] = answers.event(notice.event)
+    return shape
 
 
 class Frame:
-    """A notice (None: there were too many to tell). Its bytes are made once, when the first listener wants them."""
+    """A notice as it is sent; None: there were too many to tell. Its text is made once, when the first listener wants
+    it."""
 
-    def __init__(self, notice: Notice | None, encode: Callable[[], bytes]) -> None:
+    def __init__(self, notice: Notice | None, at: datetime) -> None:
         self.notice = notice
-        self._encode = encode
-        self._bytes: bytes | None = None
+        self._at = at
 
-    def __bytes__(self) -> bytes:
-        if self._bytes is None:
-            self._bytes = self._encode()
-        return self._bytes
+    @cached_property
+    def text(self) -> bytes:
+        if self.notice is None:
+            detail = f"more than {LIMIT:,} changes are to be told; read the listings anew"
+            return resync(self._at, "too_many", detail)
+        return _event(self.notice.cursor, self.notice.name, _data_of(self.notice))
 
 
 class Listener:
@@ -98,10 +143,9 @@ class Listener:
 class TenantBroadcast:
     """One tenant's changes, and their listeners. It is a loop: `keep_running` runs it."""
 
-    def __init__(self, store: Store, tenant: str, clock: Clock, words: Words) -> None:
+    def __init__(self, store: Store, tenant: str, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._words = words
         self._follower = ChangeFollower(store, tenant, LIMIT)
         self._not_before = clock.monotonic()
         self._joining: dict[Listener, asyncio.Future[None]] = {}
@@ -168,9 +212,7 @@ class TenantBroadcast:
             joined.set_result(None)
 
     def _frames(self, at: datetime, notices: list[Notice], too_many: bool) -> list[Frame]:
-        if too_many:
-            return [Frame(None, partial(self._words.too_many, at))]
-        return [Frame(notice, partial(self._words.notice, notice)) for notice in notices]
+        return [Frame(None, at)] if too_many else [Frame(notice, at) for notice in notices]
 
     def _fail(self, error: Exception) -> None:
         for joined in self._joining.values():
@@ -186,9 +228,8 @@ class TenantBroadcast:
 class Broadcasts:
     """The broadcasts of a process: one for each tenant with listeners."""
 
-    def __init__(self, clock: Clock, words: Words) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._words = words
         self._by_tenant: dict[str, TenantBroadcast] = {}
         self._by_key: Counter[str] = Counter()
         self._stopping: set[asyncio.Task[None]] = set()
@@ -203,7 +244,7 @@ class Broadcasts:
         self._by_key[key] += 1
         broadcast = self._by_tenant.get(tenant)
         if broadcast is None:
-            broadcast = self._by_tenant[tenant] = TenantBroadcast(store, tenant, self._clock, self._words)
+            broadcast = self._by_tenant[tenant] = TenantBroadcast(store, tenant, self._clock)
         try:
             await broadcast.join(listener)
         except BaseException:

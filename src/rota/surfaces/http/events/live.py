@@ -14,25 +14,18 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import FastAPI, Header, Query, Request, Response
 
 from ....domain.errors import NotFound
-from ....domain.model import Alarm, ApiKey, Role, Run, Schedule, Task
-from ....domain.workflow import Step
-from ....engine.changes import LIMIT, OVERLAP, Notice, cursor, time_of_cursor
+from ....domain.model import Role
+from ....engine.changes import OVERLAP, Notice, cursor, time_of_cursor
 from ....engine.clock import Clock, sleep, wait_for_any
 from ....engine.queries import task_query
-from ... import redaction
-from ..fields import camel_keys
 from ..openapi import streaming
 from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, Viewer, of
-from ..tenants import answers
-from ..tenants.alarms import alarm_answer
-from ..tenants.keys import api_key
-from .broadcast import Broadcasts, Listener
+from .broadcast import Broadcasts, Listener, resync
 
 __all__ = ["broadcasts_of", "router"]
 
@@ -50,57 +43,6 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
-_encode = msgspec.json.Encoder().encode
-
-
-class EventWords:
-    """Events as text: `id`, `event`, `data` in one line of JSON."""
-
-    def notice(self, notice: Notice) -> bytes:
-        return _event(notice.cursor, notice.name, data_of(notice))
-
-    def too_many(self, at: datetime) -> bytes:
-        detail = f"more than {LIMIT:,} changes are to be told; read the listings anew"
-        return resync(at, "too_many", detail)
-
-
-def resync(at: datetime, reason: str, detail: str) -> bytes:
-    return _event(cursor(at), "resync", {"reason": reason, "detail": detail})
-
-
-def _event(id: str, name: str, data: Any) -> bytes:
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
-        id.encode(),
-        name.encode(),
-        _encode(redaction.document(data)),
-    )
-
-
-def data_of(notice: Notice) -> dict[str, Any]:
-    """The record as the API answers it, with the name of its schedule and the change itself."""
-    match notice.record:
-        case Task() as task:
-            shape: dict[str, Any] = msgspec.to_builtins(answers.execution(task))
-        case Step() as step:
-            shape = {"id": step.id, "taskId": step.task_id, **msgspec.to_builtins(answers.step(step))}
-        case Run() as run:
-            shape = msgspec.to_builtins(answers.run(run))
-        case Schedule() as schedule:
-            shape = msgspec.to_builtins(answers.schedule(schedule))
-        case Alarm() as alarm:
-            shape = msgspec.to_builtins(alarm_answer(alarm))
-        case ApiKey() as key:
-            shape = msgspec.to_builtins(api_key(key))
-        case _:
-            facts = notice.event and (notice.event.after or notice.event.before)
-            shape = {"id": notice.id, **camel_keys(facts or {})}
-    if notice.type in ("task", "run"):
-        shape["scheduleName"] = notice.schedule and notice.schedule.key
-    if notice.line is not None:
-        shape["change"] = answers.change(notice.line)
-    elif notice.event is not None:
-        shape["change"] = answers.event(notice.event)
-    return shape
 
 
 class EventStream(Response):
@@ -147,7 +89,7 @@ class EventStream(Response):
         try:
             while True:
                 if await wait_for_any(hearing, at_most=HEARTBEAT):
-                    await _send(send, b"".join(bytes(frame) for frame in hearing.result()))
+                    await _send(send, b"".join(frame.text for frame in hearing.result()))
                     hearing = asyncio.create_task(self._listener.next(AT_ONCE))
                 else:
                     await _send(send, self._heartbeat())
@@ -195,7 +137,7 @@ def _position(at: datetime) -> bytes:
 def broadcasts_of(api: FastAPI) -> Broadcasts:
     """The broadcasts of this application."""
     if not hasattr(api.state, "broadcasts"):
-        api.state.broadcasts = Broadcasts(api.state.rota.clock, EventWords())
+        api.state.broadcasts = Broadcasts(api.state.rota.clock)
     broadcasts: Broadcasts = api.state.broadcasts
     return broadcasts
 
