@@ -84,6 +84,24 @@ def test_the_doctor_the_alarms_and_the_metrics_see_a_kind_that_nobody_handles() 
     assert gauges.nodes == {("worker", "alive"): 1}
 
 
+def test_a_fleet_whose_workers_all_died_says_so_and_a_store_without_one_does_not() -> None:
+    assert rota("submit -t note").stderr == ""
+    add_node("w", ("worker",), silent_for=10 * HEARTBEAT)
+    words = "no worker is alive; the last one, w, was seen 5 minutes ago"
+    said = rota("submit -t note")
+    assert f"warning: {words}" in said.stderr
+    assert words in rota("schedule create s --cron '0 9 * * *' -t note").stderr
+    assert words in rota(f"status {said.stdout.split()[0]}").stdout
+    assert words in rota("schedule why s '2046-01-01 09:00'").stdout
+    assert findings()["handlers"] == (False, f"{words} (2 pending)")
+    serving, gauges = look()
+    assert serving.alarms == ["kind_unhandled"]
+    assert gauges.unhandled == {("note",): 2}
+    add_node("x", ("worker",))
+    assert rota("submit -t note").stderr == ""
+    assert look()[0].alarms == []
+
+
 def test_the_doctor_the_alarms_and_the_metrics_see_a_scheduler_that_went_silent() -> None:
     rota("schedule create s --cron '0 9 * * *' -t note")
     add_node("s", ("scheduler",), silent_for=5 * HEARTBEAT)

@@ -18,17 +18,28 @@ MINUTE = timedelta(minutes=1)
 
 
 def test_a_node_is_dead_after_three_silent_heartbeats_and_forgotten_an_hour_later() -> None:
-    own = node(heartbeat=30 * SECOND)
+    own = node(heartbeat=30 * SECOND, roles=("janitor",))
     assert fleet.is_alive(own, START + 90 * SECOND)
     assert not fleet.is_alive(own, START + 91 * SECOND)
-    assert not fleet.is_forgotten(own, START + 60 * MINUTE)
-    assert fleet.is_forgotten(own, START + 61 * MINUTE)
+    assert fleet.forgotten([own], START + 60 * MINUTE) == []
+    assert fleet.forgotten([own], START + 61 * MINUTE) == [own]
 
 
 def test_a_node_with_rare_heartbeats_is_kept_longer_than_it_lives() -> None:
-    own = node(heartbeat=60 * MINUTE)
+    own = node(heartbeat=60 * MINUTE, roles=("janitor",))
     assert fleet.is_alive(own, START + 180 * MINUTE)
-    assert not fleet.is_forgotten(own, START + 300 * MINUTE)
+    assert fleet.forgotten([own], START + 300 * MINUTE) == []
+
+
+def test_the_last_worker_and_the_last_scheduler_are_not_forgotten_before_there_is_another() -> None:
+    def dead(id: str, role: str, tenant: str = "default") -> NodeState:
+        return node(id, roles=(role,), tenant=tenant, seen_at=START + len(id) * SECOND)
+
+    died = [dead("w", "worker"), dead("w2", "worker"), dead("o", "worker", "other"), dead("s", "scheduler")]
+    later = START + 600 * MINUTE
+    assert [each.id for each in fleet.forgotten(died, later)] == ["w"]
+    alive = [node("w3", roles=("worker",), tenant="default", seen_at=later)]
+    assert [each.id for each in fleet.forgotten([*died, *alive], later)] == ["w", "w2"]
 
 
 NODES = [
@@ -52,11 +63,20 @@ NODES = [
     ],
 )
 def test_a_kind_that_nobody_handles_is_said(kind: str, queue: str, said: str | None) -> None:
-    assert fleet.nobody_handles(NODES, "default", kind, queue) == said
+    assert fleet.nobody_handles(NODES, START, "default", kind, queue) == said
 
 
-def test_without_workers_nothing_is_said() -> None:
-    assert fleet.nobody_handles(NODES[2:], "default", "note", "mail") is None
+def test_while_no_worker_is_known_nothing_is_said() -> None:
+    assert fleet.nobody_handles(NODES[2:], START, "default", "note", "mail") is None
+
+
+def test_where_all_workers_have_died_that_is_said_and_not_a_guess_at_a_typo() -> None:
+    later = START + 5 * MINUTE
+    assert fleet.is_unhandled(NODES, later, "default", "note", "mail")
+    said = fleet.nobody_handles(NODES, later, "default", "nope", "mail")
+    assert said == "no worker is alive; the last one, mine, was seen 5 minutes ago"
+    alive = node("another", tenant="default", kinds=("note",), seen_at=later)
+    assert fleet.nobody_handles([*NODES, alive], later, "default", "note", "mail") is None
 
 
 def test_a_tenant_sees_its_own_nodes_and_those_of_all() -> None:

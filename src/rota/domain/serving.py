@@ -1,7 +1,8 @@
 """Who serves what: which nodes are alive, who handles a kind, and what a task waits for.
 
-A node is alive until it has been silent for `MISSED` of its heartbeats. Whether anybody handles a kind is judged by the
-live workers of a tenant alone. Without any, nothing is known: workers may just not have been started yet.
+A node is alive until it has been silent for `MISSED` of its heartbeats; one that stops as it should is not known any
+more. Whether anybody handles a kind is judged by the live workers of a tenant alone. Where workers are known and none
+is alive, nobody does. Where none is known, nothing is: workers may just not have been started yet.
 
     explain(task, now, nodes, paused, limited)
 
@@ -37,9 +38,9 @@ __all__ = [
     "Waiting",
     "as_facts",
     "explain",
+    "forgotten",
     "handlers_of",
     "is_alive",
-    "is_forgotten",
     "is_unhandled",
     "living",
     "nobody_handles",
@@ -54,15 +55,27 @@ __all__ = [
 MISSED = 3
 KEPT = timedelta(hours=1)
 """For so long a dead node is shown: someone may want to know what became of it."""
+MISSED_ROLES = ("worker", "scheduler")
 
 
 def is_alive(node: NodeState, now: datetime) -> bool:
     return now - node.seen_at <= MISSED * node.heartbeat
 
 
-def is_forgotten(node: NodeState, now: datetime) -> bool:
-    """Whether it has been dead for so long that its record can go."""
-    return now - node.seen_at > max(KEPT, 2 * MISSED * node.heartbeat)
+def forgotten(nodes: Sequence[NodeState], now: datetime) -> list[NodeState]:
+    """Those that have been dead for so long that their records can go. The last worker of a tenant and the last
+    scheduler stay until there is another: else it would be forgotten that they died."""
+    last = {(role, node.tenant): node.id for node in sorted(nodes, key=_seen_at) for role in node.roles}
+    missed = {id for (role, _), id in last.items() if role in MISSED_ROLES}
+    return [
+        node
+        for node in nodes
+        if node.id not in missed and now - node.seen_at > max(KEPT, 2 * MISSED * node.heartbeat)
+    ]
+
+
+def _seen_at(node: NodeState) -> datetime:
+    return node.seen_at
 
 
 def living(nodes: Iterable[NodeState], now: datetime) -> list[NodeState]:
@@ -87,17 +100,23 @@ def handlers_of(nodes: Iterable[NodeState], tenant: str, kind: str, queue: str) 
     ]
 
 
-def is_unhandled(nodes: Iterable[NodeState], tenant: str, kind: str, queue: str) -> bool:
-    """Whether there are workers, and none of them takes tasks of this kind from this queue. `nodes` are alive."""
-    workers = workers_of(nodes, tenant)
-    return bool(workers) and not handlers_of(workers, tenant, kind, queue)
+def is_unhandled(nodes: Iterable[NodeState], now: datetime, tenant: str, kind: str, queue: str) -> bool:
+    """Whether workers are known, and none that lives takes tasks of this kind from this queue."""
+    known = workers_of(nodes, tenant)
+    return bool(known) and not handlers_of(living(known, now), tenant, kind, queue)
 
 
-def nobody_handles(nodes: Iterable[NodeState], tenant: str, kind: str, queue: str) -> str | None:
-    """That no node handles the kind, in one sentence. None: someone does, or no worker is known. `nodes` are alive."""
-    workers = workers_of(nodes, tenant)
-    if not is_unhandled(workers, tenant, kind, queue):
+def nobody_handles(
+    nodes: Iterable[NodeState], now: datetime, tenant: str, kind: str, queue: str
+) -> str | None:
+    """That no node handles the kind, in one sentence. None: someone does, or no worker is known."""
+    known = workers_of(nodes, tenant)
+    if not is_unhandled(known, now, tenant, kind, queue):
         return None
+    workers = living(known, now)
+    if not workers:
+        last = max(known, key=_seen_at)
+        return f"no worker is alive; the last one, {last.id}, was seen {length(now - last.seen_at)} ago"
     elsewhere = [node for node in workers if kind in node.kinds]
     if elsewhere:
         served = sorted({name for node in elsewhere for name in node.queues or ()})
@@ -117,7 +136,7 @@ def silent_scheduler(nodes: Sequence[NodeState], now: datetime) -> NodeState | N
     schedulers = [node for node in nodes if "scheduler" in node.roles]
     if not schedulers or living(schedulers, now):
         return None
-    return max(schedulers, key=lambda node: node.seen_at)
+    return max(schedulers, key=_seen_at)
 
 
 PROMPT = timedelta(seconds=5)
@@ -169,8 +188,7 @@ def explain(
         return _of_running(task, now, nodes)
     if task.status is not TaskStatus.PENDING:
         return None
-    alive = living(nodes, now)
-    unhandled = nobody_handles(alive, task.tenant, task.kind, task.queue)
+    unhandled = nobody_handles(nodes, now, task.tenant, task.kind, task.queue)
     aside = f"; {unhandled}" if unhandled else ""
     if limited is not None:
         return Waiting(f"it {limited}{aside}", "limited")
@@ -182,9 +200,9 @@ def explain(
         return Waiting(_paused(paused, now), "queue_paused")
     if unhandled:
         return Waiting(unhandled, "no_worker")
-    workers = handlers_of(alive, task.tenant, task.kind, task.queue)
+    workers = handlers_of(living(nodes, now), task.tenant, task.kind, task.queue)
     if not workers:
-        return Waiting(_no_worker(workers_of(nodes, task.tenant), now), "no_worker")
+        return Waiting("no worker is known; start one with `rota worker module:app`", "no_worker")
     return _for_a_slot(now - task.available_at, workers)
 
 
@@ -209,13 +227,6 @@ def _paused(paused: PausedQueue, now: datetime) -> str:
     note = f" ({paused.note})" if paused.note else ""
     since = length(now - paused.paused_at)
     return f"queue {paused.queue} was paused by {paused.paused_by} {since} ago{note}"
-
-
-def _no_worker(workers: Sequence[NodeState], now: datetime) -> str:
-    if not workers:
-        return "no worker is known; start one with `rota worker module:app`"
-    last = max(workers, key=lambda node: node.seen_at)
-    return f"no worker is alive; the last one, {last.id}, was seen {length(now - last.seen_at)} ago"
 
 
 def _for_a_slot(waited: timedelta, workers: Sequence[NodeState]) -> Waiting:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ...domain.errors import Refused
 from ...domain.model import NodeState, PausedQueue, Runtime, Template
-from ...domain.serving import is_forgotten, living, pause, paused_id, runs_no_shell
+from ...domain.serving import forgotten, living, pause, paused_id, runs_no_shell
 from ...stores.base import Tx, Work
 from ...stores.queries import NodeList
 from .shared import audit
@@ -50,10 +50,10 @@ def remove_node(id: str) -> Work[None]:
 
 
 def forget_nodes() -> Work[int]:
-    """Remove the records of nodes that have been dead for long; how many went."""
+    """Remove the records of nodes that have been dead for long, and are not missed; how many went."""
 
     async def work(tx: Tx) -> int:
-        gone = [node for node in await every_node(tx) if is_forgotten(node, tx.now)]
+        gone = forgotten(await every_node(tx), tx.now)
         for node in gone:
             tx.delete(node)
         return len(gone)

@@ -111,7 +111,7 @@ def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
             tasks[tenant, queue, status] += number
             if kind in known:
                 workflows[kind, status] += number
-            if status == TaskStatus.PENDING and serving.is_unhandled(alive, tenant, kind, queue):
+            if status == TaskStatus.PENDING and serving.is_unhandled(nodes, now, tenant, kind, queue):
                 unhandled[(kind,)] += number
         return Reading(
             tasks=tasks,

@@ -83,10 +83,10 @@ def check_serving() -> Work[Serving]:
         nodes = await every_node(tx)
         alive = living(nodes, tx.now)
         unhandled: Counter[str] = Counter()
-        if alive:
+        if nodes:
             found = await tx.tally(OpenTasks(), "tenant", "kind", "queue", "status")
             for (tenant, kind, queue, status), number in found.items():
-                sentence = nobody_handles(alive, tenant, kind, queue)
+                sentence = nobody_handles(nodes, tx.now, tenant, kind, queue)
                 if status == TaskStatus.PENDING and sentence is not None:
                     unhandled[sentence] += number
         silent = silent_scheduler(nodes, tx.now)

@@ -23,7 +23,7 @@ from ...domain.model import (
 )
 from ...domain.schedule import run
 from ...domain.schedule.why import Why, check_near, explain, meant
-from ...domain.serving import living, nobody_handles
+from ...domain.serving import nobody_handles
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
@@ -252,8 +252,7 @@ async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
     started = await tx.get(Template, target.template_id) if isinstance(target, TemplateTarget) else target
     if started is None:
         return None
-    alive = living(await every_node(tx), tx.now)
-    return nobody_handles(alive, schedule.tenant, started.kind, started.queue)
+    return nobody_handles(await every_node(tx), tx.now, schedule.tenant, started.kind, started.queue)
 
 
 def explained_runs(tenant: str, key: str, limit: int) -> Work[list[Why]]:

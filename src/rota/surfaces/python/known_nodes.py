@@ -50,7 +50,8 @@ class KnownNodes:
                 self._fleet = await store.read(serving.fleet_of(None))
             except StoreError:  # what was asked for is stored already; only the warning is lost
                 self._fleet = None
-        if self._fleet is None:
+        seen = self._fleet
+        if seen is None:
             return []
-        said = [nobody_handles(self._fleet.alive, tenant, kind, queue) for kind, queue in asked]
+        said = {nobody_handles(seen.nodes, seen.at, tenant, kind, queue): None for kind, queue in asked}
         return [sentence for sentence in said if sentence is not None]

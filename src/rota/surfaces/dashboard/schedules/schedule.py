@@ -14,7 +14,7 @@ from ....domain.model import Event, Run, RunReason, RunStatus, RunTrigger, Sched
 from ....domain.recurrence import After
 from ....domain.schedule import definition
 from ....domain.schedule.why import Why
-from ....domain.serving import handlers_of, nobody_handles
+from ....domain.serving import handlers_of, living, nobody_handles
 from ...redaction import restored
 from ...versions import changed_fields
 from ..alarms import RULES
@@ -153,9 +153,10 @@ async def _who_serves(visit: Visit, schedule: Schedule) -> str | None:
     target = schedule.target
     if isinstance(target, TemplateTarget):
         return None
-    nodes = await visit.queue.nodes()
-    handlers = handlers_of(nodes, schedule.tenant, target.kind, target.queue)
-    return (nobody_handles(nodes, schedule.tenant, target.kind, target.queue) or "").replace("`", "") or (
+    nodes, now = await visit.queue.nodes(dead=True), await visit.queue.now()
+    unhandled = nobody_handles(nodes, now, schedule.tenant, target.kind, target.queue)
+    handlers = handlers_of(living(nodes, now), schedule.tenant, target.kind, target.queue)
+    return (unhandled or "").replace("`", "") or (
         f"{counted(len(handlers), 'node serves', 'nodes serve')} it" if handlers else None
     )
 
