@@ -152,8 +152,8 @@ class Queue:
         """Submit many `(kind, input)` pairs in one transaction: all of them or none. Options as in `submit`."""
     def get(self, task_id: str) -> Task: ...
     def task_id(self, beginning: str) -> str:
-        """The id of the one task whose id begins so. At least 8 characters are needed; what cannot be
-        one is taken as it is."""
+        """The id of the one task whose id begins so. With more than 100,000 tasks at least 8 characters are needed.
+        What cannot be the beginning of an id is taken as it is."""
     def list(
         self,
         *,

@@ -89,8 +89,22 @@ def test_a_beginning_is_enough_wherever_an_id_is() -> None:
     assert f"tasks have an id that begins with '{same}': " in sentence
     assert f"{first} (send, pending)" in sentence
     assert f"{second} (send, pending)" in sentence
-    assert "at least 8 characters" in complaint("status 0199")
     assert complaint("status 01990000-0000", code=1) == "there is no task '01990000-0000'"
+
+
+def test_a_beginning_is_as_short_as_it_is_unique() -> None:
+    """A v7 id begins with the time, a derived one with anything: whatever tells it from the others will do."""
+    rota("schedule create nightly -t report --cron '0 3 * * *'")
+    derived = [rota("schedule trigger nightly").stdout.split()[-1] for _ in range(3)]
+    task = rota("submit -t send").stdout.strip()
+    everything = [task, *(each["id"] for each in document("list")["tasks"] if each["id"] != task)]
+    assert len(everything) == 4, derived
+    for id in everything:
+        others = [other for other in everything if other != id]
+        length = next(n for n in range(1, 37) if not any(other.startswith(id[:n]) for other in others))
+        assert document(f"status {id[:length]}")["id"] == id
+        if length > 1:
+            assert f"{id} (" in complaint(f"status {id[: length - 1]}", code=1)
 
 
 def test_what_takes_longer_than_a_second_shows_that_it_lives() -> None:
@@ -103,6 +117,11 @@ def test_what_takes_longer_than_a_second_shows_that_it_lives() -> None:
 def test_a_key_is_revoked_by_the_beginning_of_its_id() -> None:
     key = document("keys create --role viewer --name phone")["id"]
     assert "revoked phone" in rota(f"keys revoke {key[:18]}").stdout
+    one, two = (document(f"keys create --role viewer --name {name}")["id"] for name in ("ci", "cd"))
+    assert f"{two} (cd, viewer), {one} (ci, viewer)" in complaint("keys revoke 0", code=1)
+    same = next(n for n in range(36) if one[n] != two[n])
+    assert "revoked ci" in rota(f"keys revoke {one[: same + 1]}").stdout
+    assert "revoked cd" in rota("keys revoke 0").stdout
 
 
 def test_what_may_have_been_meant_is_said() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import rota
 from rota import TaskStatus
+from rota.engine.queries import tasks as task_queries
 from worlds import HOUR, MINUTE, START, World, on_any_store
 
 
@@ -280,3 +281,17 @@ async def test_other_wrong_values_get_a_sentence_too(world: World) -> None:
 async def test_a_wrong_address_gets_one_clear_sentence(address: str) -> None:
     with pytest.raises(rota.Invalid, match=r"^store: .*;"):
         await rota.connect(address)
+
+
+async def test_a_short_beginning_is_refused_only_among_very_many(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To look for one costs as much as the tenant has tasks. A long one is looked for by its id, which costs little."""
+    ids = [(await world.queue.submit("echo")).id for _ in range(2)]
+    monkeypatch.setattr(task_queries, "LOOKED_AT", 2)
+    with pytest.raises(rota.Refused, match="2 tasks have an id that begins with '0'"):
+        await world.queue.task_id("0")
+    monkeypatch.setattr(task_queries, "LOOKED_AT", 1)
+    with pytest.raises(rota.Invalid, match="give at least 8 characters"):
+        await world.queue.task_id("0")
+    assert await world.queue.task_id(ids[0][:35]) == ids[0]

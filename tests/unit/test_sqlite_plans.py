@@ -22,7 +22,7 @@ SORTED = {
     "open_tasks_pending",  # nobody lists all that is open: it is tallied
     "open_tasks_running",
     "tasks_in_line",  # the first of each line: as many as are let in
-    "tasks_by_beginning",  # those of about a minute, since eight characters are asked for
+    "tasks_by_beginning",  # those of about a minute, since these are eight characters or more
 }
 """Statements that sort what they found, with the reason why that is little."""
 

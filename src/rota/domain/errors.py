@@ -63,8 +63,8 @@ _SENTENCES = {
     " of its own",
     "followed_schedule": "schedule {schedule} cannot be deleted while others run after it ({followers}); delete or"
     " change them first",
-    "key_ambiguous": "{count} keys are called {name!r}, or have an id that begins so; name the whole id of"
-    " the one that is meant",
+    "key_ambiguous": "{count} keys are called {name!r}, or have an id that begins so: {candidates}; name"
+    " the id of the one that is meant",
     "key_taken": "schedule_id {key!r} is already in use; choose another, or delete the schedule that has it",
     "lease_held": "task {task} is {status}; only a running task whose lease has run out can be taken back",
     "lease_lost": "task {task} is no longer held under this lease; another worker may have it",

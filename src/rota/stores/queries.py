@@ -10,6 +10,7 @@ import msgspec
 from ..domain.model import RunStatus, ScheduleStatus, TaskStatus
 
 __all__ = [
+    "LONG_BEGINNING",
     "AlarmList",
     "AlarmQuery",
     "ApiKeyList",
@@ -69,6 +70,11 @@ __all__ = [
     "WatchedSchedules",
     "begins_behind",
 ]
+
+
+LONG_BEGINNING = 8
+"""From so many characters on, few ids begin with the same: those in order of creation that were made within about a
+minute. Tasks are then found by their ids; by a shorter beginning, among all tasks of the tenant."""
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):

@@ -15,6 +15,7 @@ from typing import Any
 from ..domain.model import ScheduleStatus, TaskStatus
 from .codec import search_text
 from .queries import (
+    LONG_BEGINNING,
     AlarmList,
     ApiKeyList,
     Cursor,
@@ -30,6 +31,7 @@ from .queries import (
     ScheduleList,
     SinceQuery,
     TaskList,
+    TasksByBeginning,
     TemplateList,
     TenantList,
     UntoldAlarms,
@@ -112,6 +114,8 @@ def usual_statement(query: Query) -> str:
     queries that a store answers with several statements, are its own."""
     if isinstance(query, ScheduleByKey) and query.deleted:
         return "schedule_by_key_deleted"
+    if isinstance(query, TasksByBeginning) and len(query.beginning) < LONG_BEGINNING:
+        return "tasks_by_short_beginning"
     if isinstance(query, EventList) and query.subject_id is not None:
         return "event_list_of_subject"
     if isinstance(query, ScheduleList | ApiKeyList | AlarmList) and query.tenant is None:

@@ -96,7 +96,7 @@ async def _is_used(tx: Tx, name: str) -> bool:
 
 
 KEYS_AT_ONCE = 1000
-SHORTEST_BEGINNING = 8
+CANDIDATES = 5
 
 
 def new_secret() -> str:
@@ -145,14 +145,15 @@ async def _by_name(tx: Tx, tenant: str | None, name: str) -> ApiKey:
     while True:
         page = await tx.find(ApiKeyList(tenant=tenant, after=after), KEYS_AT_ONCE)
         found += [key for key in page if key.name == name]
-        begun += [key for key in page if len(name) >= SHORTEST_BEGINNING and key.id.startswith(name)]
+        begun += [key for key in page if key.id.startswith(name)]
         if len(page) < KEYS_AT_ONCE:
             break
         after = page[-1].id
     found = found or begun
     good = [key for key in found if key.revoked_at is None]
     if len(good) > 1:
-        raise Refused("key_ambiguous", count=len(good), name=name)
+        candidates = ", ".join(f"{key.id} ({key.name}, {key.role})" for key in good[:CANDIDATES])
+        raise Refused("key_ambiguous", count=len(good), name=name, candidates=candidates)
     if not found:
         raise NotFound("key", name)
     return (good or found)[0]

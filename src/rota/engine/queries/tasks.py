@@ -10,6 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain import artifact
+from ...domain.checks import shown
+from ...domain.errors import Invalid
 from ...domain.model import (
     Artifact,
     Task,
@@ -18,6 +20,7 @@ from ...domain.model import (
 from ...domain.workflow import MOST_UNREAD, Signal, Step
 from ...stores.base import Tx, Work
 from ...stores.queries import (
+    LONG_BEGINNING,
     ArtifactList,
     ArtifactsByContent,
     SignalList,
@@ -45,6 +48,10 @@ __all__ = [
 ]
 
 
+LOOKED_AT = 100_000
+"""Among so many tasks one is looked for by a short beginning of its id."""
+
+
 def one_task(tenant: str, id: str) -> Work[Task]:
     async def work(tx: Tx) -> Task:
         return (await find_task(tx, tenant, id)).as_of(tx.now)
@@ -53,9 +60,14 @@ def one_task(tenant: str, id: str) -> Work[Task]:
 
 
 def tasks_by_beginning(tenant: str, beginning: str, limit: int) -> Work[list[Task]]:
-    """The newest tasks whose ids begin so."""
+    """The newest tasks whose ids begin so. Refused, if for a beginning that is short very many would be looked at."""
 
     async def work(tx: Tx) -> list[Task]:
+        if len(beginning) < LONG_BEGINNING:
+            number = await tx.count(TaskList(tenant=tenant, at=tx.now), at_most=LOOKED_AT + 1)
+            if number > LOOKED_AT:
+                problem = f"{shown(beginning)} is too short for the beginning of an id, among so many tasks"
+                raise Invalid("task_id", problem, f"give at least {LONG_BEGINNING} characters")
         return await tx.find(TasksByBeginning(tenant=tenant, beginning=beginning), limit)
 
     return work

@@ -32,6 +32,7 @@ from ...domain.model import (
 from ...domain.workflow import Signal, Step
 from ..codec import search_text, searched, tallied, target_kind, template_id
 from ..queries import (
+    LONG_BEGINNING,
     AlarmList,
     ApiKeyList,
     ArtifactList,
@@ -364,6 +365,9 @@ def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
 
 
 def _by_beginning(state: State, query: TasksByBeginning) -> Iterator[Task]:
+    if len(query.beginning) < LONG_BEGINNING:
+        newest = _records(state, Task, state.index["task_created"].descending((query.tenant,), None))
+        return (task for task in newest if task.id.startswith(query.beginning))
     entries = state.index["task"].ascending((query.tenant,), _just_before(query.beginning))
     found = takewhile(lambda entry: entry[0].startswith(query.beginning), entries)
     tasks = _records(state, Task, found)

@@ -361,6 +361,24 @@ select {what} from {schema}.task
 where id >= :beginning::text and id < :beginning::text || chr(1114111) and tenant || '' = :tenant::text
 order by created_at desc, id desc limit :limit::bigint {lock}
 
+-- Here `id || ''` keeps the planner from the primary key, which has the tasks of all tenants.
+-- name: tasks_by_short_beginning
+select {what} from (
+  (
+    select * from {schema}.task
+    where status <> 'running' and tenant = :tenant::text
+      and id || '' >= :beginning::text and id || '' < :beginning::text || chr(1114111)
+    order by created_at desc, id desc limit :limit::bigint
+  )
+  union all
+  (
+    select * from {schema}.task
+    where status = 'running' and tenant = :tenant::text
+      and id || '' >= :beginning::text and id || '' < :beginning::text || chr(1114111)
+  )
+) as task
+order by created_at desc, id desc limit :limit::bigint
+
 -- name: returned_tasks
 select {what} from {schema}.task
 where returned_at is not null and tenant = :tenant::text

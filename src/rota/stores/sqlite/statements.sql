@@ -181,6 +181,11 @@ select {what} from task indexed by sqlite_autoindex_task_1
 where id >= :beginning and id < :beginning || char(1114111) and tenant = :tenant
 order by created_at desc, id desc limit :limit
 
+-- name: tasks_by_short_beginning
+select {what} from task indexed by task_created
+where tenant = :tenant and id >= :beginning and id < :beginning || char(1114111)
+order by created_at desc, id desc limit :limit
+
 -- name: returned_tasks
 select {what} from task indexed by task_returned
 where returned_at is not null and tenant = :tenant and (returned_at, id) > (:after_at, :after_id)

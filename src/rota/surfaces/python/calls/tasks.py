@@ -24,13 +24,13 @@ from ....stores.base import Store
 from .. import arguments
 from .base import LIMIT, Calls, Page, check_limit, page_of
 
-__all__ = ["SHORTEST", "TaskCalls", "Tasks", "task_id_of"]
+__all__ = ["TaskCalls", "Tasks", "task_id_of"]
 
 Tasks = list[Task]
 CANCEL_AT_ONCE = 500
 REPLAY_AT_ONCE = 500
-SHORTEST, WHOLE = 8, 36
-"""How long the beginning of an id must be, and how long an id is."""
+WHOLE = 36
+"""How long an id is."""
 _BEGINNING = re.compile("[0-9a-f-]+")
 CANDIDATES = 5
 LOOK_AGAIN = timedelta(seconds=30)
@@ -82,14 +82,11 @@ class TaskCalls(Calls):
         return await self.store.read(queries.one_task(self.tenant, task_id_of("task_id", task_id)))
 
     async def task_id(self, beginning: str) -> str:
-        """The id of the one task whose id begins so. At least 8 characters are needed; what cannot be
-        one is taken as it is."""
+        """The id of the one task whose id begins so. With more than 100,000 tasks at least 8 characters are needed.
+        What cannot be the beginning of an id is taken as it is."""
         text = task_id_of("task_id", beginning)
         if len(text) >= WHOLE or not _BEGINNING.fullmatch(text):
             return text
-        if len(text) < SHORTEST:
-            problem = f"{shown(text)} is too short for the beginning of an id"
-            raise Invalid("task_id", problem, f"give at least {SHORTEST} characters")
         found = await self.store.read(queries.tasks_by_beginning(self.tenant, text, CANDIDATES + 1))
         return _only_one(text, found)
 
